@@ -1,0 +1,1 @@
+//! An embedded Cloud Spanner for tests: in-process, serializable, with faults on demand.

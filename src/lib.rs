@@ -1,0 +1,1 @@
+//! Distributed lock and leader election on Cloud Spanner, with fencing tokens.
