@@ -1,1 +1,3 @@
 //! An embedded Cloud Spanner for tests: in-process, serializable, with faults on demand.
+
+pub mod engine;

@@ -1,0 +1,368 @@
+//! What tables there are: the part of a database that DDL changes.
+//!
+//! Names keep the case they were created with and are found in any case, as in GoogleSQL.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::error::{Error, Result};
+use super::value::{Key, KeyPart, Type, Value};
+
+/// The longest `STRING(n)`, in characters, and what `STRING(MAX)` means.
+pub const STRING_MAX_LENGTH: u64 = 2_621_440;
+/// The longest `BYTES(n)`, in bytes, and what `BYTES(MAX)` means.
+pub const BYTES_MAX_LENGTH: u64 = 10_485_760;
+
+/// A column of a [`Table`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The name, in the case it was created with.
+    pub name: String,
+    /// What it holds.
+    pub column_type: Type,
+    /// The `n` of `STRING(n)` (in characters) or `BYTES(n)` (in bytes); `None` for `MAX` and for
+    /// types without a length.
+    pub max_length: Option<u64>,
+    /// Whether NULL is refused.
+    pub not_null: bool,
+    /// The option of that name: whether the commit timestamp may be written here.
+    pub allow_commit_timestamp: bool,
+}
+
+impl Column {
+    /// A nullable column without a limit of its own.
+    pub fn new(name: impl Into<String>, column_type: Type) -> Column {
+        Column {
+            name: name.into(),
+            column_type,
+            max_length: None,
+            not_null: false,
+            allow_commit_timestamp: false,
+        }
+    }
+
+    /// The type as DDL and `information_schema` write it: `STRING(MAX)`, `INT64`.
+    pub fn spanner_type(&self) -> String {
+        match (self.column_type, self.max_length) {
+            (Type::String | Type::Bytes, None) => format!("{}(MAX)", self.column_type),
+            (Type::String | Type::Bytes, Some(length)) => format!("{}({length})", self.column_type),
+            _ => self.column_type.to_string(),
+        }
+    }
+}
+
+/// One column of a primary key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyColumn {
+    /// Position in [`Table::columns`].
+    pub position: usize,
+    /// Whether it is listed as `DESC`.
+    pub descending: bool,
+}
+
+/// A table's definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The name, in the case it was created with.
+    pub name: String,
+    /// The columns, in the order they were created.
+    pub columns: Vec<Column>,
+    /// The primary key; empty for a table of at most one row.
+    pub primary_key: Vec<KeyColumn>,
+}
+
+impl Table {
+    /// The position of a column in [`Table::columns`], by name in any case.
+    pub fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|candidate| candidate.name.eq_ignore_ascii_case(column))
+    }
+
+    /// Whether the column at this position is part of the primary key.
+    pub fn is_key(&self, position: usize) -> bool {
+        self.primary_key.iter().any(|part| part.position == position)
+    }
+
+    /// The key, or the prefix of one, made of `values` in the order of the primary key.
+    ///
+    /// # Errors
+    /// More values than the key has parts.
+    pub fn key(&self, values: impl IntoIterator<Item = Value>) -> Result<Key> {
+        let mut key = Key::default();
+        for value in values {
+            let Some(part) = self.primary_key.get(key.0.len()) else {
+                return Err(Error::failed_precondition(format!(
+                    "Wrong number of key parts for {}. Expected {} key parts, found more.",
+                    self.name,
+                    self.primary_key.len(),
+                )));
+            };
+            key.0.push(match part.descending {
+                false => KeyPart::Ascending(value),
+                true => KeyPart::Descending(Reverse(value)),
+            });
+        }
+        Ok(key)
+    }
+
+    /// The key of a whole row, whose values stand in the order of [`Table::columns`].
+    pub fn key_of_row(&self, row: &[Value]) -> Key {
+        let parts = self.primary_key.iter().map(|part| {
+            let value = row.get(part.position).cloned().unwrap_or(Value::Null);
+            match part.descending {
+                false => KeyPart::Ascending(value),
+                true => KeyPart::Descending(Reverse(value)),
+            }
+        });
+        Key(parts.collect())
+    }
+}
+
+/// One change to a [`Schema`], as a DDL statement asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchemaChange {
+    /// `CREATE TABLE [IF NOT EXISTS]`
+    CreateTable {
+        /// The new table.
+        table: Table,
+        /// Whether a table of that name makes this a no-op rather than an error.
+        if_not_exists: bool,
+    },
+    /// `DROP TABLE [IF EXISTS]`
+    DropTable {
+        /// Its name, in any case.
+        table: String,
+        /// Whether a missing table makes this a no-op rather than an error.
+        if_exists: bool,
+    },
+    /// `ALTER TABLE … ADD COLUMN [IF NOT EXISTS]`
+    AddColumn {
+        /// The table's name, in any case.
+        table: String,
+        /// The new column.
+        column: Column,
+        /// Whether a column of that name makes this a no-op rather than an error.
+        if_not_exists: bool,
+    },
+    /// `ALTER TABLE … DROP COLUMN`
+    DropColumn {
+        /// The table's name, in any case.
+        table: String,
+        /// The column's name, in any case.
+        column: String,
+    },
+    /// `ALTER TABLE … ALTER COLUMN … SET OPTIONS (allow_commit_timestamp = …)`
+    SetAllowCommitTimestamp {
+        /// The table's name, in any case.
+        table: String,
+        /// The column's name, in any case.
+        column: String,
+        /// The option's new value.
+        allow: bool,
+    },
+}
+
+/// The tables of a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schema {
+    /// By name in lower case.
+    tables: BTreeMap<String, Table>,
+}
+
+impl Schema {
+    /// The table of this name, in any case.
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.get(&name.to_ascii_lowercase())
+    }
+
+    /// Every table, by name.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values()
+    }
+
+    /// Applies one change.
+    ///
+    /// # Errors
+    /// The change names something that isn't there, or that is there already, or it would leave a
+    /// table that cannot be. The schema is then as it was.
+    pub fn apply(&mut self, change: &SchemaChange) -> Result<()> {
+        match change {
+            SchemaChange::CreateTable { table, if_not_exists } => {
+                self.create_table(table, *if_not_exists)
+            }
+            SchemaChange::DropTable { table, if_exists } => {
+                match self.tables.remove(&table.to_ascii_lowercase()) {
+                    None if !if_exists => Err(Error::table_not_found(table)),
+                    _ => Ok(()),
+                }
+            }
+            SchemaChange::AddColumn { table, column, if_not_exists } => {
+                self.add_column(table, column, *if_not_exists)
+            }
+            SchemaChange::DropColumn { table, column } => self.drop_column(table, column),
+            SchemaChange::SetAllowCommitTimestamp { table, column, allow } => {
+                let (table, position) = self.column_mut(table, column)?;
+                let column = &mut table.columns[position];
+                check_commit_timestamp_option(&table.name, column, *allow)?;
+                column.allow_commit_timestamp = *allow;
+                Ok(())
+            }
+        }
+    }
+
+    fn create_table(&mut self, table: &Table, if_not_exists: bool) -> Result<()> {
+        let name = table.name.to_ascii_lowercase();
+        if self.tables.contains_key(&name) {
+            return match if_not_exists {
+                true => Ok(()),
+                false => Err(Error::failed_precondition(format!(
+                    "Duplicate name in schema: {}.",
+                    table.name
+                ))),
+            };
+        }
+        check_table(table)?;
+        self.tables.insert(name, table.clone());
+        Ok(())
+    }
+
+    fn add_column(&mut self, table: &str, column: &Column, if_not_exists: bool) -> Result<()> {
+        let table = self.table_mut(table)?;
+        if table.position(&column.name).is_some() {
+            return match if_not_exists {
+                true => Ok(()),
+                false => Err(duplicate_column(&table.name, &column.name)),
+            };
+        }
+        if column.not_null {
+            return Err(Error::failed_precondition(format!(
+                "Cannot add NOT NULL column {}.{} to existing table {}.",
+                table.name, column.name, table.name
+            )));
+        }
+        check_column(&table.name, column)?;
+        table.columns.push(column.clone());
+        Ok(())
+    }
+
+    fn drop_column(&mut self, table: &str, column: &str) -> Result<()> {
+        let (table, position) = self.column_mut(table, column)?;
+        if table.is_key(position) {
+            return Err(Error::failed_precondition(format!(
+                "Cannot drop key column {} of table {}.",
+                table.columns[position].name, table.name
+            )));
+        }
+        table.columns.remove(position);
+        for part in &mut table.primary_key {
+            if part.position > position {
+                part.position -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn table_mut(&mut self, name: &str) -> Result<&mut Table> {
+        self.tables.get_mut(&name.to_ascii_lowercase()).ok_or_else(|| Error::table_not_found(name))
+    }
+
+    fn column_mut(&mut self, table: &str, column: &str) -> Result<(&mut Table, usize)> {
+        let table = self.table_mut(table)?;
+        let position =
+            table.position(column).ok_or_else(|| Error::column_not_found(&table.name, column))?;
+        Ok((table, position))
+    }
+}
+
+fn check_table(table: &Table) -> Result<()> {
+    for (position, column) in table.columns.iter().enumerate() {
+        if table.position(&column.name) != Some(position) {
+            return Err(duplicate_column(&table.name, &column.name));
+        }
+        check_column(&table.name, column)?;
+    }
+    for (index, part) in table.primary_key.iter().enumerate() {
+        if part.position >= table.columns.len() {
+            return Err(Error::invalid_argument(format!(
+                "Table {} references a key column that it does not have.",
+                table.name
+            )));
+        }
+        if table.primary_key[..index].iter().any(|other| other.position == part.position) {
+            return Err(Error::invalid_argument(format!(
+                "Table {} references key column {} more than once.",
+                table.name, table.columns[part.position].name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_column(table: &str, column: &Column) -> Result<()> {
+    let longest = match column.column_type {
+        Type::String => STRING_MAX_LENGTH,
+        Type::Bytes => BYTES_MAX_LENGTH,
+        _ => 0,
+    };
+    if let Some(length) = column.max_length
+        && !(1..=longest).contains(&length)
+    {
+        return Err(Error::invalid_argument(format!(
+            "Invalid length for column: {table}.{}, found: {length}.",
+            column.name
+        )));
+    }
+    check_commit_timestamp_option(table, column, column.allow_commit_timestamp)
+}
+
+fn check_commit_timestamp_option(table: &str, column: &Column, allow: bool) -> Result<()> {
+    if allow && column.column_type != Type::Timestamp {
+        return Err(Error::failed_precondition(format!(
+            "Option: allow_commit_timestamp is not allowed on column: {table}.{}, which is of type {}.",
+            column.name, column.column_type
+        )));
+    }
+    Ok(())
+}
+
+fn duplicate_column(table: &str, column: &str) -> Error {
+    Error::failed_precondition(format!("Duplicate column name {table}.{column}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders() -> Table {
+        Table {
+            name: "Orders".into(),
+            columns: vec![
+                Column::new("note", Type::String),
+                Column { not_null: true, ..Column::new("id", Type::Int64) },
+            ],
+            primary_key: vec![KeyColumn { position: 1, descending: false }],
+        }
+    }
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        let mut schema = Schema::default();
+        let create = SchemaChange::CreateTable { table: orders(), if_not_exists: false };
+        schema.apply(&create).unwrap();
+        assert_eq!(schema.table("ORDERS").unwrap().position("ID"), Some(1));
+        assert!(schema.apply(&create).is_err());
+    }
+
+    #[test]
+    fn dropping_a_column_keeps_the_key_where_it_is() {
+        let mut schema = Schema::default();
+        schema.apply(&SchemaChange::CreateTable { table: orders(), if_not_exists: false }).unwrap();
+        let drop = |column: &str| SchemaChange::DropColumn {
+            table: "orders".into(),
+            column: column.into(),
+        };
+        assert!(schema.apply(&drop("id")).is_err());
+        schema.apply(&drop("note")).unwrap();
+        let table = schema.table("orders").unwrap();
+        assert_eq!(table.columns[table.primary_key[0].position].name, "id");
+    }
+}
