@@ -1,3 +1,4 @@
 //! An embedded Cloud Spanner for tests: in-process, serializable, with faults on demand.
 
 pub mod engine;
+pub mod sql;

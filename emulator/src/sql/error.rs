@@ -1,0 +1,123 @@
+//! What the SQL room answers when it cannot do what a text asks, and where in the text that is.
+
+use std::fmt;
+
+use crate::engine::{Code, Error};
+
+/// A place in a text: line and column, both counted from 1, columns in characters.
+///
+/// All places are equal to each other, so that two syntax trees are equal when they say the same,
+/// wherever it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Pos {
+    /// The line.
+    pub line: u32,
+    /// The column within the line. A tab leads to the next multiple of eight, as in Spanner.
+    pub column: u32,
+}
+
+impl Pos {
+    /// Where every text starts.
+    pub const START: Pos = Pos { line: 1, column: 1 };
+}
+
+impl PartialEq for Pos {
+    fn eq(&self, _: &Pos) -> bool {
+        true
+    }
+}
+
+impl Eq for Pos {}
+
+impl fmt::Display for Pos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// Why a text was refused, or why its evaluation failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlError {
+    code: Code,
+    message: String,
+    at: Option<Pos>,
+}
+
+/// A result of the SQL room.
+pub type Result<T, E = SqlError> = std::result::Result<T, E>;
+
+impl SqlError {
+    /// An error about this place in the text.
+    pub fn new(code: Code, at: Pos, message: impl Into<String>) -> SqlError {
+        SqlError { code, message: message.into(), at: Some(at) }
+    }
+
+    /// An error about no place in particular, such as a failed computation.
+    pub fn unplaced(code: Code, message: impl Into<String>) -> SqlError {
+        SqlError { code, message: message.into(), at: None }
+    }
+
+    /// A text that is wrong as it stands, or that names what isn't there.
+    pub fn invalid(at: Pos, message: impl Into<String>) -> SqlError {
+        SqlError::new(Code::InvalidArgument, at, message)
+    }
+
+    /// A text that is no statement.
+    pub fn syntax(at: Pos, message: impl fmt::Display) -> SqlError {
+        SqlError::invalid(at, format!("Syntax error: {message}"))
+    }
+
+    /// Something that Cloud Spanner may do and this room doesn't. `construct` names it.
+    pub fn unsupported(at: Pos, construct: impl fmt::Display) -> SqlError {
+        SqlError::new(Code::Unimplemented, at, format!("Not supported here: {construct}"))
+    }
+
+    /// A computation whose result no value can hold, or that has none.
+    pub fn out_of_range(message: impl Into<String>) -> SqlError {
+        SqlError::unplaced(Code::OutOfRange, message)
+    }
+
+    /// The gRPC code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Where in the text, if the error is about a place.
+    pub fn at(&self) -> Option<Pos> {
+        self.at
+    }
+
+    /// The message in Spanner's shape: the place in brackets, then the line of the text it is in
+    /// with a caret below it.
+    pub fn render(&self, text: &str) -> String {
+        let Some(at) = self.at else { return self.message.clone() };
+        let line = text.lines().nth(at.line as usize - 1).unwrap_or("");
+        if line.chars().count() > LONGEST_LINE_SHOWN {
+            return self.to_string();
+        }
+        let shown = line.replace('\t', "        ");
+        let indent = " ".repeat(at.column as usize - 1);
+        format!("{self}\n{shown}\n{indent}^")
+    }
+}
+
+/// A longer line says nothing to a reader, and a status message should fit into a header.
+const LONGEST_LINE_SHOWN: usize = 200;
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match self.at {
+            Some(at) => write!(f, " [at {at}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+impl From<SqlError> for Error {
+    fn from(error: SqlError) -> Error {
+        Error::new(error.code, error.to_string())
+    }
+}

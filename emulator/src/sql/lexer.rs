@@ -1,0 +1,335 @@
+//! From characters to tokens.
+
+use super::error::{Pos, Result, SqlError};
+use super::literal;
+use super::token::{Kind, SYMBOLS, Token};
+
+/// Splits a text into tokens; the last one is [`Kind::End`].
+///
+/// # Errors
+/// A character or a literal that GoogleSQL doesn't know, or something left open at the end.
+pub fn tokenize(text: &str) -> Result<Vec<Token>> {
+    let mut lexer = Lexer { rest: text, at: Pos::START };
+    let mut tokens = Vec::new();
+    loop {
+        lexer.skip_blanks()?;
+        let at = lexer.at;
+        let kind = lexer.token()?;
+        let done = kind == Kind::End;
+        tokens.push(Token { kind, at });
+        if done {
+            return Ok(tokens);
+        }
+    }
+}
+
+/// A reader of characters that knows where it is.
+pub struct Lexer<'a> {
+    rest: &'a str,
+    at: Pos,
+}
+
+impl<'a> Lexer<'a> {
+    /// Where the next character is.
+    pub fn at(&self) -> Pos {
+        self.at
+    }
+
+    /// The next character, which stays.
+    pub fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    /// Everything from the next character on.
+    pub fn rest(&self) -> &'a str {
+        self.rest
+    }
+
+    /// Whether this text comes next.
+    pub fn sees(&self, text: &str) -> bool {
+        self.rest.starts_with(text)
+    }
+
+    /// Reads the next character.
+    pub fn next(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.rest = &self.rest[next.len_utf8()..];
+        match next {
+            '\n' => self.at = Pos { line: self.at.line + 1, column: 1 },
+            '\t' => self.at.column = (self.at.column - 1) / 8 * 8 + 9,
+            _ => self.at.column += 1,
+        }
+        Some(next)
+    }
+
+    /// Reads as many characters as `text` has.
+    pub fn skip(&mut self, text: &str) {
+        for _ in text.chars() {
+            self.next();
+        }
+    }
+
+    /// Reads characters for as long as they pass.
+    pub fn take_while(&mut self, passes: impl Fn(char) -> bool) -> &'a str {
+        let all = self.rest;
+        let length = all.find(|next| !passes(next)).unwrap_or(all.len());
+        let taken = &all[..length];
+        self.skip(taken);
+        taken
+    }
+
+    fn skip_blanks(&mut self) -> Result<()> {
+        loop {
+            let start = self.at;
+            if self.peek().is_some_and(|next| next.is_whitespace() || next == '\u{8}') {
+                self.next();
+            } else if self.sees("--") || self.sees("#") {
+                self.take_while(|next| next != '\n');
+            } else if self.sees("/*@") {
+                return Err(SqlError::unsupported(start, "a hint in a comment"));
+            } else if self.sees("/*") {
+                self.skip("/*");
+                while !self.sees("*/") {
+                    if self.next().is_none() {
+                        return Err(SqlError::syntax(start, "Unclosed comment"));
+                    }
+                }
+                self.skip("*/");
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn token(&mut self) -> Result<Kind> {
+        if let Some(literal) = literal::read(self)? {
+            return Ok(literal);
+        }
+        match self.peek() {
+            None => Ok(Kind::End),
+            Some(next) if starts_word(next) => Ok(Kind::Word(self.word().to_owned())),
+            Some(next) if next.is_ascii_digit() => self.number(),
+            Some('.') if self.rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
+                self.number()
+            }
+            Some('@') if !self.sees("@{") => self.parameter(),
+            Some(next) => self.symbol(next),
+        }
+    }
+
+    fn word(&mut self) -> &'a str {
+        self.take_while(continues_word)
+    }
+
+    fn parameter(&mut self) -> Result<Kind> {
+        let start = self.at;
+        self.skip("@");
+        if self.sees("@") {
+            return Err(SqlError::unsupported(start, "a system variable (@@)"));
+        }
+        match self.peek() {
+            Some(next) if starts_word(next) => Ok(Kind::Parameter(self.word().to_owned())),
+            _ => Err(SqlError::syntax(start, "Expected a parameter name after \"@\"")),
+        }
+    }
+
+    fn symbol(&mut self, next: char) -> Result<Kind> {
+        match SYMBOLS.iter().find(|symbol| self.sees(symbol)) {
+            Some(symbol) => {
+                self.skip(symbol);
+                Ok(Kind::Symbol(symbol))
+            }
+            None => Err(SqlError::syntax(
+                self.at,
+                format!("Illegal input character \"{}\"", next.escape_debug()),
+            )),
+        }
+    }
+
+    fn number(&mut self) -> Result<Kind> {
+        let start = self.at;
+        let text = self.rest;
+        if self.sees("0x") || self.sees("0X") {
+            self.skip("0x");
+            let digits = self.take_while(|next| next.is_ascii_hexdigit());
+            self.end_of_number(start)?;
+            return u64::from_str_radix(digits, 16)
+                .map(Kind::Integer)
+                .map_err(|_| invalid_number(start, "integer", &text[..2 + digits.len()]));
+        }
+        let mut float = false;
+        let mut length = self.take_while(|next| next.is_ascii_digit()).len();
+        if self.sees(".") {
+            float = true;
+            self.skip(".");
+            length += 1 + self.take_while(|next| next.is_ascii_digit()).len();
+        }
+        if let Some(exponent) = exponent_length(self.rest) {
+            float = true;
+            self.skip(&self.rest[..exponent]);
+            length += exponent;
+        }
+        self.end_of_number(start)?;
+        let text = &text[..length];
+        if float {
+            let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
+            return value
+                .map(Kind::Float)
+                .ok_or_else(|| invalid_number(start, "floating point", text));
+        }
+        text.parse().map(Kind::Integer).map_err(|_| invalid_number(start, "integer", text))
+    }
+
+    /// `1x` is no number followed by a name: GoogleSQL wants a blank there.
+    fn end_of_number(&self, start: Pos) -> Result<()> {
+        match self.peek() {
+            Some(next) if continues_word(next) => {
+                Err(SqlError::syntax(start, "Missing whitespace between literal and alias"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How long `e5`, `E+5` or `e-5` is, if that is what comes next.
+fn exponent_length(rest: &str) -> Option<usize> {
+    let digits = rest.strip_prefix(['e', 'E'])?;
+    let digits = digits.strip_prefix(['+', '-']).unwrap_or(digits);
+    let count = digits.bytes().take_while(u8::is_ascii_digit).count();
+    (count > 0).then(|| rest.len() - digits.len() + count)
+}
+
+fn invalid_number(at: Pos, kind: &str, text: &str) -> SqlError {
+    SqlError::invalid(at, format!("Invalid {kind} literal: {text}"))
+}
+
+/// Whether an identifier can start with this character.
+pub fn starts_word(next: char) -> bool {
+    next.is_ascii_alphabetic() || next == '_'
+}
+
+/// Whether an identifier can contain this character.
+pub fn continues_word(next: char) -> bool {
+    next.is_ascii_alphanumeric() || next == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Code;
+
+    fn kinds(text: &str) -> Vec<Kind> {
+        let mut kinds: Vec<Kind> =
+            tokenize(text).unwrap().into_iter().map(|token| token.kind).collect();
+        assert_eq!(kinds.pop(), Some(Kind::End));
+        kinds
+    }
+
+    fn text(text: &str) -> Kind {
+        Kind::Text(text.into())
+    }
+
+    #[test]
+    fn every_form_of_string_means_its_content() {
+        for (written, meant) in [
+            ("'a'", "a"),
+            ("\"it's\"", "it's"),
+            (r"'it\'s'", "it's"),
+            (r#"'\a\b\f\n\r\t\v\\\?\"\`'"#, "\u{7}\u{8}\u{c}\n\r\t\u{b}\\?\"`"),
+            (r"'\101\x41\X41\u00e9\U0001F600'", "AAAé😀"),
+            ("''", ""),
+            ("'''two\nlines'''", "two\nlines"),
+            ("'''two\r\nlines'''", "two\nlines"),
+            ("'''it's'''", "it's"),
+            ("\"\"\"a\"b\"\"\"", "a\"b"),
+            ("''''''", ""),
+            (r"r'\n'", r"\n"),
+            (r"R'''a\'b'''", r"a\'b"),
+            ("'ö'", "ö"),
+        ] {
+            assert_eq!(kinds(written), [text(meant)], "{written}");
+        }
+    }
+
+    #[test]
+    fn every_form_of_bytes_means_its_content() {
+        for (written, meant) in [
+            ("b'a'", b"a".to_vec()),
+            (r"B'\xff\000'", vec![255, 0]),
+            (r"rb'\x'", b"\\x".to_vec()),
+            (r#"bR"""\x""""#, b"\\x".to_vec()),
+            ("b'é'", "é".as_bytes().to_vec()),
+        ] {
+            assert_eq!(kinds(written), [Kind::Bytes(meant)], "{written}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_in_every_form() {
+        assert_eq!(kinds("0 42 0xfF"), [0, 42, 255].map(Kind::Integer));
+        assert_eq!(kinds("1. .5 1.5e3 2E-1 1e+2"), [1.0, 0.5, 1500.0, 0.2, 100.0].map(Kind::Float));
+        assert_eq!(kinds("9223372036854775808"), [Kind::Integer(1 << 63)]);
+    }
+
+    #[test]
+    fn comments_and_blanks_separate_and_mean_nothing() {
+        let word = |word: &str| Kind::Word(word.into());
+        assert_eq!(
+            kinds("a--x\nb#y\nc/* * / \n */d\t_1"),
+            [word("a"), word("b"), word("c"), word("d"), word("_1")]
+        );
+        assert_eq!(kinds("-- only"), []);
+    }
+
+    #[test]
+    fn names_parameters_and_symbols_are_told_apart() {
+        assert_eq!(
+            kinds("`a b`.@p<=@{"),
+            [
+                Kind::Quoted("a b".into()),
+                Kind::Symbol("."),
+                Kind::Parameter("p".into()),
+                Kind::Symbol("<="),
+                Kind::Symbol("@{"),
+            ]
+        );
+    }
+
+    #[test]
+    fn each_token_knows_its_line_and_column() {
+        let tokens = tokenize("é a\n\tb\n  'x\\n' c").unwrap_err();
+        assert_eq!(tokens.to_string(), "Syntax error: Illegal input character \"é\" [at 1:1]");
+        let tokens = tokenize("'é' a\n\tb\n  'x\\n' c").unwrap();
+        let places: Vec<String> = tokens.iter().map(|token| token.at.to_string()).collect();
+        assert_eq!(places, ["1:1", "1:5", "2:9", "3:3", "3:9", "3:10"]);
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused_where_it_starts() {
+        for (text, at) in [
+            ("a 'b", "1:3"),
+            ("a 'b\nc'", "1:3"),
+            ("a '''b", "1:3"),
+            ("`", "1:1"),
+            ("``", "1:1"),
+            (r"'\q'", "1:2"),
+            (r"'\x4'", "1:2"),
+            (r"'\ud800'", "1:2"),
+            (r"'\U00110000'", "1:2"),
+            (r"b'\u0041'", "1:3"),
+            (r"'a\", "1:1"),
+            ("r'a\\", "1:1"),
+            ("1x", "1:1"),
+            ("0x", "1:1"),
+            ("18446744073709551616", "1:1"),
+            ("1e999", "1:1"),
+            ("/* x", "1:1"),
+            (" @ x", "1:2"),
+            ("\u{0}", "1:1"),
+        ] {
+            let error = tokenize(text).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument, "{text}");
+            assert_eq!(error.at().unwrap().to_string(), at, "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Column definitions.
+
+use super::Parser;
+use crate::engine::{Column, Type};
+use crate::sql::error::Result;
+use crate::sql::token::Kind;
+
+/// Types that Cloud Spanner knows and the engine doesn't.
+const OTHER_TYPES: &[&str] = &[
+    "ARRAY",
+    "FLOAT32",
+    "INTERVAL",
+    "JSON",
+    "NUMERIC",
+    "STRUCT",
+    "TOKENLIST",
+    "UUID",
+    "PROTO",
+    "ENUM",
+    "SERIAL",
+];
+
+/// What can be said of a column beyond its type, and isn't understood here.
+const OTHER_ATTRIBUTES: &[&str] =
+    &["DEFAULT", "AS", "GENERATED", "AUTO_INCREMENT", "HIDDEN", "PLACEMENT KEY", "ON UPDATE"];
+
+impl Parser {
+    /// Reads a column's definition; whether it is the primary key comes with it.
+    pub(super) fn column(&mut self) -> Result<(Column, bool)> {
+        let name = self.identifier()?;
+        let (column_type, max_length) = self.column_type()?;
+        let mut column = Column { max_length, ..Column::new(name, column_type) };
+        let mut is_key = false;
+        loop {
+            self.refuse(OTHER_ATTRIBUTES)?;
+            if !column.not_null && self.keyword("NOT NULL") {
+                column.not_null = true;
+            } else if !is_key && self.keyword("PRIMARY KEY") {
+                is_key = true;
+            } else if self.sees("OPTIONS") {
+                column.allow_commit_timestamp = self.column_options()?;
+            } else {
+                return Ok((column, is_key));
+            }
+        }
+    }
+
+    /// Reads a type with its length, if it has one other than `MAX`.
+    fn column_type(&mut self) -> Result<(Type, Option<u64>)> {
+        let Kind::Word(word) = self.peek() else { return Err(self.expected("a type")) };
+        let word = word.to_ascii_uppercase();
+        if OTHER_TYPES.contains(&word.as_str()) {
+            return Err(self.unsupported(format_args!("the type {word}")));
+        }
+        let Some(found) = Type::ALL.into_iter().find(|known| known.name() == word) else {
+            return Err(self.expected("a type"));
+        };
+        self.advance();
+        let length = match found {
+            Type::String | Type::Bytes => self.length()?,
+            _ => None,
+        };
+        Ok((found, length))
+    }
+
+    fn length(&mut self) -> Result<Option<u64>> {
+        self.expect_symbol("(")?;
+        let length = match self.peek() {
+            Kind::Integer(length) => Some(*length),
+            Kind::Word(word) if word.eq_ignore_ascii_case("MAX") => None,
+            _ => return Err(self.expected("a length")),
+        };
+        self.advance();
+        self.expect_symbol(")")?;
+        Ok(length)
+    }
+
+    /// Reads `OPTIONS (…)`; says whether the commit timestamp may be written to the column.
+    pub(super) fn column_options(&mut self) -> Result<bool> {
+        self.expect_keyword("OPTIONS")?;
+        self.expect_symbol("(")?;
+        let mut allow = false;
+        while !self.symbol(")") {
+            self.refuse(&["locality_group"])?;
+            self.expect_keyword("allow_commit_timestamp")?;
+            self.expect_symbol("=")?;
+            allow = self.keyword("TRUE");
+            if !allow && !self.keyword("FALSE") && !self.keyword("NULL") {
+                return Err(self.expected("true or null"));
+            }
+            if !self.symbol(",") {
+                self.expect_symbol(")")?;
+                break;
+            }
+        }
+        Ok(allow)
+    }
+}

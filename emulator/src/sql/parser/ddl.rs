@@ -1,0 +1,346 @@
+//! Statements that change the schema.
+
+use crate::engine::{KeyColumn, SchemaChange, Table};
+
+use super::Parser;
+use crate::sql::error::{Pos, Result, SqlError};
+
+/// The most bytes a DDL text can have; Cloud Spanner's limit.
+pub const MAX_DDL_BYTES: usize = 10 << 20;
+
+/// Statements that Cloud Spanner knows and this parser doesn't.
+const OTHER_STATEMENTS: &[&str] = &[
+    "CREATE INDEX",
+    "CREATE UNIQUE",
+    "CREATE NULL_FILTERED",
+    "CREATE VIEW",
+    "CREATE OR",
+    "CREATE CHANGE",
+    "CREATE SEQUENCE",
+    "CREATE SCHEMA",
+    "CREATE DATABASE",
+    "CREATE ROLE",
+    "CREATE MODEL",
+    "CREATE PROPERTY",
+    "CREATE PROTO",
+    "CREATE SEARCH",
+    "CREATE VECTOR",
+    "CREATE LOCALITY",
+    "CREATE PLACEMENT",
+    "CREATE FUNCTION",
+    "DROP INDEX",
+    "DROP VIEW",
+    "DROP CHANGE",
+    "DROP SEQUENCE",
+    "DROP SCHEMA",
+    "DROP ROLE",
+    "DROP MODEL",
+    "DROP PROPERTY",
+    "DROP PROTO",
+    "DROP SEARCH",
+    "DROP VECTOR",
+    "DROP LOCALITY",
+    "DROP PLACEMENT",
+    "DROP FUNCTION",
+    "ALTER INDEX",
+    "ALTER DATABASE",
+    "ALTER CHANGE",
+    "ALTER SEQUENCE",
+    "ALTER MODEL",
+    "ALTER PROTO",
+    "ALTER SCHEMA",
+    "ALTER SEARCH",
+    "ALTER VECTOR",
+    "ALTER LOCALITY",
+    "ALTER STATISTICS",
+    "ANALYZE",
+    "GRANT",
+    "REVOKE",
+    "RENAME TABLE",
+    "UNDROP",
+];
+
+/// What a table can consist of besides columns.
+const OTHER_ELEMENTS: &[&str] =
+    &["CONSTRAINT", "FOREIGN KEY", "CHECK", "SYNONYM", "ROW DELETION", "PRIMARY KEY"];
+
+/// Parses DDL statements, separated by `;`, into the changes they ask for.
+///
+/// # Errors
+/// INVALID_ARGUMENT for what is no DDL, UNIMPLEMENTED for what Cloud Spanner knows beyond tables
+/// and their columns.
+pub fn parse_ddl(text: &str) -> Result<Vec<SchemaChange>> {
+    if text.len() > MAX_DDL_BYTES {
+        let message = format!("DDL text exceeds the limit of {MAX_DDL_BYTES} bytes");
+        return Err(SqlError::invalid(Pos::START, message));
+    }
+    let mut parser = Parser::new(text)?;
+    let mut changes = Vec::new();
+    loop {
+        while parser.symbol(";") {}
+        if parser.is_done() {
+            return Ok(changes);
+        }
+        changes.push(parser.schema_change()?);
+        if !parser.is_done() && !parser.sees_symbol(";") {
+            return Err(parser.expected("end of statement"));
+        }
+    }
+}
+
+impl Parser {
+    fn schema_change(&mut self) -> Result<SchemaChange> {
+        self.refuse(OTHER_STATEMENTS)?;
+        if self.keyword("CREATE TABLE") {
+            self.create_table()
+        } else if self.keyword("DROP TABLE") {
+            let if_exists = self.keyword("IF EXISTS");
+            Ok(SchemaChange::DropTable { table: self.table_name()?, if_exists })
+        } else if self.keyword("ALTER TABLE") {
+            let table = self.table_name()?;
+            self.alter_table(table)
+        } else {
+            Err(self.unexpected())
+        }
+    }
+
+    fn create_table(&mut self) -> Result<SchemaChange> {
+        let if_not_exists = self.keyword("IF NOT EXISTS");
+        let mut table =
+            Table { name: self.table_name()?, columns: Vec::new(), primary_key: Vec::new() };
+        let mut inline_key = false;
+        self.expect_symbol("(")?;
+        while !self.symbol(")") {
+            self.refuse(OTHER_ELEMENTS)?;
+            let (column, is_key) = self.column()?;
+            table.columns.push(column);
+            if is_key {
+                let position = table.columns.len() - 1;
+                table.primary_key.push(KeyColumn { position, descending: false });
+                inline_key = true;
+            }
+            if !self.symbol(",") {
+                self.expect_symbol(")")?;
+                break;
+            }
+        }
+        if !inline_key {
+            self.expect_keyword("PRIMARY KEY")?;
+            self.primary_key(&mut table)?;
+        }
+        if self.symbol(",") {
+            self.refuse(&["INTERLEAVE", "ROW DELETION POLICY", "OPTIONS"])?;
+            return Err(self.unexpected());
+        }
+        Ok(SchemaChange::CreateTable { table, if_not_exists })
+    }
+
+    fn primary_key(&mut self, table: &mut Table) -> Result<()> {
+        self.expect_symbol("(")?;
+        while !self.symbol(")") {
+            let at = self.at();
+            let name = self.identifier()?;
+            let position = table.position(&name).ok_or_else(|| {
+                let table = &table.name;
+                let message = format!("Table {table} references nonexistent key column {name}.");
+                SqlError::invalid(at, message)
+            })?;
+            let descending = self.keyword("DESC");
+            if !descending {
+                self.keyword("ASC");
+            }
+            table.primary_key.push(KeyColumn { position, descending });
+            if !self.symbol(",") {
+                return self.expect_symbol(")");
+            }
+        }
+        Ok(())
+    }
+
+    fn alter_table(&mut self, table: String) -> Result<SchemaChange> {
+        self.refuse(&[
+            "ADD CONSTRAINT",
+            "ADD FOREIGN",
+            "ADD CHECK",
+            "ADD SYNONYM",
+            "ADD ROW DELETION",
+            "DROP CONSTRAINT",
+            "DROP SYNONYM",
+            "DROP ROW DELETION",
+            "REPLACE",
+            "RENAME",
+            "SET",
+            "ALTER CONSTRAINT",
+        ])?;
+        if self.keyword("ADD") {
+            self.keyword("COLUMN");
+            let if_not_exists = self.keyword("IF NOT EXISTS");
+            let at = self.at();
+            let (column, is_key) = self.column()?;
+            return match is_key {
+                true => Err(SqlError::unsupported(at, "adding a column to the primary key")),
+                false => Ok(SchemaChange::AddColumn { table, column, if_not_exists }),
+            };
+        }
+        if self.keyword("DROP") {
+            self.keyword("COLUMN");
+            return Ok(SchemaChange::DropColumn { table, column: self.identifier()? });
+        }
+        self.expect_keyword("ALTER")?;
+        self.keyword("COLUMN");
+        let column = self.identifier()?;
+        if self.sees("SET OPTIONS") {
+            self.advance();
+            let allow = self.column_options()?;
+            return Ok(SchemaChange::SetAllowCommitTimestamp { table, column, allow });
+        }
+        Err(self.unsupported("ALTER COLUMN other than SET OPTIONS"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Code, Column, Schema, Type};
+
+    fn one(text: &str) -> SchemaChange {
+        let mut changes = parse_ddl(text).unwrap();
+        assert_eq!(changes.len(), 1, "{text}");
+        changes.remove(0)
+    }
+
+    fn created(text: &str) -> Table {
+        match one(text) {
+            SchemaChange::CreateTable { table, .. } => table,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_lock_table_of_the_predecessors_is_understood() {
+        let text = "-- for spindle
+CREATE TABLE locktable (
+    name STRING(MAX) NOT NULL,
+    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    writer STRING(MAX),
+) PRIMARY KEY (name)
+";
+        let stamp = |name: &str| Column {
+            allow_commit_timestamp: true,
+            ..Column::new(name, Type::Timestamp)
+        };
+        let table = Table {
+            name: "locktable".into(),
+            columns: vec![
+                Column { not_null: true, ..Column::new("name", Type::String) },
+                stamp("heartbeat"),
+                stamp("token"),
+                Column::new("writer", Type::String),
+            ],
+            primary_key: vec![KeyColumn { position: 0, descending: false }],
+        };
+        assert_eq!(one(text), SchemaChange::CreateTable { table, if_not_exists: false });
+    }
+
+    #[test]
+    fn every_type_and_length_is_understood_in_any_case() {
+        let table = created(
+            "create table if not exists `T` (a bool, b int64 not null, c float64, d string(0x10),
+             e bytes(max), f date, g timestamp options (allow_commit_timestamp = null)
+            ) primary key (b desc, a asc,)",
+        );
+        let types: Vec<String> = table.columns.iter().map(Column::spanner_type).collect();
+        let expected =
+            ["BOOL", "INT64", "FLOAT64", "STRING(16)", "BYTES(MAX)", "DATE", "TIMESTAMP"];
+        assert_eq!(types, expected);
+        let key: Vec<_> =
+            table.primary_key.iter().map(|part| (part.position, part.descending)).collect();
+        assert_eq!(key, [(1, true), (0, false)]);
+    }
+
+    #[test]
+    fn a_key_stands_behind_the_table_or_in_its_column() {
+        assert_eq!(
+            created("CREATE TABLE t (a INT64 NOT NULL PRIMARY KEY, b DATE)"),
+            created("CREATE TABLE t (a INT64 NOT NULL, b DATE) PRIMARY KEY (a)"),
+        );
+        assert_eq!(created("CREATE TABLE t (a INT64) PRIMARY KEY ()").primary_key, []);
+    }
+
+    #[test]
+    fn one_text_holds_several_statements() {
+        let changes = parse_ddl(
+            ";CREATE TABLE t (a INT64) PRIMARY KEY (a); # first
+             ALTER TABLE t ADD COLUMN b STRING(5); /* second */
+             ALTER TABLE t ADD c TIMESTAMP;
+             ALTER TABLE t ALTER COLUMN c SET OPTIONS (allow_commit_timestamp = true);
+             ALTER TABLE t DROP COLUMN b;
+             DROP TABLE IF EXISTS nothing;;",
+        );
+        let mut schema = Schema::default();
+        for change in changes.unwrap() {
+            schema.apply(&change).unwrap();
+        }
+        let columns = &schema.table("t").unwrap().columns;
+        let stamp = Column { allow_commit_timestamp: true, ..Column::new("c", Type::Timestamp) };
+        assert_eq!(columns, &[Column::new("a", Type::Int64), stamp]);
+        assert_eq!(parse_ddl(" -- nothing\n"), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_not_supported_is_named_with_its_place() {
+        for (text, error) in [
+            ("CREATE UNIQUE INDEX i ON t (a)", "CREATE UNIQUE [at 1:1]"),
+            ("CREATE TABLE s.t (a INT64) PRIMARY KEY (a)", "the named schema s [at 1:14]"),
+            ("CREATE TABLE t (a NUMERIC) PRIMARY KEY (a)", "the type NUMERIC [at 1:19]"),
+            ("CREATE TABLE t (a ARRAY<INT64>) PRIMARY KEY (a)", "the type ARRAY [at 1:19]"),
+            ("CREATE TABLE t (a INT64 DEFAULT (1)) PRIMARY KEY (a)", "DEFAULT [at 1:25]"),
+            (
+                "CREATE TABLE t (a INT64, CONSTRAINT c CHECK (a > 0)) PRIMARY KEY (a)",
+                "CONSTRAINT [at 1:26]",
+            ),
+            (
+                "CREATE TABLE t (a INT64) PRIMARY KEY (a),\n INTERLEAVE IN PARENT p",
+                "INTERLEAVE [at 2:2]",
+            ),
+            ("ALTER TABLE t ADD CONSTRAINT x CHECK (a > 0)", "ADD CONSTRAINT [at 1:15]"),
+            ("DROP INDEX i", "DROP INDEX [at 1:1]"),
+        ] {
+            let found = parse_ddl(text).unwrap_err();
+            assert_eq!(found.code(), Code::Unimplemented, "{text}");
+            assert_eq!(found.to_string(), format!("Not supported here: {error}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_ddl_is_a_syntax_error_at_its_place() {
+        for (text, error) in [
+            ("SELECT 1", "Unexpected keyword SELECT [at 1:1]"),
+            ("CREATE TABLE t", "Expected \"(\" but got end of statement [at 1:15]"),
+            ("CREATE TABLE t (a STRING) PRIMARY KEY (a)", "Expected \"(\" but got \")\" [at 1:25]"),
+            (
+                "CREATE TABLE t (a INT64)",
+                "Expected keyword PRIMARY KEY but got end of statement [at 1:25]",
+            ),
+            (
+                "CREATE TABLE select (a INT64) PRIMARY KEY (a)",
+                "Expected an identifier but got keyword SELECT [at 1:14]",
+            ),
+            (
+                "DROP TABLE t DROP TABLE u",
+                "Expected end of statement but got identifier \"DROP\" [at 1:14]",
+            ),
+        ] {
+            let found = parse_ddl(text).unwrap_err();
+            assert_eq!(found.code(), Code::InvalidArgument, "{text}");
+            assert_eq!(found.to_string(), format!("Syntax error: {error}"), "{text}");
+        }
+        let missing = parse_ddl("CREATE TABLE t (a INT64) PRIMARY KEY (b)").unwrap_err();
+        let message = "Table t references nonexistent key column b. [at 1:39]";
+        assert_eq!(
+            (missing.code(), missing.to_string().as_str()),
+            (Code::InvalidArgument, message)
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Recursive descent over the tokens of a text.
+
+mod column;
+mod ddl;
+
+use super::error::{Pos, Result, SqlError};
+use super::lexer::tokenize;
+use super::token::{Kind, Token, is_reserved};
+
+pub use ddl::{MAX_DDL_BYTES, parse_ddl};
+
+/// The tokens of a text and the place that the parser has reached.
+pub struct Parser {
+    tokens: Vec<Token>,
+    next: usize,
+}
+
+impl Parser {
+    fn new(text: &str) -> Result<Parser> {
+        Ok(Parser { tokens: tokenize(text)?, next: 0 })
+    }
+
+    /// The token this many places ahead; behind the end, the end.
+    fn ahead(&self, places: usize) -> &Token {
+        let last = self.tokens.len() - 1;
+        &self.tokens[last.min(self.next + places)]
+    }
+
+    fn peek(&self) -> &Kind {
+        &self.ahead(0).kind
+    }
+
+    fn at(&self) -> Pos {
+        self.ahead(0).at
+    }
+
+    fn advance(&mut self) {
+        self.next += 1;
+    }
+
+    fn is_done(&self) -> bool {
+        *self.peek() == Kind::End
+    }
+
+    fn sees_symbol(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Kind::Symbol(next) if *next == symbol)
+    }
+
+    /// Whether these keywords come next, in any case.
+    fn sees(&self, keywords: &str) -> bool {
+        keywords.split(' ').enumerate().all(|(places, keyword)| {
+            matches!(&self.ahead(places).kind, Kind::Word(word) if word.eq_ignore_ascii_case(keyword))
+        })
+    }
+
+    /// Reads this symbol, if it comes next.
+    fn symbol(&mut self, symbol: &str) -> bool {
+        let seen = self.sees_symbol(symbol);
+        if seen {
+            self.advance();
+        }
+        seen
+    }
+
+    /// Reads these keywords, if all of them come next.
+    fn keyword(&mut self, keywords: &str) -> bool {
+        let seen = self.sees(keywords);
+        if seen {
+            keywords.split(' ').for_each(|_| self.advance());
+        }
+        seen
+    }
+
+    fn expect_symbol(&mut self, symbol: &str) -> Result<()> {
+        match self.symbol(symbol) {
+            true => Ok(()),
+            false => Err(self.expected(format_args!("\"{symbol}\""))),
+        }
+    }
+
+    fn expect_keyword(&mut self, keywords: &str) -> Result<()> {
+        match self.keyword(keywords) {
+            true => Ok(()),
+            false => Err(self.expected(format_args!("keyword {keywords}"))),
+        }
+    }
+
+    /// Reads a name: a quoted identifier or an unreserved word.
+    fn identifier(&mut self) -> Result<String> {
+        let name = match self.peek() {
+            Kind::Quoted(name) => name.clone(),
+            Kind::Word(word) if !is_reserved(word) => word.clone(),
+            _ => return Err(self.expected("an identifier")),
+        };
+        self.advance();
+        Ok(name)
+    }
+
+    /// Reads the name of a table. Only the default schema holds any.
+    fn table_name(&mut self) -> Result<String> {
+        let at = self.at();
+        let name = self.identifier()?;
+        match self.sees_symbol(".") {
+            true => Err(SqlError::unsupported(at, format_args!("the named schema {name}"))),
+            false => Ok(name),
+        }
+    }
+
+    fn expected(&self, what: impl std::fmt::Display) -> SqlError {
+        SqlError::syntax(self.at(), format_args!("Expected {what} but got {}", self.peek()))
+    }
+
+    fn unexpected(&self) -> SqlError {
+        SqlError::syntax(self.at(), format_args!("Unexpected {}", self.peek()))
+    }
+
+    fn unsupported(&self, construct: impl std::fmt::Display) -> SqlError {
+        SqlError::unsupported(self.at(), construct)
+    }
+
+    /// UNIMPLEMENTED, if one of these constructs starts here.
+    fn refuse(&self, constructs: &[&str]) -> Result<()> {
+        match constructs.iter().find(|construct| self.sees(construct)) {
+            Some(construct) => Err(self.unsupported(construct)),
+            None => Ok(()),
+        }
+    }
+}
