@@ -1,0 +1,149 @@
+use std::time::Duration;
+
+use crate::{Moment, Observation, Row, Timestamp, Writer};
+
+/// What happened: the input of [`Instance::decide`](crate::Instance::decide).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The time that the last decision named has come; harmless at any other time.
+    Wake,
+    /// The act under way was answered.
+    Answer(Answer),
+    /// The owner lets go of the term, if there is one, and goes on as a contender later.
+    Resign {
+        /// Who has first refusal, and for how long.
+        successor: Option<(String, Duration)>,
+    },
+    /// The owner is done: release what is held, then end.
+    Stop,
+}
+
+/// What the lock table is asked to do. Each is sent once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Act {
+    /// One strong read of the lock row, with Spanner's timestamp of the read.
+    Observe,
+    /// Insert the lock row, which nobody has; heartbeat and token are the commit timestamp.
+    Insert {
+        /// The term's writer.
+        writer: Writer,
+    },
+    /// In one transaction: read the row again and give up unless it is `seen`, insert the takeover
+    /// row of the displaced token, begin the term.
+    Takeover {
+        /// The row as it was observed.
+        seen: Row,
+        /// The term's writer.
+        writer: Writer,
+        /// Replace a takeover row of the displaced token, which a peer left when it died halfway.
+        over_leftover: bool,
+    },
+    /// In one transaction: read token and writer, give up unless both are the term's, set the
+    /// heartbeat to the commit timestamp.
+    Heartbeat {
+        /// The term's token.
+        token: Timestamp,
+        /// The term's writer.
+        writer: Writer,
+    },
+    /// As a heartbeat, but set the heartbeat to the epoch and the token to the commit timestamp.
+    Release {
+        /// The term's token.
+        token: Timestamp,
+        /// The term's writer.
+        writer: Writer,
+        /// Who has first refusal, and for how long.
+        successor: Option<(String, Duration)>,
+    },
+    /// Remove the takeover rows of tokens before `before`.
+    Sweep {
+        /// The token that the term displaced; its own takeover row stays.
+        before: Timestamp,
+    },
+}
+
+/// How an act ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// The answer to [`Act::Observe`].
+    Observed(Observation),
+    /// The write was committed, and Spanner acknowledged it.
+    Applied {
+        /// Its commit timestamp.
+        at: Timestamp,
+    },
+    /// The write was not and will not be committed: its condition did not hold.
+    Rejected(Rejection),
+    /// The write was not and will not be committed, for a passing reason; or a read failed.
+    NotApplied,
+    /// The write may have been committed, or may still be.
+    Unknown,
+}
+
+/// Why a condition did not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Rejection {
+    /// The row is not what the act expects; here is what it is, where that was seen.
+    Changed(Option<Row>),
+    /// The takeover row of the displaced token exists already.
+    TakeoverRowExists,
+}
+
+/// What to do now: the output of [`Instance::decide`](crate::Instance::decide).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Decision {
+    /// To be published before anything else is done (I7).
+    pub announce: Option<Announcement>,
+    /// To be started then; it replaces an act still under way.
+    pub act: Option<Act>,
+    /// When to ask again, if nothing happens before.
+    pub wake: Option<Wake>,
+}
+
+/// When to ask again: at a random moment from `at` to `at + spread`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wake {
+    /// The earliest moment.
+    pub at: Moment,
+    /// How much later it may be.
+    pub spread: Duration,
+}
+
+/// A change of what the owner may believe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Announcement {
+    /// A term began.
+    Began {
+        /// Its fencing token.
+        token: Timestamp,
+        /// Its writer.
+        writer: Writer,
+        /// The owner is holder before this moment, not at it.
+        valid_until: Moment,
+    },
+    /// The term goes on.
+    Extended {
+        /// The owner is holder before this moment, not at it.
+        valid_until: Moment,
+    },
+    /// The term is over, for good.
+    Ended {
+        /// Its fencing token.
+        token: Timestamp,
+        /// Why.
+        reason: EndReason,
+    },
+}
+
+/// Why a term ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    /// The owner let go of it.
+    Released,
+    /// The row is another's, or nobody's; here is what it is, where it exists.
+    Superseded(Option<Row>),
+    /// No heartbeat succeeded within the renew deadline.
+    OutOfContact,
+    /// The lease ran out before anything could be said.
+    Expired,
+}

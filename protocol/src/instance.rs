@@ -1,0 +1,445 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{
+    Act, Announcement, Answer, Decision, EndReason, Event, Moment, Nonce, Observation, Rejection,
+    Row, Timestamp, Timing, Wake, Writer,
+};
+
+/// One participant of one lock: contender or holder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Instance {
+    id: Arc<str>,
+    nonce: u64,
+    timing: Timing,
+    attempts: u64,
+    phase: Phase,
+    /// From here on nobody in this process believes in a term of ours that has ended.
+    quiet_from: Moment,
+    leftover: Option<Leftover>,
+    /// Set once the owner is done: by then the instance has ended, whatever is under way.
+    stop_by: Option<Moment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Standby { look: Wake },
+    Observing,
+    Beginning(Attempt),
+    Resolving(Attempt, Turn),
+    Holding(Holding),
+    Releasing(Releasing),
+    Ended,
+}
+
+/// Whether an act is under way, or when the next one is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Turn {
+    Asked { sent: Moment },
+    Due(Wake),
+}
+
+/// An attempt to begin a term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Attempt {
+    writer: Writer,
+    sent: Moment,
+    /// The row that a takeover displaces; none for an insert.
+    displaced: Option<Row>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Holding {
+    token: Timestamp,
+    writer: Writer,
+    /// When the last successful request of the term was sent: validity counts from here.
+    renewed: Moment,
+    beat: Turn,
+    /// The token below which takeover rows are still to be removed.
+    sweep: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Releasing {
+    token: Timestamp,
+    writer: Writer,
+    successor: Option<(String, Duration)>,
+    until: Moment,
+    turn: Turn,
+}
+
+/// A takeover row that stands in the way of displacing `row`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Leftover {
+    row: Row,
+    first_seen: Moment,
+}
+
+impl Instance {
+    /// A contender that looks for the first time at once.
+    ///
+    /// `nonce` must be drawn at random each time: it is what tells this instance from every other
+    /// one, also from one with the same `id` and from its own former life.
+    pub fn new(id: &str, nonce: u64, timing: Timing, now: Moment) -> Instance {
+        Instance {
+            id: id.into(),
+            nonce,
+            timing,
+            attempts: 0,
+            phase: Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } },
+            quiet_from: now,
+            leftover: None,
+            stop_by: None,
+        }
+    }
+
+    /// Whether the instance has stopped; it asks for nothing any more.
+    pub fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// The token of the term and the moment from which it is invalid, if there is a term.
+    pub fn term(&self) -> Option<(Timestamp, Moment)> {
+        match &self.phase {
+            Phase::Holding(term) => Some((term.token, term.renewed + self.timing.validity())),
+            _ => None,
+        }
+    }
+
+    /// Decides what to do, now that `event` has happened and the own clock reads `now`.
+    pub fn decide(&mut self, now: Moment, event: Event) -> Decision {
+        let mut decision = Decision::default();
+        // Expiry comes first: after it not even a heartbeat that was acknowledged revives the term.
+        self.end_if_expired(now, &mut decision);
+        match event {
+            Event::Wake => {}
+            Event::Answer(answer) => self.answer(now, answer, &mut decision),
+            Event::Resign { successor } => self.release(now, successor, &mut decision),
+            Event::Stop => self.stop(now, &mut decision),
+        }
+        self.end_if_out_of_contact(now, &mut decision);
+        if self.stop_by.is_some_and(|stop_by| stop_by <= now) {
+            self.phase = Phase::Ended;
+            return Decision { act: None, ..decision };
+        }
+        decision.act = decision.act.or_else(|| self.due_act(now));
+        decision.wake = self.next_wake();
+        decision
+    }
+
+    fn end_if_expired(&mut self, now: Moment, decision: &mut Decision) {
+        if let Phase::Holding(term) = &self.phase
+            && now >= term.renewed + self.timing.validity()
+        {
+            self.end(now, EndReason::Expired, decision);
+        }
+    }
+
+    fn end_if_out_of_contact(&mut self, now: Moment, decision: &mut Decision) {
+        if let Phase::Holding(term) = &self.phase
+            && now >= term.renewed + self.timing.renew_deadline
+        {
+            self.end(now, EndReason::OutOfContact, decision);
+        }
+    }
+
+    /// Ends the term; whoever works under it has until its local expiry to stop.
+    fn end(&mut self, now: Moment, reason: EndReason, decision: &mut Decision) {
+        let Phase::Holding(term) = &self.phase else { return };
+        self.quiet_from = term.renewed + self.timing.validity();
+        decision.announce = Some(Announcement::Ended { token: term.token, reason });
+        self.phase = Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } };
+    }
+
+    fn stop(&mut self, now: Moment, decision: &mut Decision) {
+        self.stop_by = self.stop_by.or(Some(now + self.timing.release_limit));
+        match self.phase {
+            // An attempt under way may have succeeded: it is resolved first, then released.
+            Phase::Beginning(_) | Phase::Resolving(..) | Phase::Releasing(_) => {}
+            Phase::Holding(_) => self.release(now, None, decision),
+            Phase::Standby { .. } | Phase::Observing | Phase::Ended => self.phase = Phase::Ended,
+        }
+    }
+
+    /// Has `has_lock()` cleared by the announcement before the request leaves (I1).
+    fn release(
+        &mut self,
+        now: Moment,
+        successor: Option<(String, Duration)>,
+        decision: &mut Decision,
+    ) {
+        let Phase::Holding(term) = &self.phase else { return };
+        let (token, writer) = (term.token, term.writer.clone());
+        // Past its validity the row falls vacant by itself, so there is nothing left to release.
+        let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
+        let turn = Turn::Due(Wake { at: now, spread: Duration::ZERO });
+        self.end(now, EndReason::Released, decision);
+        self.phase = Phase::Releasing(Releasing { token, writer, successor, until, turn });
+    }
+
+    fn answer(&mut self, now: Moment, answer: Answer, decision: &mut Decision) {
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Observing => match answer {
+                Answer::Observed(observation) => self.plan(now, observation, decision),
+                _ => self.stand_by(now),
+            },
+            Phase::Beginning(attempt) => self.begun(now, attempt, answer, decision),
+            Phase::Resolving(attempt, Turn::Asked { .. }) => {
+                self.resolve(now, attempt, answer, decision);
+            }
+            Phase::Holding(term) => self.beaten(now, term, answer, decision),
+            Phase::Releasing(release) => self.released(now, release, answer),
+            // No act is under way in any of the others, so the answer is to nothing.
+            idle => self.phase = idle,
+        }
+    }
+
+    /// A contender has seen the row: take the lock now, or know when to look again.
+    fn plan(&mut self, now: Moment, observation: Observation, decision: &mut Decision) {
+        if self.stop_by.is_some() {
+            self.phase = Phase::Ended;
+            return;
+        }
+        let Some(row) = observation.row else {
+            self.attempt(now, None, decision);
+            return;
+        };
+        if self.leftover.as_ref().is_some_and(|leftover| !leftover.row.is_same_beat(&row)) {
+            self.leftover = None;
+        }
+        let mut wait = self.vacant_in(now, &row, observation.read_at);
+        if let Some(leftover) = &self.leftover {
+            // Owed to the peer that may still be between its two steps.
+            let due = leftover.first_seen + row.lease.unwrap_or_default().max(self.timing.lease);
+            wait = wait.max(due.since(now));
+        }
+        if wait.is_zero() {
+            self.attempt(now, Some(row), decision);
+        } else if wait < self.timing.poll_interval {
+            self.look(now + wait, self.timing.jitter());
+        } else {
+            self.stand_by(now);
+        }
+    }
+
+    /// How long the row is still owed to its holder; zero if this contender may take it.
+    fn vacant_in(&self, now: Moment, row: &Row, read_at: Timestamp) -> Duration {
+        if row.writer.nonce().is_some_and(|nonce| nonce.instance == self.nonce) {
+            // A term of this instance that is not being held is over, or was never believed in.
+            // Its memory proves that, never its id (I1).
+            return self.quiet_from.since(now);
+        }
+        row.vacant_from(&self.id, self.timing.lease).since(read_at)
+    }
+
+    fn attempt(&mut self, now: Moment, displaced: Option<Row>, decision: &mut Decision) {
+        self.attempts += 1;
+        let nonce = Nonce { instance: self.nonce, attempt: self.attempts };
+        let writer = Writer::term(&self.id, nonce);
+        decision.act = Some(match &displaced {
+            None => Act::Insert { writer: writer.clone() },
+            Some(row) => Act::Takeover {
+                seen: row.clone(),
+                writer: writer.clone(),
+                over_leftover: self.leftover.is_some(),
+            },
+        });
+        self.phase = Phase::Beginning(Attempt { writer, sent: now, displaced });
+    }
+
+    fn begun(&mut self, now: Moment, attempt: Attempt, answer: Answer, decision: &mut Decision) {
+        match answer {
+            Answer::Applied { at } => self.begin(now, attempt, at, decision),
+            Answer::Unknown => {
+                self.phase = Phase::Resolving(attempt, Turn::now(now));
+            }
+            _ if self.stop_by.is_some() => self.phase = Phase::Ended,
+            Answer::Rejected(Rejection::TakeoverRowExists) => {
+                if let (None, Some(row)) = (&self.leftover, attempt.displaced) {
+                    self.leftover = Some(Leftover { row, first_seen: now });
+                }
+                self.stand_by(now);
+            }
+            Answer::NotApplied => self.look(now + self.pause(), self.pause()),
+            Answer::Rejected(Rejection::Changed(_)) | Answer::Observed(_) => self.stand_by(now),
+        }
+    }
+
+    /// The outcome of an attempt is unknown: its own nonce in the row decides, nothing else.
+    fn resolve(&mut self, now: Moment, attempt: Attempt, answer: Answer, decision: &mut Decision) {
+        let useful_until = attempt.sent + self.timing.validity();
+        match answer {
+            Answer::Observed(observation) => match &observation.row {
+                // A heartbeat that differs from the token, or another writer, is a term that was
+                // ended from outside meanwhile (I4).
+                Some(row) if row.writer == attempt.writer && row.heartbeat == row.token => {
+                    let token = row.token;
+                    self.begin(now, attempt, token, decision);
+                }
+                _ => self.plan(now, observation, decision),
+            },
+            _ if now < useful_until => {
+                let due = Wake { at: now + self.pause(), spread: self.pause() };
+                self.phase = Phase::Resolving(attempt, Turn::Due(due));
+            }
+            _ if self.stop_by.is_some() => self.phase = Phase::Ended,
+            _ => self.stand_by(now),
+        }
+    }
+
+    /// The commit that begins a term is known to have been applied.
+    fn begin(&mut self, now: Moment, attempt: Attempt, token: Timestamp, decision: &mut Decision) {
+        self.leftover = None;
+        let Attempt { writer, sent, displaced } = attempt;
+        if self.stop_by.is_some() {
+            let until = now + self.timing.release_limit;
+            let turn = Turn::now(now);
+            self.phase =
+                Phase::Releasing(Releasing { token, writer, successor: None, until, turn });
+        } else if now < sent + self.timing.renew_deadline {
+            let valid_until = sent + self.timing.validity();
+            decision.announce =
+                Some(Announcement::Began { token, writer: writer.clone(), valid_until });
+            let beat = Turn::Due(Wake {
+                at: sent + self.timing.heartbeat_interval,
+                spread: Duration::ZERO,
+            });
+            let sweep = displaced.map(|row| row.token);
+            self.phase = Phase::Holding(Holding { token, writer, renewed: sent, beat, sweep });
+        } else {
+            // Too late to be of use; nobody was told, so it can be displaced at once.
+            self.quiet_from = self.quiet_from.max(now);
+            self.look(now + self.pause(), self.pause());
+        }
+    }
+
+    fn beaten(&mut self, now: Moment, term: Holding, answer: Answer, decision: &mut Decision) {
+        let Turn::Asked { sent } = term.beat else {
+            // The answer to a sweep; what it left is swept after the next takeover.
+            self.phase = Phase::Holding(term);
+            return;
+        };
+        match answer {
+            Answer::Applied { .. } => {
+                let valid_until = sent + self.timing.validity();
+                decision.announce = Some(Announcement::Extended { valid_until });
+                let at = sent + self.timing.heartbeat_interval;
+                let beat = Turn::Due(Wake { at, spread: Duration::ZERO });
+                self.phase = Phase::Holding(Holding { renewed: sent, beat, ..term });
+            }
+            Answer::Rejected(rejection) => {
+                self.phase = Phase::Holding(term);
+                let by = match rejection {
+                    Rejection::Changed(row) => row,
+                    Rejection::TakeoverRowExists => None,
+                };
+                self.end(now, EndReason::Superseded(by), decision);
+            }
+            // A repeat is harmless whatever became of this one: it depends on the term alone (I4).
+            Answer::NotApplied | Answer::Unknown | Answer::Observed(_) => {
+                let beat = Turn::Due(Wake { at: now + self.pause(), spread: self.pause() });
+                self.phase = Phase::Holding(Holding { beat, ..term });
+            }
+        }
+    }
+
+    fn released(&mut self, now: Moment, release: Releasing, answer: Answer) {
+        let done = matches!(answer, Answer::Applied { .. } | Answer::Rejected(_));
+        if !done && now < release.until {
+            let turn = Turn::Due(Wake { at: now + self.pause(), spread: self.pause() });
+            self.phase = Phase::Releasing(Releasing { turn, ..release });
+        } else if self.stop_by.is_some() {
+            self.phase = Phase::Ended;
+        } else {
+            // Stands aside for a lease, or it would win its own lock back before anyone looks.
+            self.look(now + self.timing.lease, self.timing.jitter());
+        }
+    }
+
+    fn stand_by(&mut self, now: Moment) {
+        // Spread downwards, so that contenders drift apart and a release is noticed sooner the
+        // more of them there are, yet never later than one poll interval.
+        let quarter = self.timing.poll_interval / 4;
+        self.look(now + quarter * 3, quarter);
+    }
+
+    fn look(&mut self, at: Moment, spread: Duration) {
+        self.phase = if self.stop_by.is_some() {
+            Phase::Ended
+        } else {
+            Phase::Standby { look: Wake { at, spread } }
+        };
+    }
+
+    /// Before something that failed is tried again.
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1).min(self.timing.lease / 50)
+    }
+
+    fn due_act(&mut self, now: Moment) -> Option<Act> {
+        let asked = Turn::Asked { sent: now };
+        match &mut self.phase {
+            Phase::Standby { look } if look.at <= now => {
+                self.phase = Phase::Observing;
+                Some(Act::Observe)
+            }
+            Phase::Resolving(_, turn) if turn.is_due(now) => {
+                *turn = asked;
+                Some(Act::Observe)
+            }
+            Phase::Holding(term) if !term.beat.is_due(now) => {
+                // Once a term, and only in the pause between two heartbeats.
+                term.sweep
+                    .take_if(|_| matches!(term.beat, Turn::Due(_)))
+                    .map(|before| Act::Sweep { before })
+            }
+            Phase::Holding(term) => {
+                term.beat = asked;
+                Some(Act::Heartbeat { token: term.token, writer: term.writer.clone() })
+            }
+            Phase::Releasing(release) if release.turn.is_due(now) => {
+                release.turn = asked;
+                Some(Act::Release {
+                    token: release.token,
+                    writer: release.writer.clone(),
+                    successor: release.successor.clone(),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn next_wake(&self) -> Option<Wake> {
+        let stop = self.stop_by.map(|at| Wake { at, spread: Duration::ZERO });
+        let next = match &self.phase {
+            Phase::Standby { look } => Some(*look),
+            Phase::Resolving(_, Turn::Due(wake)) => Some(*wake),
+            Phase::Releasing(Releasing { turn: Turn::Due(wake), .. }) => Some(*wake),
+            Phase::Holding(term) => {
+                // The deadline is never put off by jitter (I7).
+                let deadline = term.renewed + self.timing.renew_deadline;
+                match term.beat {
+                    Turn::Due(beat) if beat.at < deadline => {
+                        Some(Wake { at: beat.at, spread: beat.spread.min(deadline.since(beat.at)) })
+                    }
+                    _ => Some(Wake { at: deadline, spread: Duration::ZERO }),
+                }
+            }
+            _ => None,
+        };
+        match (next, stop) {
+            (Some(next), Some(stop)) if stop.at < next.at => Some(stop),
+            (next, stop) => next.or(stop),
+        }
+    }
+}
+
+impl Turn {
+    fn now(now: Moment) -> Turn {
+        Turn::Due(Wake { at: now, spread: Duration::ZERO })
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        matches!(self, Turn::Due(wake) if wake.at <= now)
+    }
+}

@@ -1,0 +1,295 @@
+//! Scripted stories of one instance: what it does when the table answers so and so.
+
+use std::time::Duration;
+
+use crate::*;
+
+const LEASE: Duration = Duration::from_millis(1_000);
+const NONCE: u64 = 0xa;
+
+fn at(milliseconds: u64) -> Moment {
+    Moment(Duration::from_millis(milliseconds))
+}
+
+/// Spanner's clock, far from the instance's own.
+fn spanner(milliseconds: i64) -> Timestamp {
+    Timestamp((1_000_000 + milliseconds) * 1_000_000)
+}
+
+fn writer(attempt: u64) -> Writer {
+    Writer::term("a", Nonce { instance: NONCE, attempt })
+}
+
+fn row(heartbeat: Timestamp, token: Timestamp, writer: Writer) -> Row {
+    Row { heartbeat, token, writer, lease: Some(LEASE) }
+}
+
+fn rivals_row(milliseconds: i64) -> Row {
+    let writer = Writer::term("b", Nonce { instance: 0xb, attempt: 1 });
+    row(spanner(milliseconds), spanner(0), writer)
+}
+
+fn observed(row: Option<Row>, milliseconds: i64) -> Event {
+    Event::Answer(Answer::Observed(Observation { row, read_at: spanner(milliseconds) }))
+}
+
+fn applied(milliseconds: i64) -> Event {
+    Event::Answer(Answer::Applied { at: spanner(milliseconds) })
+}
+
+const UNKNOWN: Event = Event::Answer(Answer::Unknown);
+const NOT_APPLIED: Event = Event::Answer(Answer::NotApplied);
+
+fn contender() -> Instance {
+    let mut instance = Instance::new("a", NONCE, Timing::from_lease(LEASE), at(0));
+    assert_eq!(instance.decide(at(0), Event::Wake).act, Some(Act::Observe));
+    instance
+}
+
+/// An instance that holds since 0, by an insert.
+fn holder() -> Instance {
+    let mut instance = contender();
+    assert!(matches!(instance.decide(at(0), observed(None, 0)).act, Some(Act::Insert { .. })));
+    let began = instance.decide(at(5), applied(2));
+    let valid_until = at(990);
+    let expected = Announcement::Began { token: spanner(2), writer: writer(1), valid_until };
+    assert_eq!(began.announce, Some(expected));
+    instance
+}
+
+fn superseded(by: Option<Row>) -> Option<Announcement> {
+    Some(Announcement::Ended { token: spanner(2), reason: EndReason::Superseded(by) })
+}
+
+#[test]
+fn validity_counts_from_before_the_request_left() {
+    let mut instance = holder();
+    let beat = instance.decide(at(334), Event::Wake);
+    assert_eq!(beat.act, Some(Act::Heartbeat { token: spanner(2), writer: writer(1) }));
+    let renewed = instance.decide(at(600), applied(590));
+    let valid_until = at(334 + 990);
+    assert_eq!(renewed.announce, Some(Announcement::Extended { valid_until }));
+}
+
+#[test]
+fn a_commit_acknowledged_too_late_begins_no_term() {
+    let mut instance = contender();
+    instance.decide(at(0), observed(None, 0));
+    let late = instance.decide(at(800), applied(2));
+    assert_eq!((late.announce, instance.term()), (None, None));
+    // Nobody was told, so the row is its own to displace at once, under a new token.
+    let own = row(spanner(2), spanner(2), writer(1));
+    let wake = late.wake.expect("it goes on");
+    instance.decide(wake.at, Event::Wake);
+    let again = instance.decide(wake.at, observed(Some(own.clone()), 850));
+    let takeover = Act::Takeover { seen: own, writer: writer(2), over_leftover: false };
+    assert_eq!(again.act, Some(takeover));
+}
+
+#[test]
+fn a_live_holder_is_left_alone_until_its_lease_has_run_out_by_spanners_clock() {
+    let mut instance = contender();
+    let live = instance.decide(at(0), observed(Some(rivals_row(0)), 900));
+    assert_eq!(live.act, None);
+    let wake = live.wake.expect("it looks again");
+    assert_eq!(wake.at, at(100), "when the lease runs out, which is before the next poll");
+    instance.decide(wake.at, Event::Wake);
+    let expired = instance.decide(wake.at, observed(Some(rivals_row(0)), 1_000));
+    assert!(matches!(expired.act, Some(Act::Takeover { over_leftover: false, .. })));
+}
+
+#[test]
+fn a_release_is_noticed_within_one_poll_interval() {
+    let mut instance = contender();
+    let poll = Timing::from_lease(LEASE).poll_interval;
+    let wake = instance.decide(at(0), observed(Some(rivals_row(0)), 0)).wake.expect("it polls");
+    assert_eq!(wake.at + wake.spread, Moment(poll));
+    instance.decide(wake.at, Event::Wake);
+    let released = Row { heartbeat: Timestamp::EPOCH, ..rivals_row(0) };
+    let seen = instance.decide(wake.at, observed(Some(released), 200));
+    assert!(matches!(seen.act, Some(Act::Takeover { .. })));
+}
+
+#[test]
+fn an_unknown_attempt_is_decided_by_its_own_nonce_and_nothing_else() {
+    let ours = row(spanner(2), spanner(2), writer(1));
+    let evicted = Row { writer: Writer::nobody(), token: spanner(9), ..ours.clone() };
+    let other_life =
+        row(spanner(2), spanner(2), Writer::term("a", Nonce { instance: 0xc, attempt: 1 }));
+    for (row, ours) in [(ours, true), (evicted, false), (other_life, false)] {
+        let mut instance = contender();
+        instance.decide(at(0), observed(None, 0));
+        assert_eq!(instance.decide(at(300), UNKNOWN).act, Some(Act::Observe));
+        let decided = instance.decide(at(310), observed(Some(row), 310));
+        let valid_until = at(990);
+        let began = Announcement::Began { token: spanner(2), writer: writer(1), valid_until };
+        assert_eq!(decided.announce, ours.then_some(began));
+    }
+}
+
+#[test]
+fn an_attempt_that_cannot_be_resolved_in_time_is_given_up() {
+    let mut instance = contender();
+    instance.decide(at(0), observed(None, 0));
+    instance.decide(at(300), UNKNOWN);
+    let again = instance.decide(at(600), UNKNOWN).wake.expect("it asks again");
+    assert_eq!(instance.decide(again.at, Event::Wake).act, Some(Act::Observe));
+    instance.decide(at(995), UNKNOWN);
+    let ours = row(spanner(2), spanner(2), writer(1));
+    instance.decide(at(1_300), Event::Wake);
+    let late = instance.decide(at(1_300), observed(Some(ours), 1_300));
+    assert_eq!(late.announce, None, "validity would count from the attempt, and it is over");
+    assert!(matches!(late.act, Some(Act::Takeover { .. })));
+}
+
+#[test]
+fn a_failed_heartbeat_is_repeated_and_the_term_goes_on() {
+    for failure in [UNKNOWN, NOT_APPLIED] {
+        let mut instance = holder();
+        instance.decide(at(334), Event::Wake);
+        let failed = instance.decide(at(400), failure);
+        assert_eq!(failed.announce, None);
+        let wake = failed.wake.expect("it tries again");
+        assert!(wake.at + wake.spread <= at(500));
+        assert!(matches!(instance.decide(wake.at, Event::Wake).act, Some(Act::Heartbeat { .. })));
+        assert!(instance.decide(at(450), applied(440)).announce.is_some());
+    }
+}
+
+#[test]
+fn a_term_without_contact_is_announced_as_over_before_it_expires() {
+    let mut instance = holder();
+    let wake = instance.decide(at(334), Event::Wake).wake.expect("the deadline");
+    assert_eq!(wake, Wake { at: at(800), spread: Duration::ZERO });
+    let over = instance.decide(at(800), Event::Wake);
+    let reason = EndReason::OutOfContact;
+    assert_eq!(over.announce, Some(Announcement::Ended { token: spanner(2), reason }));
+    assert_eq!(over.act, Some(Act::Observe));
+    assert_eq!(instance.term(), None);
+    // The heartbeat did arrive: the row is still the old term's, whose work may not have ended.
+    let own = row(spanner(335), spanner(2), writer(1));
+    let waits = instance.decide(at(810), observed(Some(own.clone()), 810));
+    assert_eq!((waits.act, waits.wake.map(|wake| wake.at)), (None, Some(at(990))));
+    instance.decide(at(990), Event::Wake);
+    let new = instance.decide(at(991), observed(Some(own), 991)).act;
+    assert!(matches!(new, Some(Act::Takeover { writer: new, .. }) if new == writer(2)));
+}
+
+#[test]
+fn an_expired_term_is_not_revived_by_a_heartbeat_that_was_acknowledged_late() {
+    let mut instance = holder();
+    instance.decide(at(334), Event::Wake);
+    let woke = instance.decide(at(990), applied(335));
+    let reason = EndReason::Expired;
+    assert_eq!(woke.announce, Some(Announcement::Ended { token: spanner(2), reason }));
+    assert_eq!(instance.term(), None);
+}
+
+#[test]
+fn a_superseded_term_ends_at_once_and_shows_by_whom() {
+    for by in [None, Some(rivals_row(300))] {
+        let mut instance = holder();
+        instance.decide(at(334), Event::Wake);
+        let rejected = Event::Answer(Answer::Rejected(Rejection::Changed(by.clone())));
+        assert_eq!(instance.decide(at(340), rejected).announce, superseded(by));
+    }
+}
+
+#[test]
+fn the_lock_is_given_up_before_the_release_leaves() {
+    let mut instance = holder();
+    let stop = instance.decide(at(100), Event::Stop);
+    let reason = EndReason::Released;
+    assert_eq!(stop.announce, Some(Announcement::Ended { token: spanner(2), reason }));
+    let release = Act::Release { token: spanner(2), writer: writer(1), successor: None };
+    assert_eq!(stop.act, Some(release.clone()));
+    let retry = instance.decide(at(200), UNKNOWN).wake.expect("it tries again");
+    assert_eq!(instance.decide(retry.at, Event::Wake).act, Some(release));
+    instance.decide(at(300), Event::Answer(Answer::Rejected(Rejection::Changed(None))));
+    assert!(instance.has_ended());
+}
+
+#[test]
+fn stopping_is_bounded_whatever_spanner_does() {
+    let mut instance = holder();
+    let mut decision = instance.decide(at(100), Event::Stop);
+    let mut now = at(100);
+    while let Some(wake) = decision.wake {
+        assert!(now <= at(1_100), "still busy at {now:?}");
+        now = wake.at.max(now);
+        decision = instance.decide(now, Event::Wake);
+        if decision.act.is_some() {
+            now = now + Timing::from_lease(LEASE).attempt_limit();
+            decision = instance.decide(now, UNKNOWN);
+        }
+    }
+    assert!(instance.has_ended());
+}
+
+#[test]
+fn stopping_in_the_middle_of_an_attempt_releases_what_it_won() {
+    let mut instance = contender();
+    instance.decide(at(0), observed(None, 0));
+    let stop = instance.decide(at(50), Event::Stop);
+    assert_eq!((stop.announce, stop.act), (None, None));
+    let won = instance.decide(at(60), applied(2));
+    assert_eq!(won.announce, None, "the owner is gone; a term would be news to nobody");
+    assert!(matches!(won.act, Some(Act::Release { .. })));
+}
+
+#[test]
+fn an_instance_that_resigned_lets_others_look_first() {
+    let mut instance = holder();
+    let successor = Some(("b".to_string(), LEASE));
+    let resigned = instance.decide(at(100), Event::Resign { successor: successor.clone() });
+    let release = Act::Release { token: spanner(2), writer: writer(1), successor };
+    assert_eq!(resigned.act, Some(release));
+    let released = instance.decide(at(110), applied(105));
+    assert_eq!(released.wake.map(|wake| wake.at), Some(at(110) + LEASE));
+    assert!(!instance.has_ended());
+}
+
+#[test]
+fn a_takeover_row_whose_writer_died_halfway_is_overridden_after_a_lease() {
+    let mut instance = contender();
+    let dead = rivals_row(0);
+    let mut decision = instance.decide(at(0), observed(Some(dead.clone()), 5_000));
+    assert!(matches!(decision.act, Some(Act::Takeover { over_leftover: false, .. })));
+    let blocked = Event::Answer(Answer::Rejected(Rejection::TakeoverRowExists));
+    decision = instance.decide(at(10), blocked);
+    loop {
+        let now = decision.wake.expect("it keeps looking").at;
+        assert_eq!(instance.decide(now, Event::Wake).act, Some(Act::Observe));
+        decision = instance.decide(now, observed(Some(dead.clone()), 6_000));
+        let Some(act) = decision.act else { continue };
+        assert!(now >= at(1_010), "the peer may still have been between its two steps");
+        assert!(matches!(act, Act::Takeover { over_leftover: true, .. }));
+        break;
+    }
+}
+
+#[test]
+fn a_leftover_is_forgotten_when_its_peer_turns_out_to_live() {
+    let mut instance = contender();
+    instance.decide(at(0), observed(Some(rivals_row(0)), 5_000));
+    let blocked = Event::Answer(Answer::Rejected(Rejection::TakeoverRowExists));
+    let now = instance.decide(at(10), blocked).wake.expect("it looks").at;
+    instance.decide(now, Event::Wake);
+    let alive = Row { token: spanner(5_100), ..rivals_row(5_100) };
+    instance.decide(now, observed(Some(alive.clone()), 5_150));
+    instance.decide(at(5_000), Event::Wake);
+    let act = instance.decide(at(5_000), observed(Some(alive), 9_000)).act;
+    assert!(matches!(act, Some(Act::Takeover { over_leftover: false, .. })));
+}
+
+#[test]
+fn leftovers_are_swept_once_a_term_and_never_delay_a_heartbeat() {
+    let mut instance = contender();
+    instance.decide(at(0), observed(Some(rivals_row(0)), 5_000));
+    let began = instance.decide(at(5), applied(5_005));
+    assert_eq!(began.act, Some(Act::Sweep { before: spanner(0) }));
+    // The sweep hangs; the heartbeat replaces it.
+    let beat = instance.decide(at(334), Event::Wake);
+    assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
+    assert_eq!(instance.decide(at(340), applied(5_340)).act, None);
+}
