@@ -80,11 +80,20 @@ pub enum Answer {
     Unknown,
 }
 
+/// Whose a row was found to be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// The token in the row.
+    pub token: Timestamp,
+    /// The writer in the row.
+    pub writer: Writer,
+}
+
 /// Why a condition did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rejection {
-    /// The row is not what the act expects; here is what it is, where that was seen.
-    Changed(Option<Row>),
+    /// The row is not what the act expects; here is whose it is, where there is one.
+    Changed(Option<Seen>),
     /// The takeover row of the displaced token exists already.
     TakeoverRowExists,
 }
@@ -140,8 +149,8 @@ pub enum Announcement {
 pub enum EndReason {
     /// The owner let go of it.
     Released,
-    /// The row is another's, or nobody's; here is what it is, where it exists.
-    Superseded(Option<Row>),
+    /// The row is another's, or nobody's; here is whose, where it exists.
+    Superseded(Option<Seen>),
     /// No heartbeat succeeded within the renew deadline.
     OutOfContact,
     /// The lease ran out before anything could be said.

@@ -330,7 +330,7 @@ impl Instance {
             Answer::Rejected(rejection) => {
                 self.phase = Phase::Holding(term);
                 let by = match rejection {
-                    Rejection::Changed(row) => row,
+                    Rejection::Changed(seen) => seen,
                     Rejection::TakeoverRowExists => None,
                 };
                 self.end(now, EndReason::Superseded(by), decision);

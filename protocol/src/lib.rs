@@ -24,7 +24,7 @@ mod row;
 mod time;
 mod timing;
 
-pub use act::{Act, Announcement, Answer, Decision, EndReason, Event, Rejection, Wake};
+pub use act::{Act, Announcement, Answer, Decision, EndReason, Event, Rejection, Seen, Wake};
 pub use instance::Instance;
 pub use row::{Nonce, Observation, Row, Writer, takeover_key};
 pub use time::{Moment, Timestamp};

@@ -57,7 +57,7 @@ fn holder() -> Instance {
     instance
 }
 
-fn superseded(by: Option<Row>) -> Option<Announcement> {
+fn superseded(by: Option<Seen>) -> Option<Announcement> {
     Some(Announcement::Ended { token: spanner(2), reason: EndReason::Superseded(by) })
 }
 
@@ -187,7 +187,8 @@ fn an_expired_term_is_not_revived_by_a_heartbeat_that_was_acknowledged_late() {
 
 #[test]
 fn a_superseded_term_ends_at_once_and_shows_by_whom() {
-    for by in [None, Some(rivals_row(300))] {
+    let rival = rivals_row(300);
+    for by in [None, Some(Seen { token: rival.token, writer: rival.writer })] {
         let mut instance = holder();
         instance.decide(at(334), Event::Wake);
         let rejected = Event::Answer(Answer::Rejected(Rejection::Changed(by.clone())));
