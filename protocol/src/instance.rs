@@ -98,6 +98,11 @@ impl Instance {
         self.phase == Phase::Ended
     }
 
+    /// Whether the last term is still being released.
+    pub fn is_releasing(&self) -> bool {
+        matches!(self.phase, Phase::Releasing(_))
+    }
+
     /// The token of the term and the moment from which it is invalid, if there is a term.
     pub fn term(&self) -> Option<(Timestamp, Moment)> {
         match &self.phase {

@@ -1,0 +1,91 @@
+use std::time::Duration;
+
+use spindle_protocol::Moment;
+
+/// The process's own clock, by which a holder judges whether its lease still protects it.
+///
+/// It never goes back, and it counts the time that the machine is suspended: a leader whose
+/// machine slept through its lease finds its lock gone the moment it wakes. On Linux and Android
+/// that is `CLOCK_BOOTTIME`; on Apple's systems `CLOCK_MONOTONIC`, which counts suspended time
+/// there. Elsewhere it is [`std::time::Instant`], which may not.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System,
+    Runtime(tokio::time::Instant),
+}
+
+impl Clock {
+    /// The system's clock; the default.
+    pub fn system() -> Clock {
+        Clock(Source::System)
+    }
+
+    /// Tokio's clock, which follows [`tokio::time::pause`]: for tests on virtual time.
+    ///
+    /// It doesn't count suspended time, so it is not for production.
+    pub fn runtime() -> Clock {
+        // The origin is a day ago, so that no subtraction reaches it.
+        let origin = tokio::time::Instant::now();
+        Clock(Source::Runtime(origin.checked_sub(Duration::from_secs(86_400)).unwrap_or(origin)))
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment(match &self.0 {
+            Source::System => system_now(),
+            Source::Runtime(origin) => origin.elapsed(),
+        })
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::system()
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn system_now() -> Duration {
+    #[cfg(target_vendor = "apple")]
+    const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+    #[cfg(not(target_vendor = "apple"))]
+    const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+    let time = rustix::time::clock_gettime(ID);
+    // Neither is negative: both count from the start of the machine.
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+#[allow(clippy::disallowed_methods, reason = "the best that this platform's library offers")]
+fn system_now() -> Duration {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    ORIGIN.get_or_init(Instant::now).elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_never_goes_back() {
+        let clock = Clock::system();
+        let mut last = clock.now();
+        for _ in 0..10_000 {
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_runtime_clock_follows_virtual_time() {
+        let clock = Clock::runtime();
+        let before = clock.now();
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        assert_eq!(clock.now().since(before), Duration::from_secs(3_600));
+    }
+}

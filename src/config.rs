@@ -1,0 +1,401 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::Timing;
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::spindle::Spindle;
+use crate::table::Table;
+
+const LEASE_MIN: Duration = Duration::from_millis(100);
+const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const LEASE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
+const NAME_BYTES_MAX: usize = 4_096;
+const ID_BYTES_MAX: usize = 256;
+const INFO_BYTES_MAX: usize = 4_096;
+
+/// A lock's settings before they are checked.
+///
+/// Made by [`LockTable::lock`](crate::LockTable::lock). Every setting but the name has a default;
+/// [`build`](LockBuilder::build) refuses what can't work and says which rule it breaks.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct LockBuilder {
+    table: Arc<Table>,
+    name: String,
+    id: Option<String>,
+    info: Option<String>,
+    lease: Duration,
+    heartbeat_interval: Option<Duration>,
+    renew_deadline: Option<Duration>,
+    margin: Option<Duration>,
+    poll_interval: Option<Duration>,
+    release_limit: Option<Duration>,
+    own_thread: bool,
+    clock: Clock,
+}
+
+/// A lock's settings, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: Arc<str>,
+    pub(crate) info: Option<String>,
+    pub(crate) timing: Timing,
+    pub(crate) own_thread: bool,
+    pub(crate) clock: Clock,
+}
+
+impl LockBuilder {
+    pub(crate) fn new(table: Arc<Table>, name: String) -> LockBuilder {
+        LockBuilder {
+            table,
+            name,
+            id: None,
+            info: None,
+            lease: LEASE_DEFAULT,
+            heartbeat_interval: None,
+            renew_deadline: None,
+            margin: None,
+            poll_interval: None,
+            release_limit: None,
+            own_thread: false,
+            clock: Clock::system(),
+        }
+    }
+
+    /// How this instance is called in the table and in logs; for people, so keep it readable.
+    ///
+    /// It proves nothing: two instances may share one, and each still holds or doesn't hold by
+    /// itself. By default `host-pid-random`.
+    pub fn id(mut self, id: impl Into<String>) -> LockBuilder {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// What this instance says of itself while it holds, for example its address; others read it
+    /// with [`LockTable::leader`](crate::LockTable::leader). At most 4 KiB.
+    pub fn info(mut self, info: impl Into<String>) -> LockBuilder {
+        self.info = Some(info.into());
+        self
+    }
+
+    /// How long a holder that says nothing keeps the lock; by default 10 s.
+    ///
+    /// After a crash the lock stays taken for this long. Advised: at least 2 s, or 20 times the
+    /// slowest usual commit, whichever is longer. From 100 ms, which is a floor for tests, to a
+    /// day. Instances of one lock may differ: a contender waits for the longer of the holder's
+    /// lease and its own.
+    pub fn lease(mut self, lease: Duration) -> LockBuilder {
+        self.lease = lease;
+        self
+    }
+
+    /// From one heartbeat to the next; by default a third of the lease, at most half of it.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> LockBuilder {
+        self.heartbeat_interval = Some(interval);
+        self
+    }
+
+    /// A term with no successful heartbeat for this long is cancelled; by default 0.8 of the
+    /// lease. What is left of the lease then is the time that work has to stop.
+    ///
+    /// More than the heartbeat interval, and less than the lease less the margin.
+    pub fn renew_deadline(mut self, deadline: Duration) -> LockBuilder {
+        self.renew_deadline = Some(deadline);
+        self
+    }
+
+    /// What a holder takes off its lease, for clocks that run at different rates; by default 1 %
+    /// of the lease, less than half of it.
+    pub fn margin(mut self, margin: Duration) -> LockBuilder {
+        self.margin = Some(margin);
+        self
+    }
+
+    /// From one look of a contender to the next; by default 1 s or a fifth of the lease,
+    /// whichever is shorter.
+    ///
+    /// Each look is one read. It decides how soon a *release* is noticed; an expired lease is
+    /// taken at once, whatever the interval.
+    pub fn poll_interval(mut self, interval: Duration) -> LockBuilder {
+        self.poll_interval = Some(interval);
+        self
+    }
+
+    /// How long ending may take, release included; by default 5 s or the lease, whichever is
+    /// shorter. What could not be released by then expires like after a crash.
+    pub fn release_limit(mut self, limit: Duration) -> LockBuilder {
+        self.release_limit = Some(limit);
+        self
+    }
+
+    /// Runs the loop on a thread and a connection of its own, so that code that blocks the
+    /// service's runtime can't starve the heartbeats.
+    ///
+    /// Needs a table made by [`LockTable::connect`](crate::LockTable::connect): the channels of a
+    /// client that was given live on the service's runtime. Costs one thread and one connection.
+    pub fn own_thread(mut self) -> LockBuilder {
+        self.own_thread = true;
+        self
+    }
+
+    /// The clock by which validity is judged; for tests on virtual time, with
+    /// [`Clock::runtime`].
+    pub fn clock(mut self, clock: Clock) -> LockBuilder {
+        self.clock = clock;
+        self
+    }
+
+    /// Checks the settings and makes the instance; nothing is sent before
+    /// [`run`](Spindle::run).
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), spindle::Error> {
+    /// use std::time::Duration;
+    /// use spindle::LockTable;
+    ///
+    /// let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    /// let lock = table.lock("billing").lease(Duration::from_secs(5)).id("node-1").build()?;
+    ///
+    /// let refused = table.lock("billing").lease(Duration::ZERO).build().unwrap_err();
+    /// assert!(refused.is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn build(self) -> Result<Spindle> {
+        let settings = self.settings()?;
+        Ok(Spindle::from_settings(self.table, Ok(settings)))
+    }
+
+    /// Like `build`, but what is wrong is kept for `run` to say.
+    pub(crate) fn build_anyway(self) -> Spindle {
+        let settings = self.settings();
+        Spindle::from_settings(self.table, settings)
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        check_table_name(&self.table.name)?;
+        check_lock_name(&self.name)?;
+        let id = self.id.clone().unwrap_or_else(default_id);
+        let lock = &self.name;
+        let refusal = |rule: String| Error::config(format!("lock `{lock}`: {rule}"));
+        let refuse = |rule: String| Err(refusal(rule));
+        if id.is_empty() || id.len() > ID_BYTES_MAX {
+            return refuse(format!("id of {} bytes; expected 1 to {ID_BYTES_MAX}", id.len()));
+        }
+        if id.starts_with('>') || id.chars().any(char::is_control) {
+            return refuse(format!("id {id:?} starts with `>` or has a control character"));
+        }
+        let info_bytes = self.info.as_ref().map_or(0, String::len);
+        if info_bytes > INFO_BYTES_MAX {
+            return refuse(format!("info of {info_bytes} bytes; at most {INFO_BYTES_MAX}"));
+        }
+        if self.own_thread && self.table.connection.another().is_none() {
+            return refuse(
+                "own thread with a client that was given; use `LockTable::connect`".to_string(),
+            );
+        }
+        Ok(Settings {
+            name: self.name.as_str().into(),
+            id: id.into(),
+            info: self.info.clone(),
+            timing: self.timing().map_err(refusal)?,
+            own_thread: self.own_thread,
+            clock: self.clock.clone(),
+        })
+    }
+
+    /// The durations with their defaults, or the rule that they break.
+    fn timing(&self) -> Result<Timing, String> {
+        let lease = self.lease;
+        if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+            return Err(format!("lease {lease:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));
+        }
+        let defaults = Timing::from_lease(lease);
+        let timing = Timing {
+            lease,
+            heartbeat_interval: self.heartbeat_interval.unwrap_or(defaults.heartbeat_interval),
+            renew_deadline: self.renew_deadline.unwrap_or(defaults.renew_deadline),
+            margin: self.margin.unwrap_or(defaults.margin),
+            poll_interval: self.poll_interval.unwrap_or(defaults.poll_interval),
+            release_limit: self.release_limit.unwrap_or(defaults.release_limit),
+        };
+        let Timing { heartbeat_interval: interval, renew_deadline, margin, .. } = timing;
+        if interval.is_zero() || interval > lease / 2 {
+            return Err(format!(
+                "heartbeat interval {interval:?}; more than zero and at most half of the lease \
+                 {lease:?}"
+            ));
+        }
+        if margin >= lease / 2 {
+            return Err(format!("margin {margin:?}; less than half of the lease {lease:?}"));
+        }
+        if renew_deadline <= interval || renew_deadline >= lease - margin {
+            return Err(format!(
+                "renew deadline {renew_deadline:?}; more than the heartbeat interval \
+                 {interval:?} and less than the lease less the margin {:?}",
+                lease - margin
+            ));
+        }
+        if timing.poll_interval < Duration::from_millis(1) || timing.poll_interval > LEASE_MAX {
+            return Err(format!(
+                "poll interval {:?}; expected 1ms to {LEASE_MAX:?}",
+                timing.poll_interval
+            ));
+        }
+        if timing.release_limit.is_zero() || timing.release_limit > LEASE_MAX {
+            return Err(format!(
+                "release limit {:?}; more than zero and at most {LEASE_MAX:?}",
+                timing.release_limit
+            ));
+        }
+        Ok(timing)
+    }
+}
+
+/// Refuses what could be taken for a takeover row (I6), and what Spanner can't have as a key.
+pub(crate) fn check_lock_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::config("lock name: empty"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Error::config(format!(
+            "lock name of {} bytes; at most {NAME_BYTES_MAX}",
+            name.len()
+        )));
+    }
+    if let Some((_, digits)) = name.rsplit_once('_')
+        && (16..=20).contains(&digits.len())
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Err(Error::config(format!(
+            "lock name `{name}`: ends in `_` and 16 to 20 digits, which is reserved for takeovers"
+        )));
+    }
+    Ok(())
+}
+
+/// Accepts an identifier, or two with a dot between for a table in a named schema.
+pub(crate) fn check_table_name(table: &str) -> Result<()> {
+    let is_identifier = |part: &str| {
+        let mut bytes = part.bytes();
+        bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && part.len() <= 128
+    };
+    let well_formed = match table.split_once('.') {
+        Some((schema, table)) => is_identifier(schema) && is_identifier(table),
+        None => is_identifier(table),
+    };
+    if well_formed {
+        return Ok(());
+    }
+    Err(Error::config(format!("table name `{table}`: expected an identifier such as `locktable`")))
+}
+
+fn default_id() -> String {
+    let random = rand::random::<u32>();
+    format!("{}-{}-{random:08x}", host_name(), std::process::id())
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // Fully qualified names say the same thing for longer.
+    match host.split('.').next() {
+        Some(first) if !first.is_empty() => first.to_string(),
+        _ => "host".to_string(),
+    }
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LockTable;
+
+    const DATABASE: &str = "projects/p/instances/i/databases/d";
+
+    fn table() -> LockTable {
+        LockTable::connect(DATABASE, "locktable")
+    }
+
+    fn refusal(builder: LockBuilder) -> String {
+        let error = builder.build().unwrap_err();
+        assert!(error.is_config(), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn names_that_look_like_takeover_rows_are_refused() {
+        for name in ["job_1795000000123456000", "_1234567890123456", "a_b_12345678901234567890"] {
+            assert!(refusal(table().lock(name)).contains("reserved"), "{name}");
+        }
+        assert!(refusal(table().lock("")).contains("empty"));
+        assert!(refusal(table().lock("x".repeat(5_000))).contains("bytes"));
+    }
+
+    #[test]
+    fn usual_and_unusual_names_are_accepted() {
+        let long = "n".repeat(1_000);
+        let names = ["job", "job_1", "job_daily", "shard_0", "o'brien", "line\nbreak", &long];
+        for name in names.into_iter().chain(["job_123456789012345", "job_123456789012345678901"]) {
+            assert!(table().lock(name).build().is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_table_name_is_an_identifier() {
+        for name in ["", "1table", "lock table", "t;drop", "a.b.c", "`t`", "lock-table"] {
+            let table = LockTable::connect(DATABASE, name);
+            assert!(refusal(table.lock("job")).contains("identifier"), "{name}");
+        }
+        assert!(LockTable::connect(DATABASE, "my_schema.locktable").lock("job").build().is_ok());
+    }
+
+    #[test]
+    fn timings_that_cannot_work_are_refused_naming_the_rule() {
+        let lock = || table().lock("job").lease(Duration::from_secs(10));
+        let seconds = Duration::from_secs;
+        for (builder, rule) in [
+            (lock().lease(Duration::from_millis(99)), "lease"),
+            (lock().lease(Duration::MAX), "lease"),
+            (lock().heartbeat_interval(Duration::from_millis(5_001)), "heartbeat interval"),
+            (lock().heartbeat_interval(Duration::ZERO), "heartbeat interval"),
+            (lock().renew_deadline(seconds(3)), "renew deadline"),
+            (lock().renew_deadline(Duration::from_millis(9_900)), "renew deadline"),
+            (lock().margin(seconds(5)), "margin"),
+            (lock().margin(seconds(3)), "renew deadline"),
+            (lock().poll_interval(Duration::ZERO), "poll interval"),
+            (lock().release_limit(Duration::ZERO), "release limit"),
+            (lock().id(""), "id"),
+            (lock().id("a\nb"), "id"),
+            (lock().id(">a"), "id"),
+            (lock().info("i".repeat(4_097)), "info"),
+        ] {
+            let refused = refusal(builder);
+            assert!(refused.contains(&format!("lock `job`: {rule}")), "{refused}");
+        }
+        assert!(lock().heartbeat_interval(seconds(5)).build().is_ok());
+        assert!(lock().lease(LEASE_MIN).build().is_ok());
+    }
+
+    #[test]
+    fn a_default_id_is_readable_and_different_each_time() {
+        let (one, other) = (default_id(), default_id());
+        assert_ne!(one, other);
+        assert!(one.contains(&format!("-{}-", std::process::id())), "{one}");
+    }
+}

@@ -1,0 +1,271 @@
+//! The loop: the only task that acts, and the only owner of the protocol's state.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use spindle_protocol::{Act, Announcement, Answer, Decision, Event, Instance, Moment, Wake};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::status::{Loss, Published};
+use crate::table::{Holder, Outcome, Table};
+use crate::token::FencingToken;
+
+/// How many times in a lease a holder looks at the clock even if no timer is due: timers stand
+/// still while a machine is suspended.
+const TICKS_PER_LEASE: u32 = 10;
+
+/// What carries out the protocol's acts.
+pub(crate) trait LockRow: Send + Sync + 'static {
+    /// Carries out one act, sent once, in not much more than `limit`.
+    fn carry_out(&self, act: Act, limit: Duration) -> impl Future<Output = Outcome> + Send;
+}
+
+/// One lock's row on Spanner.
+pub(crate) struct SpannerRow {
+    pub(crate) table: Arc<Table>,
+    pub(crate) lock: Arc<str>,
+    pub(crate) holder: Holder,
+}
+
+impl LockRow for SpannerRow {
+    async fn carry_out(&self, act: Act, limit: Duration) -> Outcome {
+        let Self { table, lock, holder } = self;
+        match act {
+            Act::Observe => table.observe(lock, limit).await,
+            Act::Insert { writer } => table.insert(lock, &writer, holder, limit).await,
+            Act::Takeover { seen, writer, over_leftover } => {
+                table.takeover(lock, &seen, &writer, over_leftover, holder, limit).await
+            }
+            Act::Heartbeat { token, writer } => table.heartbeat(lock, token, &writer, limit).await,
+            Act::Release { token, writer, successor } => {
+                table.release(lock, token, &writer, successor.as_ref(), limit).await
+            }
+            Act::Sweep { before } => table.sweep(lock, before, limit).await,
+        }
+    }
+}
+
+/// What a handle asks of the loop.
+pub(crate) enum Command {
+    /// Give up the term; answered with whether there was one, once it is released.
+    Resign { successor: Option<(String, Duration)>, done: oneshot::Sender<bool> },
+}
+
+pub(crate) struct Driver<R> {
+    row: Arc<R>,
+    instance: Instance,
+    settings: Settings,
+    published: Arc<Published>,
+    commands: mpsc::Receiver<Command>,
+    random: SmallRng,
+    resigned: Option<oneshot::Sender<bool>>,
+}
+
+type UnderWay = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+impl<R: LockRow> Driver<R> {
+    pub(crate) fn new(
+        row: R,
+        settings: Settings,
+        published: Arc<Published>,
+        commands: mpsc::Receiver<Command>,
+        seed: u64,
+    ) -> Driver<R> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let timing = settings.timing.clone();
+        let now = settings.clock.now();
+        let instance = Instance::new(&settings.id, random.random(), timing, now);
+        Driver {
+            row: Arc::new(row),
+            instance,
+            settings,
+            published,
+            commands,
+            random,
+            resigned: None,
+        }
+    }
+
+    /// Runs until cancelled, or until the last handle is gone, and the lock is released.
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
+        // Also when this future is dropped, with its runtime or by a panic.
+        let _end = LoopEnd(Arc::clone(&self.published));
+        self.published.ran();
+        let mut under_way: Option<UnderWay> = None;
+        let mut stopping = false;
+        let mut event = Event::Wake;
+        loop {
+            let now = self.settings.clock.now();
+            let Decision { announce, act, wake } = self.instance.decide(now, event);
+            if let Some(announcement) = announce {
+                self.announce(announcement);
+            }
+            if let Some(act) = act {
+                under_way = Some(self.start(act));
+            }
+            self.answer_resignation();
+            if self.instance.has_ended() {
+                return;
+            }
+            let nap = self.nap(wake);
+            event = tokio::select! {
+                biased;
+                outcome = answer(&mut under_way) => self.answered(outcome),
+                () = cancel.cancelled(), if !stopping => {
+                    stopping = true;
+                    Event::Stop
+                }
+                command = self.commands.recv(), if !stopping => match command {
+                    Some(command) => self.obey(command),
+                    None => {
+                        stopping = true;
+                        Event::Stop
+                    }
+                },
+                () = sleep_for(nap) => Event::Wake,
+            };
+        }
+    }
+
+    fn start(&self, act: Act) -> UnderWay {
+        tracing::debug!(
+            lock = &*self.settings.name,
+            id = &*self.settings.id,
+            act = act_name(&act),
+            "round"
+        );
+        let limit = self.settings.timing.attempt_limit();
+        let row = Arc::clone(&self.row);
+        Box::pin(async move { row.carry_out(act, limit).await })
+    }
+
+    fn answered(&self, outcome: Outcome) -> Event {
+        let Outcome { answer, error } = outcome;
+        let lock = &*self.settings.name;
+        let id = &*self.settings.id;
+        match &error {
+            // Losing a race to another transaction is contact, and usual.
+            Some(error) if error.code() != Some(Code::Aborted) => {
+                let held = self.published.has_lock();
+                match held {
+                    Some(token) => tracing::warn!(lock, id, %token, %error, "request failed"),
+                    None => tracing::warn!(lock, id, %error, "request failed"),
+                }
+                self.published.out_of_contact(error);
+            }
+            Some(error) => tracing::debug!(lock, id, %error, "aborted"),
+            None => {
+                tracing::debug!(lock, id, answer = answer_name(&answer), "answered");
+                self.published.in_contact();
+            }
+        }
+        Event::Answer(answer)
+    }
+
+    fn obey(&mut self, command: Command) -> Event {
+        let Command::Resign { successor, done } = command;
+        if self.instance.term().is_none() {
+            // Nobody waits for the answer any more if it can't be delivered.
+            let _ = done.send(false);
+            return Event::Wake;
+        }
+        self.resigned = Some(done);
+        Event::Resign { successor }
+    }
+
+    fn answer_resignation(&mut self) {
+        if !self.instance.is_releasing()
+            && let Some(done) = self.resigned.take()
+        {
+            let _ = done.send(true);
+        }
+    }
+
+    fn announce(&self, announcement: Announcement) {
+        let lock = &*self.settings.name;
+        let id = &*self.settings.id;
+        match announcement {
+            Announcement::Began { token, writer, valid_until } => {
+                let token = FencingToken::from_timestamp(token);
+                tracing::info!(lock, id, %token, "term begins");
+                self.published.began(token, writer, valid_until);
+            }
+            Announcement::Extended { valid_until } => self.published.extended(valid_until),
+            Announcement::Ended { token, reason } => {
+                let token = FencingToken::from_timestamp(token);
+                let loss = Loss::from(reason);
+                // First the news, then the log: a writer of logs may block.
+                self.published.ended(loss.clone());
+                tracing::info!(lock, id, %token, ?loss, "term ends");
+            }
+        }
+    }
+
+    /// How long to sleep; for ever where only an answer or a command can come.
+    fn nap(&mut self, wake: Option<Wake>) -> Option<Duration> {
+        let Wake { at, spread } = wake?;
+        let now: Moment = self.settings.clock.now();
+        let late = spread.mul_f64(self.random.random());
+        let nap = (at + late).since(now);
+        if self.instance.term().is_some() {
+            return Some(nap.min(self.settings.timing.lease / TICKS_PER_LEASE));
+        }
+        Some(nap)
+    }
+}
+
+/// The answer to the act under way, if there is one.
+async fn answer(under_way: &mut Option<UnderWay>) -> Outcome {
+    match under_way {
+        Some(act) => {
+            let outcome = act.await;
+            *under_way = None;
+            outcome
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_for(nap: Option<Duration>) {
+    match nap {
+        Some(nap) => sleep(nap).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Says that the loop is gone when it is dropped.
+struct LoopEnd(Arc<Published>);
+
+impl Drop for LoopEnd {
+    fn drop(&mut self) {
+        self.0.loop_ended();
+    }
+}
+
+fn act_name(act: &Act) -> &'static str {
+    match act {
+        Act::Observe => "observe",
+        Act::Insert { .. } => "insert",
+        Act::Takeover { .. } => "takeover",
+        Act::Heartbeat { .. } => "heartbeat",
+        Act::Release { .. } => "release",
+        Act::Sweep { .. } => "sweep",
+    }
+}
+
+fn answer_name(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Observed(_) => "observed",
+        Answer::Applied { .. } => "applied",
+        Answer::Rejected(_) => "rejected",
+        Answer::NotApplied => "not applied",
+        Answer::Unknown => "unknown",
+    }
+}

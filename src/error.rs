@@ -1,0 +1,303 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+
+use crate::FencingToken;
+
+/// The result of this library's operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something could not be done.
+///
+/// Its text is for people and may change; the predicates tell a program what to do. Cheap to
+/// clone.
+#[derive(Clone)]
+pub struct Error(Arc<Kind>);
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// The caller asked for what can't work.
+    Config(String),
+    /// The term is not, or no longer, the one that holds the lock.
+    Fenced { lock: String, token: FencingToken, found: Option<Found> },
+    /// No term is valid in this process.
+    NotHeld { lock: String },
+    /// The table in the database is not the one that the library needs.
+    Schema(String),
+    /// The session that the client holds exists no more, and the client never makes a new one.
+    SessionLost { whose: String },
+    /// Spanner refuses the caller.
+    Denied { doing: String, source: google_cloud_spanner::Error },
+    /// Spanner said no, or nothing; the request was not and will not be applied.
+    Failed { doing: String, source: google_cloud_spanner::Error },
+    /// Nobody knows whether the request was or will be applied.
+    Unknown { doing: String, source: Option<google_cloud_spanner::Error> },
+    /// No answer in time, and nothing was sent that could change anything.
+    TimedOut { doing: String, limit: Duration },
+    /// The background loop is gone without having said why: it panicked, or its runtime is gone.
+    Abandoned { lock: String },
+}
+
+/// Whose a row was found to be, in place of the term that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) token: FencingToken,
+    pub(crate) holder: Option<String>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind) -> Error {
+        Error(Arc::new(kind))
+    }
+
+    pub(crate) fn config(message: impl Into<String>) -> Error {
+        Error::new(Kind::Config(message.into()))
+    }
+
+    pub(crate) fn timed_out(doing: impl Into<String>, limit: Duration) -> Error {
+        Error::new(Kind::TimedOut { doing: doing.into(), limit })
+    }
+
+    pub(crate) fn unknown(doing: String) -> Error {
+        Error::new(Kind::Unknown { doing, source: None })
+    }
+
+    /// Sorts what the client said about a request that could not change anything.
+    pub(crate) fn from_read(
+        doing: impl Into<String>,
+        source: google_cloud_spanner::Error,
+    ) -> Error {
+        let doing = doing.into();
+        match code(&source) {
+            Some(Code::PermissionDenied | Code::Unauthenticated) => {
+                Error::new(Kind::Denied { doing, source })
+            }
+            _ if source.is_authentication() => Error::new(Kind::Denied { doing, source }),
+            _ => Error::new(Kind::Failed { doing, source }),
+        }
+    }
+
+    /// Sorts what the client said about a request that could change something and was sent once.
+    pub(crate) fn from_write(
+        doing: impl Into<String>,
+        source: google_cloud_spanner::Error,
+    ) -> Error {
+        if is_definite(&source) {
+            Error::from_read(doing, source)
+        } else {
+            Error::new(Kind::Unknown { doing: doing.into(), source: Some(source) })
+        }
+    }
+
+    /// The term is over, or was never this lock's: nothing was written under it, and nothing more
+    /// may be. Stop.
+    pub fn is_fenced(&self) -> bool {
+        matches!(*self.0, Kind::Fenced { .. } | Kind::NotHeld { .. })
+    }
+
+    /// The same call may succeed later, and repeating it does no harm.
+    ///
+    /// False for an unknown outcome, where repeating may do the work twice.
+    pub fn is_retryable(&self) -> bool {
+        match &*self.0 {
+            Kind::Failed { source, .. } => !matches!(
+                code(source),
+                Some(
+                    Code::InvalidArgument
+                        | Code::FailedPrecondition
+                        | Code::NotFound
+                        | Code::AlreadyExists
+                        | Code::OutOfRange
+                        | Code::Unimplemented
+                )
+            ),
+            Kind::TimedOut { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Nobody knows whether the request was applied, or will be: look before doing it again.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(*self.0, Kind::Unknown { .. })
+    }
+
+    /// What the caller asked for can't work; the text names the rule.
+    pub fn is_config(&self) -> bool {
+        matches!(*self.0, Kind::Config(_))
+    }
+
+    /// The lock table isn't there or isn't as it should be; the text says what to change.
+    pub fn is_schema(&self) -> bool {
+        matches!(*self.0, Kind::Schema(_))
+    }
+
+    /// The client's session is gone, and that client will not recover by itself: make a new one.
+    pub fn is_session_lost(&self) -> bool {
+        matches!(*self.0, Kind::SessionLost { .. })
+    }
+
+    /// Spanner refuses these credentials, or there are none.
+    pub fn is_denied(&self) -> bool {
+        matches!(*self.0, Kind::Denied { .. })
+    }
+
+    pub(crate) fn spanner(&self) -> Option<&google_cloud_spanner::Error> {
+        match &*self.0 {
+            Kind::Denied { source, .. } | Kind::Failed { source, .. } => Some(source),
+            Kind::Unknown { source, .. } => source.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether an answer came that could not be read as what it should be.
+    pub(crate) fn is_malformed(&self) -> bool {
+        self.spanner().is_some_and(google_cloud_spanner::Error::is_deserialization)
+    }
+
+    pub(crate) fn code(&self) -> Option<Code> {
+        self.spanner().and_then(code)
+    }
+}
+
+/// The status that Spanner gave, also where a policy of the client wrapped it.
+pub(crate) fn code(error: &google_cloud_spanner::Error) -> Option<Code> {
+    if let Some(status) = error.status() {
+        return Some(status.code);
+    }
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<google_cloud_spanner::Error>().and_then(code)
+}
+
+/// Whether a write that ended so certainly was not applied and will not be.
+///
+/// Everything that is not on this list leaves the outcome unknown.
+fn is_definite(error: &google_cloud_spanner::Error) -> bool {
+    let before_sending =
+        error.is_connect() || error.is_authentication() || error.is_serialization();
+    before_sending
+        || matches!(
+            code(error),
+            Some(
+                Code::Aborted
+                    | Code::AlreadyExists
+                    | Code::NotFound
+                    | Code::FailedPrecondition
+                    | Code::InvalidArgument
+                    | Code::OutOfRange
+                    | Code::PermissionDenied
+                    | Code::Unauthenticated
+                    | Code::Unimplemented
+            )
+        )
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::Config(message) | Kind::Schema(message) => f.write_str(message),
+            Kind::Fenced { lock, token, found: None } => {
+                write!(f, "lock `{lock}`: token {token} superseded; the lock has no row now")
+            }
+            Kind::Fenced { lock, token, found: Some(found) } => {
+                write!(f, "lock `{lock}`: token {token} superseded by {}", found.token)?;
+                match &found.holder {
+                    Some(holder) => write!(f, ", held by `{holder}`"),
+                    None => write!(f, ", held by nobody"),
+                }
+            }
+            Kind::NotHeld { lock } => write!(f, "lock `{lock}`: not held by this instance"),
+            Kind::SessionLost { whose } => write!(
+                f,
+                "{whose}: its session is gone; a client never makes a new one, a lock table with a \
+                 connection of its own does"
+            ),
+            Kind::Denied { doing, source } => write!(f, "{doing}: refused by spanner: {source}"),
+            Kind::Failed { doing, source } => write!(f, "{doing}: {source}"),
+            Kind::Unknown { doing, source: Some(source) } => {
+                write!(f, "{doing}: outcome unknown: {source}")
+            }
+            Kind::Unknown { doing, source: None } => {
+                write!(f, "{doing}: outcome unknown: no answer in time")
+            }
+            Kind::TimedOut { doing, limit } => write!(f, "{doing}: no answer within {limit:?}"),
+            Kind::Abandoned { lock } => write!(
+                f,
+                "lock `{lock}`: the background loop is gone; it panicked, or its runtime shut down"
+            ),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?}: {self})", KindName(&self.0))
+    }
+}
+
+struct KindName<'a>(&'a Kind);
+
+impl fmt::Debug for KindName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Config(_) => "Config",
+            Kind::Fenced { .. } => "Fenced",
+            Kind::NotHeld { .. } => "NotHeld",
+            Kind::Schema(_) => "Schema",
+            Kind::SessionLost { .. } => "SessionLost",
+            Kind::Denied { .. } => "Denied",
+            Kind::Failed { .. } => "Failed",
+            Kind::Unknown { .. } => "Unknown",
+            Kind::TimedOut { .. } => "TimedOut",
+            Kind::Abandoned { .. } => "Abandoned",
+        })
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.spanner().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use google_cloud_gax::error::rpc::Status;
+
+    use super::*;
+
+    fn service(code: Code) -> google_cloud_spanner::Error {
+        google_cloud_spanner::Error::service(Status::default().set_code(code).set_message("no"))
+    }
+
+    #[test]
+    fn a_write_is_refused_for_certain_or_its_outcome_is_unknown() {
+        use Code::*;
+        for code in [Aborted, AlreadyExists, NotFound, FailedPrecondition, PermissionDenied] {
+            assert!(!Error::from_write("commit", service(code)).is_outcome_unknown(), "{code}");
+        }
+        for code in [Unavailable, DeadlineExceeded, Cancelled, Unknown, Internal, ResourceExhausted]
+        {
+            assert!(Error::from_write("commit", service(code)).is_outcome_unknown(), "{code}");
+        }
+        let timeout = google_cloud_spanner::Error::timeout("slow");
+        assert!(Error::from_write("commit", timeout).is_outcome_unknown());
+    }
+
+    #[test]
+    fn a_wrapped_status_is_found() {
+        let wrapped = google_cloud_spanner::Error::exhausted(service(Code::Aborted));
+        assert_eq!(code(&wrapped), Some(Code::Aborted));
+        assert!(!Error::from_write("commit", wrapped).is_outcome_unknown());
+    }
+
+    #[test]
+    fn a_superseded_token_is_shown_beside_the_one_that_superseded_it() {
+        let found = Found { token: FencingToken::from_nanoseconds(42), holder: Some("b".into()) };
+        let token = FencingToken::from_nanoseconds(41);
+        let error = Error::new(Kind::Fenced { lock: "jobs".into(), token, found: Some(found) });
+        assert_eq!(error.to_string(), "lock `jobs`: token 41 superseded by 42, held by `b`");
+        assert!(error.is_fenced() && !error.is_retryable());
+    }
+}

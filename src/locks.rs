@@ -1,0 +1,131 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_spanner::client::DatabaseClient;
+
+use crate::config::{LockBuilder, check_lock_name, check_table_name};
+use crate::connection::Connection;
+use crate::error::Result;
+use crate::table::Table;
+use crate::token::FencingToken;
+
+/// How long a verb may take before it gives up on Spanner.
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// A table of locks in a Spanner database: the root of everything here. Cheap to clone.
+///
+/// Making one sends nothing and can't fail. [`lock`](LockTable::lock) makes instances that
+/// contend; the other methods need no instance.
+#[derive(Clone, Debug)]
+pub struct LockTable(Arc<Table>);
+
+impl LockTable {
+    /// A table reached by a client that the service has already.
+    ///
+    /// The locks share the client's channels and session with the service. If the session is
+    /// lost, the client stays without: [`health`](crate::Spindle::health) and the errors say so.
+    /// Prefer [`connect`](LockTable::connect) where leadership matters.
+    pub fn new(client: DatabaseClient, table: impl Into<String>) -> LockTable {
+        LockTable(Arc::new(Table::new(Connection::given(client), table.into())))
+    }
+
+    /// A table reached by a connection of its own, which a busy service can't starve and which
+    /// comes back by itself after Spanner has lost its session.
+    ///
+    /// `database` is the full name, `projects/p/instances/i/databases/d`. The connection is made
+    /// on first use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is
+    /// set, that is where it goes.
+    pub fn connect(database: impl Into<String>, table: impl Into<String>) -> LockTable {
+        let connection = Connection::own(database.into(), None);
+        LockTable(Arc::new(Table::new(connection, table.into())))
+    }
+
+    /// As [`connect`](LockTable::connect), to an endpoint such as `http://127.0.0.1:9010`.
+    pub fn connect_to(
+        endpoint: impl Into<String>,
+        database: impl Into<String>,
+        table: impl Into<String>,
+    ) -> LockTable {
+        let connection = Connection::own(database.into(), Some(endpoint.into()));
+        LockTable(Arc::new(Table::new(connection, table.into())))
+    }
+
+    /// Begins to describe an instance that contends for the lock `name`.
+    pub fn lock(&self, name: impl Into<String>) -> LockBuilder {
+        LockBuilder::new(Arc::clone(&self.0), name.into())
+    }
+
+    /// Who holds the lock `name` now; nothing if it is vacant: never held, released, or expired
+    /// by Spanner's clock.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have; otherwise why
+    /// Spanner could not be asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn leader(&self, name: &str) -> Result<Option<Leader>> {
+        LockTable::leader_in(&self.0, name).await
+    }
+
+    pub(crate) async fn leader_in(table: &Table, name: &str) -> Result<Option<Leader>> {
+        check_table_name(&table.name)?;
+        check_lock_name(name)?;
+        let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
+        Ok(found.and_then(|full| {
+            let row = full.row;
+            let id = row.writer.id()?;
+            // What the row says itself; without the column, the default.
+            let lease = row.lease.unwrap_or(DEFAULT_LEASE);
+            let age = read_at.since(row.heartbeat);
+            (!row.is_released() && age < lease).then(|| Leader {
+                id: id.to_string(),
+                token: FencingToken::from_timestamp(row.token),
+                info: full.info,
+                lease: row.lease,
+                heartbeat_age: age,
+            })
+        }))
+    }
+
+    /// Checks once that the table can be reached, is as it should be, and can be written:
+    /// for services that want to fail at start rather than to go on trying.
+    ///
+    /// Writes nothing that stays. A missing optional column is no error, only a warning in the
+    /// log.
+    ///
+    /// # Errors
+    ///
+    /// What exactly is wrong: [`is_schema`](crate::Error::is_schema) for the table or a column,
+    /// [`is_denied`](crate::Error::is_denied) for permissions or credentials,
+    /// [`is_session_lost`](crate::Error::is_session_lost), or an outage.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn check(&self) -> Result<()> {
+        check_table_name(&self.0.name)?;
+        self.0.check().await
+    }
+}
+
+/// By which an old table without `lease_ms` is judged by who is no instance.
+const DEFAULT_LEASE: Duration = Duration::from_secs(10);
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The id of the instance.
+    pub id: String,
+    /// The fencing token of its term.
+    pub token: FencingToken,
+    /// What it says of itself.
+    pub info: Option<String>,
+    /// Its lease, where the table has the column.
+    pub lease: Option<Duration>,
+    /// How old its last heartbeat was, by Spanner's clock.
+    pub heartbeat_age: Duration,
+}

@@ -1,0 +1,109 @@
+//! Reading lock rows: requests, and what comes back.
+
+use std::time::Duration;
+
+use google_cloud_gax::retry_policy::NeverRetry;
+use google_cloud_spanner::key::KeySet;
+use google_cloud_spanner::read::ReadRequest;
+use google_cloud_spanner::result::ResultSet;
+use google_cloud_spanner::value::Timestamp as ClientTimestamp;
+use spindle_protocol::{Row, Timestamp, Writer};
+
+/// A lock row with what the protocol doesn't look at.
+#[derive(Clone, Debug)]
+pub(crate) struct FullRow {
+    pub(crate) name: String,
+    pub(crate) row: Row,
+    pub(crate) info: Option<String>,
+    /// Whether the heartbeat is NULL, which tells a takeover row from a lock row.
+    pub(crate) without_heartbeat: bool,
+}
+
+/// A read that is sent once.
+pub(crate) fn request<'a>(
+    table: &str,
+    columns: impl IntoIterator<Item = &'a str>,
+    keys: KeySet,
+    rows_max: Option<i64>,
+    limit: Duration,
+) -> ReadRequest {
+    let columns: Vec<&str> = columns.into_iter().collect();
+    let mut request = ReadRequest::builder(table, columns)
+        .with_keys(keys)
+        .with_retry_policy(NeverRetry)
+        .with_attempt_timeout(limit);
+    if let Some(rows_max) = rows_max {
+        request = request.set_limit(rows_max);
+    }
+    request.build()
+}
+
+/// The next lock row, whichever of its columns were asked for.
+///
+/// What outside hands have set to NULL reads as the epoch: released, or older than any token.
+pub(crate) async fn full_row(
+    rows: &mut ResultSet,
+) -> Result<Option<FullRow>, google_cloud_spanner::Error> {
+    let Some(found) = rows.next().await.transpose()? else { return Ok(None) };
+    let columns = rows.metadata().column_names().to_vec();
+    let has = |column: &str| columns.iter().any(|name| name == column);
+    let time = |column: &str| -> Result<Option<Timestamp>, google_cloud_spanner::Error> {
+        if !has(column) {
+            return Ok(None);
+        }
+        Ok(found.get::<Option<ClientTimestamp>>(column)?.map(timestamp))
+    };
+    let text = |column: &str| -> Result<Option<String>, google_cloud_spanner::Error> {
+        if has(column) { found.get(column) } else { Ok(None) }
+    };
+    let heartbeat = time("heartbeat")?;
+    let lease_ms: Option<i64> = if has("lease_ms") { found.get("lease_ms")? } else { None };
+    Ok(Some(FullRow {
+        name: text("name")?.unwrap_or_default(),
+        without_heartbeat: heartbeat.is_none(),
+        row: Row {
+            heartbeat: heartbeat.unwrap_or(Timestamp::EPOCH),
+            token: time("token")?.unwrap_or(Timestamp::EPOCH),
+            writer: Writer::from(text("writer")?.unwrap_or_default().as_str()),
+            lease: lease_ms
+                .and_then(|lease_ms| u64::try_from(lease_ms).ok())
+                .map(Duration::from_millis),
+        },
+        info: text("info")?,
+    }))
+}
+
+pub(crate) fn timestamp(timestamp: ClientTimestamp) -> Timestamp {
+    let nanoseconds =
+        i128::from(timestamp.seconds()) * 1_000_000_000 + i128::from(timestamp.nanos());
+    // Spanner's years 1 to 9999 exceed 64 bits of nanoseconds; no heartbeat or token is there.
+    let nearest = nanoseconds.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+    Timestamp(i64::try_from(nearest).unwrap_or(i64::MAX))
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> i64 {
+    // Rounded up: a holder must not be owed less than it counts on.
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_outside_64_bits_of_nanoseconds_are_cut_not_wrapped() {
+        let last = ClientTimestamp::try_from("9999-12-31T23:59:59.999999999Z").unwrap();
+        assert_eq!(timestamp(last), Timestamp(i64::MAX));
+        let first = ClientTimestamp::try_from("0001-01-01T00:00:00Z").unwrap();
+        assert_eq!(timestamp(first), Timestamp(i64::MIN));
+        let before = ClientTimestamp::try_from("1969-12-31T23:59:59.5Z").unwrap();
+        assert_eq!(timestamp(before), Timestamp(-500_000_000));
+    }
+
+    #[test]
+    fn a_lease_is_never_written_shorter_than_it_is() {
+        assert_eq!(milliseconds(Duration::from_micros(1_001)), 2);
+        assert_eq!(milliseconds(Duration::from_secs(2)), 2_000);
+        assert_eq!(milliseconds(Duration::MAX), i64::MAX);
+    }
+}

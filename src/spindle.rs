@@ -1,0 +1,296 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use google_cloud_spanner::client::DatabaseClient;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::driver::{Command, Driver, SpannerRow};
+use crate::error::{Error, Kind, Result};
+use crate::locks::{Leader, LockTable, REQUEST_LIMIT};
+use crate::status::{self, Health, Published, Term, Watch};
+use crate::table::{Holder, Table};
+use crate::token::FencingToken;
+
+/// One participant of one lock. A cheap clone is another handle to the same participant.
+///
+/// It does nothing until [`run`](Spindle::run); from then on a background loop contends for the
+/// lock, keeps it with heartbeats, and gives it up when told to. The loop ends when `run`'s token
+/// is cancelled or the last handle is gone.
+///
+/// # Promises
+///
+/// - At any instant at most one instance's [`has_lock`](Spindle::has_lock) gives a token, as long
+///   as clocks run at rates within the margin and nobody edits, deletes or seizes the row.
+/// - Tokens strictly increase from term to term.
+/// - A term that ends is announced before its lease runs out, for as long as the runtime runs.
+///
+/// # Not promised
+///
+/// A process can be paused between `has_lock` and what it does next, for longer than any lease.
+/// What must not happen late has to carry the token: see [`Term::fence`].
+///
+/// ```no_run
+/// # async fn service(client: google_cloud_spanner::client::DatabaseClient) -> spindle::Result<()> {
+/// use spindle::{CancellationToken, Spindle};
+///
+/// let cancel = CancellationToken::new();
+/// let lock = Spindle::new(client, "locktable", "billing");
+/// let running = lock.run(cancel.clone());
+///
+/// if let Some(token) = lock.has_lock() {
+///     println!("leading under {token}");
+/// }
+/// cancel.cancel();
+/// running.await // once the lock is released
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Spindle(Arc<Participant>);
+
+struct Participant {
+    table: Arc<Table>,
+    /// What is wrong with them is what `run` resolves to.
+    settings: Result<Settings>,
+    published: Arc<Published>,
+    commands: mpsc::Sender<Command>,
+    /// Taken by `run`: the loop ends when the senders, one for all handles, are gone.
+    inbox: Mutex<Option<mpsc::Receiver<Command>>>,
+}
+
+impl Spindle {
+    /// An instance with default settings: a lease of 10 s, and an id of host, process and a
+    /// random part.
+    ///
+    /// A shortcut for [`LockTable::lock`] that doesn't fail: what is wrong with the arguments is
+    /// what [`run`](Spindle::run) resolves to.
+    pub fn new(
+        client: DatabaseClient,
+        table: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Spindle {
+        LockTable::new(client, table).lock(name).build_anyway()
+    }
+
+    pub(crate) fn from_settings(table: Arc<Table>, settings: Result<Settings>) -> Spindle {
+        let (commands, inbox) = mpsc::channel(16);
+        let (clock, name) = match &settings {
+            Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),
+            Err(_) => (crate::Clock::system(), "".into()),
+        };
+        let published = Arc::new(Published::new(clock, name, table.name.as_str().into()));
+        let inbox = Mutex::new(Some(inbox));
+        Spindle(Arc::new(Participant { table, settings, published, commands, inbox }))
+    }
+
+    /// Starts the loop. What it returns resolves once the loop has ended and the lock is released;
+    /// dropping that lets the loop go on by itself.
+    ///
+    /// The loop ends when `cancel` is cancelled, or when the last handle to this instance is
+    /// gone; releasing is bounded by the release limit. Whatever Spanner does meanwhile is no
+    /// error: the loop goes on trying, and says so in [`health`](Spindle::health) and the log.
+    ///
+    /// # Errors
+    ///
+    /// It resolves to an error with [`is_config`](Error::is_config) if the settings can't work,
+    /// or if `run` was called before.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, unless the loop has a thread of its own.
+    pub fn run(&self, cancel: CancellationToken) -> Running {
+        let (sender, result) = oneshot::channel();
+        let lock = self.name().to_string();
+        if let Err(error) = self.start(cancel, sender) {
+            let (sender, result) = oneshot::channel();
+            // The receiver is right here.
+            let _ = sender.send(Err(error));
+            return Running { result, lock };
+        }
+        Running { result, lock }
+    }
+
+    fn start(&self, cancel: CancellationToken, done: oneshot::Sender<Result<()>>) -> Result<()> {
+        let settings = self.0.settings.clone()?;
+        let inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(inbox) = inbox else {
+            let message = format!("lock `{}`: run was called before", settings.name);
+            return Err(Error::config(message));
+        };
+        let holder = Holder { lease: settings.timing.lease, info: settings.info.clone() };
+        let lock = Arc::clone(&settings.name);
+        let published = Arc::clone(&self.0.published);
+        let drive = move |table: Arc<Table>| async move {
+            let row = SpannerRow { table, lock, holder };
+            let driver = Driver::new(row, settings, published, inbox, rand::random());
+            driver.run(cancel).await;
+            // Nobody waits any more if it can't be delivered.
+            let _ = done.send(Ok(()));
+        };
+        let own_thread = self.0.settings.as_ref().is_ok_and(|settings| settings.own_thread);
+        match self.0.table.connection.another().filter(|_| own_thread) {
+            Some(connection) => {
+                let table = Arc::new(Table::new(connection, self.0.table.name.clone()));
+                self.start_thread(move || drive(table))
+            }
+            None => {
+                Handle::current().spawn(drive(Arc::clone(&self.0.table)));
+                Ok(())
+            }
+        }
+    }
+
+    fn start_thread<F>(&self, drive: impl FnOnce() -> F + Send + 'static) -> Result<()>
+    where
+        F: Future<Output = ()>,
+    {
+        let doing = || format!("lock `{}`: start a thread for its loop", self.name());
+        let failed = |error: std::io::Error| {
+            let source = google_cloud_spanner::Error::io(error);
+            Error::new(Kind::Failed { doing: doing(), source })
+        };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        std::thread::Builder::new()
+            .name("spindle".to_string())
+            .spawn(move || runtime.block_on(drive()))
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    /// The token of the term that this instance holds now; nothing if it doesn't hold.
+    ///
+    /// Local and lock-free: it compares the clock with what the last heartbeat allows. It never
+    /// waits, allocates or asks Spanner, and it is right at once after a pause of any length,
+    /// whether or not the loop had a chance to notice.
+    pub fn has_lock(&self) -> Option<FencingToken> {
+        self.0.published.has_lock()
+    }
+
+    /// The term that this instance holds now, with its cancellation and its fence.
+    pub fn term(&self) -> Option<Term> {
+        let term = self.0.published.term()?;
+        (self.has_lock() == Some(term.token())).then_some(term)
+    }
+
+    /// Asks Spanner whether this instance holds the lock, and gives the token if it does.
+    ///
+    /// It was true when Spanner read the row, and the lease had not run out when the answer came.
+    /// It says nothing of the next instant; only a fenced write does.
+    ///
+    /// # Errors
+    ///
+    /// [`is_fenced`](Error::is_fenced) if this instance doesn't hold; otherwise why Spanner could
+    /// not be asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn verify(&self) -> Result<FencingToken> {
+        let not_held = || Error::new(Kind::NotHeld { lock: self.name().to_string() });
+        let term = self.term().ok_or_else(not_held)?;
+        let (found, _) = self.0.table.read(self.name(), REQUEST_LIMIT).await?;
+        let found = found.map(|full| full.row);
+        let token = term.token();
+        let ours = found.as_ref().is_some_and(|row| {
+            row.token == token.to_timestamp() && row.writer == *term.writer() && !row.is_released()
+        });
+        if !ours {
+            let found = found.as_ref().map(status::found);
+            let lock = self.name().to_string();
+            return Err(Error::new(Kind::Fenced { lock, token, found }));
+        }
+        // The answer may have taken longer than the lease.
+        if self.has_lock() == Some(token) { Ok(token) } else { Err(not_held()) }
+    }
+
+    /// Who holds the lock now, whichever instance it is. As [`LockTable::leader`].
+    ///
+    /// # Errors
+    ///
+    /// Why Spanner could not be asked within 5 s.
+    pub async fn leader(&self) -> Result<Option<Leader>> {
+        self.settings()?;
+        LockTable::leader_in(&self.0.table, self.name()).await
+    }
+
+    /// A reader of the gains and losses of this instance.
+    pub fn watch(&self) -> Watch {
+        self.0.published.watch()
+    }
+
+    /// Gives up the term, if there is one, and stands aside for a lease before contending again.
+    /// True if there was one.
+    ///
+    /// [`has_lock`](Spindle::has_lock) is empty before the release is sent. The future resolves
+    /// when the release was acknowledged, or the release limit has passed.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Once polled, the resignation goes on whether or not the future is dropped.
+    pub async fn resign(&self) -> bool {
+        self.resign_in_favour(None).await
+    }
+
+    async fn resign_in_favour(&self, successor: Option<(String, Duration)>) -> bool {
+        let (done, resigned) = oneshot::channel();
+        // Either error means that no loop is left, which holds nothing.
+        if self.0.commands.send(Command::Resign { successor, done }).await.is_err() {
+            return false;
+        }
+        resigned.await.unwrap_or(false)
+    }
+
+    /// How this instance fares: for a readiness probe. Local, like [`has_lock`](Spindle::has_lock).
+    pub fn health(&self) -> Health {
+        self.0.published.health()
+    }
+
+    /// How this instance is called in the table and in logs; empty if its settings can't work.
+    pub fn id(&self) -> &str {
+        self.0.settings.as_ref().map_or("", |settings| &settings.id)
+    }
+
+    /// The name of the lock; empty if its settings can't work.
+    pub fn name(&self) -> &str {
+        self.0.settings.as_ref().map_or("", |settings| &settings.name)
+    }
+
+    fn settings(&self) -> Result<&Settings> {
+        self.0.settings.as_ref().map_err(Error::clone)
+    }
+}
+
+impl fmt::Debug for Spindle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spindle")
+            .field("table", &self.0.table.name)
+            .field("name", &self.name())
+            .field("id", &self.id())
+            .field("token", &self.has_lock())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The end of an instance's loop, to wait for. Dropping it lets the loop go on.
+#[derive(Debug)]
+pub struct Running {
+    result: oneshot::Receiver<Result<()>>,
+    lock: String,
+}
+
+impl Future for Running {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.result).poll(context).map(|received| {
+            let abandoned = || Error::new(Kind::Abandoned { lock: self.lock.clone() });
+            received.unwrap_or_else(|_| Err(abandoned()))
+        })
+    }
+}

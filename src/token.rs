@@ -1,0 +1,119 @@
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use spindle_protocol::Timestamp;
+
+/// The fencing token of a term: what a write must carry to be refused once the term is over.
+///
+/// It is the commit timestamp of the transaction that began the term, in nanoseconds since the
+/// Unix epoch. The tokens of one lock strictly increase from term to term, whoever holds, also
+/// across a deletion of the lock's row: Spanner orders the commits that touch it ([commit
+/// timestamps]). Tokens of different locks have nothing to do with each other.
+///
+/// As text it is a decimal string, because a JSON number of this size loses digits in JavaScript.
+///
+/// ```
+/// use spindle::FencingToken;
+///
+/// let token: FencingToken = "1795000000123456000".parse()?;
+/// assert!(token < FencingToken::from_nanoseconds(1795000000123457000));
+/// assert_eq!(token.to_string(), "1795000000123456000");
+/// assert_eq!(token.to_datetime().timestamp_subsec_micros(), 123456);
+/// # Ok::<(), spindle::Error>(())
+/// ```
+///
+/// [commit timestamps]: https://cloud.google.com/spanner/docs/commit-timestamp
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// The token that another process was given as nanoseconds since the Unix epoch.
+    ///
+    /// Times after the year 2262 don't fit a Spanner timestamp in nanoseconds; they are cut to
+    /// the last that does.
+    pub const fn from_nanoseconds(nanoseconds: u64) -> FencingToken {
+        const LAST: u64 = i64::MAX as u64;
+        FencingToken(if nanoseconds > LAST { LAST } else { nanoseconds })
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    pub const fn as_nanoseconds(self) -> u64 {
+        self.0
+    }
+
+    /// When the term began, by Spanner's clock.
+    pub const fn to_datetime(self) -> DateTime<Utc> {
+        DateTime::from_timestamp_nanos(self.0.cast_signed())
+    }
+
+    pub(crate) fn from_timestamp(timestamp: Timestamp) -> FencingToken {
+        FencingToken(u64::try_from(timestamp.0).unwrap_or(0))
+    }
+
+    pub(crate) fn to_timestamp(self) -> Timestamp {
+        Timestamp(self.0.cast_signed())
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for FencingToken {
+    type Err = crate::Error;
+
+    /// Reads decimal digits.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) if the text is no token.
+    fn from_str(text: &str) -> Result<FencingToken, crate::Error> {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse::<u64>() {
+            Ok(nanoseconds) if digits && i64::try_from(nanoseconds).is_ok() => {
+                Ok(FencingToken(nanoseconds))
+            }
+            _ => Err(crate::Error::config(format!(
+                "fencing token `{text}`: expected nanoseconds since the epoch in decimal digits"
+            ))),
+        }
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> u64 {
+        token.0
+    }
+}
+
+impl From<FencingToken> for DateTime<Utc> {
+    fn from(token: FencingToken) -> DateTime<Utc> {
+        token.to_datetime()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_the_way_through_text() {
+        for nanoseconds in [0, 1, 1_795_000_000_123_456_000, i64::MAX.cast_unsigned()] {
+            let token = FencingToken::from_nanoseconds(nanoseconds);
+            assert_eq!(token.to_string().parse::<FencingToken>().unwrap(), token);
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_token_is_refused() {
+        for text in
+            ["", "-1", "+1", " 1", "1e3", "0x1", "18446744073709551616", "9223372036854775808"]
+        {
+            let error = text.parse::<FencingToken>().unwrap_err();
+            assert!(error.is_config(), "{text}: {error}");
+        }
+    }
+}
