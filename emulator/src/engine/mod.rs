@@ -1,12 +1,53 @@
 //! The database itself: values, schema, versions, locks and transactions, without a network.
+//!
+//! A [`Database`] can be used directly, on any clock and any tokio runtime, also one with paused
+//! time. All order is deterministic: the same requests in the same order give the same answers.
+//!
+//! # How transactions are kept apart
+//!
+//! A pessimistic read-write transaction locks the cells it reads, rows by columns, and the ranges
+//! it reads with the rows that aren't there yet; it keeps the locks until it ends. Writes are
+//! collected and take effect in the one moment of the commit, which first makes sure that nobody
+//! else holds a lock against them. So the order of the commits is an order in which the
+//! transactions could have run one after another. An optimistic one locks nothing, and at its
+//! commit finds out whether its reads would still give the same.
+//!
+//! Nobody waits for a younger transaction: the older one aborts it and goes on. A transaction's age
+//! counts from the first read, write or commit of its first attempt.
+//!
+//! A commit's timestamp is chosen in that same moment, later than every timestamp that was given to
+//! a commit or shown by a read before, and never before the clock. So a read at a timestamp has
+//! nobody to wait for: whoever commits after it commits above it.
 
 mod civil;
+mod clock;
+mod commit;
+mod database;
 mod error;
+mod locks;
+mod mutation;
+mod read;
+mod requests;
 mod schema;
+mod state;
+mod store;
+mod transaction;
 mod value;
 
+pub use clock::{Clock, Sleep, TokioClock};
+pub use commit::MUTATIONS_MAX;
+pub use database::{Database, TransactionNumbers};
 pub use error::{Code, Detail, Error, Result};
+pub use mutation::{Cell, Mutation, WriteKind};
+pub use read::Read;
 pub use schema::{
     BYTES_MAX_LENGTH, Column, KeyColumn, STRING_MAX_LENGTH, Schema, SchemaChange, Table,
 };
+pub use state::VERSION_RETENTION;
+pub use transaction::{
+    Committed, Concurrency, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,
+};
 pub use value::{Date, Key, KeyPart, KeyRange, Timestamp, Type, Value};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! A database, as a program uses it without a network.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::clock::{Clock, TokioClock};
+use super::error::{Code, Error, Result};
+use super::locks::{LockTable, TransactionNumber};
+use super::mutation::Mutation;
+use super::read::Read;
+use super::requests::EndsWithRequest;
+use super::schema::{Schema, SchemaChange};
+use super::state::{State, TableData, VERSION_RETENTION};
+use super::store::Rows;
+use super::transaction::{
+    Committed, ReadWriteOptions, Status, TimestampBound, Transaction, TransactionId,
+};
+use super::value::{Timestamp, Value};
+
+/// Gives out the numbers of transactions.
+///
+/// Databases that share one never give the same number to two transactions.
+#[derive(Clone, Debug, Default)]
+pub struct TransactionNumbers(Arc<AtomicU64>);
+
+impl TransactionNumbers {
+    fn next(&self) -> TransactionNumber {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// One database: its tables, their rows, and the transactions on them.
+///
+/// A clone is another handle on the same database. Requests may come from any number of tasks at
+/// once. Dropping the future of one withdraws the request: it stops waiting, and the transaction
+/// stays open with what it holds.
+#[derive(Clone)]
+pub struct Database {
+    pub(super) clock: Arc<dyn Clock>,
+    numbers: TransactionNumbers,
+    state: Arc<Mutex<State>>,
+    pub(super) changed: Arc<Notify>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Default for Database {
+    /// An empty database on a [`TokioClock`].
+    fn default() -> Database {
+        Database::new(Arc::new(TokioClock::new()), TransactionNumbers::default())
+    }
+}
+
+impl Database {
+    /// An empty database.
+    pub fn new(clock: Arc<dyn Clock>, numbers: TransactionNumbers) -> Database {
+        let changed = Arc::new(Notify::new());
+        let state = Arc::new(Mutex::new(State::new(Arc::clone(&changed))));
+        Database { clock, numbers, state, changed }
+    }
+
+    /// The tables as they are defined now.
+    pub fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.state().schema)
+    }
+
+    /// The database's clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Changes the schema: all of the changes, or none.
+    ///
+    /// Open read-write transactions are aborted.
+    ///
+    /// # Errors
+    /// As [`Schema::apply`].
+    pub fn change_schema(&self, changes: &[SchemaChange]) -> Result<()> {
+        let now = self.now();
+        let mut state = self.state();
+        let mut schema = Schema::clone(&state.schema);
+        let mut dropped = Vec::new();
+        for change in changes {
+            if let SchemaChange::DropColumn { table, column } = change {
+                let position = schema.table(table).and_then(|table| table.position(column));
+                dropped.extend(position.map(|position| (table.to_ascii_lowercase(), position)));
+            }
+            if let SchemaChange::DropTable { table, .. } = change {
+                dropped.retain(|(dropped, _)| !dropped.eq_ignore_ascii_case(table));
+            }
+            schema.apply(change)?;
+        }
+        state.abort_all("Transaction aborted due to a change of the schema.");
+        for change in changes {
+            if let SchemaChange::DropTable { table, .. } = change {
+                state.tables.remove(&table.to_ascii_lowercase());
+            }
+        }
+        for (table, position) in dropped {
+            if let Some(table) = state.tables.get_mut(&table) {
+                table.rows.drop_column(position);
+            }
+        }
+        for table in schema.tables() {
+            state.tables.entry(table.name.to_ascii_lowercase()).or_insert_with(|| TableData {
+                created_at: now,
+                rows: Rows::default(),
+                locks: LockTable::new(table.primary_key.len()),
+            });
+        }
+        state.schema = Arc::new(schema);
+        Ok(())
+    }
+
+    /// Begins a read-write transaction.
+    pub fn begin(&self, options: &ReadWriteOptions) -> TransactionId {
+        let now = self.now();
+        let number = self.numbers.next();
+        let mut state = self.state();
+        let previous = options.previous.and_then(|previous| state.transactions.get(&previous.0));
+        let age = previous.and_then(|previous| previous.age);
+        state.begin(number, Transaction::new(options.concurrency, age, now), now);
+        TransactionId(number)
+    }
+
+    /// Reads inside a read-write transaction, its own writes included.
+    ///
+    /// # Errors
+    /// What the read names isn't there, or the transaction is over; ABORTED if it lost to an older
+    /// one.
+    pub async fn read(&self, id: TransactionId, read: &Read) -> Result<Vec<Vec<Value>>> {
+        self.request(id).run(|state, now| state.try_read(id.0, read, now)).await
+    }
+
+    /// Reads as of a moment, which [`Database::read_timestamp`] gives. Takes no locks.
+    ///
+    /// # Errors
+    /// What the read names isn't there, or the moment is too long ago.
+    pub async fn read_at(&self, moment: Timestamp, read: &Read) -> Result<Vec<Vec<Value>>> {
+        self.clock.wait_until(moment).await;
+        let now = self.now();
+        let mut state = self.state();
+        let resolved = state.resolve(read)?;
+        if moment < now.saturating_sub(VERSION_RETENTION) {
+            return Err(Error::failed_precondition(format!(
+                "Read-only transaction timestamp {moment} has exceeded the maximum timestamp staleness"
+            )));
+        }
+        // A commit after this gets a later timestamp, so what was read here stays as it was read.
+        state.last_timestamp = state.last_timestamp.max(moment);
+        let (table, data) = state.table(&read.table)?;
+        if moment < data.created_at {
+            return Err(Error::table_not_found(&read.table));
+        }
+        resolved.rows(table, &data.rows, moment, None)
+    }
+
+    /// Chooses the moment of a read-only transaction.
+    ///
+    /// # Errors
+    /// The moment is too long ago to be read.
+    pub fn read_timestamp(&self, bound: TimestampBound) -> Result<Timestamp> {
+        let now = self.now();
+        let mut state = self.state();
+        let strong = state.strong_timestamp(now);
+        let timestamp = match bound {
+            TimestampBound::Strong | TimestampBound::MaxStaleness(_) => strong,
+            TimestampBound::ReadTimestamp(timestamp) => timestamp,
+            TimestampBound::MinReadTimestamp(timestamp) => timestamp.max(strong),
+            TimestampBound::ExactStaleness(staleness) => now.saturating_sub(staleness),
+        };
+        if timestamp < now.saturating_sub(VERSION_RETENTION) {
+            return Err(Error::failed_precondition(format!(
+                "Read-only transaction timestamp {timestamp} has exceeded the maximum timestamp staleness"
+            )));
+        }
+        Ok(timestamp)
+    }
+
+    /// Writes inside a read-write transaction, as a DML statement does: later reads of the same
+    /// transaction see it, everybody else once it commits.
+    ///
+    /// # Errors
+    /// As [`Database::commit`]; the transaction stays open unless the error is ABORTED.
+    pub async fn write(&self, id: TransactionId, mutations: &[Mutation]) -> Result<()> {
+        self.request(id).run(|state, now| state.try_draft(id.0, mutations, now)).await
+    }
+
+    /// Commits a read-write transaction. When this returns, the clock has passed the timestamp.
+    ///
+    /// Committing again answers the same again.
+    ///
+    /// # Errors
+    /// A mutation that cannot be applied, which ends the transaction without any of its writes;
+    /// ABORTED if it lost to another one.
+    ///
+    /// # Cancellation safety
+    /// Dropped while it waits for locks, the transaction is still open; dropped later, it has
+    /// committed.
+    pub async fn commit(&self, id: TransactionId, mutations: &[Mutation]) -> Result<Committed> {
+        let request = self.request(id);
+        let committed = request.run(|state, now| state.try_commit(id.0, mutations, now)).await?;
+        self.clock.wait_until(committed.timestamp).await;
+        Ok(committed)
+    }
+
+    /// Commits mutations in a transaction of their own.
+    ///
+    /// # Errors
+    /// As [`Database::commit`].
+    pub async fn apply(&self, mutations: &[Mutation]) -> Result<Committed> {
+        let id = self.begin(&ReadWriteOptions::default());
+        // Nobody else knows of the transaction, so it must not outlive this request.
+        let _ends_with_this = EndsWithRequest { database: self, id };
+        self.commit(id, mutations).await
+    }
+
+    /// Ends a read-write transaction without its writes. Doing so again, or after it failed, is no
+    /// error.
+    ///
+    /// # Errors
+    /// The transaction has committed, or isn't known.
+    pub fn rollback(&self, id: TransactionId) -> Result<()> {
+        let mut state = self.state();
+        match state.committed(id.0) {
+            Ok(Some(_)) => Err(Error::failed_precondition(
+                "Cannot rollback a transaction after it has been committed.",
+            )),
+            Err(error) if !state.transactions.contains_key(&id.0) => Err(error),
+            _ => {
+                state.finish(id.0, Status::RolledBack);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a read-write transaction with this error, which its later requests get. Whether it was
+    /// still open.
+    pub fn fail(&self, id: TransactionId, error: Error) -> bool {
+        let mut state = self.state();
+        let open = state.open_transaction(id.0, self.now()).is_ok();
+        state.finish(id.0, Status::Failed(error));
+        open
+    }
+
+    /// Whether this transaction is over because it lost to another one or was idle for too long.
+    pub fn was_aborted(&self, id: TransactionId) -> bool {
+        let state = self.state();
+        let status = state.transactions.get(&id.0).map(|transaction| &transaction.status);
+        matches!(status, Some(Status::Failed(error)) if error.code() == Code::Aborted)
+    }
+
+    /// Removes every row in every version, as if the disk had been lost; the tables stay. Open
+    /// read-write transactions are aborted.
+    pub fn lose_rows(&self) {
+        let mut state = self.state();
+        state.abort_all("Transaction aborted because the data was lost.");
+        state.tables.values_mut().for_each(|table| table.rows = Rows::default());
+    }
+
+    /// Ends every read-write transaction with ABORTED, as a restart of the server does.
+    pub fn abort_all(&self) {
+        self.state().abort_all("Transaction aborted because the server was restarted.");
+    }
+
+    /// The rows of a table as they are now, by column name: a look from outside any transaction.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn rows(&self, table: &str) -> Result<Vec<BTreeMap<String, Value>>> {
+        let state = self.state();
+        let columns = &state.table(table)?.0.columns;
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        let read = Read::all(table, names.iter().map(String::as_str));
+        let resolved = state.resolve(&read)?;
+        let (definition, data) = state.table(table)?;
+        let rows = resolved.rows(definition, &data.rows, Timestamp::MAX, None)?;
+        Ok(rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect())
+    }
+
+    /// The time, in the microseconds that timestamps have.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.now().micros())
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

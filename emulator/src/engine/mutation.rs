@@ -1,0 +1,379 @@
+//! What a transaction wants to write, and what comes of it.
+
+use std::collections::BTreeMap;
+
+use super::error::{Code, Error, Result};
+use super::locks::{Columns, Lock, Mode};
+use super::schema::{Column, Table};
+use super::store::{Row, Rows};
+use super::value::{Key, KeyRange, Timestamp, Type, Value};
+
+/// What a [`Mutation`] puts into a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// This value.
+    Value(Value),
+    /// The timestamp of the commit, whatever it will be.
+    CommitTimestamp,
+}
+
+impl<T: Into<Value>> From<T> for Cell {
+    fn from(value: T) -> Cell {
+        Cell::Value(value.into())
+    }
+}
+
+/// What a [`Mutation`] expects to find, and does with what it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// The row must not be there.
+    Insert,
+    /// The row must be there; columns that aren't named stay as they are.
+    Update,
+    /// As an update if the row is there, else as an insert.
+    InsertOrUpdate,
+    /// The row becomes what is written; columns that aren't named become NULL.
+    Replace,
+}
+
+/// One change to one table, as a commit carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Writes one row.
+    Write {
+        /// What it expects to find.
+        kind: WriteKind,
+        /// The table's name, in any case.
+        table: String,
+        /// The columns written, by name in any case.
+        columns: Vec<String>,
+        /// What they get, in the same order.
+        cells: Vec<Cell>,
+    },
+    /// Deletes every row in some ranges of keys. Rows that aren't there are no error.
+    Delete {
+        /// The table's name, in any case.
+        table: String,
+        /// Which keys; [`KeyRange::prefix`] of a whole key for one row.
+        keys: Vec<KeyRange>,
+    },
+}
+
+impl Mutation {
+    /// A write of one row.
+    pub fn write<'a>(
+        kind: WriteKind,
+        table: &str,
+        cells: impl IntoIterator<Item = (&'a str, Cell)>,
+    ) -> Mutation {
+        let (columns, cells) =
+            cells.into_iter().map(|(column, cell)| (column.to_owned(), cell)).unzip();
+        Mutation::Write { kind, table: table.to_owned(), columns, cells }
+    }
+
+    /// The table's name, as the mutation gives it.
+    pub fn table(&self) -> &str {
+        match self {
+            Mutation::Write { table, .. } | Mutation::Delete { table, .. } => table,
+        }
+    }
+
+    /// How many cells it writes, which is what Spanner's limit of mutations per commit counts.
+    pub fn cell_count(&self) -> usize {
+        match self {
+            Mutation::Write { cells, .. } => cells.len(),
+            Mutation::Delete { keys, .. } => keys.len(),
+        }
+    }
+}
+
+/// What a transaction has written to one table and not committed yet.
+pub(super) type TableDraft = BTreeMap<Key, Draft>;
+
+/// What a transaction makes of one row.
+#[derive(Clone, Debug)]
+pub(super) enum Draft {
+    /// A row of its own, whatever was there; one cell per column.
+    Row(Vec<Cell>),
+    /// Some columns, by position, of the row that is there.
+    Patch(BTreeMap<usize, Cell>),
+    /// No row.
+    Deleted,
+}
+
+impl Draft {
+    /// The row that results where `stored` is.
+    ///
+    /// Somebody else may have written other columns since the draft was made, so a patch has to be
+    /// laid over the row of the moment.
+    pub fn over(&self, table: &Table, stored: Option<&Row>) -> Option<Vec<Cell>> {
+        match self {
+            Draft::Row(cells) => Some(cells.clone()),
+            Draft::Deleted => None,
+            Draft::Patch(patch) => {
+                let mut cells = cells_of(table, stored?);
+                for (position, cell) in patch {
+                    cells[*position] = cell.clone();
+                }
+                Some(cells)
+            }
+        }
+    }
+}
+
+/// A stored row as cells, with NULL for the columns it is too old to have.
+pub(super) fn cells_of(table: &Table, row: &Row) -> Vec<Cell> {
+    let values = row.iter().cloned().chain(std::iter::repeat(Value::Null));
+    values.take(table.columns.len()).map(Cell::Value).collect()
+}
+
+/// One table while mutations are applied to it.
+pub(super) struct Target<'a> {
+    pub table: &'a Table,
+    pub rows: &'a Rows,
+    pub draft: &'a mut TableDraft,
+    /// The moment whose rows count as there.
+    pub base: Timestamp,
+    /// The latest timestamp that may be written, and what the commit timestamp would be now.
+    pub now: Timestamp,
+    /// Whether this is the commit, so that `now` really is the commit timestamp.
+    pub committing: bool,
+}
+
+impl Target<'_> {
+    /// Applies one mutation to the draft; `locks` gets what it must hold.
+    pub fn apply(&mut self, mutation: &Mutation, locks: &mut Vec<Lock>) -> Result<()> {
+        match mutation {
+            Mutation::Write { kind, columns, cells, .. } => {
+                self.write(*kind, columns, cells, locks)
+            }
+            Mutation::Delete { keys, .. } => {
+                keys.iter().for_each(|range| self.delete(range, locks));
+                Ok(())
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        kind: WriteKind,
+        columns: &[String],
+        cells: &[Cell],
+        locks: &mut Vec<Lock>,
+    ) -> Result<()> {
+        let written = self.resolve(columns, cells)?;
+        for (position, cell) in &written {
+            check_cell(self.table, &self.table.columns[*position], cell, self.now)?;
+        }
+        let key = self.key(&written)?;
+        let exists = self.exists(&key);
+        match kind {
+            WriteKind::Insert if exists => return Err(already_exists(self.table, &key)),
+            WriteKind::Update if !exists => return Err(self.cannot_update(&key)),
+            _ => {}
+        }
+        let keeps_row = exists && kind != WriteKind::Replace;
+        locks.extend(write_locks(self.table, &key, &written, keeps_row));
+        if !keeps_row {
+            self.check_not_null(&written)?;
+            let mut cells = vec![Cell::Value(Value::Null); self.table.columns.len()];
+            for (position, cell) in written {
+                cells[position] = cell;
+            }
+            self.draft.insert(key, Draft::Row(cells));
+            return Ok(());
+        }
+        match self.draft.entry(key).or_insert_with(|| Draft::Patch(BTreeMap::new())) {
+            Draft::Row(cells) => {
+                written.into_iter().for_each(|(position, cell)| cells[position] = cell);
+            }
+            Draft::Patch(patch) => patch.extend(written),
+            Draft::Deleted => debug_assert!(false, "a deleted row does not exist"),
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, range: &KeyRange, locks: &mut Vec<Lock>) {
+        let mut columns = Columns::existence();
+        (0..self.table.columns.len()).for_each(|position| columns.insert(position));
+        locks.push(Lock { range: range.clone(), columns, mode: Mode::Exclusive });
+        let stored = self.rows.range_at(range, self.base).map(|(key, _)| key.clone());
+        let drafted = self.draft.keys().filter(|key| range.contains(key)).cloned();
+        let keys: Vec<Key> = stored.chain(drafted).collect();
+        for key in keys {
+            self.draft.insert(key, Draft::Deleted);
+        }
+    }
+
+    fn exists(&self, key: &Key) -> bool {
+        match self.draft.get(key) {
+            Some(draft) => !matches!(draft, Draft::Deleted),
+            None => self.rows.at(key, self.base).is_some(),
+        }
+    }
+
+    /// The cells by column position, with the commit timestamp filled in once it is known.
+    fn resolve(&self, columns: &[String], cells: &[Cell]) -> Result<BTreeMap<usize, Cell>> {
+        if columns.len() != cells.len() {
+            return Err(Error::invalid_argument(format!(
+                "Mutation column and value size mismatch: Found: {} columns and {} values",
+                columns.len(),
+                cells.len()
+            )));
+        }
+        let mut written = BTreeMap::new();
+        for (name, cell) in columns.iter().zip(cells) {
+            let position = self
+                .table
+                .position(name)
+                .ok_or_else(|| Error::column_not_found(&self.table.name, name))?;
+            let column = &self.table.columns[position];
+            let cell = match cell {
+                Cell::CommitTimestamp if !column.allow_commit_timestamp => {
+                    return Err(commit_timestamp_not_allowed(self.table, column));
+                }
+                Cell::CommitTimestamp if self.committing => Cell::Value(Value::Timestamp(self.now)),
+                cell => cell.clone(),
+            };
+            if written.insert(position, cell).is_some() {
+                return Err(Error::invalid_argument(format!(
+                    "Multiple values for column {name} in table {}.",
+                    self.table.name
+                )));
+            }
+        }
+        Ok(written)
+    }
+
+    fn key(&self, written: &BTreeMap<usize, Cell>) -> Result<Key> {
+        let mut values = Vec::with_capacity(self.table.primary_key.len());
+        for part in &self.table.primary_key {
+            let column = &self.table.columns[part.position];
+            values.push(match written.get(&part.position) {
+                Some(Cell::Value(value)) => value.clone(),
+                Some(Cell::CommitTimestamp) => {
+                    return Err(Error::unimplemented(format!(
+                        "a pending commit timestamp in key column {}.{} before the commit; write \
+                         the row with a mutation",
+                        self.table.name, column.name
+                    )));
+                }
+                None if column.not_null => return Err(omitted_not_null(self.table, column)),
+                None => Value::Null,
+            });
+        }
+        self.table.key(values)
+    }
+
+    fn cannot_update(&self, key: &Key) -> Error {
+        match self.draft.get(key) {
+            Some(Draft::Deleted) => Error::invalid_argument(format!(
+                "Row {key} in {} was deleted and then updated in the same transaction.",
+                self.table.name
+            )),
+            _ => Error::new(
+                Code::NotFound,
+                format!("Table {}: Row {key} not found.", self.table.name),
+            ),
+        }
+    }
+
+    fn check_not_null(&self, written: &BTreeMap<usize, Cell>) -> Result<()> {
+        let omitted = self
+            .table
+            .columns
+            .iter()
+            .enumerate()
+            .find(|(position, column)| column.not_null && !written.contains_key(position));
+        match omitted {
+            Some((_, column)) => Err(omitted_not_null(self.table, column)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_locks(
+    table: &Table,
+    key: &Key,
+    written: &BTreeMap<usize, Cell>,
+    keeps_row: bool,
+) -> [Lock; 2] {
+    let range = KeyRange::prefix(key.clone());
+    let mut columns = Columns::default();
+    let not_key = written.keys().filter(|position| !table.is_key(**position));
+    not_key.for_each(|position| columns.insert(*position));
+    let (existence_mode, mode) = match keeps_row {
+        true => (Mode::Shared, Mode::WriterShared),
+        // Every reader of a row holds its existence, so this meets all of them.
+        false => (Mode::Exclusive, Mode::Exclusive),
+    };
+    let existence = Columns::existence();
+    [
+        Lock { range: range.clone(), columns: existence, mode: existence_mode },
+        Lock { range, columns, mode },
+    ]
+}
+
+fn check_cell(table: &Table, column: &Column, cell: &Cell, now: Timestamp) -> Result<()> {
+    let Cell::Value(value) = cell else { return Ok(()) };
+    let Some(value_type) = value.value_type() else {
+        return match column.not_null {
+            true => Err(Error::failed_precondition(format!(
+                "Cannot specify a null value for column: {} in table: {}",
+                column.name, table.name
+            ))),
+            false => Ok(()),
+        };
+    };
+    if value_type != column.column_type {
+        return Err(Error::failed_precondition(format!(
+            "Could not parse {value} as {}",
+            column.column_type
+        )));
+    }
+    let limit = column.max_length.unwrap_or(match column.column_type {
+        Type::String => super::schema::STRING_MAX_LENGTH,
+        _ => super::schema::BYTES_MAX_LENGTH,
+    });
+    let size = match value {
+        Value::String(text) if text.len() as u64 <= limit => 0,
+        Value::String(text) => text.chars().count() as u64,
+        Value::Bytes(bytes) => bytes.len() as u64,
+        _ => 0,
+    };
+    if size > limit {
+        return Err(Error::failed_precondition(format!(
+            "New value exceeds the maximum size limit for this column: {}.{}, size: {size}, limit: {limit}.",
+            table.name, column.name
+        )));
+    }
+    match value {
+        Value::Timestamp(written) if column.allow_commit_timestamp && *written > now => {
+            Err(Error::failed_precondition(format!(
+                "Cannot write timestamps in the future, found: {written} in column: {}.{}",
+                table.name, column.name
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn already_exists(table: &Table, key: &Key) -> Error {
+    Error::new(Code::AlreadyExists, format!("Table {}: Row {key} already exists.", table.name))
+}
+
+fn omitted_not_null(table: &Table, column: &Column) -> Error {
+    Error::failed_precondition(format!(
+        "A new row in table {} does not specify a non-null value for NOT NULL column: {}",
+        table.name, column.name
+    ))
+}
+
+fn commit_timestamp_not_allowed(table: &Table, column: &Column) -> Error {
+    Error::failed_precondition(format!(
+        "Cannot write commit timestamp because the allow_commit_timestamp column option is not set \
+         to true for column {}.{}, or for all corresponding shared key columns in this table's \
+         interleaved table hierarchy.",
+        table.name, column.name
+    ))
+}

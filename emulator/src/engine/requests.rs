@@ -1,0 +1,87 @@
+//! Requests that may have to wait, and what is left of them when their sender gives up.
+
+use super::database::Database;
+use super::error::Result;
+use super::state::{State, Step};
+use super::transaction::{Status, TransactionId};
+use super::value::Timestamp;
+
+/// A request under way: while there is one, its transaction is not idle.
+pub(super) struct Request<'a> {
+    database: &'a Database,
+    id: TransactionId,
+}
+
+impl Database {
+    /// Starts a request of a transaction.
+    pub(super) fn request(&self, id: TransactionId) -> Request<'_> {
+        let now = self.now();
+        // One that is over, or was idle for too long, answers that to the request itself.
+        if let Ok(transaction) = self.state().open_transaction(id.number(), now) {
+            transaction.requests += 1;
+        }
+        Request { database: self, id }
+    }
+}
+
+impl Request<'_> {
+    /// Tries until nothing is in the way any more.
+    pub async fn run<T>(
+        self,
+        mut attempt: impl FnMut(&mut State, Timestamp) -> Result<Step<T>>,
+    ) -> Result<T> {
+        let database = self.database;
+        loop {
+            // Registered before the attempt, so that no change after it is missed.
+            let changed = database.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let until = {
+                let now = database.now();
+                let mut state = database.state();
+                let age = state.age(self.id.number());
+                state.waiting.remove(&age);
+                match attempt(&mut state, now)? {
+                    Step::Done(result) => return Ok(result),
+                    Step::Blocked(blocked, locks) => {
+                        state.waiting.insert(age, locks);
+                        blocked.until
+                    }
+                }
+            };
+            tokio::select! {
+                () = changed => {}
+                () = database.clock().wait_until(until) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let now = self.database.now();
+        let number = self.id.number();
+        let mut state = self.database.state();
+        let age = state.transactions.get(&number).and_then(|transaction| transaction.age);
+        if age.is_some_and(|age| state.waiting.remove(&(age, number)).is_some()) {
+            // Those who waited behind this request may go on.
+            self.database.changed.notify_waiters();
+        }
+        if let Some(transaction) = state.transactions.get_mut(&number) {
+            transaction.requests = transaction.requests.saturating_sub(1);
+            transaction.last_used = now;
+        }
+    }
+}
+
+/// Rolls a transaction back, if it is still open, when the request that it is for is over.
+pub(super) struct EndsWithRequest<'a> {
+    pub database: &'a Database,
+    pub id: TransactionId,
+}
+
+impl Drop for EndsWithRequest<'_> {
+    fn drop(&mut self) {
+        self.database.state().finish(self.id.number(), Status::RolledBack);
+    }
+}

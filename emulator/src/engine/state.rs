@@ -1,0 +1,291 @@
+//! Everything a database holds, and the rules by which transactions get in each other's way.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::error::{Code, Error, Result};
+use super::locks::{Lock, LockTable, TransactionNumber, compete};
+use super::schema::{Schema, Table};
+use super::store::Rows;
+use super::transaction::{Age, Committed, Status, Transaction};
+use super::value::{Key, Timestamp};
+
+/// How far back versions can be read.
+pub const VERSION_RETENTION: Duration = Duration::from_secs(3_600);
+
+/// How many transactions that are over are remembered, for requests that repeat themselves.
+const FINISHED_KEPT: usize = 100_000;
+
+/// The contents of one table.
+#[derive(Debug)]
+pub(super) struct TableData {
+    pub created_at: Timestamp,
+    pub rows: Rows,
+    pub locks: LockTable,
+}
+
+/// What stands in the way of a lock.
+pub(super) struct Blocked {
+    /// When the first of the transactions in the way may turn out to be idle.
+    pub until: Timestamp,
+}
+
+/// What one try at a request came to.
+pub(super) enum Step<T> {
+    /// It is done.
+    Done(T),
+    /// Somebody older has, or waits for, a lock that is in the way of these.
+    Blocked(Blocked, Vec<(String, Lock)>),
+}
+
+/// Everything a database holds, behind its mutex.
+#[derive(Debug)]
+pub(super) struct State {
+    pub schema: Arc<Schema>,
+    /// By name in lower case, like the schema.
+    pub tables: BTreeMap<String, TableData>,
+    pub transactions: BTreeMap<TransactionNumber, Transaction>,
+    open: BTreeSet<TransactionNumber>,
+    finished: VecDeque<TransactionNumber>,
+    /// Who waits for which locks. Younger transactions don't overtake older ones.
+    pub waiting: BTreeMap<Age, Vec<(String, Lock)>>,
+    next_age: u64,
+    /// No later commit gets this timestamp or an earlier one: the latest that was given to a commit
+    /// or shown by a read.
+    pub last_timestamp: Timestamp,
+    /// What was written when, oldest first, to find the versions that can be forgotten.
+    written: VecDeque<(Timestamp, String, Key)>,
+    changed: Arc<Notify>,
+}
+
+impl State {
+    pub fn new(changed: Arc<Notify>) -> State {
+        State {
+            schema: Arc::default(),
+            tables: BTreeMap::new(),
+            transactions: BTreeMap::new(),
+            open: BTreeSet::new(),
+            finished: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            next_age: 1,
+            last_timestamp: Timestamp::EPOCH,
+            written: VecDeque::new(),
+            changed,
+        }
+    }
+
+    /// The definition and the contents of a table.
+    pub fn table(&self, name: &str) -> Result<(&Table, &TableData)> {
+        let definition = self.schema.table(name);
+        let data = self.tables.get(&name.to_ascii_lowercase());
+        definition.zip(data).ok_or_else(|| Error::table_not_found(name))
+    }
+
+    /// Adds a transaction.
+    pub fn begin(&mut self, number: TransactionNumber, transaction: Transaction, now: Timestamp) {
+        let idle: Vec<_> = self.open.iter().copied().filter(|n| self.is_idle(*n, now)).collect();
+        for number in idle {
+            self.abort_idle(number);
+        }
+        self.transactions.insert(number, transaction);
+        self.open.insert(number);
+    }
+
+    /// The transaction, if it can still be used.
+    pub fn open_transaction(
+        &mut self,
+        number: TransactionNumber,
+        now: Timestamp,
+    ) -> Result<&mut Transaction> {
+        if self.is_idle(number, now) {
+            self.abort_idle(number);
+        }
+        let transaction =
+            self.transactions.get_mut(&number).ok_or_else(|| transaction_not_found(number))?;
+        match &transaction.status {
+            Status::Open => Ok(transaction),
+            Status::Failed(error) => Err(error.clone()),
+            Status::Committed(_) | Status::RolledBack => Err(Error::failed_precondition(
+                "Cannot read or query using a transaction after it has been committed or rolledback.",
+            )),
+        }
+    }
+
+    /// The transaction's age, which begins with the first request that does something.
+    pub fn age(&mut self, number: TransactionNumber) -> Age {
+        let next_age = &mut self.next_age;
+        let Some(transaction) = self.transactions.get_mut(&number) else {
+            return (u64::MAX, number);
+        };
+        let age = *transaction.age.get_or_insert_with(|| {
+            *next_age += 1;
+            *next_age - 1
+        });
+        (age, number)
+    }
+
+    /// Ends a transaction and frees what it holds.
+    pub fn finish(&mut self, number: TransactionNumber, status: Status) {
+        let Some(transaction) = self.transactions.get_mut(&number) else { return };
+        if !matches!(transaction.status, Status::Open) {
+            return;
+        }
+        transaction.status = status;
+        transaction.reads = Vec::new();
+        transaction.draft = BTreeMap::new();
+        transaction.draft_locks = Vec::new();
+        if let Some(age) = transaction.age {
+            self.waiting.remove(&(age, number));
+        }
+        for table in std::mem::take(&mut transaction.locked) {
+            if let Some(table) = self.tables.get_mut(&table) {
+                table.locks.release(number);
+            }
+        }
+        self.open.remove(&number);
+        self.finished.push_back(number);
+        if self.finished.len() > FINISHED_KEPT
+            && let Some(oldest) = self.finished.pop_front()
+        {
+            self.transactions.remove(&oldest);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Aborts every open transaction, for the reason given.
+    pub fn abort_all(&mut self, reason: &str) {
+        for number in std::mem::take(&mut self.open) {
+            self.finish(number, Status::Failed(Error::aborted(reason)));
+        }
+    }
+
+    /// Takes the locks, or finds out what is in the way.
+    ///
+    /// The asker aborts every younger transaction in its way, and waits for the older ones. With
+    /// `hold` the locks are kept until the transaction ends; without, it is only made sure that
+    /// they could be had, for a commit that applies in the same breath.
+    pub fn acquire(
+        &mut self,
+        asker: TransactionNumber,
+        wanted: &[(String, Lock)],
+        hold: bool,
+        now: Timestamp,
+    ) -> Option<Blocked> {
+        let age = self.age(asker);
+        let mut blockers = BTreeSet::new();
+        for (table, lock) in wanted {
+            let Some(table) = self.tables.get(table) else { continue };
+            blockers.extend(table.locks.conflicts(asker, lock));
+        }
+        blockers.retain(|holder| !self.remove_from_the_way(*holder, age, now));
+        let older_waiters = self.waiting.range(..age);
+        for ((_, waiter), locks) in older_waiters {
+            let competes = wanted.iter().any(|(table, lock)| {
+                locks.iter().any(|(other, waited)| other == table && compete(lock, waited))
+            });
+            if competes {
+                blockers.insert(*waiter);
+            }
+        }
+        let idle_at =
+            |number: &TransactionNumber| Some(self.transactions.get(number)?.idle_at(now));
+        if let Some(until) = blockers.iter().filter_map(idle_at).min() {
+            return Some(Blocked { until });
+        }
+        if hold {
+            self.hold(asker, wanted);
+        }
+        None
+    }
+
+    fn hold(&mut self, holder: TransactionNumber, locks: &[(String, Lock)]) {
+        let Some(transaction) = self.transactions.get_mut(&holder) else { return };
+        for (name, lock) in locks {
+            if let Some(table) = self.tables.get_mut(name) {
+                table.locks.grant(holder, lock.clone());
+                transaction.locked.insert(name.clone());
+            }
+        }
+    }
+
+    /// Aborts a holder that is younger than the asker, or idle. Whether it did.
+    fn remove_from_the_way(
+        &mut self,
+        holder: TransactionNumber,
+        asker: Age,
+        now: Timestamp,
+    ) -> bool {
+        if self.is_idle(holder, now) {
+            self.abort_idle(holder);
+            return true;
+        }
+        if self.age(holder) > asker {
+            let reason = format!(
+                "Transaction {holder} aborted due to older transaction {} that needs its locks.",
+                asker.1
+            );
+            self.finish(holder, Status::Failed(Error::aborted(reason)));
+            return true;
+        }
+        false
+    }
+
+    fn is_idle(&self, number: TransactionNumber, now: Timestamp) -> bool {
+        self.open.contains(&number)
+            && self.transactions.get(&number).is_some_and(|t| t.idle_at(now) <= now)
+    }
+
+    fn abort_idle(&mut self, number: TransactionNumber) {
+        let reason = format!("Transaction {number} aborted after being idle for too long.");
+        self.finish(number, Status::Failed(Error::aborted(reason)));
+    }
+
+    /// The timestamp of a commit at this moment: later than every other, not before `now`.
+    pub fn next_timestamp(&self, now: Timestamp) -> Timestamp {
+        let after_last = Timestamp::from_micros(self.last_timestamp.micros() + 1);
+        after_last.max(now)
+    }
+
+    /// The timestamp of a strong read at this moment: every commit so far is visible at it, and no
+    /// later one will be.
+    pub fn strong_timestamp(&mut self, now: Timestamp) -> Timestamp {
+        self.last_timestamp = self.last_timestamp.max(now);
+        self.last_timestamp
+    }
+
+    /// Notes that a row was written, so that its older versions can be forgotten in time.
+    pub fn note_written(&mut self, table: &str, key: Key, timestamp: Timestamp) {
+        self.written.push_back((timestamp, table.to_owned(), key));
+    }
+
+    /// Forgets versions that are too old to be read.
+    pub fn forget_old_versions(&mut self, now: Timestamp) {
+        let horizon = now.saturating_sub(VERSION_RETENTION);
+        while self.written.front().is_some_and(|(timestamp, _, _)| *timestamp <= horizon) {
+            if let Some((_, table, key)) = self.written.pop_front()
+                && let Some(table) = self.tables.get_mut(&table)
+            {
+                table.rows.forget_before(&key, horizon);
+            }
+        }
+    }
+
+    /// What an earlier commit of this transaction answered, if there was one.
+    pub fn committed(&self, number: TransactionNumber) -> Result<Option<Committed>> {
+        match self.transactions.get(&number).map(|transaction| &transaction.status) {
+            None => Err(transaction_not_found(number)),
+            Some(Status::Committed(committed)) => Ok(Some(*committed)),
+            Some(Status::RolledBack) => Err(Error::failed_precondition(
+                "Cannot commit a transaction after it has been rolled back.",
+            )),
+            Some(Status::Open | Status::Failed(_)) => Ok(None),
+        }
+    }
+}
+
+fn transaction_not_found(number: TransactionNumber) -> Error {
+    Error::new(Code::NotFound, format!("Transaction not found: {number}"))
+}

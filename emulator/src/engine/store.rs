@@ -1,0 +1,126 @@
+//! The rows of one table, in every version that can still be read.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::value::{Key, KeyRange, Timestamp, Value};
+
+/// A row's values, in the order of the table's columns. Columns added later may be missing at the
+/// end; they are NULL.
+pub(super) type Row = Arc<[Value]>;
+
+#[derive(Clone, Debug)]
+struct Version {
+    written_at: Timestamp,
+    /// `None` where the row was deleted.
+    row: Option<Row>,
+}
+
+/// The rows of one table.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// The versions of each row, oldest first.
+    versions: BTreeMap<Key, Vec<Version>>,
+}
+
+impl Rows {
+    /// The row as it is now.
+    pub fn latest(&self, key: &Key) -> Option<&Row> {
+        self.versions.get(key)?.last()?.row.as_ref()
+    }
+
+    /// The row as it was at `moment`, writes at that moment included.
+    pub fn at(&self, key: &Key, moment: Timestamp) -> Option<&Row> {
+        version_at(self.versions.get(key)?, moment)
+    }
+
+    /// The rows of a range as they were at `moment`, by key.
+    pub fn range_at<'a>(
+        &'a self,
+        range: &'a KeyRange,
+        moment: Timestamp,
+    ) -> impl Iterator<Item = (&'a Key, &'a Row)> {
+        self.range(range)
+            .filter_map(move |(key, versions)| Some((key, version_at(versions, moment)?)))
+    }
+
+    /// The keys of a range that were written after `moment`.
+    pub fn written_after<'a>(
+        &'a self,
+        range: &'a KeyRange,
+        moment: Timestamp,
+    ) -> impl Iterator<Item = &'a Key> {
+        self.range(range)
+            .filter(move |(_, versions)| versions.last().is_some_and(|v| v.written_at > moment))
+            .map(|(key, _)| key)
+    }
+
+    /// Writes a version, newer than those there are.
+    pub fn write(&mut self, key: Key, row: Option<Row>, written_at: Timestamp) {
+        self.versions.entry(key).or_default().push(Version { written_at, row });
+    }
+
+    /// Forgets the versions of one row that nobody can read at `horizon` or later.
+    pub fn forget_before(&mut self, key: &Key, horizon: Timestamp) {
+        let Some(versions) = self.versions.get_mut(key) else { return };
+        let newer = versions.partition_point(|version| version.written_at <= horizon);
+        // The last version at or before the horizon is what a read at the horizon sees.
+        versions.drain(..newer.saturating_sub(1));
+        if let [Version { written_at, row: None }] = versions.as_slice()
+            && *written_at <= horizon
+        {
+            self.versions.remove(key);
+        }
+    }
+
+    /// Removes a column from every version of every row.
+    pub fn drop_column(&mut self, position: usize) {
+        for version in self.versions.values_mut().flatten() {
+            if let Some(row) = &version.row
+                && position < row.len()
+            {
+                let mut values = row.to_vec();
+                values.remove(position);
+                version.row = Some(values.into());
+            }
+        }
+    }
+
+    fn range<'a>(
+        &'a self,
+        range: &'a KeyRange,
+    ) -> impl Iterator<Item = (&'a Key, &'a Vec<Version>)> {
+        let bounds = (Bound::Included(&range.start), Bound::Excluded(&range.end));
+        (!range.is_empty()).then(|| self.versions.range(bounds)).into_iter().flatten()
+    }
+}
+
+fn version_at(versions: &[Version], moment: Timestamp) -> Option<&Row> {
+    let newer = versions.partition_point(|version| version.written_at <= moment);
+    versions[..newer].last()?.row.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::value::KeyPart;
+    use super::*;
+
+    #[test]
+    fn a_version_is_kept_as_long_as_some_moment_after_the_horizon_shows_it() {
+        let key = Key(vec![KeyPart::Ascending(Value::Int64(1))]);
+        let at = Timestamp::from_micros;
+        let mut rows = Rows::default();
+        rows.write(key.clone(), Some([Value::Int64(10)].into()), at(10));
+        rows.write(key.clone(), Some([Value::Int64(20)].into()), at(20));
+        rows.write(key.clone(), None, at(30));
+
+        rows.forget_before(&key, at(25));
+        assert_eq!(rows.at(&key, at(15)), None);
+        assert_eq!(rows.at(&key, at(25)).map(|row| row[0].clone()), Some(Value::Int64(20)));
+        assert_eq!(rows.latest(&key), None);
+
+        rows.forget_before(&key, at(30));
+        assert!(rows.versions.is_empty());
+    }
+}

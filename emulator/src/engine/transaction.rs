@@ -1,0 +1,147 @@
+//! What a database knows about one read-write transaction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use super::error::Error;
+use super::locks::{Columns, Lock, TransactionNumber};
+use super::mutation::TableDraft;
+use super::value::{KeyRange, Timestamp};
+
+/// How long a transaction may go without a request before it is aborted.
+pub const IDLE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A read-write transaction's name within its database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransactionId(pub(super) TransactionNumber);
+
+impl TransactionId {
+    /// The id with this number, which may or may not have been given out.
+    pub fn from_number(number: u64) -> TransactionId {
+        TransactionId(number)
+    }
+
+    /// The number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// When a transaction finds out that it can't be serialized.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Concurrency {
+    /// Its reads lock what they read; others wait or are aborted.
+    #[default]
+    Pessimistic,
+    /// Its reads lock nothing and show one moment; the commit aborts if that is out of date.
+    Optimistic,
+}
+
+/// How a read-write transaction begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadWriteOptions {
+    /// Whether reads lock.
+    pub concurrency: Concurrency,
+    /// The aborted transaction that this one is another attempt of, whose age it takes over.
+    pub previous: Option<TransactionId>,
+}
+
+/// What a commit answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The commit timestamp.
+    pub timestamp: Timestamp,
+    /// How many cells were written, which is what commit statistics show.
+    pub mutation_count: usize,
+}
+
+/// Which read-only timestamp is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimestampBound {
+    /// A timestamp that shows everything committed before now.
+    #[default]
+    Strong,
+    /// Exactly this one; the read waits for it if it is in the future.
+    ReadTimestamp(Timestamp),
+    /// This one or a later one.
+    MinReadTimestamp(Timestamp),
+    /// As long ago as this.
+    ExactStaleness(Duration),
+    /// As long ago as this or less.
+    MaxStaleness(Duration),
+}
+
+/// Where a transaction stands.
+#[derive(Clone, Debug)]
+pub(super) enum Status {
+    Open,
+    Committed(Committed),
+    RolledBack,
+    /// Over because of this error, which every later request gets as well.
+    Failed(Error),
+}
+
+/// Which transaction wins: the smaller one. The first part is when its first attempt began to
+/// work; the second keeps any two apart.
+pub(super) type Age = (u64, TransactionNumber);
+
+/// What an optimistic transaction has read and must find unchanged when it commits.
+#[derive(Clone, Debug)]
+pub(super) struct ReadRecord {
+    pub table: String,
+    pub range: KeyRange,
+    pub columns: Columns,
+}
+
+/// One read-write transaction.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub concurrency: Concurrency,
+    pub status: Status,
+    /// `None` until its first read, write or commit.
+    pub age: Option<u64>,
+    pub last_used: Timestamp,
+    /// Requests under way: a transaction that is being worked on is not idle.
+    pub requests: u32,
+    /// The moment that an optimistic transaction sees, once it has read.
+    pub snapshot: Option<Timestamp>,
+    pub reads: Vec<ReadRecord>,
+    /// What its statements have written, by table name in lower case.
+    pub draft: BTreeMap<String, TableDraft>,
+    pub draft_cells: usize,
+    /// What the commit must lock for the draft.
+    pub draft_locks: Vec<(String, Lock)>,
+    /// The tables where it holds locks, by name in lower case.
+    pub locked: BTreeSet<String>,
+}
+
+impl Transaction {
+    pub fn new(concurrency: Concurrency, age: Option<u64>, now: Timestamp) -> Transaction {
+        Transaction {
+            concurrency,
+            status: Status::Open,
+            age,
+            last_used: now,
+            requests: 0,
+            snapshot: None,
+            reads: Vec::new(),
+            draft: BTreeMap::new(),
+            draft_cells: 0,
+            draft_locks: Vec::new(),
+            locked: BTreeSet::new(),
+        }
+    }
+
+    /// When it will have been idle for too long, if it is left alone from now on.
+    pub fn idle_at(&self, now: Timestamp) -> Timestamp {
+        let since = if self.requests > 0 { now } else { self.last_used };
+        since.checked_add(IDLE_LIMIT).unwrap_or(Timestamp::MAX)
+    }
+}
