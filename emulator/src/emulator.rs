@@ -1,0 +1,244 @@
+//! The emulator as a program or a test holds it.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::engine::{self, Clock, Database, TokioClock};
+use crate::faults::{Fault, FaultHandle};
+use crate::rpc::RequestCounts;
+use crate::server::Listening;
+use crate::service::Core;
+use crate::sql::parse_ddl;
+
+/// A Cloud Spanner of one's own: a gRPC server in this process, with its databases in memory.
+///
+/// Several in one process don't disturb each other. Dropping one stops it.
+///
+/// # Panics
+/// It lives on the tokio runtime it was started on, and its methods that start something panic
+/// outside of one.
+pub struct Emulator {
+    core: Arc<Core>,
+    address: SocketAddr,
+    /// `None` while it is paused.
+    listening: Mutex<Option<Listening>>,
+}
+
+impl fmt::Debug for Emulator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Emulator").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// How an [`Emulator`] is to be started.
+#[derive(Clone, Debug)]
+pub struct EmulatorBuilder {
+    address: SocketAddr,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl EmulatorBuilder {
+    /// Listens on this port; 0, the default, lets the system pick a free one.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> EmulatorBuilder {
+        self.address.set_port(port);
+        self
+    }
+
+    /// Listens on this address of the machine, 127.0.0.1 by default. There is no authentication:
+    /// whoever reaches it may do anything.
+    #[must_use]
+    pub fn host(mut self, host: IpAddr) -> EmulatorBuilder {
+        self.address.set_ip(host);
+        self
+    }
+
+    /// Takes the time from this clock, a [`TokioClock`] by default.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> EmulatorBuilder {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Starts it. When this returns, it can be connected to.
+    ///
+    /// # Errors
+    /// The port is taken, or may not be listened on.
+    pub async fn start(self) -> io::Result<Emulator> {
+        let clock = self.clock.unwrap_or_else(|| Arc::new(TokioClock::new()));
+        let core = Arc::new(Core::new(clock));
+        let listening = Listening::start(&core, self.address)?;
+        let address = listening.address;
+        Ok(Emulator { core, address, listening: Mutex::new(Some(listening)) })
+    }
+}
+
+/// What an [`Emulator::restart`] leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    data: Data,
+    keeps_sessions: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Data {
+    Kept,
+    RowsLost,
+    DatabasesLost,
+}
+
+impl Restart {
+    /// The data stays; sessions and open transactions are lost.
+    pub const fn keep() -> Restart {
+        Restart { data: Data::Kept, keeps_sessions: false }
+    }
+
+    /// The tables stay, without their rows.
+    pub const fn lose_rows() -> Restart {
+        Restart { data: Data::RowsLost, keeps_sessions: false }
+    }
+
+    /// Nothing stays, not even the databases.
+    pub const fn lose_databases() -> Restart {
+        Restart { data: Data::DatabasesLost, keeps_sessions: false }
+    }
+
+    /// Sessions stay as well, as they do when Cloud Spanner moves a database.
+    #[must_use]
+    pub const fn keep_sessions(mut self) -> Restart {
+        self.keeps_sessions = true;
+        self
+    }
+}
+
+impl Emulator {
+    /// Starts an emulator on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// As [`EmulatorBuilder::start`].
+    pub async fn start() -> io::Result<Emulator> {
+        Emulator::builder().start().await
+    }
+
+    /// For one that is to differ from the default.
+    pub fn builder() -> EmulatorBuilder {
+        EmulatorBuilder { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), clock: None }
+    }
+
+    /// What a client takes as its endpoint: `http://127.0.0.1:PORT`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What `SPANNER_EMULATOR_HOST` takes: `127.0.0.1:PORT`.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Creates a database, named `projects/P/instances/I/databases/D`, with the tables that
+    /// `ddl` creates: statements separated by `;`.
+    ///
+    /// # Errors
+    /// The name is not of that form or taken, or the DDL is not understood.
+    pub async fn create_database(&self, name: &str, ddl: &str) -> engine::Result<Database> {
+        let changes = parse_ddl(ddl).map_err(|error| {
+            let message = error.render(ddl);
+            engine::Error::new(error.code(), message)
+        })?;
+        self.core.create_database(name, &changes)
+    }
+
+    /// Removes a database with its sessions. Whether it was there.
+    pub fn drop_database(&self, name: &str) -> bool {
+        self.core.drop_database(name)
+    }
+
+    /// A database, to look at or to change behind the clients' backs.
+    pub fn database(&self, name: &str) -> Option<Database> {
+        self.core.database(name).ok()
+    }
+
+    /// Makes requests go wrong from now on.
+    pub fn inject(&self, fault: Fault) -> FaultHandle {
+        self.core.faults.inject(fault)
+    }
+
+    /// Ends every fault.
+    pub fn clear_faults(&self) {
+        self.core.faults.clear();
+    }
+
+    /// How many requests have arrived.
+    pub fn requests(&self) -> RequestCounts {
+        self.core.counts.clone()
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        self.core.clock()
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, duration: Duration) {
+        self.core.clock().advance(duration);
+    }
+
+    /// Makes the server unreachable: connections break and new ones are refused. What it holds
+    /// stays, open transactions with their locks included.
+    pub async fn pause(&self) {
+        if let Some(listening) = self.listening.lock().await.take() {
+            listening.close().await;
+        }
+    }
+
+    /// Makes a paused server reachable again, on the same port.
+    ///
+    /// # Errors
+    /// Somebody else has taken the port meanwhile.
+    pub async fn resume(&self) -> io::Result<()> {
+        let mut listening = self.listening.lock().await;
+        if listening.is_none() {
+            *listening = Some(Listening::start(&self.core, self.address)?);
+        }
+        Ok(())
+    }
+
+    /// Stops the server and starts it again on the same port. Open transactions are lost.
+    ///
+    /// # Errors
+    /// As [`Emulator::resume`].
+    pub async fn restart(&self, restart: Restart) -> io::Result<()> {
+        self.pause().await;
+        for (name, database) in self.core.all_databases() {
+            match restart.data {
+                Data::Kept => database.abort_all(),
+                Data::RowsLost => database.lose_rows(),
+                Data::DatabasesLost => {
+                    self.core.drop_database(&name);
+                }
+            }
+        }
+        if !restart.keeps_sessions {
+            self.core.forget_sessions();
+        }
+        self.resume().await
+    }
+
+    /// Stops it. When this returns, its tasks have ended and its port is free.
+    pub async fn stop(self) {
+        self.core.stopped.cancel();
+        self.core.tasks.close();
+        self.core.tasks.wait().await;
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.core.stopped.cancel();
+    }
+}

@@ -1,0 +1,360 @@
+//! What goes wrong on demand.
+//!
+//! A [`Fault`] says which requests it meets and what it does to them. The first fault, in the order
+//! they were injected, that meets a request decides what happens to it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::engine::Code;
+use crate::rpc::Rpc;
+
+/// What happens to a request that a fault meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It is held up before it is applied.
+    Delay(Duration),
+    /// It is applied at once, and its reply held up.
+    DelayReply(Duration),
+    /// It is refused with this code, and not applied.
+    Fail(Code),
+    /// It is applied, and answered with this code all the same.
+    FailAfterApplying(Code),
+    /// It is applied, and the connection breaks before the reply.
+    LoseReply,
+    /// It is answered UNAVAILABLE at once, and applied some time later although its sender has
+    /// given up.
+    ApplyLate {
+        /// How much later.
+        after: Duration,
+    },
+    /// The connection breaks, and it is not applied. Other requests on the connection break too.
+    DropConnection,
+    /// It is not applied and never answered.
+    Stall,
+    /// It is applied and never answered.
+    StallReply,
+    /// It is answered ABORTED, and its transaction, if it names one, has lost as to an older one.
+    Abort,
+}
+
+/// Which requests are met, and by what.
+///
+/// ```
+/// use spindle_emulator::{Effect, Fault, Rpc};
+///
+/// // The second commit that writes the row "billing" of `locktable` is applied, but nobody hears.
+/// let fault = Fault::on(Rpc::Commit)
+///     .table("locktable")
+///     .key("billing")
+///     .skip(1)
+///     .times(1)
+///     .effect(Effect::LoseReply);
+/// # let _ = fault;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Fault {
+    rpc: Option<Rpc>,
+    session: Option<String>,
+    table: Option<String>,
+    key: Option<String>,
+    skip: u64,
+    times: Option<u64>,
+    probability: Option<(f64, u64)>,
+    effect: Effect,
+}
+
+impl Fault {
+    /// A fault that meets every request of this method. It fails them with UNAVAILABLE unless
+    /// [`Fault::effect`] says something else.
+    pub fn on(rpc: Rpc) -> Fault {
+        Fault { rpc: Some(rpc), ..Fault::any() }
+    }
+
+    /// A fault that meets every request.
+    pub fn any() -> Fault {
+        Fault {
+            rpc: None,
+            session: None,
+            table: None,
+            key: None,
+            skip: 0,
+            times: None,
+            probability: None,
+            effect: Effect::Fail(Code::Unavailable),
+        }
+    }
+
+    /// Only requests of the session with this full name.
+    #[must_use]
+    pub fn session(mut self, name: impl Into<String>) -> Fault {
+        self.session = Some(name.into());
+        self
+    }
+
+    /// Only requests that name this table: reads of it, commits with a mutation of it, statements
+    /// whose text has its name as a word. A commit of what statements wrote names no table.
+    #[must_use]
+    pub fn table(mut self, name: impl Into<String>) -> Fault {
+        self.table = Some(name.into());
+        self
+    }
+
+    /// Only reads and commits that name a row whose key begins with this value, in the form it has
+    /// on the wire (for an INT64 its decimal digits). Ranges and statements name no row.
+    #[must_use]
+    pub fn key(mut self, first_part: impl Into<String>) -> Fault {
+        self.key = Some(first_part.into());
+        self
+    }
+
+    /// Lets the first `count` of the requests that it would meet pass.
+    #[must_use]
+    pub fn skip(mut self, count: u64) -> Fault {
+        self.skip = count;
+        self
+    }
+
+    /// Is over after it has met `count` requests.
+    #[must_use]
+    pub fn times(mut self, count: u64) -> Fault {
+        self.times = Some(count);
+        self
+    }
+
+    /// Meets each request with this probability, by a sequence of numbers that the seed determines.
+    #[must_use]
+    pub fn probability(mut self, probability: f64, seed: u64) -> Fault {
+        self.probability = Some((probability, seed));
+        self
+    }
+
+    /// What happens to the requests it meets.
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Fault {
+        self.effect = effect;
+        self
+    }
+}
+
+/// A fault that was injected.
+///
+/// It stays active when this is dropped; only [`FaultHandle::remove`] ends it early.
+#[derive(Clone, Debug)]
+pub struct FaultHandle {
+    id: u64,
+    hits: Arc<AtomicU64>,
+    faults: Faults,
+}
+
+impl FaultHandle {
+    /// The number by which the control service knows it.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How many requests it has met.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::SeqCst)
+    }
+
+    /// Ends it. Requests that it has met already keep their fate.
+    pub fn remove(&self) {
+        self.faults.remove(self.id);
+    }
+}
+
+/// What a fault can ask about a request.
+pub(crate) trait Selectable {
+    /// The session it names.
+    fn session(&self) -> Option<&str>;
+    /// The id of the transaction it names.
+    fn transaction(&self) -> Option<&[u8]> {
+        None
+    }
+    /// Whether it names this table, and a row of it whose key begins with `key` if that is asked.
+    /// `key_column` gives the name of a table's first key column.
+    fn names(
+        &self,
+        table: Option<&str>,
+        key: Option<&str>,
+        key_column: &dyn Fn(&str) -> Option<String>,
+    ) -> bool;
+}
+
+/// The faults of a server.
+#[derive(Clone, Default)]
+pub(crate) struct Faults(Arc<Mutex<Injected>>);
+
+#[derive(Default)]
+struct Injected {
+    next_id: u64,
+    active: Vec<Active>,
+}
+
+struct Active {
+    id: u64,
+    fault: Fault,
+    random: Random,
+    hits: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults").field("active", &self.injected().active.len()).finish()
+    }
+}
+
+impl Faults {
+    /// Makes a fault active.
+    pub fn inject(&self, fault: Fault) -> FaultHandle {
+        let mut injected = self.injected();
+        injected.next_id += 1;
+        let id = injected.next_id;
+        let hits = Arc::new(AtomicU64::new(0));
+        let random = Random(fault.probability.map_or(0, |(_, seed)| seed));
+        injected.active.push(Active { id, fault, random, hits: Arc::clone(&hits) });
+        FaultHandle { id, hits, faults: self.clone() }
+    }
+
+    /// Ends a fault. Whether it was active.
+    pub fn remove(&self, id: u64) -> bool {
+        let mut injected = self.injected();
+        let before = injected.active.len();
+        injected.active.retain(|active| active.id != id);
+        injected.active.len() < before
+    }
+
+    /// Ends every fault.
+    pub fn clear(&self) {
+        self.injected().active.clear();
+    }
+
+    /// What happens to a request.
+    pub fn meet(
+        &self,
+        rpc: Rpc,
+        request: &dyn Selectable,
+        key_column: &dyn Fn(&str) -> Option<String>,
+    ) -> Option<Effect> {
+        let mut injected = self.injected();
+        let met = injected
+            .active
+            .iter_mut()
+            .find_map(|active| active.meets(rpc, request, key_column).then_some(active))?;
+        met.hits.fetch_add(1, Ordering::SeqCst);
+        let effect = met.fault.effect;
+        injected.active.retain(|active| active.fault.times != Some(0));
+        Some(effect)
+    }
+
+    fn injected(&self) -> MutexGuard<'_, Injected> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Active {
+    fn meets(
+        &mut self,
+        rpc: Rpc,
+        request: &dyn Selectable,
+        key_column: &dyn Fn(&str) -> Option<String>,
+    ) -> bool {
+        let fault = &mut self.fault;
+        let selects = fault.rpc.is_none_or(|selected| selected == rpc)
+            && fault.session.as_deref().is_none_or(|name| request.session() == Some(name))
+            && (fault.table.is_none() && fault.key.is_none()
+                || request.names(fault.table.as_deref(), fault.key.as_deref(), key_column));
+        if !selects || fault.times == Some(0) {
+            return false;
+        }
+        if fault.probability.is_some_and(|(probability, _)| self.random.next() >= probability) {
+            return false;
+        }
+        if fault.skip > 0 {
+            fault.skip -= 1;
+            return false;
+        }
+        if let Some(times) = &mut fault.times {
+            *times -= 1;
+        }
+        true
+    }
+}
+
+/// A sequence of numbers from 0 to 1 that its seed determines (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        // 53 bits, as many as the fraction of an f64 has.
+        (mixed >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Anything;
+
+    impl Selectable for Anything {
+        fn session(&self) -> Option<&str> {
+            None
+        }
+
+        fn names(
+            &self,
+            _: Option<&str>,
+            _: Option<&str>,
+            _: &dyn Fn(&str) -> Option<String>,
+        ) -> bool {
+            true
+        }
+    }
+
+    fn meets(faults: &Faults, rpc: Rpc) -> bool {
+        faults.meet(rpc, &Anything, &|_| None).is_some()
+    }
+
+    #[test]
+    fn a_fault_meets_as_many_requests_as_it_says_after_those_it_lets_pass() {
+        let faults = Faults::default();
+        let handle = faults.inject(Fault::on(Rpc::Commit).skip(2).times(3));
+        let met: Vec<bool> = (0..7).map(|_| meets(&faults, Rpc::Commit)).collect();
+        assert_eq!(met, [false, false, true, true, true, false, false]);
+        assert!(!meets(&faults, Rpc::Rollback));
+        assert_eq!(handle.hits(), 3);
+    }
+
+    #[test]
+    fn a_seed_determines_which_requests_are_met() {
+        let sequence = |seed| {
+            let faults = Faults::default();
+            faults.inject(Fault::any().probability(0.3, seed));
+            (0..1_000).map(|_| meets(&faults, Rpc::Read)).collect::<Vec<_>>()
+        };
+        assert_eq!(sequence(7), sequence(7));
+        assert_ne!(sequence(7), sequence(8));
+        let met = sequence(7).into_iter().filter(|met| *met).count();
+        assert!((200..400).contains(&met), "{met}");
+    }
+
+    #[test]
+    fn removing_a_fault_ends_it_and_dropping_its_handle_does_not() {
+        let faults = Faults::default();
+        drop(faults.inject(Fault::any().effect(Effect::Stall)));
+        assert!(meets(&faults, Rpc::Read));
+        let handle = faults.inject(Fault::on(Rpc::Commit));
+        faults.clear();
+        handle.remove();
+        assert!(!meets(&faults, Rpc::Commit));
+    }
+}

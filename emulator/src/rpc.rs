@@ -1,0 +1,122 @@
+//! The calls that clients make, and how many of each there were.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A method of the Spanner service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is the method of the same name")]
+pub enum Rpc {
+    CreateSession,
+    BatchCreateSessions,
+    GetSession,
+    ListSessions,
+    DeleteSession,
+    ExecuteSql,
+    ExecuteStreamingSql,
+    ExecuteBatchDml,
+    Read,
+    StreamingRead,
+    BeginTransaction,
+    Commit,
+    Rollback,
+    PartitionQuery,
+    PartitionRead,
+    BatchWrite,
+}
+
+impl Rpc {
+    /// Every method.
+    pub const ALL: [Rpc; 16] = [
+        Rpc::CreateSession,
+        Rpc::BatchCreateSessions,
+        Rpc::GetSession,
+        Rpc::ListSessions,
+        Rpc::DeleteSession,
+        Rpc::ExecuteSql,
+        Rpc::ExecuteStreamingSql,
+        Rpc::ExecuteBatchDml,
+        Rpc::Read,
+        Rpc::StreamingRead,
+        Rpc::BeginTransaction,
+        Rpc::Commit,
+        Rpc::Rollback,
+        Rpc::PartitionQuery,
+        Rpc::PartitionRead,
+        Rpc::BatchWrite,
+    ];
+
+    /// The method of this name, as the service writes it: `Commit`.
+    pub fn from_name(name: &str) -> Option<Rpc> {
+        Rpc::ALL.into_iter().find(|rpc| rpc.to_string() == name)
+    }
+}
+
+impl fmt::Display for Rpc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// How many requests have arrived since the start, or since the last reset.
+///
+/// A request counts when it arrives, whatever becomes of it. A clone counts on with the original.
+#[derive(Clone, Debug, Default)]
+pub struct RequestCounts(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    by_rpc: BTreeMap<Rpc, u64>,
+    by_session: BTreeMap<String, BTreeMap<Rpc, u64>>,
+}
+
+impl RequestCounts {
+    /// How many of this method.
+    pub fn get(&self, rpc: Rpc) -> u64 {
+        self.counts().by_rpc.get(&rpc).copied().unwrap_or(0)
+    }
+
+    /// How many of this method named this session. Methods that make, list or remove sessions
+    /// count for none.
+    pub fn of_session(&self, session: &str, rpc: Rpc) -> u64 {
+        let counts = self.counts();
+        counts.by_session.get(session).and_then(|counts| counts.get(&rpc)).copied().unwrap_or(0)
+    }
+
+    /// How many in all.
+    pub fn total(&self) -> u64 {
+        self.counts().by_rpc.values().sum()
+    }
+
+    /// How many of each method that was called at all.
+    pub fn each(&self) -> BTreeMap<Rpc, u64> {
+        self.counts().by_rpc.clone()
+    }
+
+    /// Starts again from nothing.
+    pub fn reset(&self) {
+        *self.counts() = Counts::default();
+    }
+
+    pub(crate) fn count(&self, rpc: Rpc, session: Option<&str>) {
+        let mut counts = self.counts();
+        *counts.by_rpc.entry(rpc).or_default() += 1;
+        if let Some(session) = session {
+            if !counts.by_session.contains_key(session) {
+                counts.by_session.insert(session.to_owned(), BTreeMap::new());
+            }
+            if let Some(counts) = counts.by_session.get_mut(session) {
+                *counts.entry(rpc).or_default() += 1;
+            }
+        }
+    }
+
+    pub(crate) fn forget_session(&self, session: &str) {
+        self.counts().by_session.remove(session);
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

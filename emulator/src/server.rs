@@ -1,0 +1,125 @@
+//! The socket: who is connected, and how connections end.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::codegen::Service;
+
+use crate::service::generated::spanner_server::SpannerServer;
+use crate::service::{Connection, Core, Spanner};
+
+/// How many connections may wait to be accepted.
+const BACKLOG: u32 = 1_024;
+/// How many requests one connection may have under way. A client with a single connection can
+/// have thousands that wait for locks.
+const CONCURRENT_REQUESTS_MAX: u32 = 100_000;
+
+/// A server that accepts connections, until it is told not to.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub address: SocketAddr,
+    closed: CancellationToken,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Listening {
+    /// Starts to listen. Connections are accepted from when this returns.
+    pub fn start(core: &Arc<Core>, address: SocketAddr) -> io::Result<Listening> {
+        let listener = bind(address)?;
+        let address = listener.local_addr()?;
+        let closed = core.stopped.child_token();
+        let accepting = core.tasks.spawn(accept(listener, Arc::clone(core), closed.clone()));
+        Ok(Listening { address, closed, accepting })
+    }
+
+    /// Stops listening and breaks every connection.
+    pub async fn close(self) {
+        self.closed.cancel();
+        // It can only have ended by itself, or by the runtime's end; both are what is wanted.
+        let _ = self.accepting.await;
+    }
+}
+
+/// Binds with `SO_REUSEADDR`, so that a server can come back to its port at once.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn accept(listener: TcpListener, core: Arc<Core>, closed: CancellationToken) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = closed.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let connection = Connection(closed.child_token());
+                core.tasks.spawn(serve(stream, Arc::clone(&core), connection));
+            }
+            // Out of file descriptors, or the peer gone already: the next one may do better.
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, core: Arc<Core>, connection: Connection) {
+    // Small messages in both directions; it works without, only slower.
+    let _ = stream.set_nodelay(true);
+    let requests = Requests { tasks: core.tasks.clone(), connection: connection.clone() };
+    let spanner = SpannerServer::new(Spanner(core));
+    let cut = connection.0.clone();
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        request.extensions_mut().insert(connection.clone());
+        let mut spanner = spanner.clone();
+        async move { spanner.call(request).await }
+    });
+    let serving = http2::Builder::new(requests)
+        .max_concurrent_streams(CONCURRENT_REQUESTS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        biased;
+        () = cut.cancelled() => {}
+        // Whatever ended it, there is nobody left to tell.
+        _ = serving => {}
+    }
+    cut.cancel();
+}
+
+/// Runs the requests of one connection, and drops them with it.
+#[derive(Clone)]
+struct Requests {
+    tasks: TaskTracker,
+    connection: Connection,
+}
+
+impl<F> Executor<F> for Requests
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn execute(&self, request: F) {
+        let cut = self.connection.0.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = cut.cancelled_owned() => {}
+                _ = request => {}
+            }
+        });
+    }
+}

@@ -1,0 +1,158 @@
+//! What every request goes through: it is counted, may meet a fault, and has a deadline.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status};
+
+use super::status::status;
+use super::transactions::Handle;
+use super::{Connection, Core};
+use crate::engine::{Code, Error, Result};
+use crate::faults::{Effect, Selectable};
+use crate::rpc::Rpc;
+
+/// What applies a request.
+pub(super) type Applied<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;
+
+impl Core {
+    /// Answers a request: `apply` does what it asks, unless a fault decides otherwise.
+    pub async fn call<Q, R>(
+        self: &Arc<Core>,
+        rpc: Rpc,
+        request: Request<Q>,
+        apply: fn(Arc<Core>, Q) -> Applied<R>,
+    ) -> Result<Response<R>, Status>
+    where
+        Q: Selectable + Send + Sync + 'static,
+        R: Send + 'static,
+    {
+        let limit = time_limit(request.metadata());
+        let connection = request.extensions().get::<Connection>().cloned();
+        let message = request.into_inner();
+        self.counts.count(rpc, message.session());
+        let answer = self.answer(rpc, message, connection, apply);
+        let answer = match limit {
+            None => answer.await,
+            Some(limit) => match tokio::time::timeout(limit, answer).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Error::new(Code::DeadlineExceeded, "Deadline exceeded.")),
+            },
+        };
+        answer.map(Response::new).map_err(|error| status(&error))
+    }
+
+    async fn answer<Q, R>(
+        self: &Arc<Core>,
+        rpc: Rpc,
+        message: Q,
+        connection: Option<Connection>,
+        apply: fn(Arc<Core>, Q) -> Applied<R>,
+    ) -> Result<R>
+    where
+        Q: Selectable + Send + Sync + 'static,
+        R: Send + 'static,
+    {
+        let core = Arc::clone(self);
+        let session = message.session();
+        let key_column = |table: &str| self.first_key_column(session?, table);
+        let Some(effect) = self.faults.meet(rpc, &message, &key_column) else {
+            return apply(core, message).await;
+        };
+        match effect {
+            Effect::Delay(delay) => {
+                tokio::time::sleep(delay).await;
+                apply(core, message).await
+            }
+            Effect::DelayReply(delay) => {
+                let answer = apply(core, message).await;
+                tokio::time::sleep(delay).await;
+                answer
+            }
+            Effect::Fail(code) => Err(injected(code)),
+            Effect::FailAfterApplying(code) => {
+                // What it would have answered is what the sender never learns.
+                let _ = apply(core, message).await;
+                Err(injected(code))
+            }
+            Effect::LoseReply => {
+                let _ = apply(core, message).await;
+                cut(connection).await
+            }
+            Effect::ApplyLate { after } => {
+                self.apply_late(after, apply(core, message));
+                Err(injected(Code::Unavailable))
+            }
+            Effect::DropConnection => cut(connection).await,
+            Effect::Stall => std::future::pending().await,
+            Effect::StallReply => {
+                let _ = apply(core, message).await;
+                std::future::pending().await
+            }
+            Effect::Abort => Err(self.abort(&message)),
+        }
+    }
+
+    fn apply_late<R: Send + 'static>(self: &Arc<Core>, after: Duration, applied: Applied<R>) {
+        let stopped = self.stopped.clone();
+        self.tasks.spawn(async move {
+            let late = async {
+                tokio::time::sleep(after).await;
+                let _ = applied.await;
+            };
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                () = late => {}
+            }
+        });
+    }
+
+    fn abort(&self, message: &impl Selectable) -> Error {
+        let error = Error::aborted("Transaction aborted by an injected fault.");
+        let handle = message.transaction().and_then(|id| Handle::decode(id).ok());
+        let database = message.session().and_then(|session| self.database_of(session).ok());
+        if let (Some(Handle::ReadWrite(id)), Some(database)) = (handle, database) {
+            database.fail(id, error.clone());
+        }
+        error
+    }
+
+    fn first_key_column(&self, session: &str, table: &str) -> Option<String> {
+        let schema = self.database_of(session).ok()?.schema();
+        let table = schema.table(table)?;
+        let first = table.primary_key.first()?;
+        Some(table.columns[first.position].name.clone())
+    }
+}
+
+/// Breaks the connection that the request came on, and with it the request.
+async fn cut<R>(connection: Option<Connection>) -> Result<R> {
+    if let Some(Connection(connection)) = connection {
+        connection.cancel();
+    }
+    std::future::pending().await
+}
+
+fn injected(code: Code) -> Error {
+    let message = "injected fault";
+    if code == Code::Aborted { Error::aborted(message) } else { Error::new(code, message) }
+}
+
+/// The time that the sender gives the request, which travels as digits and a unit.
+fn time_limit(metadata: &MetadataMap) -> Option<Duration> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount.saturating_mul(3_600)),
+        "M" => Duration::from_secs(amount.saturating_mul(60)),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}

@@ -1,0 +1,239 @@
+//! Values, keys and mutations between the wire and the engine.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
+use prost_types::value::Kind;
+use prost_types::{ListValue, Value as WireValue};
+use proto::key_range::{EndKeyType, StartKeyType};
+use proto::mutation::Operation;
+
+use crate::engine::{
+    Cell, Date, Error, Key, KeyRange, Mutation, Result, Schema, Table, Timestamp, Type, Value,
+    WriteKind,
+};
+
+/// What a request writes to ask for the timestamp of its own commit.
+const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
+
+/// A value as a reply carries it.
+pub(super) fn encode(value: &Value) -> WireValue {
+    let kind = match value {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(value) => Kind::BoolValue(*value),
+        Value::Int64(value) => Kind::StringValue(value.to_string()),
+        Value::Float64(value) if value.is_nan() => Kind::StringValue("NaN".into()),
+        Value::Float64(f64::INFINITY) => Kind::StringValue("Infinity".into()),
+        Value::Float64(f64::NEG_INFINITY) => Kind::StringValue("-Infinity".into()),
+        Value::Float64(value) => Kind::NumberValue(*value),
+        Value::String(value) => Kind::StringValue(value.clone()),
+        Value::Bytes(value) => Kind::StringValue(BASE64_STANDARD.encode(value)),
+        Value::Date(value) => Kind::StringValue(value.to_string()),
+        Value::Timestamp(value) => Kind::StringValue(value.to_string()),
+    };
+    WireValue { kind: Some(kind) }
+}
+
+/// A value of a request, which is to be of this type.
+pub(super) fn decode(value: &WireValue, value_type: Type) -> Result<Value> {
+    let decoded = match (&value.kind, value_type) {
+        (Some(Kind::NullValue(_)), _) => Some(Value::Null),
+        (Some(Kind::BoolValue(value)), Type::Bool) => Some(Value::Bool(*value)),
+        (Some(Kind::NumberValue(value)), Type::Float64) => Some(Value::Float64(*value)),
+        (Some(Kind::StringValue(text)), _) => decode_text(text, value_type),
+        _ => None,
+    };
+    decoded.ok_or_else(|| {
+        Error::failed_precondition(format!("Could not parse {} as {value_type}", describe(value)))
+    })
+}
+
+fn decode_text(text: &str, value_type: Type) -> Option<Value> {
+    match value_type {
+        Type::Bool => None,
+        Type::Int64 => text.parse().ok().map(Value::Int64),
+        Type::Float64 => match text {
+            "NaN" => Some(Value::Float64(f64::NAN)),
+            "Infinity" => Some(Value::Float64(f64::INFINITY)),
+            "-Infinity" => Some(Value::Float64(f64::NEG_INFINITY)),
+            _ => None,
+        },
+        Type::String => Some(Value::String(text.to_owned())),
+        Type::Bytes => BASE64_STANDARD.decode(text).ok().map(Value::Bytes),
+        Type::Date => Date::parse(text).map(Value::Date),
+        Type::Timestamp => Timestamp::parse_rfc3339(text).map(Value::Timestamp),
+    }
+}
+
+fn describe(value: &WireValue) -> String {
+    match &value.kind {
+        None => "a value of no kind".into(),
+        Some(Kind::NullValue(_)) => "NULL".into(),
+        Some(Kind::BoolValue(value)) => value.to_string(),
+        Some(Kind::NumberValue(value)) => value.to_string(),
+        Some(Kind::StringValue(value)) => format!("{value:?}"),
+        Some(Kind::ListValue(_)) => "a list".into(),
+        Some(Kind::StructValue(_)) => "a struct".into(),
+    }
+}
+
+/// The name of a type on the wire.
+pub(super) fn type_code(value_type: Type) -> proto::TypeCode {
+    match value_type {
+        Type::Bool => proto::TypeCode::Bool,
+        Type::Int64 => proto::TypeCode::Int64,
+        Type::Float64 => proto::TypeCode::Float64,
+        Type::String => proto::TypeCode::String,
+        Type::Bytes => proto::TypeCode::Bytes,
+        Type::Date => proto::TypeCode::Date,
+        Type::Timestamp => proto::TypeCode::Timestamp,
+    }
+}
+
+/// The description of a result's columns.
+pub(super) fn row_type<'a>(
+    columns: impl IntoIterator<Item = (&'a str, Type)>,
+) -> proto::StructType {
+    let field = |(name, value_type): (&str, Type)| proto::struct_type::Field {
+        name: name.to_owned(),
+        r#type: Some(proto::Type { code: type_code(value_type) as i32, ..proto::Type::default() }),
+    };
+    proto::StructType { fields: columns.into_iter().map(field).collect() }
+}
+
+/// The ranges of keys that a request names.
+pub(super) fn key_ranges(table: &Table, keys: &proto::KeySet) -> Result<Vec<KeyRange>> {
+    if keys.all {
+        return Ok(vec![KeyRange::all()]);
+    }
+    let mut ranges = Vec::with_capacity(keys.keys.len() + keys.ranges.len());
+    for key in &keys.keys {
+        ranges.push(KeyRange::prefix(whole_key(table, key)?));
+    }
+    for range in &keys.ranges {
+        ranges.push(KeyRange {
+            start: match &range.start_key_type {
+                Some(StartKeyType::StartClosed(key)) => key_prefix(table, key)?,
+                Some(StartKeyType::StartOpen(key)) => key_prefix(table, key)?.after(),
+                None => return Err(Error::invalid_argument("KeyRange must specify a start.")),
+            },
+            end: match &range.end_key_type {
+                Some(EndKeyType::EndClosed(key)) => key_prefix(table, key)?.after(),
+                Some(EndKeyType::EndOpen(key)) => key_prefix(table, key)?,
+                None => return Err(Error::invalid_argument("KeyRange must specify an end.")),
+            },
+        });
+    }
+    Ok(ranges)
+}
+
+fn whole_key(table: &Table, key: &ListValue) -> Result<Key> {
+    if key.values.len() != table.primary_key.len() {
+        return Err(wrong_key_parts(table, key));
+    }
+    key_prefix(table, key)
+}
+
+fn key_prefix(table: &Table, key: &ListValue) -> Result<Key> {
+    if key.values.len() > table.primary_key.len() {
+        return Err(wrong_key_parts(table, key));
+    }
+    let parts = table.primary_key.iter().zip(&key.values);
+    let value = |(part, value): (&crate::engine::KeyColumn, &WireValue)| {
+        decode(value, table.columns[part.position].column_type)
+    };
+    table.key(parts.map(value).collect::<Result<Vec<_>>>()?)
+}
+
+fn wrong_key_parts(table: &Table, key: &ListValue) -> Error {
+    Error::failed_precondition(format!(
+        "Wrong number of key parts for {}. Expected {} key parts, found {}.",
+        table.name,
+        table.primary_key.len(),
+        key.values.len()
+    ))
+}
+
+/// The mutations of a commit, one per row.
+pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Result<Vec<Mutation>> {
+    let mut decoded = Vec::with_capacity(mutations.len());
+    for mutation in mutations {
+        let (kind, write) = match &mutation.operation {
+            Some(Operation::Insert(write)) => (WriteKind::Insert, write),
+            Some(Operation::Update(write)) => (WriteKind::Update, write),
+            Some(Operation::InsertOrUpdate(write)) => (WriteKind::InsertOrUpdate, write),
+            Some(Operation::Replace(write)) => (WriteKind::Replace, write),
+            Some(Operation::Delete(delete)) => {
+                let table = table(schema, &delete.table)?;
+                let keys = delete.key_set.as_ref().map_or(Ok(vec![]), |k| key_ranges(table, k))?;
+                decoded.push(Mutation::Delete { table: delete.table.clone(), keys });
+                continue;
+            }
+            Some(Operation::Send(_)) => return Err(Error::unimplemented("mutation send (queues)")),
+            Some(Operation::Ack(_)) => return Err(Error::unimplemented("mutation ack (queues)")),
+            None => return Err(Error::invalid_argument("Mutation must specify an operation.")),
+        };
+        let table = table(schema, &write.table)?;
+        for row in &write.values {
+            decoded.push(Mutation::Write {
+                kind,
+                table: write.table.clone(),
+                columns: write.columns.clone(),
+                cells: cells(table, &write.columns, row)?,
+            });
+        }
+    }
+    Ok(decoded)
+}
+
+fn cells(table: &Table, columns: &[String], row: &ListValue) -> Result<Vec<Cell>> {
+    if columns.len() != row.values.len() {
+        return Err(Error::invalid_argument(format!(
+            "Mutation column and value size mismatch: Found: {} columns and {} values",
+            columns.len(),
+            row.values.len()
+        )));
+    }
+    let cell = |(name, value): (&String, &WireValue)| {
+        let position =
+            table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))?;
+        let column_type = table.columns[position].column_type;
+        match &value.kind {
+            Some(Kind::StringValue(text))
+                if column_type == Type::Timestamp && text == COMMIT_TIMESTAMP =>
+            {
+                Ok(Cell::CommitTimestamp)
+            }
+            _ => decode(value, column_type).map(Cell::Value),
+        }
+    };
+    columns.iter().zip(&row.values).map(cell).collect()
+}
+
+/// The table that a request names.
+pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> Result<&'a Table> {
+    schema.table(name).ok_or_else(|| Error::table_not_found(name))
+}
+
+/// A timestamp as a message of its own.
+pub(super) fn encode_timestamp(timestamp: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: timestamp.seconds(),
+        // Below 10^9, which an i32 holds.
+        nanos: timestamp.subsec_nanos() as i32,
+    }
+}
+
+/// A timestamp that came as a message of its own.
+pub(super) fn decode_timestamp(timestamp: &prost_types::Timestamp) -> Result<Timestamp> {
+    u32::try_from(timestamp.nanos)
+        .ok()
+        .and_then(|nanos| Timestamp::from_parts(timestamp.seconds, nanos))
+        .ok_or_else(|| Error::invalid_argument("Invalid timestamp."))
+}
+
+/// A duration that came as a message, and must not be negative.
+pub(super) fn decode_duration(duration: &prost_types::Duration) -> Result<std::time::Duration> {
+    std::time::Duration::try_from(*duration)
+        .map_err(|_| Error::invalid_argument("A duration must not be negative."))
+}

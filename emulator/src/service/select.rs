@@ -1,0 +1,197 @@
+//! What faults can ask about each kind of request.
+
+use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
+use prost_types::value::Kind;
+use proto::mutation::Operation;
+
+use crate::faults::Selectable;
+
+type KeyColumn<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+macro_rules! names_nothing {
+    ($($request:ty),*) => {$(
+        impl Selectable for $request {
+            fn session(&self) -> Option<&str> {
+                None
+            }
+
+            fn names(&self, _: Option<&str>, _: Option<&str>, _: KeyColumn<'_>) -> bool {
+                false
+            }
+        }
+    )*};
+}
+
+names_nothing!(
+    proto::CreateSessionRequest,
+    proto::BatchCreateSessionsRequest,
+    proto::ListSessionsRequest,
+    proto::GetSessionRequest,
+    proto::DeleteSessionRequest
+);
+
+macro_rules! names_a_session {
+    ($($request:ty),*) => {$(
+        impl Selectable for $request {
+            fn session(&self) -> Option<&str> {
+                Some(&self.session)
+            }
+
+            fn names(&self, _: Option<&str>, _: Option<&str>, _: KeyColumn<'_>) -> bool {
+                false
+            }
+        }
+    )*};
+}
+
+names_a_session!(proto::PartitionReadRequest, proto::BatchWriteRequest);
+
+impl Selectable for proto::RollbackRequest {
+    fn session(&self) -> Option<&str> {
+        Some(&self.session)
+    }
+
+    fn transaction(&self) -> Option<&[u8]> {
+        Some(&self.transaction_id)
+    }
+
+    fn names(&self, _: Option<&str>, _: Option<&str>, _: KeyColumn<'_>) -> bool {
+        false
+    }
+}
+
+impl Selectable for proto::BeginTransactionRequest {
+    fn session(&self) -> Option<&str> {
+        Some(&self.session)
+    }
+
+    fn names(&self, table: Option<&str>, key: Option<&str>, key_column: KeyColumn<'_>) -> bool {
+        self.mutation_key.iter().any(|mutation| mutation_names(mutation, table, key, key_column))
+    }
+}
+
+impl Selectable for proto::CommitRequest {
+    fn session(&self) -> Option<&str> {
+        Some(&self.session)
+    }
+
+    fn transaction(&self) -> Option<&[u8]> {
+        match &self.transaction {
+            Some(proto::commit_request::Transaction::TransactionId(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    fn names(&self, table: Option<&str>, key: Option<&str>, key_column: KeyColumn<'_>) -> bool {
+        self.mutations.iter().any(|mutation| mutation_names(mutation, table, key, key_column))
+    }
+}
+
+impl Selectable for proto::ReadRequest {
+    fn session(&self) -> Option<&str> {
+        Some(&self.session)
+    }
+
+    fn transaction(&self) -> Option<&[u8]> {
+        selected(self.transaction.as_ref())
+    }
+
+    fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
+        is_table(&self.table, table) && key_set_names(self.key_set.as_ref(), key)
+    }
+}
+
+macro_rules! names_what_its_text_says {
+    ($($request:ty),*) => {$(
+        impl Selectable for $request {
+            fn session(&self) -> Option<&str> {
+                Some(&self.session)
+            }
+
+            fn transaction(&self) -> Option<&[u8]> {
+                selected(self.transaction.as_ref())
+            }
+
+            fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
+                key.is_none() && table.is_none_or(|table| has_word(&self.sql, table))
+            }
+        }
+    )*};
+}
+
+names_what_its_text_says!(proto::ExecuteSqlRequest, proto::PartitionQueryRequest);
+
+impl Selectable for proto::ExecuteBatchDmlRequest {
+    fn session(&self) -> Option<&str> {
+        Some(&self.session)
+    }
+
+    fn transaction(&self) -> Option<&[u8]> {
+        selected(self.transaction.as_ref())
+    }
+
+    fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
+        let names = |sql: &str| table.is_none_or(|table| has_word(sql, table));
+        key.is_none() && self.statements.iter().any(|statement| names(&statement.sql))
+    }
+}
+
+fn selected(selector: Option<&proto::TransactionSelector>) -> Option<&[u8]> {
+    match selector?.selector.as_ref()? {
+        proto::transaction_selector::Selector::Id(id) => Some(id),
+        _ => None,
+    }
+}
+
+fn mutation_names(
+    mutation: &proto::Mutation,
+    table: Option<&str>,
+    key: Option<&str>,
+    key_column: KeyColumn<'_>,
+) -> bool {
+    let write = match &mutation.operation {
+        Some(
+            Operation::Insert(write)
+            | Operation::Update(write)
+            | Operation::InsertOrUpdate(write)
+            | Operation::Replace(write),
+        ) => write,
+        Some(Operation::Delete(delete)) => {
+            return is_table(&delete.table, table) && key_set_names(delete.key_set.as_ref(), key);
+        }
+        Some(Operation::Send(_) | Operation::Ack(_)) | None => return false,
+    };
+    if !is_table(&write.table, table) {
+        return false;
+    }
+    let Some(key) = key else { return true };
+    let Some(column) = key_column(&write.table) else { return false };
+    let at = write.columns.iter().position(|name| name.eq_ignore_ascii_case(&column));
+    at.is_some_and(|at| {
+        write.values.iter().any(|row| row.values.get(at).is_some_and(|value| is_text(value, key)))
+    })
+}
+
+fn key_set_names(keys: Option<&proto::KeySet>, key: Option<&str>) -> bool {
+    let Some(key) = key else { return true };
+    let mut firsts = keys.into_iter().flat_map(|keys| &keys.keys).filter_map(|k| k.values.first());
+    firsts.any(|value| is_text(value, key))
+}
+
+fn is_table(named: &str, wanted: Option<&str>) -> bool {
+    wanted.is_none_or(|wanted| named.eq_ignore_ascii_case(wanted))
+}
+
+fn is_text(value: &prost_types::Value, wanted: &str) -> bool {
+    match &value.kind {
+        Some(Kind::StringValue(text)) => text == wanted,
+        Some(Kind::BoolValue(value)) => value.to_string() == wanted,
+        Some(Kind::NumberValue(value)) => value.to_string() == wanted,
+        _ => false,
+    }
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    words.into_iter().any(|candidate| candidate.eq_ignore_ascii_case(word))
+}

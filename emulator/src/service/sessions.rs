@@ -1,0 +1,183 @@
+//! Sessions: whose transactions those are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
+
+use super::convert::encode_timestamp;
+use crate::engine::{Database, Error, Result, Timestamp, TransactionId};
+
+/// After how long without a request a classic session is gone.
+const CLASSIC_IDLE_LIMIT: Duration = Duration::from_secs(3_600);
+/// How old a multiplexed session can get.
+const MULTIPLEXED_AGE_LIMIT: Duration = Duration::from_secs(28 * 86_400);
+/// How many sessions one request may ask for.
+const BATCH_MAX: usize = 1_000;
+/// How many sessions one page lists at most.
+const PAGE_MAX: usize = 1_000;
+
+/// One session.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub database: Database,
+    pub multiplexed: bool,
+    /// The read-write transaction that a classic session began last. It can have one at a time.
+    pub latest: Option<TransactionId>,
+    database_name: String,
+    labels: HashMap<String, String>,
+    creator_role: String,
+    created_at: Timestamp,
+    last_used: Timestamp,
+}
+
+/// Every session of the server.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    by_name: BTreeMap<String, Session>,
+    created: u64,
+}
+
+impl Sessions {
+    /// Makes a session from what a request asks for.
+    pub fn create(
+        &mut self,
+        database_name: &str,
+        database: &Database,
+        template: Option<&proto::Session>,
+        now: Timestamp,
+    ) -> proto::Session {
+        self.created += 1;
+        // The time keeps sessions apart from those of a server that ran here before.
+        let name = format!("{database_name}/sessions/{:x}-{}", now.micros(), self.created);
+        let session = Session {
+            database: database.clone(),
+            multiplexed: template.is_some_and(|template| template.multiplexed),
+            latest: None,
+            database_name: database_name.to_owned(),
+            labels: template.map(|template| template.labels.clone()).unwrap_or_default(),
+            creator_role: template
+                .map(|template| template.creator_role.clone())
+                .unwrap_or_default(),
+            created_at: now,
+            last_used: now,
+        };
+        let reply = session.describe(&name);
+        self.by_name.insert(name, session);
+        reply
+    }
+
+    /// The session of this name, which is thereby in use.
+    pub fn find(&mut self, name: &str, now: Timestamp) -> Result<&mut Session> {
+        if self.by_name.get(name).is_some_and(|session| session.is_over(now)) {
+            self.by_name.remove(name);
+        }
+        let session = self.by_name.get_mut(name).ok_or_else(|| session_not_found(name))?;
+        session.last_used = now;
+        Ok(session)
+    }
+
+    /// Describes a session without using it.
+    pub fn describe(&mut self, name: &str, now: Timestamp) -> Result<proto::Session> {
+        match self.by_name.get(name) {
+            Some(session) if !session.is_over(now) => Ok(session.describe(name)),
+            _ => Err(session_not_found(name)),
+        }
+    }
+
+    /// Removes a session. One that isn't there is no error.
+    pub fn delete(&mut self, name: &str) {
+        if let Some(session) = self.by_name.remove(name)
+            && let Some(latest) = session.latest
+        {
+            // What it had open goes with it; that it had ended is as good.
+            let _ = session.database.rollback(latest);
+        }
+    }
+
+    /// One page of a database's sessions. Multiplexed ones belong to nobody and aren't listed.
+    pub fn list(
+        &self,
+        request: &proto::ListSessionsRequest,
+        now: Timestamp,
+    ) -> proto::ListSessionsResponse {
+        let most = match usize::try_from(request.page_size) {
+            Ok(size @ 1..) => size.min(PAGE_MAX),
+            _ => PAGE_MAX,
+        };
+        let mut sessions: Vec<proto::Session> = self
+            .by_name
+            .range(request.page_token.clone()..)
+            .filter(|(_, session)| {
+                session.database_name == request.database
+                    && !session.multiplexed
+                    && !session.is_over(now)
+                    && session.matches(&request.filter)
+            })
+            .take(most + 1)
+            .map(|(name, session)| session.describe(name))
+            .collect();
+        let next_page_token =
+            if sessions.len() > most { sessions.pop().map(|s| s.name) } else { None };
+        proto::ListSessionsResponse {
+            sessions,
+            next_page_token: next_page_token.unwrap_or_default(),
+        }
+    }
+
+    /// Forgets every session, as a restart does.
+    pub fn clear(&mut self) {
+        self.by_name.clear();
+    }
+
+    /// Forgets the sessions of a database that is no more.
+    pub fn forget_database(&mut self, database_name: &str) {
+        self.by_name.retain(|_, session| session.database_name != database_name);
+    }
+}
+
+impl Session {
+    fn is_over(&self, now: Timestamp) -> bool {
+        match self.multiplexed {
+            true => now.since(self.created_at) > MULTIPLEXED_AGE_LIMIT,
+            false => now.since(self.last_used) > CLASSIC_IDLE_LIMIT,
+        }
+    }
+
+    /// Whether it has the labels that a filter such as `labels.env:dev labels.app:*` names.
+    fn matches(&self, filter: &str) -> bool {
+        filter.split_whitespace().all(|term| {
+            let Some((label, value)) =
+                term.strip_prefix("labels.").and_then(|term| term.split_once(':'))
+            else {
+                return false;
+            };
+            self.labels.get(label).is_some_and(|own| value == "*" || own.contains(value))
+        })
+    }
+
+    fn describe(&self, name: &str) -> proto::Session {
+        proto::Session {
+            name: name.to_owned(),
+            labels: self.labels.clone(),
+            create_time: Some(encode_timestamp(self.created_at)),
+            approximate_last_use_time: Some(encode_timestamp(self.last_used)),
+            creator_role: self.creator_role.clone(),
+            multiplexed: self.multiplexed,
+        }
+    }
+}
+
+/// How many sessions a batch request gets.
+pub(super) fn batch_size(asked: i32) -> Result<usize> {
+    match usize::try_from(asked) {
+        Ok(count @ 1..) => Ok(count.min(BATCH_MAX)),
+        _ => Err(Error::invalid_argument(format!(
+            "Invalid BatchCreateSessions request: session_count must be positive, found: {asked}."
+        ))),
+    }
+}
+
+fn session_not_found(name: &str) -> Error {
+    Error::resource_not_found("type.googleapis.com/google.spanner.v1.Session", "Session", name)
+}

@@ -1,0 +1,233 @@
+//! Which transaction a request means.
+
+use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
+use proto::transaction_options::read_only::TimestampBound as WireBound;
+use proto::transaction_options::read_write::ReadLockMode;
+use proto::transaction_options::{IsolationLevel, Mode, ReadOnly, ReadWrite};
+use proto::transaction_selector::Selector;
+
+use super::Core;
+use super::convert::{decode_duration, decode_timestamp, encode_timestamp};
+use crate::engine::{
+    Code, Concurrency, Database, Error, ReadWriteOptions, Result, Timestamp, TimestampBound,
+    TransactionId,
+};
+
+/// What marks the id of a read-only transaction. The rest of it is its timestamp, which is all
+/// there is to such a transaction: nothing has to be kept for it.
+const READ_ONLY_PREFIX: &str = "r";
+
+/// A transaction that a request has named or begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handle {
+    ReadWrite(TransactionId),
+    ReadOnly(Timestamp),
+}
+
+impl Handle {
+    /// The id on the wire.
+    pub fn encode(self) -> Vec<u8> {
+        match self {
+            Handle::ReadWrite(id) => id.to_string().into_bytes(),
+            Handle::ReadOnly(moment) => {
+                format!("{READ_ONLY_PREFIX}{}", moment.nanos()).into_bytes()
+            }
+        }
+    }
+
+    /// What an id on the wire stands for.
+    pub fn decode(id: &[u8]) -> Result<Handle> {
+        let text = std::str::from_utf8(id).ok();
+        let read_only = |text: &str| {
+            let nanos = text.strip_prefix(READ_ONLY_PREFIX)?.parse().ok()?;
+            Timestamp::from_nanos(nanos).map(Handle::ReadOnly)
+        };
+        let read_write = |text: &str| {
+            text.parse().ok().map(|number| Handle::ReadWrite(TransactionId::from_number(number)))
+        };
+        text.and_then(|text| read_only(text).or_else(|| read_write(text))).ok_or_else(|| {
+            Error::new(
+                Code::NotFound,
+                format!("Transaction not found: {}", String::from_utf8_lossy(id)),
+            )
+        })
+    }
+}
+
+/// The transaction that a read or a statement runs in.
+pub(super) struct Selected {
+    pub handle: Handle,
+    /// What the reply tells about it, if it is new to the client.
+    pub described: Option<proto::Transaction>,
+    /// Whether the request began a read-write transaction, which is of no use to anybody if the
+    /// request fails.
+    begun: Option<Begun>,
+}
+
+impl Selected {
+    /// Keeps the transaction that the request began: the reply will tell its id.
+    pub fn keep(&mut self) {
+        if let Some(begun) = &mut self.begun {
+            begun.kept = true;
+        }
+    }
+}
+
+struct Begun {
+    database: Database,
+    id: TransactionId,
+    kept: bool,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if !self.kept {
+            // It has ended already if it can't be rolled back.
+            let _ = self.database.rollback(self.id);
+        }
+    }
+}
+
+impl Core {
+    /// Finds or begins the transaction that a read or a statement runs in.
+    pub(super) fn select(
+        &self,
+        session: &str,
+        selector: Option<&proto::TransactionSelector>,
+    ) -> Result<Selected> {
+        match selector.and_then(|selector| selector.selector.as_ref()) {
+            None => self.select_single_use(session, &ReadOnly::default()),
+            Some(Selector::Id(id)) => {
+                let handle = Handle::decode(id)?;
+                Ok(Selected { handle, described: None, begun: None })
+            }
+            Some(Selector::SingleUse(options)) => match &options.mode {
+                Some(Mode::ReadOnly(read_only)) => self.select_single_use(session, read_only),
+                None => self.select_single_use(session, &ReadOnly::default()),
+                Some(Mode::ReadWrite(_) | Mode::PartitionedDml(_)) => Err(Error::invalid_argument(
+                    "Single-use transactions of reads and queries must be read-only.",
+                )),
+            },
+            Some(Selector::Begin(options)) => {
+                let (handle, described) = self.begin(session, options)?;
+                let begun = match handle {
+                    Handle::ReadOnly(_) => None,
+                    Handle::ReadWrite(id) => {
+                        let database = self.database_of(session)?;
+                        Some(Begun { database, id, kept: false })
+                    }
+                };
+                Ok(Selected { handle, described: Some(described), begun })
+            }
+        }
+    }
+
+    fn select_single_use(&self, session: &str, read_only: &ReadOnly) -> Result<Selected> {
+        let bound = timestamp_bound(read_only, true)?;
+        let moment = self.database_of(session)?.read_timestamp(bound)?;
+        let described = read_only.return_read_timestamp.then(|| proto::Transaction {
+            read_timestamp: Some(encode_timestamp(moment)),
+            ..proto::Transaction::default()
+        });
+        Ok(Selected { handle: Handle::ReadOnly(moment), described, begun: None })
+    }
+
+    /// Begins a transaction, and describes it as a reply does.
+    pub(super) fn begin(
+        &self,
+        session: &str,
+        options: &proto::TransactionOptions,
+    ) -> Result<(Handle, proto::Transaction)> {
+        check_isolation(options)?;
+        let (handle, read_timestamp) = match &options.mode {
+            Some(Mode::ReadWrite(read_write)) => {
+                (self.begin_read_write(session, read_write)?, None)
+            }
+            Some(Mode::ReadOnly(read_only)) => {
+                let bound = timestamp_bound(read_only, false)?;
+                let moment = self.database_of(session)?.read_timestamp(bound)?;
+                let shown = read_only.return_read_timestamp.then(|| encode_timestamp(moment));
+                (Handle::ReadOnly(moment), shown)
+            }
+            Some(Mode::PartitionedDml(_)) => {
+                return Err(Error::unimplemented("transaction mode partitioned_dml"));
+            }
+            None => {
+                return Err(Error::invalid_argument("TransactionOptions must specify a mode."));
+            }
+        };
+        let described =
+            proto::Transaction { id: handle.encode(), read_timestamp, ..Default::default() };
+        Ok((handle, described))
+    }
+
+    fn begin_read_write(&self, session: &str, options: &ReadWrite) -> Result<Handle> {
+        let now = self.clock().now();
+        let mut sessions = self.sessions();
+        let session = sessions.find(session, now)?;
+        let concurrency = match ReadLockMode::try_from(options.read_lock_mode) {
+            Ok(ReadLockMode::Optimistic) => Concurrency::Optimistic,
+            Ok(ReadLockMode::Pessimistic | ReadLockMode::Unspecified) => Concurrency::Pessimistic,
+            Err(_) => return Err(Error::unimplemented("this read_lock_mode")),
+        };
+        let named = match options.multiplexed_session_previous_transaction_id.as_slice() {
+            [] => None,
+            id => match Handle::decode(id)? {
+                Handle::ReadWrite(id) => Some(id),
+                Handle::ReadOnly(_) => None,
+            },
+        };
+        let previous = match session.multiplexed {
+            true => named,
+            // Another attempt in the same session counts as one without being told.
+            false => session.latest.filter(|latest| session.database.was_aborted(*latest)),
+        };
+        let id = session.database.begin(&ReadWriteOptions { concurrency, previous });
+        if !session.multiplexed
+            && let Some(earlier) = session.latest.replace(id)
+        {
+            session.database.fail(
+                earlier,
+                Error::failed_precondition(
+                    "This transaction has been invalidated by a later transaction in the same \
+                     session.",
+                ),
+            );
+        }
+        Ok(Handle::ReadWrite(id))
+    }
+}
+
+/// Refuses what is not offered rather than giving something else.
+pub(super) fn check_isolation(options: &proto::TransactionOptions) -> Result<()> {
+    match IsolationLevel::try_from(options.isolation_level) {
+        Ok(IsolationLevel::Unspecified | IsolationLevel::Serializable) => Ok(()),
+        Ok(IsolationLevel::RepeatableRead) => {
+            Err(Error::unimplemented("isolation level REPEATABLE_READ"))
+        }
+        Err(_) => Err(Error::unimplemented("this isolation level")),
+    }
+}
+
+fn timestamp_bound(read_only: &ReadOnly, single_use: bool) -> Result<TimestampBound> {
+    Ok(match &read_only.timestamp_bound {
+        None | Some(WireBound::Strong(_)) => TimestampBound::Strong,
+        Some(WireBound::ReadTimestamp(timestamp)) => {
+            TimestampBound::ReadTimestamp(decode_timestamp(timestamp)?)
+        }
+        Some(WireBound::ExactStaleness(staleness)) => {
+            TimestampBound::ExactStaleness(decode_duration(staleness)?)
+        }
+        Some(WireBound::MinReadTimestamp(_) | WireBound::MaxStaleness(_)) if !single_use => {
+            return Err(Error::invalid_argument(
+                "min_read_timestamp and max_staleness can only be used in single-use transactions.",
+            ));
+        }
+        Some(WireBound::MinReadTimestamp(timestamp)) => {
+            TimestampBound::MinReadTimestamp(decode_timestamp(timestamp)?)
+        }
+        Some(WireBound::MaxStaleness(staleness)) => {
+            TimestampBound::MaxStaleness(decode_duration(staleness)?)
+        }
+    })
+}
