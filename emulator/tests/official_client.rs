@@ -16,6 +16,8 @@ use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::{BasicTransactionRetryPolicy, ReadWriteTransaction};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
 use spindle_emulator::{Effect, Emulator, Fault, Restart, Rpc, engine};
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -72,8 +74,12 @@ impl World {
 }
 
 async fn connect(emulator: &Emulator) -> DatabaseClient {
+    connect_to(emulator.endpoint()).await
+}
+
+async fn connect_to(endpoint: String) -> DatabaseClient {
     let spanner = Spanner::builder()
-        .with_endpoint(emulator.endpoint())
+        .with_endpoint(endpoint)
         .with_channel_pool(StaticChannelPoolConfig::new(1))
         .build()
         .await
@@ -294,4 +300,38 @@ async fn a_paused_server_is_unreachable_and_comes_back_on_its_port() {
     world.client.single_use().build().execute_read(look("job")).await.unwrap();
     world.emulator.stop().await;
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_says_where_it_listens_and_ends_when_it_is_told_to() {
+    let directory = std::env::temp_dir().join(format!("spindle-emulator-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let ddl = directory.join("schema.sql");
+    std::fs::write(&ddl, DDL).unwrap();
+    let program = env!("CARGO_BIN_EXE_spindle-emulator");
+    let mut running = tokio::process::Command::new(program)
+        .args(["--port", "0", "--database", DATABASE, "--ddl"])
+        .arg(&ddl)
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let line = lines.next_line().await.unwrap().unwrap();
+    let address = line.strip_prefix("export SPANNER_EMULATOR_HOST=").unwrap().to_owned();
+    let client = connect_to(format!("http://{address}")).await;
+    client.single_use().build().execute_read(look("job")).await.unwrap();
+
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let second =
+        tokio::process::Command::new(program).args(["--port", port]).output().await.unwrap();
+    let error = String::from_utf8(second.stderr).unwrap();
+    assert!(!second.status.success());
+    assert!(error.contains(&format!("port {port} of 127.0.0.1 is taken")), "{error}");
+
+    let id = running.id().unwrap().to_string();
+    let told = tokio::process::Command::new("kill").args(["-TERM", &id]).status().await.unwrap();
+    assert!(told.success());
+    assert!(running.wait().await.unwrap().success());
+    std::fs::remove_dir_all(&directory).unwrap();
 }

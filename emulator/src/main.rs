@@ -1,0 +1,95 @@
+//! The embedded Spanner as a program: serves until Ctrl-C or SIGTERM.
+
+mod arguments;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use arguments::{Command, HELP, Serve};
+use spindle_emulator::Emulator;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match Command::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Help) => say(HELP),
+        Ok(Command::Version) => say(concat!("spindle-emulator ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Command::Serve(serve)) => run(&serve).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("spindle-emulator: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(serve: &Serve) -> Result<(), String> {
+    let ddl = match &serve.ddl {
+        None => String::new(),
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+    };
+    // Before anything can be connected to, so that no signal is missed.
+    let ended = ended().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let starting = Emulator::builder().host(serve.host).port(serve.port).start().await;
+    let emulator = starting.map_err(|error| cannot_listen(serve, &error))?;
+    for database in &serve.databases {
+        emulator
+            .create_database(database, &ddl)
+            .await
+            .map_err(|error| format!("cannot create {database}: {}", error.message()))?;
+    }
+    let mut text = format!("export SPANNER_EMULATOR_HOST={}\n", emulator.address());
+    for database in &serve.databases {
+        text.push_str(&format!("# serving {database}\n"));
+    }
+    say(&text)?;
+    ended.await;
+    emulator.stop().await;
+    Ok(())
+}
+
+fn cannot_listen(serve: &Serve, error: &io::Error) -> String {
+    let (host, port) = (serve.host, serve.port);
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("port {port} of {host} is taken; --port chooses another, 0 a free one")
+        }
+        _ => format!("cannot listen on port {port} of {host}: {error}"),
+    }
+}
+
+fn say(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    // A reader that has gone away, such as `head`, is no reason to complain.
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Resolves when the program is to end.
+#[cfg(unix)]
+fn ended() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+#[cfg(not(unix))]
+fn ended() -> io::Result<impl Future<Output = ()>> {
+    Ok(async {
+        // Without the signal there is no end but the process's.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    })
+}
