@@ -84,6 +84,11 @@ impl RequestCounts {
         counts.by_session.get(session).and_then(|counts| counts.get(&rpc)).copied().unwrap_or(0)
     }
 
+    /// The sessions that any request has named.
+    pub fn sessions(&self) -> Vec<String> {
+        self.counts().by_session.keys().cloned().collect()
+    }
+
     /// How many in all.
     pub fn total(&self) -> u64 {
         self.counts().by_rpc.values().sum()

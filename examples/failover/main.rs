@@ -1,0 +1,48 @@
+//! The lock at work: three contenders in processes of their own, on the embedded Spanner.
+//!
+//! ```text
+//! cargo run --example failover
+//! ```
+//!
+//! One leader is killed, one is stopped past its lease and wakes up with a write in its hands,
+//! one is asked to go. What happened is then judged from outside: by the `orders` table and the
+//! processes' logs, without the library.
+
+#[cfg(unix)]
+mod fleet;
+#[cfg(unix)]
+mod story;
+#[cfg(unix)]
+mod verdict;
+#[cfg(unix)]
+mod worker;
+
+use std::process::ExitCode;
+
+#[cfg(unix)]
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let told = match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
+        (None, _, _) => tokio::select! {
+            told = story::tell() => told,
+            // What is dropped here kills the workers.
+            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        },
+        (Some("worker"), Some(endpoint), Some(id)) => worker::work(&endpoint, &id).await,
+        _ => Err("usage: failover (no arguments)".into()),
+    };
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("failover: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn main() -> ExitCode {
+    eprintln!("failover: needs the signals of a Unix system");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,28 @@
+//! The laws of the lock, through the official client, on the embedded Spanner.
+//!
+//! Timing laws run on a virtual clock: tokio's, which stands still until everything sleeps, and
+//! which lock and server both follow.
+
+#[path = "laws/world.rs"]
+mod world;
+
+#[path = "laws/acquire.rs"]
+mod acquire;
+#[path = "laws/ambient.rs"]
+mod ambient;
+#[path = "laws/fencing.rs"]
+mod fencing;
+#[path = "laws/handles.rs"]
+mod handles;
+#[path = "laws/hands.rs"]
+mod hands;
+#[path = "laws/names.rs"]
+mod names;
+#[path = "laws/outages.rs"]
+mod outages;
+#[path = "laws/schema.rs"]
+mod schema;
+#[path = "laws/takeover.rs"]
+mod takeover;
+#[path = "laws/unknown.rs"]
+mod unknown;

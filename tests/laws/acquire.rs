@@ -1,0 +1,92 @@
+//! Getting a lock that nobody holds, and keeping it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use spindle::Role;
+use spindle_emulator::Rpc;
+use tokio::time::sleep;
+
+use crate::world::{Contender, LEASE, LOCK, World};
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_alone_takes_a_free_lock() {
+    let world = World::start().await;
+    let lock = world.lock("a").info("10.0.0.1:80").build().unwrap();
+    assert_eq!(lock.health().role, Role::Idle);
+    let a = Contender::run(world.lock("a").info("10.0.0.1:80"));
+    let token = a.holds().await;
+
+    let row = world.row(LOCK).await.unwrap();
+    assert_eq!(row.token, Some(i128::from(token.as_nanoseconds())));
+    assert_eq!(row.heartbeat, row.token, "both are the commit timestamp");
+    assert!(row.writer.unwrap().starts_with("a#"));
+
+    assert_eq!(a.lock.verify().await.unwrap(), token);
+    assert_eq!(a.lock.health().role, Role::Holds(token));
+    assert!(a.lock.health().is_ok());
+    let leader = world.table().leader(LOCK).await.unwrap().unwrap();
+    assert_eq!((leader.id.as_str(), leader.token), ("a", token));
+    assert_eq!((leader.info.as_deref(), leader.lease), (Some("10.0.0.1:80"), Some(LEASE)));
+    a.stop().await;
+    assert_eq!(world.table().leader(LOCK).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_racing_first_acquisitions_one_wins() {
+    let world = World::start().await;
+    let contenders: Vec<_> = (0..8).map(|n| world.contend(&format!("node-{n}"))).collect();
+    let mut tokens = BTreeSet::new();
+    for _ in 0..1_000 {
+        let held: Vec<_> = contenders.iter().filter_map(|it| it.lock.has_lock()).collect();
+        assert!(held.len() <= 1, "two hold at once: {held:?}");
+        tokens.extend(held);
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(tokens.len(), 1, "the winner keeps it: {tokens:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_takes_over_while_heartbeats_flow() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    let token = a.lock.has_lock();
+    for _ in 0..600 {
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(a.lock.has_lock(), token);
+        assert!(b.is_standby());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_costs_two_requests_a_heartbeat_and_a_contender_one_a_look() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    sleep(LEASE).await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(LEASE * 30).await;
+
+    let (reads, commits) = (requests.get(Rpc::StreamingRead), requests.get(Rpc::Commit));
+    assert_eq!(requests.total(), reads + commits, "nothing else: {:?}", requests.each());
+    // A heartbeat each third of a lease, of one read and one commit.
+    assert!((85..=95).contains(&commits), "{commits} commits");
+    // A look each 0.75 to 1 s.
+    let looks = reads - commits;
+    assert!((295..=410).contains(&looks), "{looks} looks");
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_lock_is_held_within_20_ms_of_running() {
+    let world = World::start().await;
+    let table = world.table();
+    table.check().await.unwrap();
+    let lock = table.lock(LOCK).id("a").clock(spindle::Clock::runtime());
+    let (_, taken) = crate::world::timed(Contender::run(lock).holds()).await;
+    // On the virtual clock only what the protocol waits for counts.
+    assert!(taken < Duration::from_millis(20), "{taken:?}");
+}

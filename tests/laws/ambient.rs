@@ -1,0 +1,101 @@
+//! What surrounds the lock: a runtime that is blocked. In real time, on threads.
+
+use std::time::Duration;
+
+use spindle::{CancellationToken, LockTable};
+use spindle_emulator::Emulator;
+
+use crate::world::{DATABASE, LOCK, OPTIONAL_COLUMNS};
+
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A server on a runtime of its own, which nothing here blocks.
+fn server() -> (String, tokio::runtime::Runtime, Emulator) {
+    let runtime = runtime(1);
+    let spanner = runtime.block_on(async {
+        let spanner = Emulator::start().await.unwrap();
+        spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
+        spanner
+    });
+    (spanner.endpoint(), runtime, spanner)
+}
+
+fn runtime(workers: usize) -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Waits for a condition, from outside of any runtime.
+fn until(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+#[test]
+fn a_blocked_runtime_loses_the_lock_and_has_lock_says_so_at_once() {
+    let (endpoint, _server, _spanner) = server();
+    let service = runtime(1);
+    let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+    let lock = table.lock(LOCK).lease(LEASE).build().unwrap();
+    let running = service.block_on(async { lock.run(CancellationToken::new()) });
+    until("it holds", || lock.has_lock().is_some());
+    let first = lock.has_lock().unwrap();
+
+    let (blocked, release) = (lock.clone(), std::sync::mpsc::channel::<()>());
+    let (unblock, wait) = release;
+    service.spawn(async move {
+        // What no service should do, and some do.
+        let _ = wait.recv();
+        drop(blocked);
+    });
+    until("the lease is over", || lock.has_lock().is_none());
+    // Another process takes over while this one is blocked.
+    let other_service = runtime(1);
+    let other = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+    let other = other.lock(LOCK).lease(LEASE).build().unwrap();
+    let other_running = other_service.block_on(async { other.run(CancellationToken::new()) });
+    until("the other holds", || other.has_lock().is_some());
+    assert!(other.has_lock().unwrap() > first);
+    assert_eq!(lock.has_lock(), None);
+    unblock.send(()).unwrap();
+    drop((running, other_running));
+}
+
+#[test]
+fn with_a_thread_of_its_own_the_loop_outlives_a_blocked_runtime() {
+    let (endpoint, _server, _spanner) = server();
+    let service = runtime(1);
+    let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+    let lock = table.lock(LOCK).lease(LEASE).own_thread().build().unwrap();
+    let cancel = CancellationToken::new();
+    // No runtime is needed to run it, either.
+    let running = lock.run(cancel.clone());
+    until("it holds", || lock.has_lock().is_some());
+    let token = lock.has_lock();
+    service.block_on(async { std::thread::sleep(LEASE * 2) });
+    assert_eq!(lock.has_lock(), token);
+    cancel.cancel();
+    service.block_on(running).unwrap();
+    assert_eq!(lock.has_lock(), None);
+}
+
+#[test]
+fn a_given_client_cannot_serve_a_thread_of_its_own() {
+    let (endpoint, _server, _spanner) = server();
+    let service = runtime(1);
+    let client = service.block_on(async {
+        let spanner = spindle::google_cloud_spanner::client::Spanner::builder();
+        let spanner = spanner.with_endpoint(endpoint).build().await.unwrap();
+        spanner.database_client(DATABASE).build().await.unwrap()
+    });
+    let refused = LockTable::new(client, "locktable").lock(LOCK).own_thread().build().unwrap_err();
+    assert!(refused.is_config(), "{refused}");
+}

@@ -1,0 +1,129 @@
+//! What can be wrong with the table, the database or the connection, each told apart.
+
+use std::time::Duration;
+
+use spindle::{Clock, Error, LockTable};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use tokio::time::timeout;
+
+use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, World, until};
+
+const FOUR_COLUMNS: &str = "CREATE TABLE locktable (
+    name STRING(MAX) NOT NULL,
+    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    writer STRING(MAX),
+) PRIMARY KEY (name);";
+
+async fn check(ddl: &str) -> Result<(), Error> {
+    World::with_table(ddl).await.table().check().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_of_four_columns_works_as_it_is() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    world.table().check().await.unwrap();
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    tokio::time::sleep(LEASE * 2).await;
+    let first = a.lock.has_lock().unwrap();
+    assert_eq!(a.lock.leader().await.unwrap().unwrap().lease, None);
+    world.crash(&a).await;
+    assert!(b.holds().await > first);
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_table_of_the_ddl_folder_is_in_order() {
+    check(include_str!("../../ddl/googlesql.sql")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_table_is_said_exactly() {
+    let without = |line: &str| FOUR_COLUMNS.replace(line, "");
+    let with = |from: &str, to: &str| FOUR_COLUMNS.replace(from, to);
+    for (ddl, said) in [
+        (with("locktable", "othertable"), "table `locktable` is not there"),
+        (without("writer STRING(MAX),"), "has no column `writer STRING(MAX)`"),
+        (with("writer STRING(MAX)", "writer INT64"), "has `writer` as Int64"),
+        (
+            with(
+                "heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
+                "heartbeat STRING(MAX)",
+            ),
+            "has `heartbeat` as String",
+        ),
+        (
+            with("token TIMESTAMP OPTIONS (allow_commit_timestamp=true)", "token TIMESTAMP"),
+            "commit timestamps",
+        ),
+        (with("PRIMARY KEY (name)", "PRIMARY KEY (name, writer)"), "PRIMARY KEY (name)"),
+    ] {
+        let error = check(&ddl).await.unwrap_err();
+        assert!(error.is_schema(), "{said}: {error:?}");
+        assert!(error.to_string().contains(said), "expected `{said}`: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_comes_later_is_found_by_the_loop_that_went_on_trying() {
+    let spanner = Emulator::start().await.unwrap();
+    spanner.create_database(DATABASE, "").await.unwrap();
+    let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+    let a = Contender::run(table.lock(LOCK).id("a").lease(LEASE).clock(Clock::runtime()));
+    let error = until("it says what is wrong", || a.lock.health().trouble.map(|it| it.error)).await;
+    assert!(error.is_schema(), "{error:?}");
+    assert!(!a.lock.health().is_ok());
+
+    let database = spanner.database(DATABASE).unwrap();
+    database.change_schema(&spindle_emulator::sql::parse_ddl(FOUR_COLUMNS).unwrap()).unwrap();
+    a.holds().await;
+    assert!(a.lock.health().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_that_is_not_there_is_told_from_a_table_that_is_not_there() {
+    let spanner = Emulator::start().await.unwrap();
+    let elsewhere = "projects/p/instances/i/databases/elsewhere";
+    let table = LockTable::connect_to(spanner.endpoint(), elsewhere, "locktable");
+    let error = timeout(EVENTUALLY, table.check()).await.unwrap().unwrap_err();
+    assert!(!error.is_schema() && error.to_string().contains("elsewhere"), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_by_permission_is_told_from_an_outage() {
+    for (code, denied) in [(Code::PermissionDenied, true), (Code::Unavailable, false)] {
+        for rpc in [Rpc::StreamingRead, Rpc::Commit] {
+            let world = World::start().await;
+            world.spanner.inject(Fault::on(rpc).table("locktable").effect(Effect::Fail(code)));
+            let error = world.table().check().await.unwrap_err();
+            assert_eq!(error.is_denied(), denied, "{rpc} {code:?}: {error:?}");
+            assert!(!error.is_schema(), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_with_tls_that_nobody_listens_on_is_an_error_and_no_panic() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    drop(socket);
+    let endpoint = format!("https://127.0.0.1:{port}");
+    let client = spindle::google_cloud_spanner::client::Spanner::builder().with_endpoint(endpoint);
+    let client = client.with_credentials(anonymous());
+    let connecting = async move {
+        let spanner = client.build().await.map_err(|error| error.to_string())?;
+        let mut once = google_cloud_gax::options::RequestOptions::default();
+        once.set_retry_policy(google_cloud_gax::retry_policy::NeverRetry);
+        let client = spanner.database_client(DATABASE).with_request_options(once);
+        client.build().await.map(|_| ()).map_err(|error| error.to_string())
+    };
+    // In a task, so that a panic inside the client would be seen as such.
+    let ended = timeout(Duration::from_secs(60), tokio::spawn(connecting)).await.unwrap();
+    assert!(ended.expect("no panic").is_err());
+}
+
+fn anonymous() -> google_cloud_auth::credentials::Credentials {
+    google_cloud_auth::credentials::anonymous::Builder::new().build()
+}
