@@ -75,10 +75,9 @@ async fn a_leader_sleeps_past_its_lease(fleet: &mut Fleet) -> Result<bool, Failu
 
     fleet
         .hear("somebody took over from the sleeper", |entry| {
-            began(entry).filter(|other| *other != leader)
+            wrote(entry).filter(|other| *other != leader)
         })
         .await?;
-    tokio::time::sleep(Duration::from_millis(300)).await;
     // Waiting in its input, this is the first thing that the sleeper sees.
     fleet.order(&leader, "send").await?;
     fleet.signal(&leader, Signal::CONT, "is woken up (SIGCONT)")?;
