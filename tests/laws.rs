@@ -3,6 +3,8 @@
 //! Timing laws run on a virtual clock: tokio's, which stands still until everything sleeps, and
 //! which lock and server both follow.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 #[path = "laws/world.rs"]
 mod world;
 
