@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, LockTable};
+use spindle::{CancellationToken, LockTable, Running, Spindle};
 use spindle_emulator::Emulator;
 
 use crate::world::{DATABASE, LOCK, OPTIONAL_COLUMNS};
@@ -28,6 +28,12 @@ fn runtime(workers: usize) -> tokio::runtime::Runtime {
         .unwrap()
 }
 
+/// Starts the loop on a runtime, without waiting for its end.
+fn run_on(service: &tokio::runtime::Runtime, lock: &Spindle) -> Running {
+    let _entered = service.enter();
+    lock.run(CancellationToken::new())
+}
+
 /// Waits for a condition, from outside of any runtime.
 fn until(what: &str, condition: impl Fn() -> bool) {
     for _ in 0..6_000 {
@@ -45,7 +51,7 @@ fn a_blocked_runtime_loses_the_lock_and_has_lock_says_so_at_once() {
     let service = runtime(1);
     let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
     let lock = table.lock(LOCK).lease(LEASE).build().unwrap();
-    let running = service.block_on(async { lock.run(CancellationToken::new()) });
+    let running = run_on(&service, &lock);
     until("it holds", || lock.has_lock().is_some());
     let first = lock.has_lock().unwrap();
 
@@ -61,7 +67,7 @@ fn a_blocked_runtime_loses_the_lock_and_has_lock_says_so_at_once() {
     let other_service = runtime(1);
     let other = LockTable::connect_to(&endpoint, DATABASE, "locktable");
     let other = other.lock(LOCK).lease(LEASE).build().unwrap();
-    let other_running = other_service.block_on(async { other.run(CancellationToken::new()) });
+    let other_running = run_on(&other_service, &other);
     until("the other holds", || other.has_lock().is_some());
     assert!(other.has_lock().unwrap() > first);
     assert_eq!(lock.has_lock(), None);
