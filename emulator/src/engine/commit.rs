@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::error::{Error, Result};
+use super::error::{Code, Error, Result};
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
 use super::mutation::{Cell, Mutation, TableDraft, Target};
 use super::state::{State, Step};
@@ -38,7 +38,9 @@ impl State {
                 self.finish(number, Status::Committed(*committed));
             }
             Ok(Step::Blocked(..)) => {}
-            Err(error) => self.finish(number, Status::Failed(error.clone())),
+            Err(error) => {
+                self.finish(number, Status::Failed { error: error.clone(), committing: true });
+            }
         }
         attempt
     }
@@ -130,8 +132,25 @@ impl State {
 
     /// Adds the writes of a statement to an open transaction's draft, if nothing is in the way.
     ///
-    /// Other transactions see them when it commits. A failure leaves the draft as it was.
+    /// Other transactions see them when it commits. A failure ends the transaction, as in Cloud
+    /// Spanner, unless the write is one that only this engine doesn't know.
     pub fn try_draft(
+        &mut self,
+        number: TransactionNumber,
+        mutations: &[Mutation],
+        now: Timestamp,
+    ) -> Result<Step<()>> {
+        let drafted = self.draft(number, mutations, now);
+        match &drafted {
+            Err(error) if error.code() != Code::Unimplemented => {
+                self.finish(number, Status::failed(error.clone()));
+            }
+            _ => {}
+        }
+        drafted
+    }
+
+    fn draft(
         &mut self,
         number: TransactionNumber,
         mutations: &[Mutation],

@@ -189,7 +189,7 @@ impl Database {
     /// transaction see it, everybody else once it commits.
     ///
     /// # Errors
-    /// As [`Database::commit`]; the transaction stays open unless the error is ABORTED.
+    /// As [`Database::commit`], and like there they end the transaction.
     pub async fn write(&self, id: TransactionId, mutations: &[Mutation]) -> Result<()> {
         self.request(id).run(|state, now| state.try_draft(id.0, mutations, now)).await
     }
@@ -229,17 +229,7 @@ impl Database {
     /// # Errors
     /// The transaction has committed, or isn't known.
     pub fn rollback(&self, id: TransactionId) -> Result<()> {
-        let mut state = self.state();
-        match state.committed(id.0) {
-            Ok(Some(_)) => Err(Error::failed_precondition(
-                "Cannot rollback a transaction after it has been committed.",
-            )),
-            Err(error) if !state.transactions.contains_key(&id.0) => Err(error),
-            _ => {
-                state.finish(id.0, Status::RolledBack);
-                Ok(())
-            }
-        }
+        self.state().roll_back(id.0)
     }
 
     /// Ends a read-write transaction with this error, which its later requests get. Whether it was
@@ -247,15 +237,31 @@ impl Database {
     pub fn fail(&self, id: TransactionId, error: Error) -> bool {
         let mut state = self.state();
         let open = state.open_transaction(id.0, self.now()).is_ok();
-        state.finish(id.0, Status::Failed(error));
+        state.finish(id.0, Status::failed(error));
         open
+    }
+
+    /// Commits nothing because the commit was wrong before it got here: ends the transaction with
+    /// this error, unless it is over already; what a commit of it answers is returned.
+    ///
+    /// # Errors
+    /// Always, unless the transaction has committed before.
+    pub fn fail_commit(&self, id: TransactionId, error: Error) -> Result<Committed> {
+        let now = self.now();
+        let mut state = self.state();
+        if let Some(committed) = state.committed(id.0)? {
+            return Ok(committed);
+        }
+        state.open_transaction(id.0, now)?;
+        state.finish(id.0, Status::Failed { error: error.clone(), committing: true });
+        Err(error)
     }
 
     /// Whether this transaction is over because it lost to another one or was idle for too long.
     pub fn was_aborted(&self, id: TransactionId) -> bool {
         let state = self.state();
         let status = state.transactions.get(&id.0).map(|transaction| &transaction.status);
-        matches!(status, Some(Status::Failed(error)) if error.code() == Code::Aborted)
+        matches!(status, Some(Status::Failed { error, .. }) if error.code() == Code::Aborted)
     }
 
     /// Removes every row in every version, as if the disk had been lost; the tables stay. Open

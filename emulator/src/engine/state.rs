@@ -107,10 +107,13 @@ impl State {
             self.transactions.get_mut(&number).ok_or_else(|| transaction_not_found(number))?;
         match &transaction.status {
             Status::Open => Ok(transaction),
-            Status::Failed(error) => Err(error.clone()),
-            Status::Committed(_) | Status::RolledBack => Err(Error::failed_precondition(
-                "Cannot read or query using a transaction after it has been committed or rolledback.",
-            )),
+            Status::Failed { error, committing: false } => Err(error.clone()),
+            Status::Failed { error, .. } if error.code() == Code::Aborted => Err(error.clone()),
+            Status::Failed { .. } | Status::Committed(_) | Status::RolledBack => {
+                Err(Error::failed_precondition(
+                    "Cannot read or query using a transaction after it has been committed or rolledback.",
+                ))
+            }
         }
     }
 
@@ -155,10 +158,31 @@ impl State {
         self.changed.notify_waiters();
     }
 
+    /// Ends a transaction without its writes.
+    pub fn roll_back(&mut self, number: TransactionNumber) -> Result<()> {
+        let transaction =
+            self.transactions.get_mut(&number).ok_or_else(|| transaction_not_found(number))?;
+        match &transaction.status {
+            Status::Committed(_) => Err(Error::failed_precondition(
+                "Cannot rollback a transaction after it has been committed.",
+            )),
+            // That it lost to another one stays known: the next attempt inherits its age.
+            Status::Failed { error, .. } if error.code() == Code::Aborted => Ok(()),
+            Status::Failed { .. } => {
+                transaction.status = Status::RolledBack;
+                Ok(())
+            }
+            Status::Open | Status::RolledBack => {
+                self.finish(number, Status::RolledBack);
+                Ok(())
+            }
+        }
+    }
+
     /// Aborts every open transaction, for the reason given.
     pub fn abort_all(&mut self, reason: &str) {
         for number in std::mem::take(&mut self.open) {
-            self.finish(number, Status::Failed(Error::aborted(reason)));
+            self.finish(number, Status::failed(Error::aborted(reason)));
         }
     }
 
@@ -227,7 +251,7 @@ impl State {
                 "Transaction {holder} aborted due to older transaction {} that needs its locks.",
                 asker.1
             );
-            self.finish(holder, Status::Failed(Error::aborted(reason)));
+            self.finish(holder, Status::failed(Error::aborted(reason)));
             return true;
         }
         false
@@ -240,7 +264,7 @@ impl State {
 
     fn abort_idle(&mut self, number: TransactionNumber) {
         let reason = format!("Transaction {number} aborted after being idle for too long.");
-        self.finish(number, Status::Failed(Error::aborted(reason)));
+        self.finish(number, Status::failed(Error::aborted(reason)));
     }
 
     /// The timestamp of a commit at this moment: later than every other, not before `now`.
@@ -281,7 +305,8 @@ impl State {
             Some(Status::RolledBack) => Err(Error::failed_precondition(
                 "Cannot commit a transaction after it has been rolled back.",
             )),
-            Some(Status::Open | Status::Failed(_)) => Ok(None),
+            Some(Status::Failed { error, .. }) => Err(error.clone()),
+            Some(Status::Open) => Ok(None),
         }
     }
 }

@@ -84,8 +84,19 @@ pub(super) enum Status {
     Open,
     Committed(Committed),
     RolledBack,
-    /// Over because of this error, which every later request gets as well.
-    Failed(Error),
+    /// Over because of an error, which later requests get as well.
+    Failed {
+        error: Error,
+        /// Whether a commit ran into it; reads that come after one are out of place.
+        committing: bool,
+    },
+}
+
+impl Status {
+    /// Over because of this error.
+    pub fn failed(error: Error) -> Status {
+        Status::Failed { error, committing: false }
+    }
 }
 
 /// Which transaction wins: the smaller one. The first part is when its first attempt began to

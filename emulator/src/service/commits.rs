@@ -74,11 +74,7 @@ impl Core {
         let prepared = self.check_token(id, request).and_then(|()| self.decode(database, request));
         match prepared {
             Ok(mutations) => database.commit(id, &mutations).await,
-            Err(error) => {
-                // A commit that fails ends its transaction; one that has succeeded stays as it is.
-                database.fail(id, error.clone());
-                Err(error)
-            }
+            Err(error) => database.fail_commit(id, error),
         }
     }
 

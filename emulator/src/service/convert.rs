@@ -224,11 +224,12 @@ pub(super) fn encode_timestamp(timestamp: Timestamp) -> prost_types::Timestamp {
     }
 }
 
-/// A timestamp that came as a message of its own.
+/// A moment to read at, which came as a message of its own.
 pub(super) fn decode_timestamp(timestamp: &prost_types::Timestamp) -> Result<Timestamp> {
     u32::try_from(timestamp.nanos)
         .ok()
         .and_then(|nanos| Timestamp::from_parts(timestamp.seconds, nanos))
+        .filter(|timestamp| *timestamp > Timestamp::EPOCH)
         .ok_or_else(|| Error::invalid_argument("Invalid timestamp."))
 }
 

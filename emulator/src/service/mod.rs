@@ -101,9 +101,13 @@ impl Core {
 
     /// The database of this name.
     pub fn database(&self, name: &str) -> Result<Database> {
-        self.databases().get(name).cloned().ok_or_else(|| {
-            let kind = "type.googleapis.com/google.spanner.admin.database.v1.Database";
-            Error::resource_not_found(kind, "Database", name)
+        let database = self.databases().get(name).cloned();
+        database.ok_or_else(|| match check_database_name(name) {
+            Err(error) => error,
+            Ok(()) => {
+                let kind = "type.googleapis.com/google.spanner.admin.database.v1.Database";
+                Error::resource_not_found(kind, "Database", name)
+            }
         })
     }
 

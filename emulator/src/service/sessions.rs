@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 
+use super::check_database_name;
 use super::convert::encode_timestamp;
 use crate::engine::{Database, Error, Result, Timestamp, TransactionId};
 
@@ -13,7 +14,7 @@ const CLASSIC_IDLE_LIMIT: Duration = Duration::from_secs(3_600);
 /// How old a multiplexed session can get.
 const MULTIPLEXED_AGE_LIMIT: Duration = Duration::from_secs(28 * 86_400);
 /// How many sessions one request may ask for.
-const BATCH_MAX: usize = 1_000;
+const BATCH_MAX: usize = 100;
 /// How many sessions one page lists at most.
 const PAGE_MAX: usize = 1_000;
 
@@ -62,7 +63,8 @@ impl Sessions {
             created_at: now,
             last_used: now,
         };
-        let reply = session.describe(&name);
+        // Cloud Spanner doesn't repeat the labels here, only where sessions are looked up.
+        let reply = proto::Session { labels: HashMap::new(), ..session.describe(&name) };
         self.by_name.insert(name, session);
         reply
     }
@@ -72,7 +74,7 @@ impl Sessions {
         if self.by_name.get(name).is_some_and(|session| session.is_over(now)) {
             self.by_name.remove(name);
         }
-        let session = self.by_name.get_mut(name).ok_or_else(|| session_not_found(name))?;
+        let session = self.by_name.get_mut(name).ok_or_else(|| not_a_session(name))?;
         session.last_used = now;
         Ok(session)
     }
@@ -81,18 +83,20 @@ impl Sessions {
     pub fn describe(&mut self, name: &str, now: Timestamp) -> Result<proto::Session> {
         match self.by_name.get(name) {
             Some(session) if !session.is_over(now) => Ok(session.describe(name)),
-            _ => Err(session_not_found(name)),
+            _ => Err(not_a_session(name)),
         }
     }
 
-    /// Removes a session. One that isn't there is no error.
-    pub fn delete(&mut self, name: &str) {
+    /// Removes a session. One that isn't there is no error; a name that can't be one is.
+    pub fn delete(&mut self, name: &str) -> Result<()> {
+        check_name(name)?;
         if let Some(session) = self.by_name.remove(name)
             && let Some(latest) = session.latest
         {
             // What it had open goes with it; that it had ended is as good.
             let _ = session.database.rollback(latest);
         }
+        Ok(())
     }
 
     /// One page of a database's sessions. Multiplexed ones belong to nobody and aren't listed.
@@ -178,6 +182,19 @@ pub(super) fn batch_size(asked: i32) -> Result<usize> {
     }
 }
 
-fn session_not_found(name: &str) -> Error {
-    Error::resource_not_found("type.googleapis.com/google.spanner.v1.Session", "Session", name)
+fn check_name(name: &str) -> Result<()> {
+    match name.split_once("/sessions/") {
+        Some((database, session)) if !session.is_empty() && !session.contains('/') => {
+            check_database_name(database)
+        }
+        _ => Err(Error::invalid_argument(format!("Invalid session uri: {name}"))),
+    }
+}
+
+fn not_a_session(name: &str) -> Error {
+    let kind = "type.googleapis.com/google.spanner.v1.Session";
+    match check_name(name) {
+        Ok(()) => Error::resource_not_found(kind, "Session", name),
+        Err(error) => error,
+    }
 }

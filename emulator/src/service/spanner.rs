@@ -92,7 +92,7 @@ impl generated::spanner_server::Spanner for Spanner {
     async fn delete_session(&self, request: Request<proto::DeleteSessionRequest>) -> Reply<Empty> {
         let apply = |core: Arc<Core>, request: proto::DeleteSessionRequest| -> _ {
             Box::pin(async move {
-                core.sessions().delete(&request.name);
+                core.sessions().delete(&request.name)?;
                 core.counts.forget_session(&request.name);
                 Ok(())
             }) as _

@@ -1,0 +1,210 @@
+//! What goes over the wire, request by request: the laws that Google's emulator tests itself by
+//! (`tests/conformance/cases`), and those of Cloud Spanner where the two differ.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod reads;
+mod sessions;
+mod transactions;
+mod writes;
+
+use googleapis_tonic_google_rpc::google::rpc;
+use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
+use prost::Message;
+use prost_types::value::Kind;
+use prost_types::{ListValue, Value};
+use proto::commit_request::Transaction as Wanted;
+use proto::mutation::{Operation, Write};
+use proto::spanner_client::SpannerClient;
+use proto::transaction_options::{Mode, ReadOnly, ReadWrite};
+use proto::transaction_selector::Selector;
+use spindle_emulator::Emulator;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+const DATABASE: &str = "projects/p/instances/i/databases/d";
+const DDL: &str = "
+    CREATE TABLE users (
+      id INT64 NOT NULL,
+      name STRING(10),
+      age INT64,
+      updated TIMESTAMP OPTIONS (allow_commit_timestamp = true),
+    ) PRIMARY KEY (id);
+    CREATE TABLE events (day DATE NOT NULL, number INT64, note STRING(MAX) NOT NULL)
+      PRIMARY KEY (day, number DESC);
+    CREATE TABLE singleton (value STRING(MAX)) PRIMARY KEY ()";
+
+/// A server, and a session on it.
+struct World {
+    emulator: Emulator,
+    client: SpannerClient<Channel>,
+    session: String,
+}
+
+impl World {
+    async fn start() -> World {
+        World::with_session(false).await
+    }
+
+    async fn with_session(multiplexed: bool) -> World {
+        let emulator = Emulator::start().await.unwrap();
+        emulator.create_database(DATABASE, DDL).await.unwrap();
+        let channel = Channel::from_shared(emulator.endpoint()).unwrap().connect().await.unwrap();
+        let mut client = SpannerClient::new(channel);
+        let template = proto::Session { multiplexed, ..Default::default() };
+        let request =
+            proto::CreateSessionRequest { database: DATABASE.into(), session: Some(template) };
+        let session = client.create_session(request).await.unwrap().into_inner().name;
+        World { emulator, client, session }
+    }
+
+    async fn begin(&mut self, mode: Mode) -> Result<proto::Transaction, Status> {
+        let request = proto::BeginTransactionRequest {
+            session: self.session.clone(),
+            options: Some(proto::TransactionOptions { mode: Some(mode), ..Default::default() }),
+            ..Default::default()
+        };
+        Ok(self.client.begin_transaction(request).await?.into_inner())
+    }
+
+    async fn begin_read_write(&mut self) -> Vec<u8> {
+        self.begin(Mode::ReadWrite(ReadWrite::default())).await.unwrap().id
+    }
+
+    async fn commit(
+        &mut self,
+        id: &[u8],
+        mutations: impl Into<Vec<proto::Mutation>>,
+    ) -> Result<proto::CommitResponse, Status> {
+        self.commit_as(Wanted::TransactionId(id.to_vec()), mutations).await
+    }
+
+    async fn commit_once(
+        &mut self,
+        mutations: impl Into<Vec<proto::Mutation>>,
+    ) -> Result<proto::CommitResponse, Status> {
+        self.commit_as(Wanted::SingleUseTransaction(read_write()), mutations).await
+    }
+
+    async fn commit_as(
+        &mut self,
+        transaction: Wanted,
+        mutations: impl Into<Vec<proto::Mutation>>,
+    ) -> Result<proto::CommitResponse, Status> {
+        let request = proto::CommitRequest {
+            session: self.session.clone(),
+            transaction: Some(transaction),
+            mutations: mutations.into(),
+            ..Default::default()
+        };
+        Ok(self.client.commit(request).await?.into_inner())
+    }
+
+    async fn rollback(&mut self, id: &[u8]) -> Result<(), Status> {
+        let (session, transaction_id) = (self.session.clone(), id.to_vec());
+        let request = proto::RollbackRequest { session, transaction_id };
+        self.client.rollback(request).await.map(|_| ())
+    }
+
+    /// Reads all of `users`: id, name and age.
+    async fn users(&mut self, selector: Option<Selector>) -> Result<proto::ResultSet, Status> {
+        self.read("users", &["id", "name", "age"], all(), selector).await
+    }
+
+    async fn read(
+        &mut self,
+        table: &str,
+        columns: &[&str],
+        keys: proto::KeySet,
+        selector: Option<Selector>,
+    ) -> Result<proto::ResultSet, Status> {
+        let request = proto::ReadRequest {
+            session: self.session.clone(),
+            transaction: selector
+                .map(|selector| proto::TransactionSelector { selector: Some(selector) }),
+            table: table.into(),
+            columns: columns.iter().map(|column| (*column).into()).collect(),
+            key_set: Some(keys),
+            ..Default::default()
+        };
+        Ok(self.client.read(request).await?.into_inner())
+    }
+
+    /// The ids in `users`.
+    async fn ids(&mut self) -> Vec<String> {
+        let rows = self.users(None).await.unwrap().rows;
+        rows.iter().map(|row| shown(&row.values[0])).collect()
+    }
+}
+
+fn read_write() -> proto::TransactionOptions {
+    let mode = Some(Mode::ReadWrite(ReadWrite::default()));
+    proto::TransactionOptions { mode, ..Default::default() }
+}
+
+fn read_only(read_only: ReadOnly) -> proto::TransactionOptions {
+    proto::TransactionOptions { mode: Some(Mode::ReadOnly(read_only)), ..Default::default() }
+}
+
+fn all() -> proto::KeySet {
+    proto::KeySet { all: true, ..Default::default() }
+}
+
+fn text(text: impl Into<String>) -> Value {
+    Value { kind: Some(Kind::StringValue(text.into())) }
+}
+
+fn null() -> Value {
+    Value { kind: Some(Kind::NullValue(0)) }
+}
+
+fn list(values: impl Into<Vec<Value>>) -> ListValue {
+    ListValue { values: values.into() }
+}
+
+/// A value as a person would write it down.
+fn shown(value: &Value) -> String {
+    match value.kind.as_ref().unwrap() {
+        Kind::NullValue(_) => "NULL".into(),
+        Kind::StringValue(text) => text.clone(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// The rows of a result, each as its values with a space in between.
+fn rows(result: &proto::ResultSet) -> Vec<String> {
+    let row = |row: &ListValue| row.values.iter().map(shown).collect::<Vec<_>>().join(" ");
+    result.rows.iter().map(row).collect()
+}
+
+fn write<const N: usize>(table: &str, columns: [&str; N], values: impl Into<Vec<Value>>) -> Write {
+    Write {
+        table: table.into(),
+        columns: columns.map(Into::into).into(),
+        values: vec![list(values)],
+    }
+}
+
+fn mutation(operation: Operation) -> proto::Mutation {
+    proto::Mutation { operation: Some(operation) }
+}
+
+/// Inserts a user with this id and nothing else.
+fn insert(id: i64) -> proto::Mutation {
+    mutation(Operation::Insert(write("users", ["id"], [text(id.to_string())])))
+}
+
+fn update(id: i64, name: &str) -> proto::Mutation {
+    let values = [text(id.to_string()), text(name)];
+    mutation(Operation::Update(write("users", ["id", "name"], values)))
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, Status>) -> Code {
+    result.unwrap_err().code()
+}
+
+/// The type and content of each detail of a status.
+fn details(status: &Status) -> Vec<(String, Vec<u8>)> {
+    let status = rpc::Status::decode(status.details()).unwrap();
+    status.details.into_iter().map(|detail| (detail.type_url, detail.value)).collect()
+}

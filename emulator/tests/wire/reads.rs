@@ -1,0 +1,183 @@
+//! Reads: which rows, of which moment.
+
+use std::time::Duration;
+
+use proto::key_range::{EndKeyType, StartKeyType};
+use proto::transaction_options::read_only::TimestampBound;
+
+use super::*;
+
+async fn with_events() -> World {
+    let mut world = World::start().await;
+    let event = |day: &str, number: Value, note: &str| {
+        let values = [text(day), number, text(note)];
+        mutation(Operation::Insert(write("events", ["day", "number", "note"], values)))
+    };
+    let events = [
+        event("2026-01-01", text("1"), "a"),
+        event("2026-01-01", text("2"), "b"),
+        event("2026-01-01", null(), "c"),
+        event("2026-01-02", text("1"), "d"),
+        event("2026-01-03", text("1"), "e"),
+    ];
+    world.commit_once(events).await.unwrap();
+    world
+}
+
+async fn notes(world: &mut World, keys: proto::KeySet) -> Vec<String> {
+    rows(&world.read("events", &["note"], keys, None).await.unwrap())
+}
+
+fn range(start: StartKeyType, end: EndKeyType) -> proto::KeySet {
+    let range = proto::KeyRange { start_key_type: Some(start), end_key_type: Some(end) };
+    proto::KeySet { ranges: vec![range], ..Default::default() }
+}
+
+fn at(bound: TimestampBound) -> Option<Selector> {
+    let read = ReadOnly { return_read_timestamp: true, timestamp_bound: Some(bound) };
+    Some(Selector::SingleUse(read_only(read)))
+}
+
+#[tokio::test]
+async fn rows_come_in_the_order_of_the_key_with_descending_parts_last_first() {
+    let mut world = with_events().await;
+    assert_eq!(notes(&mut world, all()).await, ["b", "a", "c", "d", "e"]);
+}
+
+#[tokio::test]
+async fn a_range_may_name_the_first_parts_of_the_key_only() {
+    let mut world = with_events().await;
+    let first = || list([text("2026-01-01")]);
+    let third = || list([text("2026-01-03")]);
+    let (open, closed) = (StartKeyType::StartOpen(first()), StartKeyType::StartClosed(first()));
+    assert_eq!(notes(&mut world, range(open, EndKeyType::EndClosed(third()))).await, ["d", "e"]);
+    let keys = range(closed, EndKeyType::EndOpen(third()));
+    assert_eq!(notes(&mut world, keys).await, ["b", "a", "c", "d"]);
+    let within = range(
+        StartKeyType::StartClosed(list([text("2026-01-01"), text("2")])),
+        EndKeyType::EndOpen(list([text("2026-01-01"), null()])),
+    );
+    assert_eq!(notes(&mut world, within).await, ["b", "a"]);
+    let nothing = range(StartKeyType::StartOpen(third()), EndKeyType::EndOpen(third()));
+    assert!(notes(&mut world, nothing).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_row_that_is_named_twice_is_read_once() {
+    let mut world = with_events().await;
+    let key = || list([text("2026-01-02"), text("1")]);
+    let mut keys = range(StartKeyType::StartClosed(key()), EndKeyType::EndClosed(key()));
+    keys.keys = vec![key(), key()];
+    assert_eq!(notes(&mut world, keys).await, ["d"]);
+}
+
+#[tokio::test]
+async fn a_key_must_have_all_its_parts() {
+    let mut world = with_events().await;
+    let keys = vec![list([text("2026-01-01")])];
+    let keys = proto::KeySet { keys, ..Default::default() };
+    let error = world.read("events", &["note"], keys, None).await.unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition);
+    let expected = "Wrong number of key parts for events. Expected 2 key parts, found 1";
+    assert!(error.message().starts_with(expected), "{error}");
+}
+
+#[tokio::test]
+async fn a_table_without_key_columns_has_one_row() {
+    let mut world = World::start().await;
+    let value = |value| write("singleton", ["value"], [text(value)]);
+    world.commit_once([mutation(Operation::Insert(value("a")))]).await.unwrap();
+    let again = world.commit_once([mutation(Operation::Insert(value("b")))]).await;
+    assert_eq!(code(again), Code::AlreadyExists);
+    let keys = proto::KeySet { keys: vec![list([])], ..Default::default() };
+    let read = world.read("singleton", &["value"], keys, None).await.unwrap();
+    assert_eq!(rows(&read), ["a"]);
+}
+
+#[tokio::test]
+async fn what_a_read_names_must_be_there() {
+    let mut world = World::start().await;
+    let error = world.read("none", &["id"], all(), None).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::NotFound, "Table not found: none"));
+    let error = world.read("users", &["none"], all(), None).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert_eq!(error.message(), "Column not found in table users: none");
+    assert_eq!(code(world.read("users", &[], all(), None).await), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_strong_read_is_not_before_the_last_commit() {
+    let mut world = World::start().await;
+    for id in 0..20 {
+        let committed = world.commit_once([insert(id)]).await.unwrap().commit_timestamp.unwrap();
+        let read = world.users(at(TimestampBound::Strong(true))).await.unwrap();
+        let moment = read.metadata.unwrap().transaction.unwrap().read_timestamp.unwrap();
+        let parts = |timestamp: prost_types::Timestamp| (timestamp.seconds, timestamp.nanos);
+        assert!(parts(committed) <= parts(moment));
+        assert_eq!(read.rows.len(), id as usize + 1);
+    }
+}
+
+#[tokio::test]
+async fn an_exact_moment_shows_what_was_there_then() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    world.emulator.advance(Duration::from_secs(10));
+    let second = world.commit_once([insert(2)]).await.unwrap().commit_timestamp.unwrap();
+    let five_ago = prost_types::Duration { seconds: 5, nanos: 0 };
+    let past = world.users(at(TimestampBound::ExactStaleness(five_ago))).await.unwrap();
+    assert_eq!(past.rows.len(), 1);
+    let then = world.users(at(TimestampBound::ReadTimestamp(second))).await.unwrap();
+    assert_eq!(then.rows.len(), 2);
+    for bound in [TimestampBound::MaxStaleness(five_ago), TimestampBound::MinReadTimestamp(second)]
+    {
+        assert_eq!(world.users(at(bound)).await.unwrap().rows.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_moment_must_be_valid_and_at_most_an_hour_ago() {
+    let mut world = World::start().await;
+    let committed = world.commit_once([insert(1)]).await.unwrap().commit_timestamp.unwrap();
+    let year_one = prost_types::Timestamp { seconds: -62_135_596_800, nanos: 0 };
+    let read = world.users(at(TimestampBound::ReadTimestamp(year_one))).await;
+    assert_eq!(code(read), Code::InvalidArgument);
+    world.users(at(TimestampBound::ReadTimestamp(committed))).await.unwrap();
+    world.emulator.advance(Duration::from_secs(3_602));
+    world.session = {
+        let request =
+            proto::CreateSessionRequest { database: DATABASE.into(), ..Default::default() };
+        world.client.create_session(request).await.unwrap().into_inner().name
+    };
+    let error = world.users(at(TimestampBound::ReadTimestamp(committed))).await.unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition);
+    assert!(error.message().contains("has exceeded the maximum timestamp staleness"), "{error}");
+}
+
+#[tokio::test]
+async fn a_large_result_arrives_in_several_messages() {
+    let mut world = World::start().await;
+    let note = "x".repeat(100_000);
+    for number in 0..40 {
+        let values = [text("2026-01-01"), text(number.to_string()), text(note.clone())];
+        let insert = Operation::Insert(write("events", ["day", "number", "note"], values));
+        world.commit_once([mutation(insert)]).await.unwrap();
+    }
+    let request = proto::ReadRequest {
+        session: world.session.clone(),
+        table: "events".into(),
+        columns: vec!["number".into(), "note".into()],
+        key_set: Some(all()),
+        ..Default::default()
+    };
+    let mut stream = world.client.streaming_read(request).await.unwrap().into_inner();
+    let (mut messages, mut values, mut last) = (0, 0, false);
+    while let Some(part) = stream.message().await.unwrap() {
+        assert!(!last && part.metadata.is_some() == (messages == 0));
+        messages += 1;
+        values += part.values.len();
+        last = part.last;
+    }
+    assert!(last && messages > 1, "{messages}");
+    assert_eq!(values, 80);
+}

@@ -1,0 +1,255 @@
+//! Transactions: how they begin, end, and what they answer afterwards.
+
+use std::time::Duration;
+
+use proto::transaction_options::IsolationLevel;
+use proto::transaction_options::read_only::TimestampBound;
+
+use super::*;
+
+#[tokio::test]
+async fn a_read_only_transaction_can_be_neither_committed_nor_rolled_back() {
+    let mut world = World::start().await;
+    let id = world.begin(Mode::ReadOnly(ReadOnly::default())).await.unwrap().id;
+    assert_eq!(code(world.commit(&id, []).await), Code::FailedPrecondition);
+    assert_eq!(code(world.rollback(&id).await), Code::FailedPrecondition);
+    world.users(Some(Selector::Id(id))).await.unwrap();
+    let single_use = Wanted::SingleUseTransaction(read_only(ReadOnly::default()));
+    assert_eq!(code(world.commit_as(single_use, []).await), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn a_commit_needs_a_transaction_and_a_rollback_a_known_one() {
+    let mut world = World::start().await;
+    let request = proto::CommitRequest { session: world.session.clone(), ..Default::default() };
+    let error = world.client.commit(request).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert_eq!(code(world.rollback(b"999999").await), Code::NotFound);
+    assert_eq!(code(world.commit(b"no transaction", []).await), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_rollback_can_be_repeated() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    world.users(Some(Selector::Id(id.clone()))).await.unwrap();
+    world.rollback(&id).await.unwrap();
+    world.rollback(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_repeated_commit_gets_the_same_timestamp() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let first = world.commit(&id, [insert(1)]).await.unwrap();
+    let second = world.commit(&id, [insert(1)]).await.unwrap();
+    assert_eq!(first, second);
+    assert!(first.commit_timestamp.is_some());
+}
+
+#[tokio::test]
+async fn after_its_end_a_transaction_can_do_nothing_else() {
+    let mut world = World::start().await;
+    let committed = world.begin_read_write().await;
+    world.commit(&committed, [insert(1)]).await.unwrap();
+    assert_eq!(code(world.rollback(&committed).await), Code::FailedPrecondition);
+    let read = world.users(Some(Selector::Id(committed))).await;
+    assert_eq!(code(read), Code::FailedPrecondition);
+
+    let rolled_back = world.begin_read_write().await;
+    world.rollback(&rolled_back).await.unwrap();
+    assert_eq!(code(world.commit(&rolled_back, [insert(2)]).await), Code::FailedPrecondition);
+    let read = world.users(Some(Selector::Id(rolled_back))).await;
+    assert_eq!(code(read), Code::FailedPrecondition);
+    assert_eq!(world.ids().await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_failed_commit_ends_the_transaction_and_is_answered_again() {
+    let nothing = |table: &str, column: &str| {
+        mutation(Operation::Insert(write(table, ["id", column], [text("5"), text("x")])))
+    };
+    let none = proto::mutation::Delete { table: "none".into(), key_set: Some(all()) };
+    for (wrong, expected) in [
+        (nothing("none", "name"), Code::NotFound),
+        (nothing("users", "none"), Code::NotFound),
+        (mutation(Operation::Delete(none)), Code::NotFound),
+        (update(22, "x"), Code::NotFound),
+        (nothing("users", "age"), Code::FailedPrecondition),
+        (
+            mutation(Operation::Insert(write("users", ["id", "name"], [text("5")]))),
+            Code::InvalidArgument,
+        ),
+    ] {
+        let mut world = World::start().await;
+        let id = world.begin_read_write().await;
+        assert_eq!(code(world.commit(&id, [insert(1), wrong]).await), expected);
+        assert_eq!(code(world.commit(&id, [insert(2)]).await), expected, "answered again");
+        let read = world.users(Some(Selector::Id(id.clone()))).await;
+        assert_eq!(code(read), Code::FailedPrecondition);
+        world.rollback(&id).await.unwrap();
+        assert_eq!(code(world.commit(&id, [insert(3)]).await), Code::FailedPrecondition);
+        assert!(world.ids().await.is_empty(), "nothing of it was applied");
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_fails_leaves_the_transaction_as_it_was() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let read = world.read("none", &["id"], all(), Some(Selector::Id(id.clone()))).await;
+    assert_eq!(code(read), Code::NotFound);
+    world.commit(&id, [insert(1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_commit_frees_its_locks() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let id = world.begin_read_write().await;
+    world.users(Some(Selector::Id(id.clone()))).await.unwrap();
+    assert_eq!(code(world.commit(&id, [insert(1)]).await), Code::AlreadyExists);
+    let in_time = tokio::time::timeout(Duration::from_secs(5), world.commit_once([update(1, "a")]));
+    in_time.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_begun_inline_is_told_in_the_reply() {
+    let mut world = World::start().await;
+    let reply = world.users(Some(Selector::Begin(read_write()))).await.unwrap();
+    let begun = reply.metadata.unwrap().transaction.unwrap();
+    assert!(begun.read_timestamp.is_none());
+    world.commit(&begun.id, [insert(1)]).await.unwrap();
+
+    let returning = ReadOnly { return_read_timestamp: true, ..Default::default() };
+    let reply = world.users(Some(Selector::Begin(read_only(returning)))).await.unwrap();
+    let begun = reply.metadata.unwrap().transaction.unwrap();
+    assert!(begun.read_timestamp.is_some());
+    world.commit_once([insert(2)]).await.unwrap();
+    let again = world.users(Some(Selector::Id(begun.id))).await.unwrap();
+    assert_eq!(again.rows.len(), 1, "the same moment as before");
+}
+
+#[tokio::test]
+async fn an_older_transaction_wins_and_the_younger_is_told_when_to_retry() {
+    let mut world = World::with_session(true).await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let (older, younger) = (world.begin_read_write().await, world.begin_read_write().await);
+    let older_read = world.users(Some(Selector::Id(older.clone()))).await.unwrap();
+    world.users(Some(Selector::Id(younger.clone()))).await.unwrap();
+    let request = proto::CommitRequest {
+        session: world.session.clone(),
+        transaction: Some(Wanted::TransactionId(older)),
+        mutations: vec![update(1, "older")],
+        precommit_token: older_read.precommit_token,
+        ..Default::default()
+    };
+    world.client.commit(request).await.unwrap();
+    let error = world.users(Some(Selector::Id(younger))).await.unwrap_err();
+    assert_eq!(error.code(), Code::Aborted);
+    let (kind, detail) = details(&error).remove(0);
+    assert!(kind.ends_with("google.rpc.RetryInfo"));
+    let trailer = error.metadata().get_bin("google.rpc.retryinfo-bin").unwrap().to_bytes().unwrap();
+    assert_eq!(trailer, detail);
+    assert!(rpc::RetryInfo::decode(detail.as_slice()).unwrap().retry_delay.is_some());
+}
+
+#[tokio::test]
+async fn a_classic_session_has_one_read_write_transaction_at_a_time() {
+    let mut world = World::start().await;
+    let first = world.begin_read_write().await;
+    world.users(Some(Selector::Id(first.clone()))).await.unwrap();
+    let second = world.begin_read_write().await;
+    assert_eq!(code(world.commit(&first, [insert(1)]).await), Code::FailedPrecondition);
+    world.commit(&second, [insert(2)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_on_a_multiplexed_session_needs_the_token_of_its_transaction() {
+    let mut world = World::with_session(true).await;
+    let request = proto::BeginTransactionRequest {
+        session: world.session.clone(),
+        options: Some(read_write()),
+        mutation_key: Some(insert(1)),
+        ..Default::default()
+    };
+    let begun = world.client.begin_transaction(request).await.unwrap().into_inner();
+    let token = begun.precommit_token.unwrap();
+    assert!(!token.precommit_token.is_empty(), "empty ones break clients");
+    let read = world.users(Some(Selector::Id(begun.id.clone()))).await.unwrap();
+    let newer = read.precommit_token.unwrap();
+    assert!(newer.seq_num > token.seq_num);
+
+    let mut request = proto::CommitRequest {
+        session: world.session.clone(),
+        transaction: Some(Wanted::TransactionId(begun.id)),
+        mutations: vec![insert(1)],
+        precommit_token: Some(newer),
+        ..Default::default()
+    };
+    world.client.commit(request.clone()).await.unwrap();
+
+    let other = world.begin_read_write().await;
+    request.transaction = Some(Wanted::TransactionId(other));
+    request.precommit_token = None;
+    let error = world.client.commit(request).await.unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn what_is_not_offered_is_refused_by_name() {
+    let mut world = World::start().await;
+    let request = proto::BeginTransactionRequest {
+        session: world.session.clone(),
+        options: Some(proto::TransactionOptions {
+            isolation_level: IsolationLevel::RepeatableRead as i32,
+            ..read_write()
+        }),
+        ..Default::default()
+    };
+    let error = world.client.begin_transaction(request).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented);
+    assert!(error.message().contains("REPEATABLE_READ"), "{error}");
+    let partitioned = proto::transaction_options::PartitionedDml {};
+    let error = world.begin(Mode::PartitionedDml(partitioned)).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented);
+    let error = world.client.partition_read(proto::PartitionReadRequest::default()).await;
+    assert_eq!(error.unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn a_timestamp_bound_that_may_move_is_for_single_use_only() {
+    let mut world = World::start().await;
+    let second = prost_types::Duration { seconds: 1, nanos: 0 };
+    for bound in [
+        TimestampBound::MaxStaleness(second),
+        TimestampBound::MinReadTimestamp(prost_types::Timestamp { seconds: 1, nanos: 0 }),
+    ] {
+        let bounded = ReadOnly { timestamp_bound: Some(bound), ..Default::default() };
+        let begun = world.begin(Mode::ReadOnly(bounded)).await;
+        assert_eq!(code(begun), Code::InvalidArgument);
+        world.users(Some(Selector::SingleUse(read_only(bounded)))).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_runs_out_of_time_stops_waiting_and_is_not_applied() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let holder = world.begin_read_write().await;
+    world.users(Some(Selector::Id(holder.clone()))).await.unwrap();
+    let request = proto::CommitRequest {
+        session: world.session.clone(),
+        transaction: Some(Wanted::SingleUseTransaction(read_write())),
+        mutations: vec![update(1, "late")],
+        ..Default::default()
+    };
+    let mut request = tonic::Request::new(request);
+    request.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
+    let error = world.client.commit(request).await.unwrap_err();
+    // Client and server both keep the time, and the client calls it by another name.
+    assert!(matches!(error.code(), Code::DeadlineExceeded | Code::Cancelled), "{error}");
+    world.rollback(&holder).await.unwrap();
+    let names = world.read("users", &["name"], all(), None).await.unwrap();
+    assert_eq!(rows(&names), ["NULL"]);
+}
