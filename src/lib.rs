@@ -1,4 +1,68 @@
 //! Distributed lock and leader election on Cloud Spanner, with fencing tokens.
+//!
+//! One process of a fleet holds a named lock; the others stand by; when the holder dies, exactly
+//! one of them takes over. Every tenure, a *term*, carries a [`FencingToken`] that Spanner itself
+//! orders, so that a write of a leader that does not know yet that it is none any more can be
+//! refused.
+//!
+//! - [`LockTable`] is the root: a table of locks in a database.
+//! - [`Spindle`] is one participant of one lock. [`run`](Spindle::run) contends for it in the
+//!   background, [`has_lock`](Spindle::has_lock) says whether it holds.
+//! - [`Term`] is what it holds: the token, a cancellation, and a [`Fence`] that makes a
+//!   transaction in the same database conditional on it.
+//!
+//! # A first lock
+//!
+//! On the embedded Spanner, which needs nothing but this test's process; in production
+//! [`LockTable::connect`] or [`Spindle::new`] take its place.
+//!
+//! ```
+//! use spindle::{CancellationToken, LockTable};
+//! use spindle_emulator::Emulator;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let database = "projects/p/instances/i/databases/d";
+//! let spanner = Emulator::start().await?;
+//! # const DDL: &str = include_str!("../ddl/googlesql.sql");
+//! spanner.create_database(database, DDL).await?;
+//!
+//! let table = LockTable::connect_to(spanner.endpoint(), database, "locktable");
+//! let lock = table.lock("billing").build()?;
+//! let cancel = CancellationToken::new();
+//! let running = lock.run(cancel.clone());
+//!
+//! let mut changes = lock.watch();
+//! if let Some(spindle::Change::Gained(term)) = changes.next().await {
+//!     assert_eq!(lock.has_lock(), Some(term.token()));
+//!     assert_eq!(lock.verify().await?, term.token());
+//! }
+//!
+//! cancel.cancel();
+//! running.await?;
+//! assert_eq!(lock.has_lock(), None);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What to rely on
+//!
+//! [`Spindle`] lists what is promised and what is not. In short: the lock is exclusive by every
+//! process's own clock, tokens only grow, and a *fenced* write can't come late. What ignores the
+//! token can, because any process may be paused between looking and acting.
+//!
+//! # Time
+//!
+//! Whether a lease has run out is judged by Spanner's clock alone: commit timestamps against the
+//! timestamps of strong reads. Whether a holder may still call itself holder is judged by its own
+//! [`Clock`] alone, counted from before its last heartbeat was sent. The two never mix, and no
+//! clocks need to be synchronised.
+//!
+//! # Features
+//!
+//! - `tls` (default): gives Google's client its crypto provider. Without one, `https` endpoints
+//!   panic inside the client; switch it off only if the service installs a `rustls` provider
+//!   itself, or talks to a plain-text endpoint.
 
 mod check;
 mod clock;
@@ -27,3 +91,8 @@ pub use locks::{Leader, LockTable};
 pub use spindle::{Running, Spindle};
 pub use status::{Change, Health, Loss, Role, Term, Trouble, Watch};
 pub use token::FencingToken;
+
+/// The README's code, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
