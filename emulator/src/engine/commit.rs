@@ -63,6 +63,7 @@ impl State {
         // Without writes there is nothing that an outdated read could have misled.
         if let Some(snapshot) = transaction.snapshot
             && writes
+            && !self.is_broken()
             && !self.unchanged(number, snapshot)
         {
             return Err(Error::aborted(format!(

@@ -50,4 +50,6 @@ pub use transaction::{
 pub use value::{Date, Key, KeyPart, KeyRange, Timestamp, Type, Value};
 
 #[cfg(test)]
+mod serializability;
+#[cfg(test)]
 mod tests;

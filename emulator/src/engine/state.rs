@@ -59,6 +59,10 @@ pub(super) struct State {
     /// What was written when, oldest first, to find the versions that can be forgotten.
     written: VecDeque<(Timestamp, String, Key)>,
     changed: Arc<Notify>,
+    /// Gives every lock and believes every outdated read, so that a test can see that it would
+    /// notice.
+    #[cfg(test)]
+    pub broken: bool,
 }
 
 impl State {
@@ -74,7 +78,20 @@ impl State {
             last_timestamp: Timestamp::EPOCH,
             written: VecDeque::new(),
             changed,
+            #[cfg(test)]
+            broken: false,
         }
+    }
+
+    #[cfg(test)]
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "only a test can break it")]
+    pub const fn is_broken(&self) -> bool {
+        false
     }
 
     /// The definition and the contents of a table.
@@ -199,6 +216,9 @@ impl State {
         now: Timestamp,
     ) -> Option<Blocked> {
         let age = self.age(asker);
+        if self.is_broken() {
+            return None;
+        }
         let mut blockers = BTreeSet::new();
         for (table, lock) in wanted {
             let Some(table) = self.tables.get(table) else { continue };

@@ -1,0 +1,370 @@
+//! Whether what transactions saw of each other could have come of running them one by one.
+//!
+//! Many tasks run random transactions over few rows. Every write leaves a value of its own, so each
+//! value that is read tells whose it is. From that follows who must come before whom: the writer of
+//! a value before its reader, a reader before the writer of the next value, and writers of one row
+//! by their commit timestamps. The transactions are serializable exactly if there is no circle in
+//! this, and Cloud Spanner promises more: that the timestamps follow it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::*;
+
+/// Rows that are always there, and that everybody fights for.
+const HOT_ROWS: u64 = 8;
+/// Rows that come into being, at most once each, so that ranges have phantoms to miss.
+const SLOTS: u64 = 4;
+/// How many transactions share the same slots before the next ones are used.
+const PER_WINDOW: u64 = 64;
+
+/// A sequence of numbers that its seed determines (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// The transaction that wrote a value; 0 is what was there at first, or that nothing was.
+type Writer = u32;
+
+/// What one transaction did.
+#[derive(Default)]
+struct Record {
+    reads: Vec<(u64, Writer)>,
+    writes: Vec<u64>,
+    /// Its place in time; `None` if it only read, at a moment that nobody told.
+    timestamp: Option<Timestamp>,
+}
+
+struct Run {
+    database: Database,
+    history: Mutex<Vec<Record>>,
+    transactions: u64,
+    aborted: std::sync::atomic::AtomicU64,
+}
+
+fn write(kind: WriteKind, key: u64, writer: Writer) -> Mutation {
+    let cells = [("id", (key as i64).into()), ("writer", i64::from(writer).into())];
+    Mutation::write(kind, "cell", cells)
+}
+
+fn key(id: u64) -> Key {
+    Key(vec![KeyPart::Ascending(Value::Int64(id as i64))])
+}
+
+/// Reads one row, or all the slots of a window with those that are empty.
+struct Look {
+    read: Read,
+    keys: std::ops::Range<u64>,
+}
+
+impl Look {
+    fn hot(random: &mut Random) -> Look {
+        let id = random.below(HOT_ROWS);
+        let read =
+            Read { exclusive: random.one_in(8), ..Read::row("cell", ["id", "writer"], key(id)) };
+        Look { read, keys: id..id + 1 }
+    }
+
+    fn window(number: u64) -> Look {
+        let first = HOT_ROWS + number / PER_WINDOW * SLOTS;
+        let range = KeyRange { start: key(first), end: key(first + SLOTS) };
+        let read = Read { keys: vec![range], ..Read::all("cell", ["id", "writer"]) };
+        Look { read, keys: first..first + SLOTS }
+    }
+
+    fn note(&self, rows: &[Vec<Value>], record: &mut Record) {
+        let seen: BTreeMap<i64, i64> =
+            rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect();
+        for id in self.keys.clone() {
+            // What it wrote itself tells nothing about the others.
+            if !record.writes.contains(&id) {
+                let writer = seen.get(&(id as i64)).copied().unwrap_or(0);
+                record.reads.push((id, Writer::try_from(writer).unwrap()));
+            }
+        }
+    }
+}
+
+fn number(value: &Value) -> i64 {
+    match value {
+        Value::Int64(number) => *number,
+        other => panic!("not a number: {other}"),
+    }
+}
+
+impl Run {
+    async fn new(transactions: u64, broken: bool) -> Arc<Run> {
+        let database = Database::default();
+        let ddl = "CREATE TABLE cell (id INT64 NOT NULL, writer INT64) PRIMARY KEY (id)";
+        database.change_schema(&crate::sql::parse_ddl(ddl).unwrap()).unwrap();
+        let rows: Vec<_> = (0..HOT_ROWS).map(|id| write(WriteKind::Insert, id, 0)).collect();
+        database.apply(&rows).await.unwrap();
+        database.state().broken = broken;
+        // The first record stands for what was there before.
+        let history = Mutex::new(vec![Record::default()]);
+        let aborted = std::sync::atomic::AtomicU64::new(0);
+        Arc::new(Run { database, history, transactions, aborted })
+    }
+
+    async fn go(self: &Arc<Run>, tasks: u64, seed: u64) {
+        let next = Arc::new(std::sync::atomic::AtomicU64::new(1));
+        let workers: Vec<_> = (0..tasks)
+            .map(|task| {
+                let (run, next) = (Arc::clone(self), Arc::clone(&next));
+                tokio::spawn(async move {
+                    let mut random = Random(seed.wrapping_add(task << 32));
+                    loop {
+                        let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        if number > run.transactions {
+                            return;
+                        }
+                        run.transaction(number, &mut random).await;
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.await.unwrap();
+        }
+    }
+
+    /// Runs one transaction until it commits or fails for good.
+    async fn transaction(&self, number: u64, random: &mut Random) {
+        if random.one_in(8) {
+            return self.read_only(number, random).await;
+        }
+        let optimistic = random.one_in(3);
+        let mut options = ReadWriteOptions {
+            concurrency: if optimistic {
+                Concurrency::Optimistic
+            } else {
+                Concurrency::Pessimistic
+            },
+            previous: None,
+        };
+        loop {
+            let id = self.database.begin(&options);
+            match self.attempt(id, number, random).await {
+                Ok(record) => return self.remember(number, record),
+                Err(error) if error.code() == Code::Aborted => {
+                    self.aborted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    options.previous = Some(id);
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), Code::AlreadyExists, "{error}");
+                    self.database.rollback(id).unwrap();
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, id: TransactionId, number: u64, random: &mut Random) -> Result<Record> {
+        let writer = Writer::try_from(number).unwrap();
+        let mut record = Record::default();
+        let mut mutations = Vec::new();
+        for _ in 0..=random.below(4) {
+            match random.below(8) {
+                0..4 => self.look(id, &Look::hot(random), &mut record).await?,
+                4 => self.look(id, &Look::window(number), &mut record).await?,
+                5 => {
+                    let key = random.below(HOT_ROWS);
+                    let mutation = write(WriteKind::Update, key, writer);
+                    self.database.write(id, &[mutation]).await?;
+                    record.writes.push(key);
+                }
+                6 => mutations.push(write(WriteKind::Update, random.below(HOT_ROWS), writer)),
+                _ => {
+                    let slots = Look::window(number).keys;
+                    let key = slots.start + random.below(SLOTS);
+                    mutations.push(write(WriteKind::InsertOrUpdate, key, writer));
+                }
+            }
+            if random.one_in(2) {
+                tokio::task::yield_now().await;
+            }
+        }
+        let committed = self.database.commit(id, &mutations).await?;
+        let written = mutations.iter().map(|mutation| match mutation {
+            Mutation::Write { cells, .. } => match &cells[0] {
+                Cell::Value(Value::Int64(key)) => *key as u64,
+                other => panic!("not a key: {other:?}"),
+            },
+            Mutation::Delete { .. } => panic!("nothing is deleted"),
+        });
+        record.writes.extend(written);
+        record.timestamp = (!record.writes.is_empty()).then_some(committed.timestamp);
+        Ok(record)
+    }
+
+    async fn look(&self, id: TransactionId, look: &Look, record: &mut Record) -> Result<()> {
+        let rows = self.database.read(id, &look.read).await?;
+        look.note(&rows, record);
+        Ok(())
+    }
+
+    async fn read_only(&self, number: u64, random: &mut Random) {
+        let moment = self.database.read_timestamp(TimestampBound::Strong).unwrap();
+        let mut record = Record { timestamp: Some(moment), ..Record::default() };
+        for look in [Look::hot(random), Look::hot(random), Look::window(number)] {
+            let rows = self.database.read_at(moment, &look.read).await.unwrap();
+            look.note(&rows, &mut record);
+            tokio::task::yield_now().await;
+        }
+        self.remember(number, record);
+    }
+
+    fn remember(&self, number: u64, record: Record) {
+        let mut history = self.history.lock().unwrap();
+        let at = usize::try_from(number).unwrap();
+        if history.len() <= at {
+            history.resize_with(at + 1, Record::default);
+        }
+        history[at] = record;
+    }
+}
+
+/// What a history comes to.
+#[derive(Debug)]
+struct Verdict {
+    edges: usize,
+    /// Transactions of which none can be the first.
+    in_circles: usize,
+    /// Dependencies that go against the timestamps.
+    against_time: usize,
+}
+
+fn judge(history: &[Record]) -> Verdict {
+    let mut versions: BTreeMap<u64, Vec<(Timestamp, Writer)>> = BTreeMap::new();
+    for (writer, record) in history.iter().enumerate() {
+        for key in &record.writes {
+            let timestamp = record.timestamp.unwrap();
+            versions.entry(*key).or_default().push((timestamp, writer as Writer));
+        }
+    }
+    let mut after: Vec<Vec<Writer>> = vec![Vec::new(); history.len()];
+    let mut next_version = BTreeMap::new();
+    for (key, versions) in &mut versions {
+        versions.sort_unstable();
+        versions.dedup();
+        let mut previous = 0;
+        for (_, writer) in versions {
+            after[previous as usize].push(*writer);
+            next_version.insert((*key, previous), *writer);
+            previous = *writer;
+        }
+    }
+    for (reader, record) in history.iter().enumerate() {
+        let reader = reader as Writer;
+        for (key, writer) in &record.reads {
+            if *writer != reader {
+                after[*writer as usize].push(reader);
+            }
+            match next_version.get(&(*key, *writer)) {
+                Some(overwriter) if *overwriter != reader => {
+                    after[reader as usize].push(*overwriter);
+                }
+                _ => {}
+            }
+        }
+    }
+    let time = |number: Writer| history[number as usize].timestamp;
+    let dependencies = || {
+        let from = after.iter().enumerate();
+        from.flat_map(|(from, to)| to.iter().map(move |to| (from as Writer, *to)))
+    };
+    // A read at a moment comes after a write of that moment.
+    let is_against_time = |(from, to): (Writer, Writer)| {
+        time(from).zip(time(to)).is_some_and(|(from_time, to_time)| {
+            from_time > to_time || from_time == to_time && !history[to as usize].writes.is_empty()
+        })
+    };
+    Verdict {
+        edges: dependencies().count(),
+        in_circles: in_circles(&after),
+        against_time: dependencies().filter(|edge| is_against_time(*edge)).count(),
+    }
+}
+
+/// How many remain when those that nobody has to precede are taken away again and again.
+fn in_circles(after: &[Vec<Writer>]) -> usize {
+    let mut before = vec![0_u32; after.len()];
+    after.iter().flatten().for_each(|to| before[*to as usize] += 1);
+    let mut free: Vec<usize> = (0..after.len()).filter(|number| before[*number] == 0).collect();
+    let mut taken = 0;
+    while let Some(number) = free.pop() {
+        taken += 1;
+        for to in &after[number] {
+            before[*to as usize] -= 1;
+            if before[*to as usize] == 0 {
+                free.push(*to as usize);
+            }
+        }
+    }
+    after.len() - taken
+}
+
+async fn check(transactions: u64, tasks: u64, seed: u64, broken: bool) -> Verdict {
+    let started = tokio::time::Instant::now();
+    let run = Run::new(transactions, broken).await;
+    tokio::time::timeout(Duration::from_secs(86_400), run.go(tasks, seed)).await.unwrap();
+    let verdict = judge(&run.history.lock().unwrap());
+    println!(
+        "serializability: transactions={transactions} tasks={tasks} seed={seed} broken={broken} \
+         aborted={} dependencies={} in_circles={} against_time={} in {:.1?}",
+        run.aborted.load(std::sync::atomic::Ordering::Relaxed),
+        verdict.edges,
+        verdict.in_circles,
+        verdict.against_time,
+        started.elapsed(),
+    );
+    verdict
+}
+
+fn assert_serializable(verdict: &Verdict) {
+    assert_eq!((verdict.in_circles, verdict.against_time), (0, 0), "{verdict:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn transactions_are_serializable_in_the_order_of_their_timestamps() {
+    for seed in 1..=5 {
+        assert_serializable(&check(2_000, 16, seed, false).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_on_several_threads_are_serializable_too() {
+    assert_serializable(&check(10_000, 16, 6, false).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_check_notices_when_locks_do_not_hold() {
+    let verdict = check(2_000, 16, 7, true).await;
+    assert!(verdict.in_circles > 0 && verdict.against_time > 0, "{verdict:?}");
+}
+
+/// `cargo test --release -p spindle-emulator --lib a_million -- --ignored --nocapture`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; a run of its own"]
+async fn a_million_transactions_are_serializable() {
+    for seed in 1..=10 {
+        assert_serializable(&check(100_000, 64, seed, false).await);
+    }
+}
