@@ -1,0 +1,111 @@
+//! The scenario as stateright explores it, and the properties that it is judged by.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use stateright::{Model, Property};
+
+use crate::history::{Invariant, seen};
+use crate::scenario::Scenario;
+use crate::steps::Step;
+use crate::world::World;
+
+/// A scenario, explored.
+#[derive(Clone, Debug)]
+pub struct LockModel {
+    /// What is explored.
+    pub scenario: Scenario,
+}
+
+impl Model for LockModel {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        let starts = self.scenario.starts.iter();
+        starts.map(|&start| World::new(&self.scenario, start)).collect()
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        world.steps(&self.scenario, steps);
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        Some(world.after(&self.scenario, step))
+    }
+
+    fn properties(&self) -> Vec<Property<LockModel>> {
+        let mut properties = self.exclusion();
+        properties.extend([
+            Property::always(
+                "I2 tokens increase, and none is announced twice",
+                |_, world: &World| !world.history.is_broken(Invariant::I2),
+            ),
+            Property::always(
+                "I3 no fenced write of an earlier term commits",
+                |_, world: &World| !world.fence_lets_the_past_write(),
+            ),
+            Property::always(
+                "I4 no request changes the row of a later term",
+                |_, world: &World| !world.history.is_broken(Invariant::I4),
+            ),
+            Property::always(
+                "I5 some continuation leads to a holder",
+                |model: &LockModel, world: &World| model.leads_on(world),
+            ),
+            Property::always("I6 no other lock's row is touched", |_, world: &World| {
+                world.neighbours_are_untouched()
+            }),
+            Property::always(
+                "I7 a term's end is announced before anything else",
+                |_, world: &World| {
+                    !world.history.is_broken(Invariant::I7) && world.nobody_is_late()
+                },
+            ),
+            Property::always("a named successor has its grace", |_, world: &World| {
+                !world.history.is_broken(Invariant::Grace)
+            }),
+        ]);
+        properties.extend(self.scenario.expected.iter().map(|&mark| seen(mark)));
+        properties
+    }
+}
+
+impl LockModel {
+    /// I1, or that it is seen broken, where the clocks are worse than it allows for.
+    fn exclusion(&self) -> Vec<Property<LockModel>> {
+        if self.scenario.clocks_break_i1 {
+            return vec![Property::sometimes("two have the lock at once", |_, world: &World| {
+                world.holders() > 1
+            })];
+        }
+        vec![
+            Property::always("I1 at most one has the lock", |_, world: &World| {
+                world.history.interfered || world.holders() <= 1
+            }),
+            Property::always("I1 and nobody is at work beside it", |_, world: &World| {
+                let at_work = world.nodes.iter().filter(|node| node.is_at_work()).count();
+                world.history.interfered || at_work <= 1
+            }),
+        ]
+    }
+
+    fn leads_on(&self, world: &World) -> bool {
+        let one_in = self.scenario.progress_checked_one_in;
+        if one_in > 1 {
+            let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
+            if hash % one_in != 0 {
+                return true;
+            }
+        }
+        world.leads_to_a_holder(&self.scenario)
+    }
+}
+
+impl World {
+    /// I7: nobody that gets its time still shows a term that is over by its own clock.
+    fn nobody_is_late(&self) -> bool {
+        self.nodes
+            .iter()
+            .all(|node| node.paused || node.published.is_none() || node.has_lock().is_some())
+    }
+}

@@ -1,0 +1,68 @@
+//! I5: from every reachable state some continuation without faults leads to a holder.
+
+use spindle_protocol::Event;
+
+use crate::node::{Asked, Passage};
+use crate::scenario::Scenario;
+use crate::world::World;
+
+impl World {
+    /// Whether a contender that is left alone with Spanner comes to hold within the bound, whatever
+    /// state the world is in; each one that runs is tried by itself, and a fresh one if none does.
+    pub fn leads_to_a_holder(&self, scenario: &Scenario) -> bool {
+        let contends = |index: usize| {
+            let node = &self.nodes[index];
+            node.instance.is_some() && !node.stopped
+        };
+        let mut survivors: Vec<_> = (0..self.nodes.len()).filter(|&at| contends(at)).collect();
+        if survivors.is_empty() {
+            survivors.push(0);
+        }
+        survivors.into_iter().all(|survivor| self.holds_alone(scenario, survivor))
+    }
+
+    /// The most ticks that it may take: stand aside for a lease after a release, wait for a lease
+    /// to run out, then for a leftover's, each noticed at the next look or two.
+    fn patience(scenario: &Scenario) -> u32 {
+        let lease = scenario.longest_lease().as_millis() as u32 + 1;
+        let poll = scenario.members.iter().map(|member| member.timing.poll_interval).max();
+        3 * lease + 6 * poll.unwrap_or_default().as_millis() as u32 + 6
+    }
+
+    fn holds_alone(&self, scenario: &Scenario, survivor: usize) -> bool {
+        let mut world = self.clone();
+        world.late.clear();
+        for index in 0..world.nodes.len() {
+            if index != survivor || world.nodes[index].stopped {
+                world.node_mut(index).crash();
+            }
+        }
+        if world.nodes[survivor].instance.is_none() {
+            world.node_mut(survivor).restart(survivor, &scenario.members[survivor]);
+        }
+        for _ in 0..Self::patience(scenario) {
+            world.settle(scenario, survivor);
+            if world.nodes[survivor].has_lock().is_some() {
+                return true;
+            }
+            world.pass(scenario, 0);
+        }
+        false
+    }
+
+    /// Everything that can happen at this instant happens, and nothing goes wrong.
+    fn settle(&mut self, scenario: &Scenario, survivor: usize) {
+        // More than any instant asks for; an endless loop is a failure to make progress.
+        for _ in 0..16 {
+            let node = &self.nodes[survivor];
+            match &node.asked {
+                Some(Asked { passage: Passage::Answered(_), .. }) => {
+                    self.answer(survivor, scenario);
+                }
+                Some(_) => self.exchange(survivor, scenario),
+                None if node.wake_is_due() => self.decide(survivor, Event::Wake, scenario),
+                None => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What is explored: who takes part, from where, how long, and what may go wrong.
+
+use std::time::Duration;
+
+use spindle_protocol::Timing;
+
+use crate::history::Mark;
+
+/// The step of time in which everything happens.
+pub const TICK: Duration = Duration::from_millis(1);
+
+/// Commits within one tick differ by nanoseconds, which must not decide whether a lease has run
+/// out: this much is taken off every lease, and off the margin, which is what validity is made of.
+const HAIR: Duration = Duration::from_micros(1);
+
+/// A space of worlds to explore.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it is called.
+    pub name: &'static str,
+    /// Who takes part.
+    pub members: Vec<Member>,
+    /// Where it starts.
+    pub starts: Vec<Start>,
+    /// How many ticks are explored.
+    pub ticks: u16,
+    /// What may go wrong, or be asked for, how often.
+    pub budget: Budget,
+    /// How many requests whose sender gave up may still be on their way.
+    pub late_requests_max: usize,
+    /// Whether the table keeps the holder's lease.
+    pub lease_column: bool,
+    /// One state in so many is checked for I5; it takes longer than all else together.
+    pub progress_checked_one_in: u64,
+    /// Whether the clocks are so bad that I1 must be found broken.
+    pub clocks_break_i1: bool,
+    /// What must have been seen, or the exploration proves nothing.
+    pub expected: Vec<Mark>,
+}
+
+/// One participant.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its id; two may share one.
+    pub id: &'static str,
+    /// The durations that it lives by.
+    pub timing: Timing,
+    /// How well its clock runs.
+    pub clock: Clock,
+}
+
+/// How a clock may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// As Spanner's.
+    Exact,
+    /// At any moment it may lose a tick, at most once in so many.
+    Slow(u8),
+    /// At any moment it may gain a tick, at most once in so many.
+    Fast(u8),
+}
+
+/// Where an exploration starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// No row.
+    Empty,
+    /// The first member has just begun to hold.
+    Held,
+    /// A holder of another implementation died long ago.
+    Abandoned,
+    /// As before, and its successor died between its two steps.
+    Leftover,
+    /// A row whose token is the epoch, as a careless hand writes it.
+    EpochToken,
+}
+
+/// How often each thing may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Budget {
+    /// All the faults below together, up to `duplicates`.
+    pub faults: u8,
+    /// A request or an answer that is held up: for as long as it likes, also for good.
+    pub delays: u8,
+    /// An unknown outcome before the time limit; afterwards it is bounded by time alone.
+    pub unknowns: u8,
+    /// An outcome that is known not to be.
+    pub aborts: u8,
+    /// A crash.
+    pub crashes: u8,
+    /// A pause of any length.
+    pub pauses: u8,
+    /// A request that arrives twice.
+    pub duplicates: u8,
+    /// The owner's stop.
+    pub stops: u8,
+    /// The owner's resignation.
+    pub resignations: u8,
+    /// The tool's eviction.
+    pub evictions: u8,
+    /// A takeover row of a peer that died halfway.
+    pub leftovers: u8,
+    /// A hand outside the protocol.
+    pub hands: u8,
+}
+
+/// A timing in ticks, with the lease's hair taken off.
+pub fn timing(lease: u32, heartbeat: u32, renew: u32, margin: u32, poll: u32) -> Timing {
+    Timing {
+        lease: TICK * lease - HAIR,
+        heartbeat_interval: TICK * heartbeat,
+        renew_deadline: TICK * renew,
+        margin: (TICK * margin).saturating_sub(HAIR),
+        poll_interval: TICK * poll,
+        release_limit: TICK * 2,
+    }
+}
+
+impl Member {
+    /// A participant with an exact clock.
+    pub fn new(id: &'static str, timing: Timing) -> Member {
+        Member { id, timing, clock: Clock::Exact }
+    }
+
+    /// The same with another clock.
+    pub fn with_clock(self, clock: Clock) -> Member {
+        Member { clock, ..self }
+    }
+}
+
+impl Scenario {
+    /// The longest lease of all members.
+    pub fn longest_lease(&self) -> Duration {
+        self.members.iter().map(|member| member.timing.lease).max().unwrap_or_default()
+    }
+
+    /// How long a named successor has first refusal.
+    pub fn grace(&self) -> Duration {
+        TICK * 2
+    }
+}

@@ -1,0 +1,238 @@
+//! The scenarios that are run.
+
+use crate::history::Mark;
+use crate::scenario::{Budget, Clock, Member, Scenario, Start, timing};
+
+/// Those that run in CI: each is explored to its end.
+pub fn short() -> Vec<Scenario> {
+    vec![
+        contention(),
+        tenure(),
+        owners(),
+        evicted(),
+        leases(),
+        clocks(),
+        peers(),
+        lives(),
+        three(),
+        hands(),
+        broken_clocks(),
+    ]
+}
+
+/// Those of a long run: the same, further.
+pub fn long() -> Vec<Scenario> {
+    short().into_iter().map(further).collect()
+}
+
+fn further(scenario: Scenario) -> Scenario {
+    let budget = Budget { faults: scenario.budget.faults + 1, ..scenario.budget };
+    Scenario { budget, ticks: scenario.ticks + 2, ..scenario }
+}
+
+/// Anything may go wrong, so many times in all.
+fn faults(faults: u8) -> Budget {
+    Budget {
+        faults,
+        delays: 3,
+        unknowns: 2,
+        aborts: 1,
+        crashes: 2,
+        pauses: 2,
+        duplicates: 1,
+        ..Budget::default()
+    }
+}
+
+fn pair() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    Scenario {
+        name: "pair",
+        members: vec![Member::new("a", short.clone()), Member::new("b", short)],
+        starts: vec![Start::Empty],
+        ticks: 10,
+        budget: faults(2),
+        late_requests_max: 2,
+        lease_column: true,
+        progress_checked_one_in: 64,
+        clocks_break_i1: false,
+        expected: vec![],
+    }
+}
+
+/// Two contenders for a lock that nobody has.
+pub fn contention() -> Scenario {
+    Scenario {
+        name: "contention",
+        starts: vec![Start::Empty, Start::Abandoned],
+        ticks: 8,
+        expected: vec![
+            Mark::TookOver,
+            Mark::ResolvedOurs,
+            Mark::ResolvedNotOurs,
+            Mark::Collided,
+            Mark::LateRefused,
+            Mark::LateTakeover,
+            Mark::TooLate,
+        ],
+        ..pair()
+    }
+}
+
+/// A holder and a contender.
+pub fn tenure() -> Scenario {
+    Scenario {
+        name: "tenure",
+        starts: vec![Start::Held],
+        ticks: 9,
+        expected: vec![
+            Mark::TookOver,
+            Mark::Repeated,
+            Mark::LateHeartbeat,
+            Mark::LateRefused,
+            Mark::WokeUpLate,
+            Mark::OutOfContact,
+            Mark::Expired,
+            Mark::TookOwn,
+            Mark::Swept,
+            Mark::FenceRefused,
+        ],
+        ..pair()
+    }
+}
+
+/// Owners that stop and resign.
+pub fn owners() -> Scenario {
+    Scenario {
+        name: "owners",
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 7,
+        budget: Budget { stops: 1, resignations: 1, ..faults(1) },
+        expected: vec![
+            Mark::Released,
+            Mark::LateRelease,
+            Mark::SuccessorTook,
+            Mark::StoppedInAttempt,
+        ],
+        ..pair()
+    }
+}
+
+/// A tool that evicts whoever holds.
+pub fn evicted() -> Scenario {
+    Scenario {
+        name: "evicted",
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 9,
+        budget: Budget { evictions: 1, ..faults(1) },
+        expected: vec![Mark::Superseded, Mark::EvictedWaited],
+        ..pair()
+    }
+}
+
+/// A rolling change of the lease: members with different ones.
+pub fn leases() -> Scenario {
+    Scenario {
+        name: "leases",
+        members: vec![
+            Member::new("a", timing(6, 2, 4, 1, 1)),
+            Member::new("b", timing(4, 1, 2, 1, 1)),
+        ],
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 10,
+        budget: faults(1),
+        expected: vec![Mark::TookOver, Mark::LongerLease],
+        ..pair()
+    }
+}
+
+/// Clocks that go wrong as far as the margin allows, and at any moment.
+pub fn clocks() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    // A fast clock may jump a tick, so two of them have to fit between deadline and expiry.
+    let wide = timing(5, 1, 2, 1, 1);
+    Scenario {
+        name: "clocks",
+        members: vec![
+            Member::new("a", short).with_clock(Clock::Slow(4)),
+            Member::new("b", wide).with_clock(Clock::Fast(5)),
+        ],
+        starts: vec![Start::Empty, Start::Held],
+        budget: faults(1),
+        expected: vec![Mark::TookOver, Mark::OutOfContact],
+        ..pair()
+    }
+}
+
+/// Clocks that go wrong further than the margin allows: two may have the lock at once, yet no
+/// fenced write of the earlier one commits.
+pub fn broken_clocks() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    Scenario {
+        name: "broken clocks",
+        members: vec![
+            Member::new("a", short.clone()).with_clock(Clock::Slow(1)),
+            Member::new("b", short).with_clock(Clock::Slow(1)),
+        ],
+        starts: vec![Start::Held],
+        ticks: 8,
+        budget: faults(1),
+        clocks_break_i1: true,
+        expected: vec![Mark::TookOver],
+        ..pair()
+    }
+}
+
+/// Peers of another implementation that died halfway, on a table without our columns.
+pub fn peers() -> Scenario {
+    Scenario {
+        name: "peers",
+        starts: vec![Start::Abandoned, Start::Leftover, Start::Held],
+        budget: Budget { leftovers: 1, ..faults(1) },
+        lease_column: false,
+        ticks: 12,
+        expected: vec![Mark::OverLeftover, Mark::TookOver],
+        ..pair()
+    }
+}
+
+/// Processes that share one id, die and come back.
+pub fn lives() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    Scenario {
+        name: "lives",
+        members: vec![Member::new("a", short.clone()), Member::new("a", short)],
+        starts: vec![Start::Empty],
+        ticks: 7,
+        budget: faults(2),
+        expected: vec![Mark::TookFormerLife, Mark::ResolvedNotOurs],
+        ..pair()
+    }
+}
+
+/// Three members.
+pub fn three() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    let member = |id| Member::new(id, short.clone());
+    Scenario {
+        name: "three",
+        members: vec![member("a"), member("b"), member("c")],
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 8,
+        budget: faults(1),
+        expected: vec![Mark::TookOver, Mark::Collided],
+        ..pair()
+    }
+}
+
+/// Hands outside the protocol delete, edit, lose and seize; I1 is exempt from then on.
+pub fn hands() -> Scenario {
+    Scenario {
+        name: "hands",
+        starts: vec![Start::Held, Start::EpochToken],
+        ticks: 7,
+        budget: Budget { hands: 1, ..faults(1) },
+        expected: vec![Mark::TookInterfered, Mark::Superseded, Mark::FenceRefused],
+        ..pair()
+    }
+}

@@ -1,0 +1,73 @@
+//! What a step is noticed to have done, so that a vacuous exploration is seen as one.
+
+use spindle_protocol::{Act, Answer, Rejection, Row, Timestamp, Writer};
+
+use crate::history::{Invariant, Mark};
+use crate::node::Asked;
+use crate::scenario::Scenario;
+use crate::world::World;
+
+impl World {
+    /// A takeover displaced `row`.
+    pub(crate) fn note_takeover(&mut self, row: &Row, writer: &Writer, at: Timestamp) {
+        self.history.mark(Mark::TookOver);
+        if self.history.begun.iter().any(|term| term.announced) {
+            self.history.mark(Mark::FenceRefused);
+        }
+        if self.history.interfered {
+            self.history.mark(Mark::TookInterfered);
+        }
+        if row.writer == Writer::nobody() && !row.is_released() {
+            self.history.mark(Mark::EvictedWaited);
+        }
+        if let Some(successor) = row.writer.successor_id() {
+            if Some(successor) == writer.id() {
+                self.history.mark(Mark::SuccessorTook);
+            } else if row.is_released() && at < row.token + row.lease.unwrap_or_default() {
+                self.history.break_invariant(Invariant::Grace);
+            }
+        }
+        if let (Some(old), Some(new)) = (row.writer.nonce(), writer.nonce()) {
+            if old.instance == new.instance {
+                self.history.mark(Mark::TookOwn);
+            } else if row.writer.id() == writer.id() {
+                self.history.mark(Mark::TookFormerLife);
+            }
+        }
+    }
+
+    /// A contender was shown a row.
+    pub(crate) fn note_waiting(&mut self, index: usize, answer: &Answer, scenario: &Scenario) {
+        let Answer::Observed(observation) = answer else { return };
+        let Some(row) = &observation.row else { return };
+        let own = scenario.members[index].timing.lease;
+        let expired = |lease| row.heartbeat + lease <= observation.read_at;
+        if !row.is_released() && expired(own) && row.lease.is_some_and(|lease| !expired(lease)) {
+            self.history.mark(Mark::LongerLease);
+        }
+    }
+
+    /// A process heard an answer.
+    pub(crate) fn note_heard(
+        &mut self,
+        index: usize,
+        asked: Option<Asked>,
+        answer: &Answer,
+        held: bool,
+        resolves: bool,
+    ) {
+        let node = &self.nodes[index];
+        let began = !held && node.published.is_some();
+        let releases = matches!(&node.asked, Some(Asked { act: Act::Release { .. }, .. }));
+        let attempted = asked.is_some_and(|asked| asked.is_attempt());
+        let mark = match answer {
+            _ if resolves && began => Mark::ResolvedOurs,
+            _ if resolves && !releases => Mark::ResolvedNotOurs,
+            _ if (resolves || attempted) && releases => Mark::StoppedInAttempt,
+            Answer::Applied { .. } if attempted && !began => Mark::TooLate,
+            Answer::Rejected(Rejection::Changed(_)) if attempted => Mark::Collided,
+            _ => return,
+        };
+        self.history.mark(mark);
+    }
+}

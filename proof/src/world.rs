@@ -1,0 +1,278 @@
+//! The world: processes, the table, and what is on its way between them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::{Act, Answer, Event, Row, Timestamp, Writer};
+
+use crate::history::{History, Invariant, Mark};
+use crate::node::{Asked, Node, Passage};
+use crate::scenario::{Budget, Scenario, Start, TICK};
+use crate::table::{LOCK, Record, Request, Table, displaced_token, takeover_row};
+
+/// Spanner's clock at the first tick: as many digits as today's.
+const DAWN: Timestamp = Timestamp(1_795_000_000_000_000_000);
+
+/// Other locks, whose names are as close to a takeover row's as a lock's name may be (I6).
+const NEIGHBOURS: [&str; 3] = ["job_0", "job_000000000000000", "jobs"];
+
+/// One state of everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// The ticks gone by.
+    pub tick: u16,
+    /// What may still go wrong.
+    pub left: Budget,
+    /// Who takes part; shared by all worlds in which they are the same.
+    pub nodes: Vec<Arc<Node>>,
+    /// What Spanner keeps.
+    pub table: Table,
+    /// Requests whose senders gave up, still on their way.
+    pub late: Vec<Request>,
+    /// What an onlooker remembers.
+    pub history: History,
+}
+
+impl World {
+    /// The world as the scenario starts.
+    pub fn new(scenario: &Scenario, start: Start) -> World {
+        let neighbours = NEIGHBOURS.map(|name| (name.into(), neighbour()));
+        let nodes = scenario.members.iter().enumerate();
+        let mut world = World {
+            tick: 0,
+            left: scenario.budget,
+            nodes: nodes.map(|(index, member)| Node::start(index, member).into()).collect(),
+            table: Table::new(scenario.lease_column, neighbours),
+            late: Vec::new(),
+            history: History::default(),
+        };
+        let dead = |token| Row {
+            heartbeat: Timestamp(DAWN.0 - 60_000_000_000),
+            token,
+            writer: "dead-node".into(),
+            lease: None,
+        };
+        let long_ago = Timestamp(DAWN.0 - 90_000_000_000);
+        match start {
+            Start::Empty => {}
+            Start::Held => world.elect_first(scenario),
+            Start::Abandoned => world.table.set_lock(dead(long_ago)),
+            Start::Leftover => {
+                world.table.set_lock(dead(long_ago));
+                world.leave_takeover_row();
+            }
+            Start::EpochToken => world.table.set_lock(dead(Timestamp::EPOCH)),
+        }
+        world
+    }
+
+    /// Spanner's clock.
+    pub fn spanner(&self) -> Timestamp {
+        DAWN + TICK * u32::from(self.tick)
+    }
+
+    /// The node, to be changed.
+    pub(crate) fn node_mut(&mut self, index: usize) -> &mut Node {
+        Arc::make_mut(&mut self.nodes[index])
+    }
+
+    /// Has the first member begin to hold, with nothing in its way.
+    fn elect_first(&mut self, scenario: &Scenario) {
+        self.decide(0, Event::Wake, scenario);
+        while self.nodes[0].has_lock().is_none() {
+            self.exchange(0, scenario);
+        }
+        self.history.next_step();
+    }
+
+    /// The node's process has the protocol decide.
+    pub fn decide(&mut self, index: usize, event: Event, scenario: &Scenario) {
+        let node = Arc::make_mut(&mut self.nodes[index]);
+        let replaced = node.decide(event, &mut self.history);
+        if self.history.has_mark(Mark::Expired) && self.holders() > 0 {
+            self.history.mark(Mark::WokeUpLate);
+        }
+        self.give_up(index, replaced, scenario);
+    }
+
+    /// The node's request is carried out, and the answer reaches it in no time.
+    pub fn exchange(&mut self, index: usize, scenario: &Scenario) {
+        self.arrive(index, scenario);
+        self.answer(index, scenario);
+    }
+
+    /// The node's request is held up.
+    pub fn hold_up(&mut self, index: usize) {
+        if let Some(asked) = &mut self.node_mut(index).asked {
+            asked.passage = Passage::HeldUp;
+        }
+    }
+
+    /// The node's request is carried out; the answer is held up.
+    pub fn arrive(&mut self, index: usize, scenario: &Scenario) {
+        let lease = scenario.members[index].timing.lease;
+        let Some(asked) = &self.nodes[index].asked else { return };
+        let request = Request { act: asked.act.clone(), lease };
+        let answer = self.carry_out(&request);
+        self.note_waiting(index, &answer, scenario);
+        if let Some(asked) = &mut self.node_mut(index).asked {
+            asked.passage = Passage::Answered(answer);
+        }
+    }
+
+    /// A request arrives whose sender gave up; nobody hears the answer.
+    pub fn arrive_late(&mut self, index: usize) {
+        let request = self.late.remove(index);
+        let applied = matches!(self.carry_out(&request), Answer::Applied { .. });
+        self.history.mark(match (&request.act, applied) {
+            (Act::Insert { .. } | Act::Takeover { .. }, true) => Mark::LateTakeover,
+            (Act::Heartbeat { .. }, true) => Mark::LateHeartbeat,
+            (Act::Release { .. }, true) => Mark::LateRelease,
+            (Act::Observe | Act::Sweep { .. }, true) => return,
+            (_, false) => Mark::LateRefused,
+        });
+    }
+
+    /// The answer reaches its process.
+    pub fn answer(&mut self, index: usize, scenario: &Scenario) {
+        let asked = self.nodes[index].asked.as_ref();
+        if let Some(Passage::Answered(answer)) = asked.map(|asked| asked.passage.clone()) {
+            self.hear(index, answer, scenario);
+        }
+    }
+
+    /// The process is told that the outcome is unknown; its request may still arrive.
+    pub fn lose(&mut self, index: usize, scenario: &Scenario) {
+        let asked = self.nodes[index].asked.clone();
+        self.give_up(index, asked, scenario);
+        self.hear(index, Answer::Unknown, scenario);
+    }
+
+    /// The process is told that nothing was done.
+    pub fn abort(&mut self, index: usize, scenario: &Scenario) {
+        self.hear(index, Answer::NotApplied, scenario);
+    }
+
+    /// A second copy of the request is on its way.
+    pub fn duplicate(&mut self, index: usize, scenario: &Scenario) {
+        let asked = self.nodes[index].asked.clone();
+        self.give_up(index, asked, scenario);
+    }
+
+    /// The process dies; its request may still arrive.
+    pub fn crash(&mut self, index: usize, scenario: &Scenario) {
+        let asked = self.node_mut(index).crash();
+        self.give_up(index, asked, scenario);
+    }
+
+    /// A peer of another implementation dies between its two steps.
+    pub fn leave_takeover_row(&mut self) {
+        if let Some(row) = self.table.lock() {
+            let key = spindle_protocol::takeover_key(LOCK, row.token);
+            self.table.put(key.into(), takeover_row(row.token, "dead-peer".into()));
+        }
+    }
+
+    /// I1: how many have the lock at this instant.
+    pub fn holders(&self) -> usize {
+        self.nodes.iter().filter(|node| node.has_lock().is_some()).count()
+    }
+
+    /// Whether a fenced write of some earlier term would commit at this instant (I3).
+    pub fn fence_lets_the_past_write(&self) -> bool {
+        self.history.begun.iter().any(|term| {
+            self.table.fence_holds(term.token, &term.writer)
+                && !self.history.is_latest(term.token, &term.writer)
+        })
+    }
+
+    /// I6: whether other locks are as they were, and nothing but takeover rows was added.
+    pub fn neighbours_are_untouched(&self) -> bool {
+        let ours = |key: &str| key == LOCK || displaced_token(key).is_some();
+        let others = self.table.rows().filter(|(key, _)| !ours(key));
+        let mut count = 0;
+        for (key, record) in others {
+            count += 1;
+            if !NEIGHBOURS.contains(&key) || *record != neighbour() {
+                return false;
+            }
+        }
+        count == NEIGHBOURS.len()
+    }
+
+    fn hear(&mut self, index: usize, answer: Answer, scenario: &Scenario) {
+        let asked = self.nodes[index].asked.clone();
+        let held = self.nodes[index].published.is_some();
+        let resolves = matches!(&answer, Answer::Observed(_)) && self.nodes[index].unresolved;
+        self.decide(index, Event::Answer(answer.clone()), scenario);
+        self.note_heard(index, asked, &answer, held, resolves);
+    }
+
+    /// Of an act that its sender gave up, what may still arrive and matter.
+    fn give_up(&mut self, index: usize, asked: Option<Asked>, scenario: &Scenario) {
+        let Some(Asked { act, passage, .. }) = asked else { return };
+        let carried_out = matches!(passage, Passage::Answered(_));
+        if carried_out || act == Act::Observe || self.late.len() >= scenario.late_requests_max {
+            return;
+        }
+        let request = Request { act, lease: scenario.members[index].timing.lease };
+        self.late.push(request);
+    }
+
+    /// Carries a request out and judges what it did to the row.
+    fn carry_out(&mut self, request: &Request) -> Answer {
+        let before = self.table.lock();
+        let rows = self.table.rows().count();
+        let answer = self.table.carry_out(self.spanner(), request);
+        let Answer::Applied { at } = answer else { return answer };
+        match &request.act {
+            Act::Insert { writer } => {
+                if before.is_some() {
+                    self.history.break_invariant(Invariant::I4);
+                }
+                self.history.begin(at, writer, None);
+            }
+            Act::Takeover { seen, writer, over_leftover } => {
+                self.judge_takeover(before, seen, writer, at);
+                if *over_leftover {
+                    self.history.mark(Mark::OverLeftover);
+                }
+            }
+            Act::Heartbeat { token, writer } | Act::Release { token, writer, .. } => {
+                if !self.history.is_latest(*token, writer) {
+                    self.history.break_invariant(Invariant::I4);
+                }
+            }
+            Act::Sweep { .. } => {
+                if self.table.rows().count() < rows {
+                    self.history.mark(Mark::Swept);
+                }
+            }
+            Act::Observe => {}
+        }
+        answer
+    }
+
+    fn judge_takeover(&mut self, before: Option<Row>, seen: &Row, writer: &Writer, at: Timestamp) {
+        // Written out, not asked of the protocol, whose comparison is what is under proof.
+        let same = before.as_ref().is_some_and(|row| {
+            (row.heartbeat, row.token, &row.writer) == (seen.heartbeat, seen.token, &seen.writer)
+        });
+        if !same {
+            self.history.break_invariant(Invariant::I4);
+        }
+        if let Some(row) = &before {
+            self.note_takeover(row, writer, at);
+        }
+        self.history.begin(at, writer, before);
+    }
+}
+
+fn neighbour() -> Record {
+    Record {
+        heartbeat: Some(Timestamp(DAWN.0 - 1)),
+        token: Timestamp(DAWN.0 - 1),
+        writer: "neighbour".into(),
+        lease: Some(Duration::from_secs(10)),
+    }
+}

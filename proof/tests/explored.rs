@@ -1,0 +1,57 @@
+//! The scenarios in small, so that a broken protocol or a vacuous model is seen within seconds.
+
+use spindle_proof::history::Mark;
+use spindle_proof::run::{Limits, Report, explore};
+use spindle_proof::scenario::{Budget, Scenario};
+use spindle_proof::scenarios;
+
+/// One fault at most, and not for long.
+fn in_small(scenario: Scenario) -> Report {
+    let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
+    let ticks = scenario.ticks.min(8);
+    let expected = vec![Mark::TookOver];
+    explore(&Scenario { budget, ticks, expected, ..scenario }, Limits::default())
+}
+
+fn holds(scenario: Scenario) {
+    let report = in_small(scenario);
+    assert!(report.failures.is_empty() && report.complete, "{report}");
+}
+
+#[test]
+fn contenders_for_a_lock_that_nobody_has_keep_the_invariants() {
+    holds(scenarios::contention());
+}
+
+#[test]
+fn a_holder_and_a_contender_keep_the_invariants() {
+    holds(scenarios::tenure());
+}
+
+#[test]
+fn members_with_different_leases_keep_the_invariants() {
+    holds(scenarios::leases());
+}
+
+#[test]
+fn three_members_keep_the_invariants() {
+    holds(scenarios::three());
+}
+
+#[test]
+fn clocks_beyond_the_margin_break_mutual_exclusion_and_no_fence() {
+    let scenario = scenarios::broken_clocks();
+    let budget = Budget::default();
+    let report = explore(&Scenario { budget, ..scenario }, Limits::default());
+    // That two have the lock at once is among the things to be seen here.
+    assert!(report.failures.is_empty() && report.complete, "{report}");
+}
+
+#[test]
+fn a_property_that_is_never_seen_fails_the_exploration() {
+    let scenario = scenarios::tenure();
+    let (budget, expected) = (Budget::default(), vec![Mark::SuccessorTook]);
+    let report = explore(&Scenario { budget, expected, ..scenario }, Limits::default());
+    assert_eq!(report.failures.len(), 1, "{report}");
+    assert!(report.failures[0].steps.is_none());
+}
