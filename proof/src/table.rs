@@ -228,5 +228,5 @@ fn release(row: &mut Row, at: Timestamp, successor: Option<&(String, Duration)>)
         Some((id, _)) => Writer::successor(id),
         None => Writer::nobody(),
     };
-    row.lease = successor.map_or(row.lease, |(_, grace)| Some(*grace));
+    row.lease = successor.map(|(_, grace)| *grace);
 }
