@@ -146,10 +146,7 @@ impl Emulator {
     /// # Errors
     /// The name is not of that form or taken, or the DDL is not understood.
     pub async fn create_database(&self, name: &str, ddl: &str) -> engine::Result<Database> {
-        let changes = parse_ddl(ddl).map_err(|error| {
-            let message = error.render(ddl);
-            engine::Error::new(error.code(), message)
-        })?;
+        let changes = parse_ddl(ddl).map_err(|error| error.in_text(ddl))?;
         self.core.create_database(name, &changes)
     }
 

@@ -82,22 +82,35 @@ impl SqlError {
         self.code
     }
 
+    /// What is wrong, without the place.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Where in the text, if the error is about a place.
     pub fn at(&self) -> Option<Pos> {
         self.at
     }
 
-    /// The message in Spanner's shape: the place in brackets, then the line of the text it is in
-    /// with a caret below it.
-    pub fn render(&self, text: &str) -> String {
-        let Some(at) = self.at else { return self.message.clone() };
-        let line = text.lines().nth(at.line as usize - 1).unwrap_or("");
-        if line.chars().count() > LONGEST_LINE_SHOWN {
-            return self.to_string();
+    /// The error as a reply carries it, in Spanner's shape: the place in brackets, then the line of
+    /// `text` that it is in, with a caret below.
+    pub fn in_text(&self, text: &str) -> Error {
+        Error::new(self.code, self.shown_in(text).unwrap_or_else(|| self.to_string()))
+    }
+
+    fn shown_in(&self, text: &str) -> Option<String> {
+        let at = self.at?;
+        let line = text.split('\n').nth(at.line as usize - 1)?.trim_end_matches('\r');
+        let mut shown = String::new();
+        for next in line.chars().take(LONGEST_LINE_SHOWN + 1) {
+            match next {
+                // As wide as columns count it.
+                '\t' => shown.push_str(&" ".repeat(8 - shown.chars().count() % 8)),
+                _ => shown.push(next),
+            }
         }
-        let shown = line.replace('\t', "        ");
         let indent = " ".repeat(at.column as usize - 1);
-        format!("{self}\n{shown}\n{indent}^")
+        (shown.chars().count() <= LONGEST_LINE_SHOWN).then(|| format!("{self}\n{shown}\n{indent}^"))
     }
 }
 
@@ -119,5 +132,23 @@ impl std::error::Error for SqlError {}
 impl From<SqlError> for Error {
     fn from(error: SqlError) -> Error {
         Error::new(error.code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_its_line_and_a_caret_below() {
+        let text = "SELECT 1\n\tFROM nothing\r\n";
+        let error = SqlError::invalid(Pos { line: 2, column: 14 }, "Table not found: nothing");
+        assert_eq!(
+            error.in_text(text).message(),
+            "Table not found: nothing [at 2:14]\n        FROM nothing\n             ^"
+        );
+        let long = format!("SELECT '{}'", "x".repeat(1_000));
+        let error = SqlError::invalid(Pos { line: 1, column: 8 }, "No");
+        assert_eq!(error.in_text(&long).message(), "No [at 1:8]");
     }
 }

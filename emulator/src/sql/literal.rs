@@ -39,7 +39,8 @@ pub fn read(lexer: &mut Lexer) -> Result<Option<Kind>> {
 
 /// The letters before the quote, and the form that they and the quote make.
 fn opening(rest: &str) -> Option<(&str, Form)> {
-    let (prefix, quoted) = rest.split_at(rest.find(['\'', '"']).filter(|length| *length <= 2)?);
+    let length = rest.bytes().take(3).position(|next| matches!(next, b'\'' | b'"'))?;
+    let (prefix, quoted) = rest.split_at(length);
     let (raw, bytes) = match prefix.to_ascii_lowercase().as_str() {
         "" => (false, false),
         "r" => (true, false),

@@ -5,13 +5,34 @@
 //! it never gives a wrong result.
 //!
 //! # Limits
-//! - A DDL text has at most [`MAX_DDL_BYTES`] bytes.
+//! - A statement has at most [`MAX_STATEMENT_CHARS`] characters, a DDL text [`MAX_DDL_BYTES`] bytes.
+//! - Expressions nest at most [`MAX_DEPTH`] deep, subqueries [`MAX_SUBQUERY_DEPTH`] deep. A chain of
+//!   AND or of OR counts as one level.
 
+mod access;
+pub mod ast;
+mod bind;
+mod database;
 mod error;
+mod eval;
+mod information_schema;
+mod keys;
 mod lexer;
 mod literal;
+#[cfg(test)]
+mod memory;
+mod params;
 mod parser;
+mod plan;
+mod run;
+mod time;
 mod token;
 
+pub use access::Access;
+pub use database::InTransaction;
 pub use error::{Pos, Result, SqlError};
-pub use parser::{MAX_DDL_BYTES, parse_ddl};
+pub use params::{Parameter, Parameters, Untyped};
+pub use parser::{
+    MAX_DDL_BYTES, MAX_DEPTH, MAX_STATEMENT_CHARS, MAX_SUBQUERY_DEPTH, parse_ddl, parse_statement,
+};
+pub use run::{Outcome, execute};

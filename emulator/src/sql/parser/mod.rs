@@ -2,22 +2,86 @@
 
 mod column;
 mod ddl;
+mod dml;
+mod expr;
+mod hint;
+mod primary;
+mod query;
+#[cfg(test)]
+mod tests;
 
+use super::ast::Statement;
 use super::error::{Pos, Result, SqlError};
 use super::lexer::tokenize;
 use super::token::{Kind, Token, is_reserved};
 
 pub use ddl::{MAX_DDL_BYTES, parse_ddl};
 
+/// The most characters a statement can have; Cloud Spanner's limit.
+pub const MAX_STATEMENT_CHARS: usize = 1_000_000;
+
+/// How deep expressions can nest. Whatever walks a tree recurses and relies on it: this many levels
+/// fit the smallest stack that a thread may have.
+pub const MAX_DEPTH: usize = 75;
+
+/// How deep subqueries can nest. Each level multiplies the work that a statement can ask for.
+pub const MAX_SUBQUERY_DEPTH: usize = 3;
+
+/// Statements that Cloud Spanner knows and this parser doesn't.
+const OTHER_STATEMENTS: &[&str] = &[
+    "WITH", "FROM", "GRAPH", "CALL", "EXPLAIN", "MERGE", "TRUNCATE", "SHOW", "BEGIN", "COMMIT",
+    "ROLLBACK", "ASSERT", "EXPORT",
+];
+
+/// Parses one statement that reads or writes rows.
+///
+/// # Errors
+/// INVALID_ARGUMENT for what is no such statement, UNIMPLEMENTED for what is outside the subset.
+pub fn parse_statement(text: &str) -> Result<Statement> {
+    // Counting characters takes as long as the text is, so the count of bytes decides first.
+    if text.len() > 4 * MAX_STATEMENT_CHARS || text.chars().count() > MAX_STATEMENT_CHARS {
+        let message =
+            format!("Query string length exceeds maximum allowed length of {MAX_STATEMENT_CHARS}");
+        return Err(SqlError::invalid(Pos::START, message));
+    }
+    let mut parser = Parser::new(text)?;
+    let statement = parser.statement()?;
+    parser.symbol(";");
+    match parser.is_done() {
+        true => Ok(statement),
+        false => Err(parser.expected("end of statement")),
+    }
+}
+
 /// The tokens of a text and the place that the parser has reached.
 pub struct Parser {
     tokens: Vec<Token>,
     next: usize,
+    depth: usize,
+    subquery_depth: usize,
 }
 
 impl Parser {
     fn new(text: &str) -> Result<Parser> {
-        Ok(Parser { tokens: tokenize(text)?, next: 0 })
+        Ok(Parser { tokens: tokenize(text)?, next: 0, depth: 0, subquery_depth: 0 })
+    }
+
+    fn statement(&mut self) -> Result<Statement> {
+        self.statement_hint()?;
+        self.refuse(OTHER_STATEMENTS)?;
+        if self.sees("SELECT") {
+            Ok(Statement::Query(self.select()?))
+        } else if self.keyword("INSERT") {
+            Ok(Statement::Insert(self.insert()?))
+        } else if self.keyword("UPDATE") {
+            Ok(Statement::Update(self.update()?))
+        } else if self.keyword("DELETE") {
+            Ok(Statement::Delete(self.delete()?))
+        } else if self.sees_symbol("(") {
+            Err(self.unsupported("a query in parentheses"))
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     /// The token this many places ahead; behind the end, the end.
@@ -96,6 +160,16 @@ impl Parser {
         Ok(name)
     }
 
+    /// Reads a name behind a dot, where reserved words are names too.
+    fn name_after_dot(&mut self) -> Result<String> {
+        let name = match self.peek() {
+            Kind::Quoted(name) | Kind::Word(name) => name.clone(),
+            _ => return Err(self.expected("an identifier")),
+        };
+        self.advance();
+        Ok(name)
+    }
+
     /// Reads the name of a table. Only the default schema holds any.
     fn table_name(&mut self) -> Result<String> {
         let at = self.at();
@@ -104,6 +178,15 @@ impl Parser {
             true => Err(SqlError::unsupported(at, format_args!("the named schema {name}"))),
             false => Ok(name),
         }
+    }
+
+    /// Reads `item`, then more of them after commas.
+    fn list<T>(&mut self, mut item: impl FnMut(&mut Parser) -> Result<T>) -> Result<Vec<T>> {
+        let mut items = vec![item(self)?];
+        while self.symbol(",") {
+            items.push(item(self)?);
+        }
+        Ok(items)
     }
 
     fn expected(&self, what: impl std::fmt::Display) -> SqlError {

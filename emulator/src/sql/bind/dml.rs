@@ -1,0 +1,147 @@
+//! Statements that write.
+
+use super::call::PENDING_COMMIT_TIMESTAMP;
+use super::scope::Frame;
+use super::typed::{Origin, Typed};
+use super::{Binder, not_found};
+use crate::engine::{Column, Table, Type, Value};
+use crate::sql::ast::{Delete, Expr, ExprKind, Insert, Name, Select, Source, TableName, Update};
+use crate::sql::error::{Result, SqlError};
+use crate::sql::plan::{InsertRows, NewValue, Node, Write};
+
+impl Binder<'_> {
+    /// Binds an `INSERT`.
+    pub(super) fn insert(&mut self, insert: &Insert) -> Result<Write> {
+        let table = self.table(&insert.table)?;
+        let columns = inserted_columns(table, &insert.columns)?;
+        let rows = match &insert.source {
+            Source::Values(rows) => {
+                let mut bound = Vec::with_capacity(rows.len());
+                for row in rows {
+                    let (found, expected) = (row.values.len(), columns.len());
+                    if found != expected {
+                        let message = format!(
+                            "Inserted row has wrong column count; Has {found}, expected {expected}"
+                        );
+                        return Err(SqlError::invalid(row.at, message));
+                    }
+                    let values = columns.iter().zip(&row.values);
+                    let values: Result<_> =
+                        values.map(|(column, value)| self.new_value(column, value)).collect();
+                    bound.push(values?);
+                }
+                InsertRows::Values(bound)
+            }
+            Source::Query(select) => self.inserted_query(&columns, select, &insert.table)?,
+        };
+        let columns = columns.iter().map(|column| column.name.clone()).collect();
+        Ok(Write::Insert { table: table.name.clone(), columns, rows })
+    }
+
+    fn inserted_query(
+        &mut self,
+        columns: &[&Column],
+        select: &Select,
+        table: &TableName,
+    ) -> Result<InsertRows> {
+        let mut query = self.query(select)?;
+        let (found, expected) = (query.outputs.len(), columns.len());
+        if found != expected {
+            let message =
+                format!("Inserted row has wrong column count; Has {found}, expected {expected}");
+            return Err(SqlError::invalid(table.at, message));
+        }
+        for (column, output) in columns.iter().zip(&mut query.outputs) {
+            let null = Node::Constant(Value::Null);
+            let node = std::mem::replace(&mut output.node, null);
+            let (value_type, at) = (output.value_type, table.at);
+            let typed = Typed { node, value_type, origin: Origin::Computed, at };
+            output.node = assigned(column, typed)?;
+            output.value_type = Some(column.column_type);
+        }
+        Ok(InsertRows::Query(Box::new(query)))
+    }
+
+    /// Binds an `UPDATE`.
+    pub(super) fn update(&mut self, update: &Update) -> Result<Write> {
+        let table = self.table(&update.table)?;
+        self.enter_table(&update.table, table);
+        let filter = self.condition(&update.filter, "WHERE clause")?;
+        let mut assignments: Vec<(String, NewValue)> = Vec::new();
+        for (name, value) in &update.assignments {
+            let position = table.position(&name.text).ok_or_else(|| {
+                SqlError::invalid(name.at, format!("Unrecognized name: {}", name.text))
+            })?;
+            let column = &table.columns[position];
+            if table.is_key(position) {
+                let message = format!("Cannot UPDATE primary key column {}", column.name);
+                return Err(SqlError::invalid(name.at, message));
+            }
+            if assignments.iter().any(|(assigned, _)| *assigned == column.name) {
+                let message = format!("Update item {} assigned more than once", column.name);
+                return Err(SqlError::invalid(name.at, message));
+            }
+            assignments.push((column.name.clone(), self.new_value(column, value)?));
+        }
+        let source = self.scope.leave().into_source().ok_or_else(|| not_found(&update.table))?;
+        Ok(Write::Update { source, filter, assignments })
+    }
+
+    /// Binds a `DELETE`.
+    pub(super) fn delete(&mut self, delete: &Delete) -> Result<Write> {
+        let table = self.table(&delete.table)?;
+        self.enter_table(&delete.table, table);
+        let filter = self.condition(&delete.filter, "WHERE clause")?;
+        let source = self.scope.leave().into_source().ok_or_else(|| not_found(&delete.table))?;
+        Ok(Write::Delete { source, filter })
+    }
+
+    fn enter_table(&mut self, name: &TableName, table: &Table) {
+        let called = name.alias.as_ref().unwrap_or(&name.name);
+        self.scope.enter(Frame::with_key(called, table));
+    }
+
+    fn new_value(&mut self, column: &Column, value: &Expr) -> Result<NewValue> {
+        if let ExprKind::Call { function, arguments } = &value.kind
+            && function.eq_ignore_ascii_case(PENDING_COMMIT_TIMESTAMP)
+            && arguments.is_empty()
+            && column.column_type == Type::Timestamp
+        {
+            return Ok(NewValue::CommitTimestamp);
+        }
+        let typed = self.expr(value)?;
+        assigned(column, typed).map(NewValue::Computed)
+    }
+}
+
+fn inserted_columns<'t>(table: &'t Table, names: &[Name]) -> Result<Vec<&'t Column>> {
+    let mut columns: Vec<&Column> = Vec::with_capacity(names.len());
+    for name in names {
+        let position = table.position(&name.text).ok_or_else(|| {
+            let message = format!("Column {} is not present in table {}", name.text, table.name);
+            SqlError::invalid(name.at, message)
+        })?;
+        let column = &table.columns[position];
+        if columns.iter().any(|listed| listed.name == column.name) {
+            let message = format!("INSERT has columns with duplicate name: {}", column.name);
+            return Err(SqlError::invalid(name.at, message));
+        }
+        columns.push(column);
+    }
+    Ok(columns)
+}
+
+fn assigned(column: &Column, typed: Typed) -> Result<Node> {
+    let (at, found) = (typed.at, typed.type_name());
+    match typed.coerced(column.column_type)? {
+        Some(typed) => Ok(typed.node),
+        None => {
+            let (name, expected) = (&column.name, column.column_type);
+            let message = format!(
+                "Value has type {found} which cannot be inserted into column {name}, which has \
+                 type {expected}"
+            );
+            Err(SqlError::invalid(at, message))
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Types: what an expression has, and what it can be taken for.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use crate::engine::{Date, Timestamp, Type, Value};
+use crate::sql::error::{Pos, Result, SqlError};
+use crate::sql::params::Untyped;
+use crate::sql::plan::Node;
+use crate::sql::time;
+
+/// An expression with its type.
+#[derive(Clone, Debug)]
+pub struct Typed {
+    /// How to compute it.
+    pub node: Node,
+    /// Its type; `None` for a NULL that could have any.
+    pub value_type: Option<Type>,
+    /// What decides which other types it can be taken for.
+    pub origin: Origin,
+    /// Where it stands.
+    pub at: Pos,
+}
+
+/// Where an expression comes from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// It is computed; its type is what it is.
+    Computed,
+    /// It is a literal.
+    Literal,
+    /// It is a parameter that was sent with a type.
+    Parameter,
+    /// It is a parameter that was sent without one; the place where it stands decides.
+    Untyped(Untyped),
+}
+
+impl Origin {
+    /// The origin of something computed from this alone.
+    pub fn of_computation(&self) -> Origin {
+        match self {
+            Origin::Literal => Origin::Literal,
+            _ => Origin::Computed,
+        }
+    }
+}
+
+impl Typed {
+    /// Something computed.
+    pub fn computed(at: Pos, value_type: Type, node: Node) -> Typed {
+        Typed { node, value_type: Some(value_type), origin: Origin::Computed, at }
+    }
+
+    /// A constant.
+    pub fn constant(at: Pos, value: Value, origin: Origin) -> Typed {
+        Typed { value_type: value.value_type(), node: Node::Constant(value), origin, at }
+    }
+
+    /// The type, as messages name it.
+    pub fn type_name(&self) -> &'static str {
+        self.value_type.map_or("NULL", Type::name)
+    }
+
+    /// Whether it can be taken for a `target`.
+    ///
+    /// # Errors
+    /// It is a constant of the right kind whose content is no such value.
+    fn fits(&self, target: Type) -> Result<bool> {
+        if let Origin::Untyped(content) = &self.origin {
+            return Ok(untyped_value(content, target, self.at)?.is_some());
+        }
+        match (self.value_type, target, &self.origin, &self.node) {
+            (None, ..) => Ok(true),
+            (Some(own), target, ..) if own == target => Ok(true),
+            (Some(Type::Int64), Type::Float64, ..) => Ok(true),
+            (
+                Some(Type::String),
+                Type::Date | Type::Timestamp,
+                Origin::Literal | Origin::Parameter,
+                Node::Constant(constant),
+            ) => {
+                if let Value::String(text) = constant {
+                    parse(text, target, self.at)?;
+                }
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// This expression as one of type `target`, if it can be taken for one.
+    ///
+    /// # Errors
+    /// It is a constant of the right kind whose content is no such value.
+    pub fn coerced(self, target: Type) -> Result<Option<Typed>> {
+        if !self.fits(target)? {
+            return Ok(None);
+        }
+        let at = self.at;
+        let value_type = Some(target);
+        if let Origin::Untyped(content) = &self.origin {
+            let value = untyped_value(content, target, at)?.unwrap_or(Value::Null);
+            return Ok(Some(Typed { value_type, ..Typed::constant(at, value, Origin::Parameter) }));
+        }
+        if self.value_type.is_none_or(|own| own == target) {
+            return Ok(Some(Typed { value_type, ..self }));
+        }
+        let node = match self.node {
+            Node::Constant(Value::String(text)) => Node::Constant(parse(&text, target, at)?),
+            Node::Constant(Value::Int64(value)) => Node::Constant(Value::Float64(value as f64)),
+            Node::Constant(Value::Null) => Node::Constant(Value::Null),
+            other => Node::ToFloat(Box::new(other)),
+        };
+        Ok(Some(Typed { node, value_type, origin: self.origin.of_computation(), at }))
+    }
+
+    /// How much its type counts when several expressions need one type.
+    fn rank(&self) -> usize {
+        match self.origin {
+            Origin::Computed => 0,
+            Origin::Parameter => 1,
+            Origin::Literal => 2,
+            Origin::Untyped(_) => 3,
+        }
+    }
+}
+
+/// The types of these expressions, as messages name them.
+pub fn type_names(all: &[Typed]) -> String {
+    all.iter().map(Typed::type_name).collect::<Vec<_>>().join(", ")
+}
+
+/// These expressions as ones of the type that all of them can have. That type is `None` if all are
+/// NULL. The result is `None` if there is no such type.
+pub fn unified(all: Vec<Typed>) -> Result<Option<(Vec<Node>, Option<Type>)>> {
+    let mut candidates: Vec<(usize, Type)> = Vec::new();
+    for typed in &all {
+        if let Some(value_type) = typed.value_type {
+            let rank = typed.rank();
+            match candidates.iter_mut().find(|(_, known)| *known == value_type) {
+                Some((known_rank, _)) => *known_rank = rank.min(*known_rank),
+                None => candidates.push((rank, value_type)),
+            }
+        }
+    }
+    if candidates.is_empty() {
+        return Ok(Some((all.into_iter().map(|typed| typed.node).collect(), None)));
+    }
+    candidates.sort_by_key(|(rank, _)| *rank);
+    for (_, candidate) in candidates {
+        let fitting: Result<Vec<bool>> = all.iter().map(|typed| typed.fits(candidate)).collect();
+        if fitting?.into_iter().all(|fits| fits) {
+            return Ok(coerced_all(all, candidate)?.map(|nodes| (nodes, Some(candidate))));
+        }
+    }
+    Ok(None)
+}
+
+/// These expressions as ones of type `target`, if all can be taken for one.
+pub fn coerced_all(all: Vec<Typed>, target: Type) -> Result<Option<Vec<Node>>> {
+    let coerced: Result<Option<Vec<Typed>>> =
+        all.into_iter().map(|typed| typed.coerced(target)).collect();
+    Ok(coerced?.map(|all| all.into_iter().map(|typed| typed.node).collect()))
+}
+
+/// A text as a date or a timestamp.
+pub fn parse(text: &str, target: Type, at: Pos) -> Result<Value> {
+    match target {
+        Type::Timestamp => time::timestamp(text, at).map(Value::Timestamp),
+        _ => time::date(text)
+            .map(Value::Date)
+            .ok_or_else(|| SqlError::invalid(at, format!("Invalid DATE literal: {text:?}"))),
+    }
+}
+
+/// What was sent without a type, as a value of type `target`, if it is in the form in which such
+/// values travel.
+fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Value>> {
+    let value = match (content, target) {
+        (Untyped::Null, _) => Some(Value::Null),
+        (Untyped::Bool(value), Type::Bool) => Some(Value::Bool(*value)),
+        (Untyped::Number(value), Type::Float64) => Some(Value::Float64(*value)),
+        (Untyped::Text(text), _) => {
+            return match from_text(text, target) {
+                Some(value) => Ok(Some(value)),
+                // Whatever other type is tried, the sender meant this one.
+                None if target != Type::Bool => {
+                    let message = format!("Could not parse {text:?} as {target}");
+                    Err(SqlError::invalid(at, message))
+                }
+                None => Ok(None),
+            };
+        }
+        _ => None,
+    };
+    Ok(value)
+}
+
+fn from_text(text: &str, target: Type) -> Option<Value> {
+    match target {
+        Type::Bool => None,
+        Type::String => Some(Value::String(text.to_owned())),
+        Type::Int64 => text.parse().ok().map(Value::Int64),
+        Type::Float64 => match text {
+            "NaN" => Some(Value::Float64(f64::NAN)),
+            "Infinity" => Some(Value::Float64(f64::INFINITY)),
+            "-Infinity" => Some(Value::Float64(f64::NEG_INFINITY)),
+            _ => None,
+        },
+        Type::Bytes => BASE64_STANDARD.decode(text).ok().map(Value::Bytes),
+        Type::Date => Date::parse(text).map(Value::Date),
+        Type::Timestamp => Timestamp::parse_rfc3339(text).map(Value::Timestamp),
+    }
+}

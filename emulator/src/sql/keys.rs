@@ -1,0 +1,344 @@
+//! Which keys a condition leaves, so that a statement reads, and locks, no more than it must.
+//!
+//! What is found here may be too much, never too little: the condition is evaluated on every row
+//! all the same.
+
+use super::ast::Comparison;
+use super::eval::{Evaluated, Stop};
+use super::plan::{Function, Node, Source};
+use crate::engine::{Key, KeyRange, Table, Value};
+
+/// The most separate keys that are looked up one by one.
+const MAX_POINTS: usize = 1_000;
+
+/// The ranges of keys, in order and apart from each other, that rows can have that pass `filter`.
+/// `value` evaluates what doesn't depend on the row.
+pub fn ranges(
+    table: &Table,
+    source: &Source,
+    filter: Option<&Node>,
+    value: impl Fn(&Node) -> Evaluated,
+) -> Evaluated<Vec<KeyRange>> {
+    let Some(filter) = filter else { return Ok(vec![KeyRange::all()]) };
+    let columns = table.primary_key.iter().map(|part| {
+        let used = source.used.iter().position(|used| *used == part.position);
+        Part { index: used, descending: part.descending }
+    });
+    let search = Search { table, key: columns.collect(), value };
+    search.ranges(filter).map(merged)
+}
+
+/// A column of the primary key.
+struct Part {
+    /// Its place among the columns that are read. A column that isn't read restricts nothing.
+    index: Option<usize>,
+    descending: bool,
+}
+
+struct Search<'a, V> {
+    table: &'a Table,
+    key: Vec<Part>,
+    value: V,
+}
+
+/// An end of a range of values, and whether it belongs to the range.
+type End = Option<(Value, bool)>;
+
+/// The values that a column can have.
+#[derive(Default)]
+struct Bounds {
+    low: End,
+    high: End,
+    /// There is no such value.
+    empty: bool,
+    found: bool,
+}
+
+impl<V: Fn(&Node) -> Evaluated> Search<'_, V> {
+    fn ranges(&self, filter: &Node) -> Evaluated<Vec<KeyRange>> {
+        if let Node::Or(branches) = filter {
+            let mut ranges = Vec::new();
+            for branch in branches {
+                ranges.extend(self.ranges(branch)?);
+                if ranges.len() > MAX_POINTS || ranges.contains(&KeyRange::all()) {
+                    return Ok(vec![KeyRange::all()]);
+                }
+            }
+            return Ok(ranges);
+        }
+        let mut conditions = Vec::new();
+        flatten(filter, &mut conditions);
+        let mut prefixes = vec![Vec::new()];
+        for part in &self.key {
+            let Some(index) = part.index else { break };
+            match self.points(&conditions, index)? {
+                Some(points) if prefixes.len() * points.len() <= MAX_POINTS => {
+                    prefixes = extended(&prefixes, &points);
+                }
+                _ => {
+                    let bounds = self.bounds(&conditions, index)?;
+                    if bounds.empty {
+                        return Ok(Vec::new());
+                    }
+                    if bounds.found {
+                        let ranges = prefixes.into_iter();
+                        return Ok(ranges
+                            .map(|prefix| self.range(prefix, &bounds, part.descending))
+                            .collect());
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(prefixes.into_iter().map(|prefix| KeyRange::prefix(self.place(prefix))).collect())
+    }
+
+    /// The values that these conditions leave for a column, if they name them.
+    fn points(&self, conditions: &[&Node], index: usize) -> Evaluated<Option<Vec<Value>>> {
+        for condition in conditions {
+            let points = match condition {
+                Node::Compare(Comparison::Equal, left, right) => {
+                    let equal = self.sides(index, Comparison::Equal, left, right)?;
+                    equal.map(|(_, value)| vec![value])
+                }
+                Node::In(operand, list) if is_column(operand, index) => {
+                    let values: Evaluated<Option<Vec<Value>>> =
+                        list.iter().map(|candidate| self.constant(candidate)).collect();
+                    values?
+                }
+                Node::Is(operand, None) if is_column(operand, index) => {
+                    return Ok(Some(vec![Value::Null]));
+                }
+                Node::Or(branches) => self.points_of_all(branches, index)?,
+                _ => None,
+            };
+            if let Some(mut points) = points {
+                // Nothing equals NULL.
+                points.retain(|point| !point.is_null());
+                points.sort();
+                points.dedup();
+                return Ok(Some(points));
+            }
+        }
+        Ok(None)
+    }
+
+    fn points_of_all(&self, branches: &[Node], index: usize) -> Evaluated<Option<Vec<Value>>> {
+        let mut all = Vec::new();
+        for branch in branches {
+            let mut conditions = Vec::new();
+            flatten(branch, &mut conditions);
+            match self.points(&conditions, index)? {
+                // NULL is a point only on its own.
+                Some(points) if !points.contains(&Value::Null) => all.extend(points),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(all))
+    }
+
+    fn bounds(&self, conditions: &[&Node], index: usize) -> Evaluated<Bounds> {
+        let mut bounds = Bounds::default();
+        for condition in conditions {
+            match condition {
+                Node::Compare(comparison, left, right) => {
+                    if let Some((comparison, value)) =
+                        self.sides(index, *comparison, left, right)?
+                    {
+                        bounds.restrict(comparison, value);
+                    }
+                }
+                Node::Between(parts) if is_column(&parts[0], index) => {
+                    if let Some(low) = self.constant(&parts[1])? {
+                        bounds.restrict(Comparison::GreaterOrEqual, low);
+                    }
+                    if let Some(high) = self.constant(&parts[2])? {
+                        bounds.restrict(Comparison::LessOrEqual, high);
+                    }
+                }
+                Node::Apply(Function::StartsWith, arguments) if is_column(&arguments[0], index) => {
+                    if let Some(prefix) = self.constant(&arguments[1])? {
+                        let behind = successor(&prefix);
+                        bounds.restrict(Comparison::GreaterOrEqual, prefix);
+                        if let Some(behind) = behind {
+                            bounds.restrict(Comparison::Less, behind);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(bounds)
+    }
+
+    /// What a comparison says of a column, if its other side doesn't depend on the row.
+    fn sides(
+        &self,
+        index: usize,
+        comparison: Comparison,
+        left: &Node,
+        right: &Node,
+    ) -> Evaluated<Option<(Comparison, Value)>> {
+        let (comparison, other) = if is_column(left, index) {
+            (comparison, right)
+        } else if is_column(right, index) {
+            (comparison.mirrored(), left)
+        } else {
+            return Ok(None);
+        };
+        Ok(self.constant(other)?.map(|value| (comparison, value)))
+    }
+
+    fn constant(&self, node: &Node) -> Evaluated<Option<Value>> {
+        if depends_on_row(node) {
+            return Ok(None);
+        }
+        match (self.value)(node) {
+            Ok(value) => Ok(Some(value)),
+            // Whether this matters will be seen when rows are looked at.
+            Err(Stop::Failed(_)) => Ok(None),
+            Err(missing) => Err(missing),
+        }
+    }
+
+    fn range(&self, prefix: Vec<Value>, bounds: &Bounds, descending: bool) -> KeyRange {
+        let place = |value: &Value| {
+            self.place(prefix.iter().chain(std::iter::once(value)).cloned().collect())
+        };
+        let before_all = || self.place(prefix.clone());
+        let null = || place(&Value::Null);
+        let (first, last) = match descending {
+            false => (&bounds.low, &bounds.high),
+            true => (&bounds.high, &bounds.low),
+        };
+        // NULL, which no comparison lets through, comes first, or last if descending.
+        let start = match first {
+            Some((value, true)) => place(value),
+            Some((value, false)) => place(value).after(),
+            None if descending => before_all(),
+            None => null().after(),
+        };
+        let end = match last {
+            Some((value, true)) => place(value).after(),
+            Some((value, false)) => place(value),
+            None if descending => null(),
+            None => before_all().after(),
+        };
+        KeyRange { start, end }
+    }
+
+    fn place(&self, values: Vec<Value>) -> Key {
+        // There are never more values than key parts, which is what this could fail on.
+        self.table.key(values).unwrap_or_default()
+    }
+}
+
+impl Bounds {
+    fn restrict(&mut self, comparison: Comparison, value: Value) {
+        if value.is_null() {
+            self.empty = true;
+            return;
+        }
+        if matches!(value, Value::Float64(value) if value.is_nan()) {
+            return;
+        }
+        let (end, inclusive) = match comparison {
+            Comparison::Greater => (&mut self.low, false),
+            Comparison::GreaterOrEqual => (&mut self.low, true),
+            Comparison::Less => (&mut self.high, false),
+            Comparison::LessOrEqual => (&mut self.high, true),
+            Comparison::Equal | Comparison::NotEqual => return,
+        };
+        self.found = true;
+        let tighter = match end {
+            None => true,
+            Some((known, _)) => match comparison {
+                Comparison::Greater => value >= *known,
+                Comparison::GreaterOrEqual => value > *known,
+                Comparison::Less => value <= *known,
+                _ => value < *known,
+            },
+        };
+        if tighter {
+            *end = Some((value, inclusive));
+        }
+    }
+}
+
+fn extended(prefixes: &[Vec<Value>], points: &[Value]) -> Vec<Vec<Value>> {
+    let with = |prefix: &Vec<Value>, point: &Value| {
+        prefix.iter().chain(std::iter::once(point)).cloned().collect()
+    };
+    prefixes.iter().flat_map(|prefix| points.iter().map(move |point| with(prefix, point))).collect()
+}
+
+fn flatten<'a>(condition: &'a Node, conditions: &mut Vec<&'a Node>) {
+    match condition {
+        Node::And(parts) => parts.iter().for_each(|part| flatten(part, conditions)),
+        other => conditions.push(other),
+    }
+}
+
+fn is_column(node: &Node, wanted: usize) -> bool {
+    matches!(node, Node::Column { outward: 0, index } if *index == wanted)
+}
+
+/// Whether a node may have another value for another row. A subquery always may.
+fn depends_on_row(node: &Node) -> bool {
+    if matches!(node, Node::Column { outward: 0, .. } | Node::Exists(_)) {
+        return true;
+    }
+    let mut depends = false;
+    node.for_each_child(&mut |child| depends = depends || depends_on_row(child));
+    depends
+}
+
+/// The first value behind all that start with `prefix`, if there is one.
+fn successor(prefix: &Value) -> Option<Value> {
+    match prefix {
+        Value::String(prefix) => {
+            let mut rest = prefix.clone();
+            while let Some(last) = rest.pop() {
+                // The surrogates between these two are no characters.
+                let next = if last == '\u{d7ff}' {
+                    Some('\u{e000}')
+                } else {
+                    char::from_u32(u32::from(last) + 1)
+                };
+                if let Some(next) = next {
+                    rest.push(next);
+                    return Some(Value::String(rest));
+                }
+            }
+            None
+        }
+        Value::Bytes(prefix) => {
+            let mut rest = prefix.clone();
+            while let Some(last) = rest.pop() {
+                if let Some(next) = last.checked_add(1) {
+                    rest.push(next);
+                    return Some(Value::Bytes(rest));
+                }
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+fn merged(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort();
+    let mut merged: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start < last.end => {
+                if range.end > last.end {
+                    last.end = range.end;
+                }
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}

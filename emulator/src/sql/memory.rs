@@ -1,0 +1,120 @@
+//! A database of one user in memory, to evaluate statements on.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::{Access, Outcome, Parameters, execute, parse_ddl, parse_statement};
+use crate::engine::{
+    Cell, Code, Error, Key, Mutation, Read, Result, Schema, Table, Timestamp, Value, WriteKind,
+};
+
+/// The rows of a table, each with all its cells.
+type Rows = BTreeMap<Key, Vec<Value>>;
+
+/// The database, and what was read from it.
+#[derive(Debug)]
+pub struct Memory {
+    schema: Schema,
+    tables: BTreeMap<String, Rows>,
+    /// What `CURRENT_TIMESTAMP` is, and what a commit timestamp becomes.
+    pub now: Timestamp,
+    /// Every read so far.
+    pub reads: Vec<Read>,
+}
+
+impl Memory {
+    /// A database with the tables of a DDL text.
+    pub fn new(ddl: &str) -> Memory {
+        let mut schema = Schema::default();
+        for change in parse_ddl(ddl).expect("the test's DDL is right") {
+            schema.apply(&change).expect("the test's DDL fits together");
+        }
+        let now = Timestamp::parse_rfc3339("2026-01-02T03:04:05.000006Z");
+        let now = now.expect("this is a timestamp");
+        Memory { schema, tables: BTreeMap::new(), now, reads: Vec::new() }
+    }
+
+    /// Parses and executes a statement.
+    pub fn run(&mut self, text: &str, parameters: &Parameters) -> Result<Outcome> {
+        let statement = parse_statement(text).map_err(|error| error.in_text(text))?;
+        let mut execution = pin!(execute(&statement, text, parameters, self));
+        match execution.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => unreachable!("nothing here waits"),
+        }
+    }
+
+    fn apply(&mut self, mutation: Mutation) -> Result<()> {
+        match mutation {
+            Mutation::Write { kind, table, columns, cells } => {
+                let table = found(&self.schema, &table)?;
+                let rows = self.tables.entry(table.name.clone()).or_default();
+                let positions = columns.iter().filter_map(|column| table.position(column));
+                let mut row = vec![Value::Null; table.columns.len()];
+                let written: Vec<_> = positions.zip(cells).collect();
+                let now = self.now;
+                let set = |row: &mut Vec<Value>| {
+                    for (position, cell) in &written {
+                        row[*position] = match cell {
+                            Cell::Value(value) => value.clone(),
+                            Cell::CommitTimestamp => Value::Timestamp(now),
+                        };
+                    }
+                };
+                set(&mut row);
+                let key = table.key_of_row(&row);
+                match (kind, rows.get_mut(&key)) {
+                    (WriteKind::Insert, None) => drop(rows.insert(key, row)),
+                    (WriteKind::Update, Some(row)) => set(row),
+                    (WriteKind::Update, None) => {
+                        return Err(Error::new(Code::NotFound, key.to_string()));
+                    }
+                    _ => return Err(Error::new(Code::AlreadyExists, key.to_string())),
+                }
+            }
+            Mutation::Delete { table, keys } => {
+                let rows = self.tables.entry(table).or_default();
+                rows.retain(|key, _| !keys.iter().any(|range| range.contains(key)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn found<'a>(schema: &'a Schema, table: &str) -> Result<&'a Table> {
+    schema.table(table).ok_or_else(|| Error::table_not_found(table))
+}
+
+impl Access for Memory {
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    async fn read(&mut self, read: Read) -> Result<Vec<Vec<Value>>> {
+        let table = found(&self.schema, &read.table)?;
+        let positions: Vec<usize> =
+            read.columns.iter().filter_map(|column| table.position(column)).collect();
+        let rows = self.tables.entry(table.name.clone()).or_default().iter();
+        let wanted = rows.filter(|(key, _)| read.keys.iter().any(|range| range.contains(key)));
+        let cells = |row: &Vec<Value>| positions.iter().map(|at| row[*at].clone()).collect();
+        let result = wanted.map(|(_, row)| cells(row)).collect();
+        self.reads.push(read);
+        Ok(result)
+    }
+
+    async fn write(&mut self, mutations: Vec<Mutation>) -> Result<()> {
+        let before = self.tables.clone();
+        for mutation in mutations {
+            if let Err(error) = self.apply(mutation) {
+                self.tables = before;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

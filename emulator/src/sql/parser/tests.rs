@@ -1,0 +1,262 @@
+//! What texts mean, and which aren't understood.
+
+use super::*;
+use crate::engine::Code;
+use crate::sql::ast::{Comparison, Expr, ExprKind, Item, Literal, Select, Source, Statement};
+
+fn parsed(text: &str) -> Statement {
+    parse_statement(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn query(text: &str) -> Select {
+    match parsed(text) {
+        Statement::Query(select) => select,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// The expression, with every operator in parentheses.
+fn grouped(text: &str) -> String {
+    match query(&format!("SELECT {text}")).items.remove(0) {
+        Item::Expr { expr, .. } => show(&expr),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn show(expr: &Expr) -> String {
+    let all = |parts: &[Expr], between: &str| {
+        let parts: Vec<String> = parts.iter().map(show).collect();
+        parts.join(between)
+    };
+    match &expr.kind {
+        ExprKind::Literal(Literal::Integer(value)) => value.to_string(),
+        ExprKind::Literal(literal) => format!("{literal:?}"),
+        ExprKind::Column { table, name } => {
+            table.iter().map(|table| format!("{table}.")).collect::<String>() + name
+        }
+        ExprKind::And(parts) => format!("({})", all(parts, " AND ")),
+        ExprKind::Or(parts) => format!("({})", all(parts, " OR ")),
+        ExprKind::Not(operand) => format!("(NOT {})", show(operand)),
+        ExprKind::Negate(operand) => format!("(-{})", show(operand)),
+        ExprKind::Binary(op, left, right) => {
+            format!("({} {} {})", show(left), op.symbol(), show(right))
+        }
+        ExprKind::Is { operand, what, negated } => {
+            format!("({} IS {what:?} {negated})", show(operand))
+        }
+        ExprKind::In { operand, list, negated } => {
+            format!("({} IN [{}] {negated})", show(operand), all(list, ", "))
+        }
+        ExprKind::Between { operand, low, high, negated } => {
+            format!("({} BETWEEN {} {} {negated})", show(operand), show(low), show(high))
+        }
+        ExprKind::Call { function, arguments } => format!("{function}({})", all(arguments, ", ")),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn operators_bind_as_tightly_as_in_googlesql() {
+    for (text, meant) in [
+        ("1 + 2 * 3", "(1 + (2 * 3))"),
+        ("1 - 2 - 3", "((1 - 2) - 3)"),
+        ("a || b + c", "((a || b) + c)"),
+        ("-a * b", "((-a) * b)"),
+        ("- -1 + +2", "((-(-1)) + 2)"),
+        ("a OR b AND NOT c = d", "(a OR (b AND (NOT (c = d))))"),
+        ("(a OR b) AND c", "((a OR b) AND c)"),
+        ("a AND b AND c", "(a AND b AND c)"),
+        ("NOT a IS NULL", "(NOT (a IS None false))"),
+        ("a IS NOT TRUE", "(a IS Some(true) true)"),
+        ("a + 1 BETWEEN b AND c AND d", "(((a + 1) BETWEEN b c false) AND d)"),
+        ("a NOT BETWEEN 1 AND 2", "(a BETWEEN 1 2 true)"),
+        ("a NOT IN (1, 2 + 3) OR b", "((a IN [1, (2 + 3)] true) OR b)"),
+        ("t.a <> t.select", "(t.a != t.select)"),
+        ("if(a < b, f(), COUNT(x))", "if((a < b), f(), COUNT(x))"),
+    ] {
+        assert_eq!(grouped(text), meant, "{text}");
+    }
+}
+
+#[test]
+fn a_query_has_all_its_clauses() {
+    let select = query(
+        "SELECT a, b AS bee, t.*, COUNT(*) FROM Orders AS t WHERE a = @p AND `b c` > 1
+         ORDER BY a DESC, 2 NULLS LAST LIMIT 5 OFFSET @skip;",
+    );
+    assert_eq!(select.items.len(), 4);
+    let from = select.from.unwrap();
+    assert_eq!((from.name.as_str(), from.alias.as_deref()), ("Orders", Some("t")));
+    assert!(select.filter.is_some() && select.limit.unwrap().skip.is_some());
+    let order: Vec<_> =
+        select.order.iter().map(|order| (order.descending, order.nulls_first)).collect();
+    assert_eq!(order, [(true, None), (false, Some(false))]);
+}
+
+#[test]
+fn a_table_can_have_an_alias_a_hint_and_a_schema() {
+    let from = query("select 1 from information_schema.tables t").from.unwrap();
+    assert_eq!(from.schema.as_deref(), Some("information_schema"));
+    assert_eq!((from.name.as_str(), from.alias.as_deref()), ("tables", Some("t")));
+    query("@{LOCK_SCANNED_RANGES=exclusive} SELECT a FROM t@{FORCE_INDEX=_BASE_TABLE} AS u");
+    query("@{OPTIMIZER_VERSION=8, use_additional_parallelism=TRUE} SELECT a, FROM t");
+}
+
+#[test]
+fn the_predecessors_statements_are_understood() {
+    for text in [
+        "insert locktable (name, heartbeat, token, writer) values ('n',PENDING_COMMIT_TIMESTAMP(),PENDING_COMMIT_TIMESTAMP(),'id')",
+        "insert locktable (name) values ('n_2026-01-02T03:04:05.000006Z')",
+        "update locktable set heartbeat = PENDING_COMMIT_TIMESTAMP(), token = @token, writer = @writer where name = @name",
+        "select timestamp_diff(current_timestamp(), heartbeat, millisecond) as diff, token from locktable where name = @name",
+        "select timestamp_diff(current_timestamp(), heartbeat, millisecond), token from locktable where name = @name",
+        "select token, writer, timestamp_diff(current_timestamp(), heartbeat, millisecond) as diff from locktable where name = @name",
+        "select token, writer from locktable where name = @name",
+        "select token from locktable where name = @name",
+        "update locktable set heartbeat = PENDING_COMMIT_TIMESTAMP() where name = @name",
+        "delete from locktable where starts_with(name, 'n_')",
+        "SELECT 1",
+    ] {
+        parsed(text);
+    }
+}
+
+#[test]
+fn rows_come_from_values_or_from_a_query() {
+    let source = |text: &str| match parsed(text) {
+        Statement::Insert(insert) => (insert.columns.len(), insert.source),
+        other => panic!("{other:?}"),
+    };
+    let (columns, values) = source("INSERT INTO t (a, b) VALUES (1, 2), (3, NULL)");
+    assert!(matches!(values, Source::Values(rows) if rows.len() == 2) && columns == 2);
+    let (_, query) = source("insert into t (a) select a from u where a > 1");
+    assert!(matches!(query, Source::Query(_)));
+    assert!(matches!(parsed("DELETE t WHERE true"), Statement::Delete(_)));
+    let Statement::Update(update) = parsed("UPDATE t AS u SET a = u.a + 1, b = NULL WHERE TRUE")
+    else {
+        panic!()
+    };
+    assert_eq!((update.assignments.len(), update.table.alias.as_deref()), (2, Some("u")));
+}
+
+#[test]
+fn trees_are_equal_when_they_say_the_same() {
+    assert_eq!(parsed("SELECT a = 1"), parsed("select\n  a=1 -- one"));
+    assert_ne!(parsed("SELECT a = 1"), parsed("SELECT a = 2"));
+    let negated = ExprKind::Binary(
+        super::super::ast::BinaryOp::Compare(Comparison::NotEqual),
+        Box::new(Expr::new(Pos::START, ExprKind::Column { table: None, name: "a".into() })),
+        Box::new(Expr::new(Pos::START, ExprKind::Literal(Literal::Integer(1)))),
+    );
+    let expected = Item::Expr { expr: Expr::new(Pos::START, negated), alias: None };
+    assert_eq!(query("SELECT a <> 1").items, [expected]);
+}
+
+#[test]
+fn what_is_not_supported_is_named_with_its_place() {
+    for (text, construct) in [
+        ("SELECT DISTINCT a FROM t", "DISTINCT [at 1:8]"),
+        ("SELECT a FROM t JOIN u ON a = b", "JOIN [at 1:17]"),
+        ("SELECT a FROM t, u", "more than one table in FROM [at 1:16]"),
+        ("SELECT a FROM (SELECT 1)", "a subquery in FROM [at 1:15]"),
+        ("SELECT a FROM t GROUP BY a", "GROUP [at 1:17]"),
+        ("SELECT a FROM t UNION ALL SELECT 1", "UNION [at 1:17]"),
+        ("SELECT a FROM t FOR UPDATE", "FOR [at 1:17]"),
+        ("SELECT a FROM f(1)", "the table function f [at 1:15]"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH [at 1:1]"),
+        ("SELECT (SELECT 1)", "a subquery as a value [at 1:9]"),
+        ("SELECT a IN (SELECT 1)", "IN with a subquery [at 1:14]"),
+        ("SELECT a IN UNNEST([1])", "IN UNNEST [at 1:10]"),
+        ("SELECT a LIKE 'x'", "LIKE [at 1:10]"),
+        ("SELECT CAST(a AS STRING)", "CAST [at 1:8]"),
+        ("SELECT [1]", "an array [at 1:8]"),
+        ("SELECT (1, 2)", "a struct [at 1:10]"),
+        ("SELECT a & b", "the operator & [at 1:10]"),
+        ("SELECT @@x", "a system variable (@@) [at 1:8]"),
+        ("SELECT ?", "a parameter without a name [at 1:8]"),
+        ("SELECT COUNT(DISTINCT a)", "DISTINCT [at 1:14]"),
+        ("SELECT NUMERIC '1'", "a literal of type NUMERIC [at 1:8]"),
+        ("SELECT NET.HOST(a)", "the function NET.HOST [at 1:8]"),
+        ("SELECT a FROM t@{FORCE_INDEX=i}", "the hint FORCE_INDEX [at 1:18]"),
+        ("@{NEW_HINT=1} SELECT 1", "the hint NEW_HINT [at 1:3]"),
+        ("INSERT OR UPDATE t (a) VALUES (1)", "OR UPDATE [at 1:8]"),
+        ("INSERT t (a) VALUES (DEFAULT)", "DEFAULT [at 1:22]"),
+        ("INSERT t (a) VALUES (1) THEN RETURN a", "THEN RETURN [at 1:25]"),
+        ("DELETE t WHERE true THEN RETURN a", "THEN RETURN [at 1:21]"),
+    ] {
+        let error = parse_statement(text).unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented, "{text}: {error}");
+        assert_eq!(error.to_string(), format!("Not supported here: {construct}"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_statement_is_a_syntax_error_at_its_place() {
+    for (text, error) in [
+        ("", "Unexpected end of statement [at 1:1]"),
+        ("SELECT", "Unexpected end of statement [at 1:7]"),
+        ("SELECT 1 2", "Expected end of statement but got integer literal \"2\" [at 1:10]"),
+        ("SELECT 1; SELECT 2", "Expected end of statement but got keyword SELECT [at 1:11]"),
+        ("SELECT (1", "Expected \")\" but got end of statement [at 1:10]"),
+        ("SELECT a FROM", "Expected an identifier but got end of statement [at 1:14]"),
+        ("SELECT a b c", "Expected end of statement but got identifier \"c\" [at 1:12]"),
+        (
+            "SELECT a = b = c",
+            "Expression to the left of comparison must be parenthesized [at 1:14]",
+        ),
+        ("UPDATE t SET a = 1", "UPDATE must have a WHERE clause [at 1:19]"),
+        ("DELETE FROM t", "DELETE must have a WHERE clause [at 1:14]"),
+        ("INSERT t VALUES (1)", "Expected \"(\" and the columns but got keyword WHERE [at 1:10]"),
+        ("CREATE TABLE t (a INT64) PRIMARY KEY (a)", "Unexpected keyword CREATE [at 1:1]"),
+    ] {
+        let found = parse_statement(text).unwrap_err();
+        assert_eq!(found.code(), Code::InvalidArgument, "{text}");
+        if !text.starts_with("INSERT") {
+            assert_eq!(found.to_string(), format!("Syntax error: {error}"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn nesting_is_bounded_in_every_direction_before_the_stack_is() {
+    // Half of what a runtime's worker thread has.
+    let small = std::thread::Builder::new().stack_size(1 << 20);
+    let thread = small.spawn(|| {
+        let deep = |open: &str, inner: &str, close: &str, levels: usize| {
+            format!("SELECT {}{inner}{}", open.repeat(levels), close.repeat(levels))
+        };
+        for (open, inner, close) in [
+            ("(", "1", ")"),
+            ("NOT ", "a", ""),
+            ("- ", "a", ""),
+            ("+ ", "a", ""),
+            ("", "1", " + 1"),
+            ("", "a", " || a"),
+            ("f(", "1", ")"),
+            ("CASE WHEN true THEN ", "1", " END"),
+            ("CASE ", "1", " WHEN 1 THEN 1 END"),
+            ("(1 + ", "1", ")"),
+            ("a IN (", "1", ")"),
+            ("EXISTS(SELECT ", "1", ")"),
+            ("EXISTS(SELECT 1 FROM t WHERE ", "true", ")"),
+            ("EXISTS(SELECT 1 ORDER BY ", "true", ")"),
+        ] {
+            let fits = deep(open, inner, close, if open.starts_with("EXISTS") { 3 } else { 70 });
+            parsed(&fits);
+            for levels in [MAX_DEPTH + 1, 1_000, 20_000] {
+                let error = parse_statement(&deep(open, inner, close, levels)).unwrap_err();
+                assert!(error.to_string().contains("nested more than"), "{open}: {error}");
+            }
+        }
+    });
+    thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn long_chains_are_flat_and_long_texts_are_refused() {
+    parsed(&format!("SELECT a{}", " AND a".repeat(10_000)));
+    parsed(&format!("SELECT a{}", " OR a AND b".repeat(10_000)));
+    let text = format!("SELECT '{}'", "é".repeat(MAX_STATEMENT_CHARS));
+    assert_eq!(parse_statement(&text).unwrap_err().code(), Code::InvalidArgument);
+    parsed(&format!("SELECT '{}'", "é".repeat(MAX_STATEMENT_CHARS - 9)));
+}

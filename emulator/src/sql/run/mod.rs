@@ -1,0 +1,110 @@
+//! The execution of a statement: evaluation, and the reads and writes it asks for.
+
+mod query;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use super::access::Access;
+use super::ast::Statement;
+use super::bind::Binder;
+use super::eval::{Evaluated, Evaluation, Missing, Rows, Stop};
+use super::keys;
+use super::params::Parameters;
+use super::plan::{Node, Plan, Source};
+use crate::engine::{Result, Table, Type, Value};
+
+/// What a statement comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The rows of a query.
+    Rows {
+        /// The columns' names and types. A column without a name has an empty one.
+        columns: Vec<(String, Type)>,
+        /// The rows, in order.
+        rows: Vec<Vec<Value>>,
+    },
+    /// How many rows a statement wrote.
+    Written(u64),
+}
+
+/// Executes a statement, parsed from `text`.
+///
+/// # Errors
+/// Those of the statement, with the place in its text, and those of the database. A statement that
+/// fails has written nothing.
+pub async fn execute<A: Access>(
+    statement: &Statement,
+    text: &str,
+    parameters: &Parameters,
+    access: &mut A,
+) -> Result<Outcome> {
+    let now = access.now();
+    let mut binder = Binder::new(access.schema(), parameters, now);
+    let plan = binder.statement(statement).map_err(|error| error.in_text(text))?;
+    let mut execution = Execution { access, evaluation: Evaluation::default() };
+    match plan {
+        Plan::Query(query) => execution.query(&query).await,
+        Plan::Write(write) => execution.write(&write).await.map(Outcome::Written),
+    }
+}
+
+struct Execution<'a, A> {
+    access: &'a mut A,
+    evaluation: Evaluation,
+}
+
+impl<A: Access> Execution<'_, A> {
+    /// Evaluates, and gets what rows are missing, until nothing is.
+    async fn evaluate<T>(&mut self, attempt: impl Fn(&Evaluation) -> Evaluated<T>) -> Result<T> {
+        loop {
+            match attempt(&self.evaluation) {
+                Ok(value) => return Ok(value),
+                Err(Stop::Failed(error)) => return Err(error.into()),
+                Err(Stop::Missing(missing)) => self.fetch(*missing).await?,
+            }
+        }
+    }
+
+    async fn fetch(&mut self, missing: Missing) -> Result<()> {
+        let rows = self.access.read(missing.read()).await?;
+        self.evaluation.fetched.insert(missing, rows);
+        Ok(())
+    }
+
+    /// The rows of a table that pass `filter`, as far as the statement uses them.
+    async fn rows(
+        &mut self,
+        table: &Table,
+        source: &Source,
+        filter: Option<&Node>,
+    ) -> Result<Vec<Vec<Value>>> {
+        let ranges = self
+            .evaluate(|evaluation| {
+                let constant = |node: &Node| evaluation.value(node, &Rows::only(&[]));
+                keys::ranges(table, source, filter, constant)
+            })
+            .await?;
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.access.read(super::eval::read(table, source, ranges)).await?;
+        self.passing(rows, filter).await
+    }
+
+    /// Those of `rows` that pass `filter`.
+    async fn passing(
+        &mut self,
+        rows: Vec<Vec<Value>>,
+        filter: Option<&Node>,
+    ) -> Result<Vec<Vec<Value>>> {
+        let Some(filter) = filter else { return Ok(rows) };
+        let mut passing = Vec::new();
+        for row in rows {
+            if self.evaluate(|evaluation| evaluation.holds(filter, &Rows::only(&row))).await? {
+                passing.push(row);
+            }
+        }
+        Ok(passing)
+    }
+}

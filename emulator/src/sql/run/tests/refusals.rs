@@ -1,0 +1,63 @@
+//! What is refused, and how.
+
+use super::*;
+
+#[test]
+fn what_names_nothing_or_fits_nowhere_is_refused_at_its_place() {
+    let mut world = world();
+    for (text, message) in [
+        ("SELECT * FROM Nothing", "Table not found: Nothing [at 1:15]"),
+        ("SELECT a FROM Flags", "Unrecognized name: a [at 1:8]"),
+        ("SELECT f.a FROM Flags AS f", "Name a not found inside f [at 1:8]"),
+        ("SELECT Flags.k FROM Flags AS f", "Unrecognized name: Flags [at 1:8]"),
+        (
+            "SELECT 1 FROM Flags WHERE v",
+            "WHERE clause should return type BOOL, but returns type INT64 [at 1:27]",
+        ),
+        (
+            "SELECT k = 1 FROM Flags",
+            "No matching signature for = for argument types: STRING, INT64 [at 1:8]",
+        ),
+        (
+            "INSERT Flags (k, nope) VALUES (1, 2)",
+            "Column nope is not present in table Flags [at 1:18]",
+        ),
+        (
+            "INSERT Flags (k, v) VALUES ('a')",
+            "Inserted row has wrong column count; Has 1, expected 2 [at 1:28]",
+        ),
+        (
+            "INSERT Flags (k, v) VALUES ('a', 'b')",
+            "Value has type STRING which cannot be inserted into column v, which has type INT64 [at 1:34]",
+        ),
+        ("UPDATE Flags SET x = 1 WHERE true", "Unrecognized name: x [at 1:18]"),
+        ("UPDATE Flags SET k = 'a' WHERE true", "Cannot UPDATE primary key column k [at 1:18]"),
+        ("SELECT 9223372036854775808", "Invalid integer literal: 9223372036854775808 [at 1:8]"),
+        ("SELECT 1 WHERE true", "Query without FROM clause cannot have a WHERE clause [at 1:16]"),
+        ("SELECT k FROM Flags LIMIT -1", ""),
+        ("SELECT DATE '2026-02-30'", "Invalid DATE literal: \"2026-02-30\" [at 1:8]"),
+        (
+            "SELECT TIMESTAMP_DIFF(CURRENT_TIMESTAMP(), CURRENT_TIMESTAMP(), WEEK)",
+            "A valid date part name is required but found WEEK [at 1:65]",
+        ),
+    ] {
+        let (code, found) = world.error(text);
+        if message.is_empty() {
+            assert_eq!(code, Code::Unimplemented, "{text}");
+            continue;
+        }
+        assert_eq!((code, found.as_str()), (Code::InvalidArgument, message), "{text}");
+    }
+    let pending = world.error("SELECT PENDING_COMMIT_TIMESTAMP()");
+    assert_eq!(pending.0, Code::InvalidArgument);
+    let unknown = world.error("SELECT SOUNDEX('a')");
+    let message = "Not supported here: the function SOUNDEX [at 1:8]".to_owned();
+    assert_eq!(unknown, (Code::Unimplemented, message));
+}
+
+#[test]
+fn a_statement_that_fails_has_written_nothing() {
+    let mut world = world();
+    assert_eq!(world.error("INSERT Flags (k) VALUES ('new'), ('on')").0, Code::AlreadyExists);
+    assert_eq!(world.rows("SELECT COUNT(*) FROM Flags"), ["3"]);
+}

@@ -1,0 +1,129 @@
+//! What expressions come to.
+
+use super::*;
+
+#[test]
+fn null_is_neither_true_nor_false() {
+    let mut world = Memory::new("");
+    for (expr, value) in [
+        ("NULL = NULL", "NULL"),
+        ("NOT NULL", "NULL"),
+        ("NULL AND false", "false"),
+        ("NULL AND true", "NULL"),
+        ("NULL OR true", "true"),
+        ("NULL OR false", "NULL"),
+        ("1 IN (2, NULL)", "NULL"),
+        ("1 IN (1, NULL)", "true"),
+        ("1 NOT IN (2, 3)", "true"),
+        ("NULL IN (1)", "NULL"),
+        ("NULL IS NULL", "true"),
+        ("1 IS NOT NULL", "true"),
+        ("(NULL = 1) IS TRUE", "false"),
+        ("(NULL = 1) IS NOT FALSE", "true"),
+        ("2 BETWEEN 1 AND NULL", "NULL"),
+        ("2 BETWEEN 3 AND NULL", "false"),
+        ("2 NOT BETWEEN 1 AND 3", "false"),
+        ("1 + NULL", "NULL"),
+        ("'a' || NULL", "NULL"),
+        ("CASE WHEN NULL THEN 1 ELSE 2 END", "2"),
+        ("CASE NULL WHEN NULL THEN 1 END", "NULL"),
+        ("CASE 2 WHEN 1 THEN 'a' WHEN 2 THEN 'b' END", "b"),
+        ("COALESCE(NULL, 3, 1/0)", "3.0"),
+        ("IFNULL(NULL, 'x')", "x"),
+        ("NULLIF(1, 1)", "NULL"),
+        ("NULLIF(1, 2)", "1"),
+        ("IF(1 > 2, 1/0, 2)", "2.0"),
+        ("false AND 1/0 = 1", "false"),
+    ] {
+        assert_eq!(world.one(expr), value, "{expr}");
+    }
+}
+
+#[test]
+fn values_are_computed_as_googlesql_does() {
+    let mut world = Memory::new("");
+    for (expr, value) in [
+        ("-9223372036854775808", "-9223372036854775808"),
+        ("7 / 2", "3.5"),
+        ("2 * 3 - 4", "2"),
+        ("1 + 1.5", "2.5"),
+        ("-(1.5)", "-1.5"),
+        ("1 = 1.0", "true"),
+        ("'b' > 'a'", "true"),
+        ("b'a' || b'\\xff'", "[97, 255]"),
+        ("LENGTH('é')", "1"),
+        ("LENGTH(b'\\xc3\\xa9')", "2"),
+        ("CONCAT('a', 'b', 'c')", "abc"),
+        ("STARTS_WITH('abc', 'ab')", "true"),
+        ("DATE '2026-1-2'", "2026-01-02"),
+        ("DATE '2026-01-02' < '2026-01-03'", "true"),
+        ("TIMESTAMP '2026-01-02 03:04:05+01'", "2026-01-02T02:04:05Z"),
+        ("TIMESTAMP('2026-01-02T03:04:05.5Z')", "2026-01-02T03:04:05.5Z"),
+        ("TIMESTAMP '2026-01-02T00:00:00Z' > '2026-01-01T00:00:00Z'", "true"),
+        ("CURRENT_TIMESTAMP()", "2026-01-02T03:04:05.000006Z"),
+        ("TIMESTAMP_DIFF('2026-01-02T00:00:00Z', '2026-01-01T00:00:00.001Z', DAY)", "0"),
+        ("TIMESTAMP_DIFF('2026-01-01T00:00:00Z', '2026-01-01T01:59:59Z', hour)", "-1"),
+        ("TIMESTAMP_ADD('2026-01-01T00:00:00Z', INTERVAL 90 MINUTE)", "2026-01-01T01:30:00Z"),
+        (
+            "TIMESTAMP_SUB('2026-01-01T00:00:00Z', INTERVAL 1 NANOSECOND)",
+            "2025-12-31T23:59:59.999999999Z",
+        ),
+        ("CASE WHEN true THEN 1 ELSE 2.5 END", "1.0"),
+    ] {
+        assert_eq!(world.one(expr), value, "{expr}");
+    }
+}
+
+#[test]
+fn what_cannot_be_computed_is_out_of_range() {
+    let mut world = Memory::new("");
+    for expr in [
+        "9223372036854775807 + 1",
+        "-9223372036854775807 - 2",
+        "9223372036854775807 * 2",
+        "-(-9223372036854775808)",
+        "1 / 0",
+        "0.0 / 0",
+        "1e308 * 10.0",
+        "TIMESTAMP_ADD('9999-12-31T00:00:00Z', INTERVAL 1 DAY)",
+        "TIMESTAMP_ADD('9999-12-31T00:00:00Z', INTERVAL 9223372036854775807 DAY)",
+        "TIMESTAMP_DIFF('9999-12-31T00:00:00Z', '0001-01-01T00:00:00Z', NANOSECOND)",
+        "TIMESTAMP(CONCAT('x', 'y'))",
+    ] {
+        assert_eq!(world.error(&format!("SELECT {expr}")).0, Code::OutOfRange, "{expr}");
+    }
+}
+
+#[test]
+fn parameters_get_their_type_from_where_they_stand() {
+    let mut world = world();
+    let untyped = |value: Untyped| Parameter::Untyped(value);
+    let params = Parameters::from_iter([
+        ("Two", text("2")),
+        ("half", untyped(Untyped::Number(1.5))),
+        ("yes", untyped(Untyped::Bool(true))),
+        ("none", untyped(Untyped::Null)),
+        ("day", text("2026-01-02")),
+        ("raw", text("/wA=")),
+        ("typed", Parameter::Typed(Type::Int64, Value::Int64(1))),
+    ]);
+    let insert = "INSERT INTO Orders (shard, id, note, price, paid, day, raw)
+        VALUES (@typed + 6, @two, @two, @half, @yes, @day, @raw), (7, 3, @none, @none, @none, @none, @none)";
+    assert_eq!(world.run(insert, &params).unwrap(), Outcome::Written(2));
+    assert_eq!(
+        world.rows_with(
+            "SELECT id, note, price, paid, day, raw FROM Orders
+             WHERE shard = 7 AND id IN (@two, 3) AND (day = @day OR @none IS NULL) AND @yes",
+            &params
+        ),
+        ["3 NULL NULL NULL NULL NULL", "2 2 1.5 true 2026-01-02 [255, 0]"]
+    );
+    assert_eq!(world.rows_with("SELECT @two, @half, @none", &params), ["2 1.5 NULL"]);
+    let wrong = world.run("SELECT 1 FROM Orders WHERE shard = @day", &params).unwrap_err();
+    assert_eq!(wrong.code(), Code::InvalidArgument);
+    let missing = world.error("SELECT @nobody");
+    assert_eq!(
+        missing,
+        (Code::InvalidArgument, "No parameter found for binding: nobody [at 1:8]".into())
+    );
+}

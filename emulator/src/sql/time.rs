@@ -1,0 +1,141 @@
+//! Timestamps and dates as GoogleSQL texts write them.
+
+use super::error::{Pos, Result, SqlError};
+use crate::engine::{Date, Timestamp};
+
+/// Reads a timestamp as literals write it: `2026-1-2 3:4:5.678+1:30`, with `T` or a blank between
+/// date and time, a fraction of up to nine digits, and an offset, `Z` or `UTC`.
+///
+/// # Errors
+/// UNIMPLEMENTED without an offset, where Spanner takes Los Angeles's, and for places' names;
+/// both need the history of the world's time zones. INVALID_ARGUMENT for what is no timestamp.
+pub fn timestamp(text: &str, at: Pos) -> Result<Timestamp> {
+    let invalid = || SqlError::invalid(at, format!("Invalid TIMESTAMP literal: {text:?}"));
+    let mut rest = Reader(text);
+    let date = rest.date().ok_or_else(invalid)?;
+    let mut nanos = i128::from(date.days()) * 86_400_000_000_000;
+    let separated = ['T', 't', ' '].into_iter().any(|mark| rest.mark(mark));
+    // Behind a blank may be a time or a zone.
+    if separated && rest.0.starts_with(|next: char| next.is_ascii_digit()) {
+        nanos += rest.clock().ok_or_else(invalid)?;
+        rest.mark(' ');
+    }
+    nanos -= match rest.0 {
+        "Z" | "z" | "UTC" | "utc" => 0,
+        "" => {
+            let construct = "a timestamp without a time zone (write Z or an offset such as +01:00)";
+            return Err(SqlError::unsupported(at, construct));
+        }
+        zone if zone.starts_with(|next: char| next.is_ascii_alphabetic()) => {
+            let shown = zone.escape_debug();
+            return Err(SqlError::unsupported(at, format_args!("the time zone {shown}")));
+        }
+        _ => rest.offset().filter(|_| rest.0.is_empty()).ok_or_else(invalid)?,
+    };
+    Timestamp::from_nanos(nanos).ok_or_else(invalid)
+}
+
+/// Reads a date as literals write it: `2026-1-2`.
+pub fn date(text: &str) -> Option<Date> {
+    let mut rest = Reader(text);
+    rest.date().filter(|_| rest.0.is_empty())
+}
+
+struct Reader<'a>(&'a str);
+
+impl Reader<'_> {
+    /// Reads a mark, if it comes next.
+    fn mark(&mut self, mark: char) -> bool {
+        let stripped = self.0.strip_prefix(mark);
+        self.0 = stripped.unwrap_or(self.0);
+        stripped.is_some()
+    }
+
+    /// Reads a number of so many digits that is at most `largest`.
+    fn number(&mut self, least: usize, most: usize, largest: i64) -> Option<i64> {
+        let digits = self.0.bytes().take(most).take_while(u8::is_ascii_digit).count();
+        let (number, rest) = self.0.split_at(digits);
+        self.0 = rest;
+        let number = number.parse().ok().filter(|_| digits >= least)?;
+        (number <= largest).then_some(number)
+    }
+
+    fn date(&mut self) -> Option<Date> {
+        let year = self.number(4, 4, 9999)?;
+        let month = self.mark('-').then(|| self.number(1, 2, 12))??;
+        let day = self.mark('-').then(|| self.number(1, 2, 31))??;
+        Date::from_civil(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)
+    }
+
+    /// Reads `hour:minute:second.fraction` as nanoseconds.
+    fn clock(&mut self) -> Option<i128> {
+        let hour = self.number(1, 2, 23)?;
+        let minute = self.mark(':').then(|| self.number(1, 2, 59))??;
+        let second = self.mark(':').then(|| self.number(1, 2, 59))??;
+        let mut nanos = 0;
+        if self.mark('.') {
+            let digits = self.0.len();
+            nanos = self.number(1, 9, i64::MAX)?;
+            for _ in digits - self.0.len()..9 {
+                nanos *= 10;
+            }
+        }
+        Some(i128::from(hour * 3_600 + minute * 60 + second) * 1_000_000_000 + i128::from(nanos))
+    }
+
+    /// Reads `+hours` or `+hours:minutes` as nanoseconds.
+    fn offset(&mut self) -> Option<i128> {
+        let sign = if self.mark('-') { -1 } else { self.mark('+').then_some(1)? };
+        let hours = self.number(1, 2, 14)?;
+        let minutes = if self.mark(':') { self.number(1, 2, 59)? } else { 0 };
+        Some(sign * i128::from(hours * 3_600 + minutes * 60) * 1_000_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Code;
+
+    #[test]
+    fn timestamps_are_read_in_every_form_that_names_its_offset() {
+        for (text, meant) in [
+            ("2026-01-02T03:04:05.000006Z", "2026-01-02T03:04:05.000006Z"),
+            ("2026-1-2 3:4:5 UTC", "2026-01-02T03:04:05Z"),
+            ("2026-01-02 03:04:05.5+01:30", "2026-01-02T01:34:05.5Z"),
+            ("2026-01-02 03:04:05-8", "2026-01-02T11:04:05Z"),
+            ("2026-01-02 00:00:00 +0:30", "2026-01-01T23:30:00Z"),
+            ("2026-01-02Z", "2026-01-02T00:00:00Z"),
+            ("2026-01-02 Z", "2026-01-02T00:00:00Z"),
+            ("2026-01-02+01", "2026-01-01T23:00:00Z"),
+            ("9999-12-31 23:59:59.999999999Z", "9999-12-31T23:59:59.999999999Z"),
+        ] {
+            assert_eq!(timestamp(text, Pos::START).unwrap().to_string(), meant, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_timestamp_is_refused() {
+        for (text, code) in [
+            ("", Code::InvalidArgument),
+            ("2026-02-30 00:00:00Z", Code::InvalidArgument),
+            ("2026-01-02 24:00:00Z", Code::InvalidArgument),
+            ("2026-01-02 00:00:00.Z", Code::InvalidArgument),
+            ("2026-01-02 00:00:00.1234567890Z", Code::InvalidArgument),
+            ("2026-01-02 00:00:00+1:30x", Code::InvalidArgument),
+            ("0001-01-01 00:00:00+1", Code::InvalidArgument),
+            ("2026-01-02é", Code::InvalidArgument),
+            ("2026-01-02 00:00:00", Code::Unimplemented),
+            ("2026-01-02", Code::Unimplemented),
+            ("2026-01-02 00:00:00 America/Los_Angeles", Code::Unimplemented),
+        ] {
+            assert_eq!(timestamp(text, Pos::START).unwrap_err().code(), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_are_read_with_one_digit_or_two() {
+        assert_eq!(date("2026-1-2").unwrap().to_string(), "2026-01-02");
+        assert_eq!((date("2026-01-02 "), date("26-01-02"), date("2026-13-01")), (None, None, None));
+    }
+}
