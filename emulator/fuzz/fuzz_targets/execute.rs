@@ -1,0 +1,82 @@
+//! No statement makes the evaluation panic, and none takes long on a small database.
+//!
+//! The input is statements, separated by lines of `;;`, that run in one transaction.
+
+#![no_main]
+
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use spindle_emulator::engine::{
+    Code, Database, ReadWriteOptions, Timestamp, Type, Value,
+};
+use spindle_emulator::sql::{
+    InTransaction, Parameter, Parameters, Untyped, execute, parse_ddl, parse_statement,
+};
+
+const TABLES: &str = "
+    CREATE TABLE locktable (
+      name STRING(MAX) NOT NULL,
+      heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+      token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+      writer STRING(MAX),
+    ) PRIMARY KEY (name);
+    CREATE TABLE t (
+      a INT64 NOT NULL, b STRING(5), c FLOAT64, d BOOL, e DATE, f BYTES(4), g TIMESTAMP,
+    ) PRIMARY KEY (a, b DESC);";
+
+const ROWS: &str = "
+    INSERT INTO t (a, b, c, d, e, f) VALUES
+      (1, 'x', 1.5, true, '2026-01-02', b'x'), (1, NULL, NULL, NULL, NULL, NULL),
+      (2, 'yy', -0.0, false, '0001-01-01', b''), (-1, '', 1e308, true, '9999-12-31', b'abcd')";
+
+struct World {
+    runtime: tokio::runtime::Runtime,
+    database: Database,
+    parameters: Parameters,
+}
+
+fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().build().expect("a runtime needs no resources");
+        let database = runtime.block_on(async {
+            let database = Database::default();
+            database.change_schema(&parse_ddl(TABLES).expect("right")).expect("right");
+            let transaction = database.begin(&ReadWriteOptions::default());
+            let mut access = InTransaction::read_write(&database, transaction);
+            let rows = parse_statement(ROWS).expect("right");
+            execute(&rows, ROWS, &Parameters::default(), &mut access).await.expect("right");
+            database.commit(transaction, &[]).await.expect("right");
+            database
+        });
+        let parameters = Parameters::from_iter([
+            ("name", Parameter::Untyped(Untyped::Text("n".into()))),
+            ("token", Parameter::Untyped(Untyped::Text("2026-01-02T03:04:05Z".into()))),
+            ("i", Parameter::Typed(Type::Int64, Value::Int64(i64::MAX))),
+            ("n", Parameter::Untyped(Untyped::Null)),
+            ("f", Parameter::Untyped(Untyped::Number(0.5))),
+            ("b", Parameter::Untyped(Untyped::Bool(true))),
+            ("s", Parameter::Typed(Type::String, Value::String("2026-01-02".into()))),
+            ("g", Parameter::Typed(Type::Timestamp, Value::Timestamp(Timestamp::MAX))),
+        ]);
+        World { runtime, database, parameters }
+    })
+}
+
+fuzz_target!(|text: &str| {
+    let World { runtime, database, parameters } = world();
+    runtime.block_on(async {
+        let transaction = database.begin(&ReadWriteOptions::default());
+        for text in text.split("\n;;\n").take(8) {
+            let Ok(statement) = parse_statement(text) else { continue };
+            let mut access = InTransaction::read_write(database, transaction);
+            if let Err(error) = execute(&statement, text, parameters, &mut access).await {
+                assert!(!error.message().is_empty());
+                assert!(!matches!(error.code(), Code::Internal | Code::Unknown), "{error}");
+            }
+        }
+        database.rollback(transaction).expect("the transaction is open");
+    });
+});
