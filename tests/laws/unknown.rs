@@ -159,3 +159,27 @@ async fn aborted_transactions_are_tried_again() {
     sleep(LEASE * 10).await;
     assert_eq!(a.lock.has_lock(), Some(token));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_term_whose_begin_was_acknowledged_late_ends_in_time_all_the_same() {
+    let world = World::start().await;
+    // The commit is applied at once; its reply takes nearly all the time that it may.
+    let begin = next_commit(&world, Effect::DelayReply(LEASE / 4));
+    let a = world.contend("a");
+    crate::world::until("its begin is applied", || (begin.hits() > 0).then_some(())).await;
+    let requests = world.spanner.requests();
+    let sessions = requests.sessions();
+    let session = sessions.iter().find(|it| requests.of_session(it, Rpc::Commit) > 0).unwrap();
+    let b = Contender::run(world.lock("b").poll_interval(Duration::from_millis(50)));
+    let token = a.holds().await;
+    // Nothing of the holder arrives any more, before it has sent a heartbeat.
+    world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+    let takeover = async {
+        while b.is_standby() {
+            sleep(Duration::from_millis(5)).await;
+            assert!(a.is_standby() || b.is_standby(), "two hold at once");
+        }
+    };
+    timeout(EVENTUALLY, takeover).await.expect("the other takes over");
+    assert!(b.lock.has_lock() > Some(token));
+}
