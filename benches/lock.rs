@@ -1,0 +1,306 @@
+//! What the lock costs: printed with units, asserted nowhere.
+//!
+//! ```text
+//! cargo bench --bench lock
+//! ```
+//!
+//! Real time, release build, the embedded Spanner in a process of its own.
+
+use std::alloc::System;
+use std::hint::black_box;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
+use spindle::google_cloud_spanner::key;
+use spindle::google_cloud_spanner::key::KeySet;
+use spindle::google_cloud_spanner::read::ReadRequest;
+use spindle::google_cloud_spanner::value::Timestamp;
+use spindle::{CancellationToken, FencingToken, LockTable, Spindle};
+use spindle_emulator::{Emulator, Rpc};
+use stats_alloc::{Region, StatsAlloc};
+use tokio::time::{Instant, sleep};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &stats_alloc::INSTRUMENTED_SYSTEM;
+
+const DATABASE: &str = "projects/p/instances/i/databases/d";
+const LEASE: Duration = Duration::from_secs(1);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let runtime = tokio::runtime::Runtime::new()?;
+    match (arguments.next().as_deref(), arguments.next()) {
+        (Some("server"), _) => runtime.block_on(serve()),
+        (Some("holder"), Some(endpoint)) => runtime.block_on(hold(&endpoint)),
+        _ => runtime.block_on(measure()),
+    }
+}
+
+/// The embedded Spanner, until the parent is gone.
+async fn serve() -> Result<(), Failure> {
+    let spanner = Emulator::start().await?;
+    spanner.create_database(DATABASE, include_str!("../ddl/googlesql.sql")).await?;
+    println!("{}", spanner.endpoint());
+    tokio::task::spawn_blocking(|| std::io::stdin().lines().count()).await?;
+    Ok(())
+}
+
+/// A holder that is there to be killed.
+async fn hold(endpoint: &str) -> Result<(), Failure> {
+    let lock = LockTable::connect_to(endpoint, DATABASE, "locktable").lock("crash");
+    let lock = lock.lease(LEASE).build()?;
+    let running = lock.run(CancellationToken::new());
+    held(&lock).await;
+    println!("holds");
+    Ok(running.await?)
+}
+
+async fn measure() -> Result<(), Failure> {
+    let mut server = Part::start(&["server"])?;
+    let endpoint = server.line()?;
+    has_lock(&endpoint).await?;
+    run_to_holding(&endpoint).await?;
+    release_to_holding(&endpoint).await?;
+    kill_to_holding(&endpoint).await?;
+    memory(&endpoint).await?;
+    requests().await
+}
+
+async fn has_lock(endpoint: &str) -> Result<(), Failure> {
+    const ROUNDS: u32 = 5_000_000;
+    let lock = LockTable::connect_to(endpoint, DATABASE, "locktable").lock("has_lock").build()?;
+    let running = lock.run(CancellationToken::new());
+    held(&lock).await;
+    let per_round = |start: Instant| start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS);
+
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        black_box(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
+    }
+    let clock = per_round(start);
+    let region = Region::new(ALLOCATOR);
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        black_box(lock.has_lock());
+    }
+    let has_lock = per_round(start);
+    // The loop's heartbeats allocate meanwhile, a few hundred times; a call that did would show.
+    let allocations = region.change().allocations as f64 / f64::from(ROUNDS);
+    println!(
+        "has_lock: {has_lock:.1} ns; one read of the clock: {clock:.1} ns; {:.2}x",
+        has_lock / clock
+    );
+    println!("has_lock: {allocations:.4} allocations a call, those of the loop included");
+    drop(lock);
+    Ok(running.await?)
+}
+
+async fn run_to_holding(endpoint: &str) -> Result<(), Failure> {
+    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    table.check().await?;
+    let mut samples = Vec::new();
+    for n in 0..100 {
+        let lock = table.lock(format!("free-{n}")).build()?;
+        let start = Instant::now();
+        let running = lock.run(CancellationToken::new());
+        let mut watch = lock.watch();
+        watch.next().await;
+        samples.push(start.elapsed());
+        drop((lock, watch));
+        running.await?;
+    }
+    print("from run() to holding a free lock, connected", samples);
+    Ok(())
+}
+
+async fn release_to_holding(endpoint: &str) -> Result<(), Failure> {
+    let contend = || {
+        let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+        let lock = table.lock("release").lease(LEASE).build()?;
+        let cancel = CancellationToken::new();
+        let running = lock.run(cancel.clone());
+        Ok::<_, Failure>((lock, cancel, running))
+    };
+    let mut samples = Vec::new();
+    let (mut first, mut cancel, mut running) = contend()?;
+    held(&first).await;
+    for _ in 0..20 {
+        let second = contend()?;
+        // Until the other has looked, and polls.
+        sleep(LEASE).await;
+        let mut watch = second.0.watch();
+        let start = Instant::now();
+        cancel.cancel();
+        watch.next().await;
+        samples.push(start.elapsed());
+        running.await?;
+        (first, cancel, running) = second;
+    }
+    drop(first);
+    running.await?;
+    println!("poll interval: {:?}", LEASE / 5);
+    print("from a graceful release to the next holder", samples);
+    Ok(())
+}
+
+async fn kill_to_holding(endpoint: &str) -> Result<(), Failure> {
+    let client = connect(endpoint).await?;
+    let mut samples = Vec::new();
+    for _ in 0..10 {
+        let mut holder = Part::start(&["holder", endpoint])?;
+        holder.line()?;
+        let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+        let lock = table.lock("crash").lease(LEASE).build()?;
+        let running = lock.run(CancellationToken::new());
+        sleep(LEASE).await;
+        // SIGKILL, on Unix.
+        holder.0.kill()?;
+        let last_heartbeat = heartbeat(&client, "crash").await?;
+        let token = held(&lock).await;
+        samples.push(Duration::from_nanos(token.as_nanoseconds().saturating_sub(last_heartbeat)));
+        drop(lock);
+        running.await?;
+    }
+    println!("lease: {LEASE:?}");
+    print("from a killed holder's last heartbeat to the next term", samples);
+    Ok(())
+}
+
+async fn memory(endpoint: &str) -> Result<(), Failure> {
+    const LOCKS: usize = 1_000;
+    let table = LockTable::new(connect(endpoint).await?, "locktable");
+    table.check().await?;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let tasks_before = tasks();
+    let region = Region::new(ALLOCATOR);
+    let net = || {
+        let change = region.change();
+        change.bytes_allocated.cast_signed() - change.bytes_deallocated.cast_signed()
+    };
+    let mut locks = Vec::with_capacity(LOCKS);
+    for n in 0..LOCKS {
+        let lock = table.lock(format!("many-{n}")).lease(Duration::from_secs(60)).build()?;
+        let running = lock.run(CancellationToken::new());
+        locks.push((lock, running));
+    }
+    for (lock, _) in &locks {
+        held(lock).await;
+    }
+    // Past the burst of the beginning, before the first heartbeats.
+    sleep(Duration::from_secs(5)).await;
+    let each = net() / LOCKS.cast_signed();
+    let tasks_while = tasks();
+    for (lock, running) in locks {
+        drop(lock);
+        running.await?;
+    }
+    sleep(Duration::from_secs(1)).await;
+    println!("memory of an idle spindle, of {LOCKS}: {:.1} KiB", each as f64 / 1024.0);
+    println!(
+        "tasks: {tasks_before} before, {tasks_while} while they run, {} after; {:.1} KiB left in all",
+        tasks(),
+        net() as f64 / 1024.0
+    );
+    Ok(())
+}
+
+/// In this process, where the server's counters are at hand.
+async fn requests() -> Result<(), Failure> {
+    let spanner = Emulator::start().await?;
+    spanner.create_database(DATABASE, include_str!("../ddl/googlesql.sql")).await?;
+    let contend = || {
+        let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+        let lock = table.lock("requests").lease(LEASE).build()?;
+        let running = lock.run(CancellationToken::new());
+        Ok::<_, Failure>((lock, running))
+    };
+    let holder = contend()?;
+    held(&holder.0).await;
+    let counts = spanner.requests();
+    let over = LEASE * 10;
+    counts.reset();
+    sleep(over).await;
+    let (total, beats) = (counts.total(), counts.get(Rpc::Commit));
+    println!(
+        "requests of a holder: {:.2} a heartbeat ({total} for {beats} in {over:?})",
+        total as f64 / beats as f64
+    );
+    let _contender = contend()?;
+    sleep(LEASE).await;
+    counts.reset();
+    sleep(over).await;
+    let looks = counts.total() - 2 * counts.get(Rpc::Commit);
+    let reads = counts.get(Rpc::StreamingRead) - counts.get(Rpc::Commit);
+    println!(
+        "requests of a contender: {:.2} a look ({looks} in {over:?})",
+        looks as f64 / reads as f64
+    );
+    Ok(())
+}
+
+async fn held(lock: &Spindle) -> FencingToken {
+    loop {
+        if let Some(token) = lock.has_lock() {
+            return token;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn connect(endpoint: &str) -> Result<DatabaseClient, Failure> {
+    let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
+    Ok(spanner.database_client(DATABASE).build().await?)
+}
+
+async fn heartbeat(client: &DatabaseClient, lock: &str) -> Result<u64, Failure> {
+    let keys = KeySet::builder().add_key(key![lock.to_string()]).build();
+    let read = ReadRequest::builder("locktable", vec!["heartbeat"]).with_keys(keys).build();
+    let mut rows = client.single_use().build().execute_read(read).await?;
+    let row = rows.next().await.ok_or("no row")??;
+    let timestamp: Timestamp = row.get("heartbeat")?;
+    Ok(u64::try_from(timestamp.seconds())? * 1_000_000_000 + u64::try_from(timestamp.nanos())?)
+}
+
+fn print(what: &str, mut samples: Vec<Duration>) {
+    samples.sort();
+    let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let at = |share: usize| milliseconds(samples[(samples.len() - 1) * share / 100]);
+    println!(
+        "{what}: median {:.1} ms, p90 {:.1} ms, worst {:.1} ms, of {}",
+        at(50),
+        at(90),
+        at(100),
+        samples.len()
+    );
+}
+
+/// Another process of this program, which ends with this one.
+struct Part(Child);
+
+impl Part {
+    fn start(arguments: &[&str]) -> Result<Part, Failure> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        Ok(Part(child))
+    }
+
+    /// The next line that it prints.
+    fn line(&mut self) -> Result<String, Failure> {
+        let output = self.0.stdout.take().ok_or("one line only")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        Ok(line.trim().to_string())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
