@@ -21,6 +21,8 @@ Options:
                      authentication, so whoever reaches it may do anything
   --database PATH    create projects/P/instances/I/databases/D; may be repeated
                      [default: projects/p/instances/i/databases/d]
+  --control PORT     offer the control service (faults, restarts, the clock; see the
+                     README) on this port; 0 picks a free one [default: off]
   --ddl FILE         create the tables of this file in each database
   -h, --help         print this
   -V, --version      print the version
@@ -42,6 +44,7 @@ pub enum Command {
 pub struct Serve {
     pub host: IpAddr,
     pub port: u16,
+    pub control: Option<u16>,
     pub databases: Vec<String>,
     pub ddl: Option<PathBuf>,
 }
@@ -52,6 +55,7 @@ impl Command {
         let mut serve = Serve {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: PORT,
+            control: None,
             databases: Vec::new(),
             ddl: None,
         };
@@ -66,6 +70,7 @@ impl Command {
                 "-h" | "--help" => return Ok(Command::Help),
                 "-V" | "--version" => return Ok(Command::Version),
                 "--port" => serve.port = parsed(&name, value()?, "a port number")?,
+                "--control" => serve.control = Some(parsed(&name, value()?, "a port number")?),
                 "--host" => serve.host = parsed(&name, value()?, "an IP address")?,
                 "--database" => serve.databases.push(parsed(&name, value()?, "text")?),
                 "--ddl" => serve.ddl = Some(value()?.into()),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use crate::control;
 use crate::engine::{self, Clock, Database, TokioClock};
 use crate::faults::{Fault, FaultHandle};
 use crate::rpc::RequestCounts;
@@ -23,15 +24,13 @@ use crate::sql::parse_ddl;
 /// It lives on the tokio runtime it was started on, and its methods that start something panic
 /// outside of one.
 pub struct Emulator {
-    core: Arc<Core>,
-    address: SocketAddr,
-    /// `None` while it is paused.
-    listening: Mutex<Option<Listening>>,
+    running: Arc<Running>,
+    control: Option<SocketAddr>,
 }
 
 impl fmt::Debug for Emulator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Emulator").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Emulator").field("address", &self.address()).finish_non_exhaustive()
     }
 }
 
@@ -39,6 +38,7 @@ impl fmt::Debug for Emulator {
 #[derive(Clone, Debug)]
 pub struct EmulatorBuilder {
     address: SocketAddr,
+    control: Option<u16>,
     clock: Option<Arc<dyn Clock>>,
 }
 
@@ -58,6 +58,14 @@ impl EmulatorBuilder {
         self
     }
 
+    /// Offers the [control service](crate#from-other-languages) on this port of the same address;
+    /// 0 lets the system pick a free one. It is off by default.
+    #[must_use]
+    pub fn control(mut self, port: u16) -> EmulatorBuilder {
+        self.control = Some(port);
+        self
+    }
+
     /// Takes the time from this clock, a [`TokioClock`] by default.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> EmulatorBuilder {
@@ -74,7 +82,60 @@ impl EmulatorBuilder {
         let core = Arc::new(Core::new(clock));
         let listening = Listening::start(&core, self.address)?;
         let address = listening.address;
-        Ok(Emulator { core, address, listening: Mutex::new(Some(listening)) })
+        let running = Running { core, address, listening: Mutex::new(Some(listening)) };
+        // Made first, so that it stops what runs if the rest fails.
+        let mut emulator = Emulator { running: Arc::new(running), control: None };
+        if let Some(port) = self.control {
+            let address = SocketAddr::new(self.address.ip(), port);
+            emulator.control = Some(control::start(&emulator.running, address)?);
+        }
+        Ok(emulator)
+    }
+}
+
+/// What an emulator's handle and its control service share.
+pub(crate) struct Running {
+    pub core: Arc<Core>,
+    address: SocketAddr,
+    /// `None` while it is paused.
+    listening: Mutex<Option<Listening>>,
+}
+
+impl Running {
+    pub fn create_database(&self, name: &str, ddl: &str) -> engine::Result<Database> {
+        let changes = parse_ddl(ddl).map_err(|error| error.in_text(ddl))?;
+        self.core.create_database(name, &changes)
+    }
+
+    pub async fn pause(&self) {
+        if let Some(listening) = self.listening.lock().await.take() {
+            listening.close().await;
+        }
+    }
+
+    pub async fn resume(&self) -> io::Result<()> {
+        let mut listening = self.listening.lock().await;
+        if listening.is_none() {
+            *listening = Some(Listening::start(&self.core, self.address)?);
+        }
+        Ok(())
+    }
+
+    pub async fn restart(&self, restart: Restart) -> io::Result<()> {
+        self.pause().await;
+        for (name, database) in self.core.all_databases() {
+            match restart.data {
+                Data::Kept => database.abort_all(),
+                Data::RowsLost => database.lose_rows(),
+                Data::DatabasesLost => {
+                    self.core.drop_database(&name);
+                }
+            }
+        }
+        if !restart.keeps_sessions {
+            self.core.forget_sessions();
+        }
+        self.resume().await
     }
 }
 
@@ -127,17 +188,26 @@ impl Emulator {
 
     /// For one that is to differ from the default.
     pub fn builder() -> EmulatorBuilder {
-        EmulatorBuilder { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), clock: None }
+        EmulatorBuilder {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            control: None,
+            clock: None,
+        }
     }
 
     /// What a client takes as its endpoint: `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.address())
     }
 
     /// What `SPANNER_EMULATOR_HOST` takes: `127.0.0.1:PORT`.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.running.address
+    }
+
+    /// Where the control service is, if it was asked for: `http://127.0.0.1:PORT`.
+    pub fn control_endpoint(&self) -> Option<String> {
+        self.control.map(|address| format!("http://{address}"))
     }
 
     /// Creates a database, named `projects/P/instances/I/databases/D`, with the tables that
@@ -146,51 +216,48 @@ impl Emulator {
     /// # Errors
     /// The name is not of that form or taken, or the DDL is not understood.
     pub async fn create_database(&self, name: &str, ddl: &str) -> engine::Result<Database> {
-        let changes = parse_ddl(ddl).map_err(|error| error.in_text(ddl))?;
-        self.core.create_database(name, &changes)
+        self.running.create_database(name, ddl)
     }
 
     /// Removes a database with its sessions. Whether it was there.
     pub fn drop_database(&self, name: &str) -> bool {
-        self.core.drop_database(name)
+        self.running.core.drop_database(name)
     }
 
     /// A database, to look at or to change behind the clients' backs.
     pub fn database(&self, name: &str) -> Option<Database> {
-        self.core.database(name).ok()
+        self.running.core.database(name).ok()
     }
 
     /// Makes requests go wrong from now on.
     pub fn inject(&self, fault: Fault) -> FaultHandle {
-        self.core.faults.inject(fault)
+        self.running.core.faults.inject(fault)
     }
 
     /// Ends every fault.
     pub fn clear_faults(&self) {
-        self.core.faults.clear();
+        self.running.core.faults.clear();
     }
 
     /// How many requests have arrived.
     pub fn requests(&self) -> RequestCounts {
-        self.core.counts.clone()
+        self.running.core.counts.clone()
     }
 
     /// The clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        self.core.clock()
+        self.running.core.clock()
     }
 
     /// Moves the clock forward.
     pub fn advance(&self, duration: Duration) {
-        self.core.clock().advance(duration);
+        self.running.core.clock().advance(duration);
     }
 
     /// Makes the server unreachable: connections break and new ones are refused. What it holds
     /// stays, open transactions with their locks included.
     pub async fn pause(&self) {
-        if let Some(listening) = self.listening.lock().await.take() {
-            listening.close().await;
-        }
+        self.running.pause().await;
     }
 
     /// Makes a paused server reachable again, on the same port.
@@ -198,11 +265,7 @@ impl Emulator {
     /// # Errors
     /// Somebody else has taken the port meanwhile.
     pub async fn resume(&self) -> io::Result<()> {
-        let mut listening = self.listening.lock().await;
-        if listening.is_none() {
-            *listening = Some(Listening::start(&self.core, self.address)?);
-        }
-        Ok(())
+        self.running.resume().await
     }
 
     /// Stops the server and starts it again on the same port. Open transactions are lost.
@@ -210,32 +273,19 @@ impl Emulator {
     /// # Errors
     /// As [`Emulator::resume`].
     pub async fn restart(&self, restart: Restart) -> io::Result<()> {
-        self.pause().await;
-        for (name, database) in self.core.all_databases() {
-            match restart.data {
-                Data::Kept => database.abort_all(),
-                Data::RowsLost => database.lose_rows(),
-                Data::DatabasesLost => {
-                    self.core.drop_database(&name);
-                }
-            }
-        }
-        if !restart.keeps_sessions {
-            self.core.forget_sessions();
-        }
-        self.resume().await
+        self.running.restart(restart).await
     }
 
     /// Stops it. When this returns, its tasks have ended and its port is free.
     pub async fn stop(self) {
-        self.core.stopped.cancel();
-        self.core.tasks.close();
-        self.core.tasks.wait().await;
+        self.running.core.stopped.cancel();
+        self.running.core.tasks.close();
+        self.running.core.tasks.wait().await;
     }
 }
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        self.core.stopped.cancel();
+        self.running.core.stopped.cancel();
     }
 }

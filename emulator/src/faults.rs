@@ -190,8 +190,9 @@ pub(crate) struct Faults(Arc<Mutex<Injected>>);
 
 #[derive(Default)]
 struct Injected {
-    next_id: u64,
     active: Vec<Active>,
+    /// Those of every fault there has been, by its number less one.
+    hits: Vec<Arc<AtomicU64>>,
 }
 
 struct Active {
@@ -211,12 +212,19 @@ impl Faults {
     /// Makes a fault active.
     pub fn inject(&self, fault: Fault) -> FaultHandle {
         let mut injected = self.injected();
-        injected.next_id += 1;
-        let id = injected.next_id;
         let hits = Arc::new(AtomicU64::new(0));
+        injected.hits.push(Arc::clone(&hits));
+        let id = injected.hits.len() as u64;
         let random = Random(fault.probability.map_or(0, |(_, seed)| seed));
         injected.active.push(Active { id, fault, random, hits: Arc::clone(&hits) });
         FaultHandle { id, hits, faults: self.clone() }
+    }
+
+    /// How many requests a fault has met, if there is or was one of this number.
+    pub fn hits(&self, id: u64) -> Option<u64> {
+        let injected = self.injected();
+        let at = usize::try_from(id.checked_sub(1)?).ok()?;
+        injected.hits.get(at).map(|hits| hits.load(Ordering::SeqCst))
     }
 
     /// Ends a fault. Whether it was active.

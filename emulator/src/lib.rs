@@ -1,5 +1,6 @@
 //! An embedded Cloud Spanner for tests: in-process, serializable, with faults on demand.
 
+mod control;
 mod emulator;
 pub mod engine;
 mod faults;

@@ -33,8 +33,11 @@ async fn run(serve: &Serve) -> Result<(), String> {
     };
     // Before anything can be connected to, so that no signal is missed.
     let ended = ended().map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let starting = Emulator::builder().host(serve.host).port(serve.port).start().await;
-    let emulator = starting.map_err(|error| cannot_listen(serve, &error))?;
+    let mut builder = Emulator::builder().host(serve.host).port(serve.port);
+    if let Some(port) = serve.control {
+        builder = builder.control(port);
+    }
+    let emulator = builder.start().await.map_err(|error| cannot_listen(serve, &error))?;
     for database in &serve.databases {
         emulator
             .create_database(database, &ddl)
@@ -45,6 +48,9 @@ async fn run(serve: &Serve) -> Result<(), String> {
     for database in &serve.databases {
         text.push_str(&format!("# serving {database}\n"));
     }
+    if let Some(control) = emulator.control_endpoint() {
+        text.push_str(&format!("# control service on {control}\n"));
+    }
     say(&text)?;
     ended.await;
     emulator.stop().await;
@@ -53,8 +59,11 @@ async fn run(serve: &Serve) -> Result<(), String> {
 
 fn cannot_listen(serve: &Serve, error: &io::Error) -> String {
     let (host, port) = (serve.host, serve.port);
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
+    match (error.kind(), serve.control) {
+        (io::ErrorKind::AddrInUse, Some(control)) => {
+            format!("port {port} or {control} of {host} is taken; 0 picks a free one")
+        }
+        (io::ErrorKind::AddrInUse, None) => {
             format!("port {port} of {host} is taken; --port chooses another, 0 a free one")
         }
         _ => format!("cannot listen on port {port} of {host}: {error}"),

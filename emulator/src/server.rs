@@ -50,8 +50,8 @@ impl Listening {
     }
 }
 
-/// Binds with `SO_REUSEADDR`, so that a server can come back to its port at once.
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens, with `SO_REUSEADDR`, so that a server can come back to its port at once.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;

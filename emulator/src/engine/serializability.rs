@@ -351,7 +351,7 @@ async fn transactions_are_serializable_in_the_order_of_their_timestamps() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_on_several_threads_are_serializable_too() {
-    assert_serializable(&check(10_000, 16, 6, false).await);
+    assert_serializable(&check(4_000, 16, 6, false).await);
 }
 
 #[tokio::test(start_paused = true)]

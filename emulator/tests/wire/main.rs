@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+mod control;
 mod reads;
 mod sessions;
 mod transactions;
@@ -47,7 +48,10 @@ impl World {
     }
 
     async fn with_session(multiplexed: bool) -> World {
-        let emulator = Emulator::start().await.unwrap();
+        World::on(Emulator::start().await.unwrap(), multiplexed).await
+    }
+
+    async fn on(emulator: Emulator, multiplexed: bool) -> World {
         emulator.create_database(DATABASE, DDL).await.unwrap();
         let channel = Channel::from_shared(emulator.endpoint()).unwrap().connect().await.unwrap();
         let mut client = SpannerClient::new(channel);

@@ -1,0 +1,222 @@
+//! How fast the emulator is, and what it leaves behind: `cargo bench -p spindle-emulator`.
+//!
+//! Prints figures and asserts none of them, only that nothing was lost on the way.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark stops at what it did not expect")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use google_cloud_spanner::builder::SpannerBuilderExt;
+use google_cloud_spanner::channel_pool::StaticChannelPoolConfig;
+use google_cloud_spanner::client::{DatabaseClient, Spanner};
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::KeySet;
+use google_cloud_spanner::mutation::Mutation;
+use google_cloud_spanner::read::ReadRequest;
+use google_cloud_spanner::transaction::ReadWriteTransaction;
+use spindle_emulator::{Emulator, engine};
+use tokio::time::Instant;
+
+const DATABASE: &str = "projects/p/instances/i/databases/d";
+const DDL: &str = "CREATE TABLE counter (id INT64 NOT NULL, value INT64) PRIMARY KEY (id)";
+const RUN: Duration = Duration::from_secs(5);
+
+#[tokio::main]
+async fn main() {
+    // `cargo test --all-targets` starts benchmarks too, without this argument.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    readiness().await;
+    single_row_commits(64).await;
+    contended_row(16).await;
+    without_network(64).await;
+    many_databases(1_000).await;
+}
+
+/// From nothing to the first reply, as a test that starts an emulator of its own pays for it.
+async fn readiness() {
+    let mut started = Vec::new();
+    let mut answered = Vec::new();
+    for _ in 0..50 {
+        let begin = Instant::now();
+        let emulator = Emulator::start().await.unwrap();
+        emulator.create_database(DATABASE, DDL).await.unwrap();
+        started.push(begin.elapsed());
+        let client = connect(&emulator).await;
+        drop(client.single_use().build().execute_read(value_of(1)).await.unwrap());
+        answered.push(begin.elapsed());
+        emulator.stop().await;
+    }
+    let (started, answered) = (median(&mut started), median(&mut answered));
+    println!(
+        "ready: {started:.2?} until it listens, {answered:.2?} until a client has its first reply (medians of 50)"
+    );
+}
+
+async fn single_row_commits(tasks: i64) {
+    let emulator = Emulator::start().await.unwrap();
+    emulator.create_database(DATABASE, DDL).await.unwrap();
+    let client = connect(&emulator).await;
+    let commits = Arc::new(AtomicU64::new(0));
+    let begin = Instant::now();
+    let workers: Vec<_> = (0..tasks)
+        .map(|id| {
+            let (client, commits) = (client.clone(), Arc::clone(&commits));
+            tokio::spawn(async move {
+                while begin.elapsed() < RUN {
+                    let transaction = client.write_only_transaction().build();
+                    transaction.write_at_least_once(vec![set(id, 1)]).await.unwrap();
+                    commits.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    join(workers).await;
+    report(&format!("single-row commits, {tasks} tasks"), &commits, begin.elapsed());
+    emulator.stop().await;
+}
+
+async fn contended_row(tasks: i64) {
+    let emulator = Emulator::start().await.unwrap();
+    let database = emulator.create_database(DATABASE, DDL).await.unwrap();
+    let client = connect(&emulator).await;
+    client.write_only_transaction().build().write_at_least_once(vec![set(1, 0)]).await.unwrap();
+    let (commits, attempts) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let begin = Instant::now();
+    let workers: Vec<_> = (0..tasks)
+        .map(|_| {
+            let client = client.clone();
+            let (commits, attempts) = (Arc::clone(&commits), Arc::clone(&attempts));
+            tokio::spawn(async move {
+                while begin.elapsed() < RUN {
+                    increment(&client, &attempts).await;
+                    commits.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    join(workers).await;
+    report(&format!("read-modify-write of one row, {tasks} tasks"), &commits, begin.elapsed());
+    let counted = i64::try_from(commits.load(Ordering::Relaxed)).unwrap();
+    let row = database.rows("counter").unwrap().remove(0);
+    assert_eq!(row["value"], engine::Value::Int64(counted), "an increment was lost");
+    println!("  none lost: {counted} counted, {} attempts", attempts.load(Ordering::Relaxed));
+    emulator.stop().await;
+}
+
+async fn increment(client: &DatabaseClient, attempts: &Arc<AtomicU64>) {
+    let attempts = Arc::clone(attempts);
+    let increment =
+        client.read_write_transaction().build().run(move |transaction: ReadWriteTransaction| {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let mut rows = transaction.execute_read(value_of(1)).await?;
+                let row = rows.next().await.transpose()?.unwrap();
+                transaction.buffer([set(1, row.get::<i64>("value").unwrap() + 1)])
+            }
+        });
+    increment.await.unwrap();
+}
+
+/// The engine alone, as a simulator uses it.
+async fn without_network(tasks: i64) {
+    let database = engine::Database::default();
+    database.change_schema(&spindle_emulator::sql::parse_ddl(DDL).unwrap()).unwrap();
+    let commits = Arc::new(AtomicU64::new(0));
+    let begin = Instant::now();
+    let workers: Vec<_> = (0..tasks)
+        .map(|id| {
+            let (database, commits) = (database.clone(), Arc::clone(&commits));
+            tokio::spawn(async move {
+                let cells = [("id", id.into()), ("value", 1_i64.into())];
+                let kind = engine::WriteKind::InsertOrUpdate;
+                let write = [engine::Mutation::write(kind, "counter", cells)];
+                while begin.elapsed() < RUN {
+                    database.apply(&write).await.unwrap();
+                    commits.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    join(workers).await;
+    let what = format!("single-row commits on the engine itself, {tasks} tasks");
+    report(&what, &commits, begin.elapsed());
+}
+
+async fn many_databases(count: usize) {
+    let emulator = Emulator::start().await.unwrap();
+    let name = |number| format!("projects/p/instances/i/databases/d{number}");
+    let round = async || {
+        for number in 0..count {
+            let database = emulator.create_database(&name(number), DDL).await.unwrap();
+            let cells = [("id", 1_i64.into()), ("value", 1_i64.into())];
+            let insert = engine::Mutation::write(engine::WriteKind::Insert, "counter", cells);
+            database.apply(&[insert]).await.unwrap();
+        }
+        let full = resident_kib();
+        for number in 0..count {
+            assert!(emulator.drop_database(&name(number)));
+        }
+        full
+    };
+    // The first round pays for what the allocator keeps.
+    round().await;
+    let before = resident_kib();
+    let full = round().await;
+    let after = resident_kib();
+    match (before, full, after) {
+        (Some(before), Some(full), Some(after)) => println!(
+            "memory: {before} KiB, {full} KiB with {count} databases, {after} KiB after dropping them"
+        ),
+        _ => println!("memory: not known on this system"),
+    }
+    emulator.stop().await;
+}
+
+/// The memory that this process occupies.
+fn resident_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+async fn connect(emulator: &Emulator) -> DatabaseClient {
+    let spanner = Spanner::builder()
+        .with_endpoint(emulator.endpoint())
+        .with_channel_pool(StaticChannelPoolConfig::new(1))
+        .build()
+        .await
+        .unwrap();
+    spanner.database_client(DATABASE).build().await.unwrap()
+}
+
+fn set(id: i64, value: i64) -> Mutation {
+    let mutation = Mutation::new_insert_or_update_builder("counter").set("id").to(id);
+    mutation.set("value").to(value).build()
+}
+
+fn value_of(id: i64) -> ReadRequest {
+    ReadRequest::builder("counter", ["value"])
+        .with_keys(KeySet::builder().add_key(key![id]).build())
+        .build()
+}
+
+fn report(what: &str, commits: &AtomicU64, elapsed: Duration) {
+    let rate = commits.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64();
+    println!("{what}: {rate:.0}/s");
+}
+
+fn median(durations: &mut [Duration]) -> Duration {
+    durations.sort_unstable();
+    durations[durations.len() / 2]
+}
+
+async fn join(workers: Vec<tokio::task::JoinHandle<()>>) {
+    for worker in workers {
+        worker.await.unwrap();
+    }
+}

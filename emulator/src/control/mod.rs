@@ -1,0 +1,178 @@
+//! The control service: faults, restarts and the clock for tests that aren't in Rust.
+//!
+//! HTTP/1.1 with JSON, on a port of its own, so that it answers while the server is paused.
+
+mod request;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::emulator::Running;
+use crate::engine;
+use crate::server::bind;
+use request::{Fields, fault, restart};
+
+/// The longest request.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Starts the service, and says where it listens. It ends with the server.
+pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
+    let listener = bind(address)?;
+    let address = listener.local_addr()?;
+    running.core.tasks.spawn(accept(listener, Arc::clone(running)));
+    Ok(address)
+}
+
+async fn accept(listener: TcpListener, running: Arc<Running>) {
+    let stopped = running.core.stopped.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stopped.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                running.core.tasks.spawn(serve(stream, Arc::clone(&running)));
+            }
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, running: Arc<Running>) {
+    let stopped = running.core.stopped.clone();
+    let service = service_fn(move |request| {
+        let running = Arc::clone(&running);
+        async move { Ok::<_, Infallible>(reply(answer(&running, request).await)) }
+    });
+    let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        biased;
+        () = stopped.cancelled() => {}
+        // Whatever ended it, there is nobody left to tell.
+        _ = serving => {}
+    }
+}
+
+/// Why a request was refused.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    status: StatusCode,
+    reason: String,
+}
+
+impl Refused {
+    /// A request that makes no sense.
+    fn malformed(reason: impl Into<String>) -> Refused {
+        Refused { status: StatusCode::BAD_REQUEST, reason: reason.into() }
+    }
+
+    fn missing(what: &str) -> Refused {
+        Refused { status: StatusCode::NOT_FOUND, reason: format!("{what} is not there") }
+    }
+}
+
+impl From<engine::Error> for Refused {
+    fn from(error: engine::Error) -> Refused {
+        let status = match error.code() {
+            engine::Code::AlreadyExists => StatusCode::CONFLICT,
+            engine::Code::NotFound => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Refused { status, reason: error.to_string() }
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Refused {
+        Refused { status: StatusCode::SERVICE_UNAVAILABLE, reason: error.to_string() }
+    }
+}
+
+fn reply(answer: Result<Value, Refused>) -> Response<Full<Bytes>> {
+    let (status, body) = match answer {
+        Ok(body) => (StatusCode::OK, body),
+        Err(refused) => (refused.status, json!({ "error": refused.reason })),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
+    *response.status_mut() = status;
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    response
+}
+
+async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, Refused> {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| Refused::malformed(error.to_string()))?.to_bytes();
+    let fields = || Fields::parse(&body);
+    let faults = &running.core.faults;
+    let path: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
+    match (&head.method, path.as_slice()) {
+        (&Method::POST, ["faults"]) => Ok(json!({ "id": faults.inject(fault(fields()?)?).id() })),
+        (&Method::GET, ["faults", id]) => {
+            let hits = id.parse().ok().and_then(|id| faults.hits(id));
+            Ok(json!({ "hits": hits.ok_or_else(|| Refused::missing("that fault"))? }))
+        }
+        (&Method::DELETE, ["faults", id]) => {
+            Ok(json!({ "removed": id.parse().is_ok_and(|id| faults.remove(id)) }))
+        }
+        (&Method::DELETE, ["faults"]) => {
+            faults.clear();
+            Ok(json!({}))
+        }
+        (&Method::GET, ["requests"]) => Ok(requests(running)),
+        (&Method::DELETE, ["requests"]) => {
+            running.core.counts.reset();
+            Ok(json!({}))
+        }
+        (&Method::POST, ["clock", "advance"]) => {
+            let mut fields = fields()?;
+            let duration = fields.duration("ms")?;
+            fields.finish()?;
+            running.core.clock().advance(duration);
+            Ok(json!({ "now": running.core.clock().now().to_string() }))
+        }
+        (&Method::POST, ["pause"]) => {
+            running.pause().await;
+            Ok(json!({}))
+        }
+        (&Method::POST, ["resume"]) => Ok(running.resume().await.map(|()| json!({}))?),
+        (&Method::POST, ["restart"]) => {
+            let restart = restart(fields()?)?;
+            Ok(running.restart(restart).await.map(|()| json!({}))?)
+        }
+        (&Method::POST, ["databases"]) => {
+            let mut fields = fields()?;
+            let name = fields.text("name")?.ok_or_else(|| Refused::malformed("name is missing"))?;
+            let ddl = fields.text("ddl")?.unwrap_or_default();
+            fields.finish()?;
+            running.create_database(&name, &ddl)?;
+            Ok(json!({}))
+        }
+        (&Method::DELETE, ["databases", name @ ..]) => {
+            Ok(json!({ "removed": running.core.drop_database(&name.join("/")) }))
+        }
+        _ => Err(Refused::missing(&format!("{} {}", head.method, head.uri.path()))),
+    }
+}
+
+fn requests(running: &Running) -> Value {
+    let counts = &running.core.counts;
+    let each = counts.each().into_iter().map(|(rpc, count)| (rpc.to_string(), count.into()));
+    let mut each: serde_json::Map<String, Value> = each.collect();
+    each.insert("total".into(), counts.total().into());
+    Value::Object(each)
+}

@@ -1,0 +1,121 @@
+//! The control service, as a test in any language uses it.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+
+/// Sends one request, and gives the status and the body of the reply.
+async fn send(world: &World, request: &str, body: &str) -> (u16, String) {
+    let endpoint = world.emulator.control_endpoint().unwrap();
+    let address = endpoint.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
+    let text = format!(
+        "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.unwrap();
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.trim().to_owned())
+}
+
+async fn ok(world: &World, request: &str, body: &str) -> String {
+    let (status, reply) = send(world, request, body).await;
+    assert_eq!(status, 200, "{reply}");
+    reply
+}
+
+async fn start() -> World {
+    let emulator = Emulator::builder().control(0).start().await.unwrap();
+    World::on(emulator, false).await
+}
+
+#[tokio::test]
+async fn it_is_off_unless_asked_for() {
+    assert_eq!(World::start().await.emulator.control_endpoint(), None);
+}
+
+#[tokio::test]
+async fn a_fault_is_injected_counted_and_removed() {
+    let mut world = start().await;
+    let fault =
+        r#"{"rpc": "Commit", "table": "users", "key": "7", "effect": "fail", "code": "UNKNOWN"}"#;
+    assert_eq!(ok(&world, "POST /faults", fault).await, r#"{"id":1}"#);
+    world.commit_once([insert(1)]).await.unwrap();
+    assert_eq!(code(world.commit_once([insert(7)]).await), Code::Unknown);
+    assert_eq!(ok(&world, "GET /faults/1", "").await, r#"{"hits":1}"#);
+    assert_eq!(ok(&world, "DELETE /faults/1", "").await, r#"{"removed":true}"#);
+    assert_eq!(ok(&world, "DELETE /faults/1", "").await, r#"{"removed":false}"#);
+    world.commit_once([insert(7)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_are_counted_and_forgotten() {
+    let mut world = start().await;
+    world.users(None).await.unwrap();
+    assert_eq!(ok(&world, "GET /requests", "").await, r#"{"CreateSession":1,"Read":1,"total":2}"#);
+    ok(&world, "DELETE /requests", "").await;
+    assert_eq!(ok(&world, "GET /requests", "").await, r#"{"total":0}"#);
+}
+
+#[tokio::test]
+async fn it_answers_while_the_server_is_paused() {
+    let mut world = start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    ok(&world, "POST /pause", "").await;
+    assert!(TcpStream::connect(world.emulator.address()).await.is_err());
+    ok(&world, "POST /resume", "").await;
+    ok(&world, "POST /restart", r#"{"data": "lose_rows", "keep_sessions": true}"#).await;
+    let retried = async {
+        // The channel finds out about the broken connection in its own time.
+        while world.users(None).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), retried).await.unwrap();
+    assert!(world.ids().await.is_empty());
+}
+
+#[tokio::test]
+async fn the_clock_is_moved() {
+    let world = start().await;
+    let before = world.emulator.clock().now();
+    ok(&world, "POST /clock/advance", r#"{"ms": 60000}"#).await;
+    assert!(world.emulator.clock().now().since(before) >= Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn databases_are_created_and_dropped() {
+    let world = start().await;
+    let name = "projects/p/instances/i/databases/e";
+    let body =
+        format!(r#"{{"name": "{name}", "ddl": "CREATE TABLE t (k INT64) PRIMARY KEY (k)"}}"#);
+    ok(&world, "POST /databases", &body).await;
+    assert!(world.emulator.database(name).unwrap().schema().table("t").is_some());
+    assert_eq!(send(&world, "POST /databases", &body).await.0, 409);
+    assert_eq!(ok(&world, &format!("DELETE /databases/{name}"), "").await, r#"{"removed":true}"#);
+    assert!(world.emulator.database(name).is_none());
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_refused_and_harms_nobody() {
+    let mut world = start().await;
+    for (request, body, status) in [
+        ("GET /nothing", "", 404),
+        ("POST /faults", "{", 400),
+        ("POST /faults", r#"{"effect": "explode"}"#, 400),
+        ("POST /restart", r#"{"data": "some"}"#, 400),
+        ("POST /clock/advance", "{}", 400),
+        ("GET /faults/99", "", 404),
+    ] {
+        let (answered, reply) = send(&world, request, body).await;
+        assert_eq!(answered, status, "{request} {body}: {reply}");
+        assert!(reply.starts_with(r#"{"error":"#), "{reply}");
+    }
+    world.users(None).await.unwrap();
+}
