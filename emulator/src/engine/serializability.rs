@@ -365,6 +365,6 @@ async fn the_check_notices_when_locks_do_not_hold() {
 #[ignore = "takes minutes; a run of its own"]
 async fn a_million_transactions_are_serializable() {
     for seed in 1..=10 {
-        assert_serializable(&check(100_000, 64, seed, false).await);
+        assert_serializable(&check(100_000, 16, seed, false).await);
     }
 }

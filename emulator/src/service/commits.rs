@@ -73,7 +73,11 @@ impl Core {
     ) -> Result<Committed> {
         let prepared = self.check_token(id, request).and_then(|()| self.decode(database, request));
         match prepared {
-            Ok(mutations) => database.commit(id, &mutations).await,
+            Ok(mutations) => {
+                let committed = database.commit(id, &mutations).await?;
+                self.replays().forget(id);
+                Ok(committed)
+            }
             Err(error) => database.fail_commit(id, error),
         }
     }
@@ -104,7 +108,10 @@ impl Core {
     pub fn rollback(&self, request: &proto::RollbackRequest) -> Result<()> {
         let database = self.database_of(&request.session)?;
         match Handle::decode(&request.transaction_id)? {
-            Handle::ReadWrite(id) => database.rollback(id),
+            Handle::ReadWrite(id) => {
+                self.replays().forget(id);
+                database.rollback(id)
+            }
             Handle::ReadOnly(_) => Err(no_commit_of_read_only()),
         }
     }

@@ -78,7 +78,7 @@ fn describe(value: &WireValue) -> String {
 }
 
 /// The name of a type on the wire.
-pub(super) fn type_code(value_type: Type) -> proto::TypeCode {
+fn type_code(value_type: Type) -> proto::TypeCode {
     match value_type {
         Type::Bool => proto::TypeCode::Bool,
         Type::Int64 => proto::TypeCode::Int64,
@@ -88,6 +88,14 @@ pub(super) fn type_code(value_type: Type) -> proto::TypeCode {
         Type::Date => proto::TypeCode::Date,
         Type::Timestamp => proto::TypeCode::Timestamp,
     }
+}
+
+/// The type that a request states for a parameter.
+pub(super) fn type_of(stated: &proto::Type, parameter: &str) -> Result<Type> {
+    let code = proto::TypeCode::try_from(stated.code).unwrap_or(proto::TypeCode::Unspecified);
+    Type::ALL.into_iter().find(|candidate| type_code(*candidate) == code).ok_or_else(|| {
+        Error::unimplemented(format!("parameter @{parameter}: {}", code.as_str_name()))
+    })
 }
 
 /// The description of a result's columns.

@@ -4,6 +4,7 @@ mod calls;
 mod commits;
 mod convert;
 mod reads;
+mod replays;
 mod select;
 mod sessions;
 mod spanner;
@@ -47,6 +48,7 @@ pub(crate) struct Core {
     numbers: TransactionNumbers,
     databases: Mutex<BTreeMap<String, Database>>,
     sessions: Mutex<sessions::Sessions>,
+    replays: Mutex<replays::Replays>,
     token_sequence: AtomicI32,
     pub faults: Faults,
     pub counts: RequestCounts,
@@ -64,6 +66,7 @@ impl Core {
             numbers: TransactionNumbers::default(),
             databases: Mutex::default(),
             sessions: Mutex::default(),
+            replays: Mutex::default(),
             token_sequence: AtomicI32::new(1),
             faults: Faults::default(),
             counts: RequestCounts::default(),
@@ -146,6 +149,10 @@ impl Core {
 
     fn databases(&self) -> MutexGuard<'_, BTreeMap<String, Database>> {
         self.databases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replays(&self) -> MutexGuard<'_, replays::Replays> {
+        self.replays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sessions(&self) -> MutexGuard<'_, sessions::Sessions> {

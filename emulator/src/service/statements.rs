@@ -1,39 +1,240 @@
 //! ExecuteSql, ExecuteStreamingSql and ExecuteBatchDml.
 
+use std::collections::HashMap;
+
+use googleapis_tonic_google_rpc::google::rpc;
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
+use prost_types::Struct;
+use prost_types::value::Kind;
+use proto::execute_batch_dml_request::Statement;
+use proto::execute_sql_request::QueryMode;
+use proto::result_set_stats::RowCount;
+use proto::transaction_selector::Selector;
 
 use super::Core;
-use super::convert::row_type;
+use super::convert::{decode, row_type, type_of};
 use super::reads::Rows;
-use crate::engine::{Error, Result, Type, Value};
+use super::replays::Done;
+use super::transactions::{Handle, Selected};
+use crate::engine::{Code, Database, Error, Result, TransactionId};
+use crate::sql::{
+    InTransaction, Outcome, Parameter, Parameters, Untyped, ast, execute, parse_statement,
+};
 
 impl Core {
     /// Answers a statement.
     pub(super) async fn execute(&self, request: &proto::ExecuteSqlRequest) -> Result<Rows> {
-        self.database_of(&request.session)?;
-        let mut selected = self.select(&request.session, request.transaction.as_ref())?;
-        if !request.sql.trim().trim_end_matches(';').eq_ignore_ascii_case("select 1") {
-            return Err(Error::unimplemented(format!("statement: {}", request.sql)));
+        let database = self.database_of(&request.session)?;
+        check_supported(request)?;
+        let parsed = parse_statement(&request.sql).map_err(|error| error.in_text(&request.sql))?;
+        if !matches!(parsed, ast::Statement::Query(_)) {
+            return self.execute_dml(&database, request).await;
         }
+        let parameters = parameters(request.params.as_ref(), &request.param_types)?;
+        let mut selected = self.select(&request.session, request.transaction.as_ref())?;
+        let mut access = match selected.handle {
+            Handle::ReadWrite(id) => InTransaction::read_write(&database, id),
+            Handle::ReadOnly(moment) => InTransaction::read_only(&database, moment),
+        };
+        let outcome = execute(&parsed, &request.sql, &parameters, &mut access).await?;
+        let Outcome::Rows { columns, rows } = outcome else {
+            return Err(Error::new(Code::Internal, "a query gave no rows"));
+        };
+        let precommit_token = match selected.handle {
+            Handle::ReadWrite(id) => self.precommit_token(&request.session, id)?,
+            Handle::ReadOnly(_) => None,
+        };
         selected.keep();
+        let columns = columns.iter().map(|(name, column_type)| (name.as_str(), *column_type));
         let metadata = proto::ResultSetMetadata {
-            row_type: Some(row_type([("", Type::Int64)])),
+            row_type: Some(row_type(columns)),
             transaction: selected.described.take(),
             undeclared_parameters: None,
         };
-        let rows = vec![vec![Value::Int64(1)]];
-        Ok(Rows { metadata, rows, stats: None, precommit_token: None })
+        Ok(Rows { metadata, rows, stats: None, precommit_token })
     }
 
-    /// Answers a batch of statements.
+    async fn execute_dml(
+        &self,
+        database: &Database,
+        request: &proto::ExecuteSqlRequest,
+    ) -> Result<Rows> {
+        let statement = Statement {
+            sql: request.sql.clone(),
+            params: request.params.clone(),
+            param_types: request.param_types.clone(),
+        };
+        let (mut selected, id) =
+            self.select_to_write(&request.session, request.transaction.as_ref())?;
+        let done = self.run_once(database, id, request.seqno, vec![statement]).await?;
+        if let Some(error) = done.failed {
+            return Err(error);
+        }
+        let precommit_token = self.precommit_token(&request.session, id)?;
+        selected.keep();
+        let metadata = written(selected.described.take());
+        let stats = done.counts.first().map(|count| stats(*count));
+        Ok(Rows { metadata, rows: Vec::new(), stats, precommit_token })
+    }
+
+    /// Answers a batch of statements: they run one after another, and the first that fails is the
+    /// last that runs.
     pub(super) async fn execute_batch(
         &self,
         request: &proto::ExecuteBatchDmlRequest,
     ) -> Result<proto::ExecuteBatchDmlResponse> {
-        self.database_of(&request.session)?;
+        let database = self.database_of(&request.session)?;
         if request.statements.is_empty() {
             return Err(Error::invalid_argument("Request must contain at least one DML statement"));
         }
-        Err(Error::unimplemented("ExecuteBatchDml"))
+        let (mut selected, id) =
+            self.select_to_write(&request.session, request.transaction.as_ref())?;
+        let statements = request.statements.clone();
+        let done = self.run_once(&database, id, request.seqno, statements).await?;
+        let status = match done.failed {
+            None => rpc::Status::default(),
+            // The transaction is lost, and the client has to hear when to try again.
+            Some(error) if error.code() == Code::Aborted => return Err(error),
+            Some(error) => rpc::Status {
+                code: error.code().number(),
+                message: format!("Statement {}: {}", done.counts.len(), error.message()),
+                details: Vec::new(),
+            },
+        };
+        if !done.counts.is_empty() {
+            selected.keep();
+        }
+        let mut described = selected.described.take();
+        let result_set = |count: &u64| proto::ResultSet {
+            metadata: Some(written(described.take())),
+            stats: Some(stats(*count)),
+            ..proto::ResultSet::default()
+        };
+        Ok(proto::ExecuteBatchDmlResponse {
+            result_sets: done.counts.iter().map(result_set).collect(),
+            status: Some(status),
+            precommit_token: self.precommit_token(&request.session, id)?,
+        })
     }
+
+    /// The transaction of a statement that writes.
+    fn select_to_write(
+        &self,
+        session: &str,
+        selector: Option<&proto::TransactionSelector>,
+    ) -> Result<(Selected, TransactionId)> {
+        let single_use = match selector.and_then(|selector| selector.selector.as_ref()) {
+            None | Some(Selector::SingleUse(_)) => true,
+            Some(Selector::Id(_) | Selector::Begin(_)) => false,
+        };
+        if single_use {
+            return Err(Error::invalid_argument(
+                "DML statements may not be performed in single-use transactions, to avoid replay.",
+            ));
+        }
+        let selected = self.select(session, selector)?;
+        match selected.handle {
+            Handle::ReadWrite(id) => Ok((selected, id)),
+            Handle::ReadOnly(_) => Err(Error::invalid_argument(
+                "DML statements can only be performed in a read-write transaction.",
+            )),
+        }
+    }
+
+    /// Runs statements that write, unless a request with this number has run them already.
+    async fn run_once(
+        &self,
+        database: &Database,
+        id: TransactionId,
+        seqno: i64,
+        statements: Vec<Statement>,
+    ) -> Result<Done> {
+        if let Some(done) = self.replays().find(id, seqno, &statements)? {
+            return Ok(done);
+        }
+        let mut done = Done::default();
+        for statement in &statements {
+            match run(database, id, statement).await {
+                Ok(count) => done.counts.push(count),
+                Err(error) => {
+                    done.failed = Some(error);
+                    break;
+                }
+            }
+        }
+        self.replays().remember(id, seqno, statements, done.clone());
+        Ok(done)
+    }
+}
+
+async fn run(database: &Database, id: TransactionId, statement: &Statement) -> Result<u64> {
+    let sql = &statement.sql;
+    let parsed = parse_statement(sql).map_err(|error| error.in_text(sql))?;
+    if matches!(parsed, ast::Statement::Query(_)) {
+        return Err(Error::invalid_argument(format!("Not a DML statement: {sql}")));
+    }
+    let parameters = parameters(statement.params.as_ref(), &statement.param_types)?;
+    let mut access = InTransaction::read_write(database, id);
+    match execute(&parsed, sql, &parameters, &mut access).await? {
+        Outcome::Written(count) => Ok(count),
+        Outcome::Rows { .. } => Err(Error::new(Code::Internal, "a statement gave rows")),
+    }
+}
+
+/// The metadata of a result without rows.
+fn written(transaction: Option<proto::Transaction>) -> proto::ResultSetMetadata {
+    let row_type = Some(proto::StructType::default());
+    proto::ResultSetMetadata { row_type, transaction, undeclared_parameters: None }
+}
+
+fn stats(count: u64) -> proto::ResultSetStats {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let row_count = Some(RowCount::RowCountExact(count));
+    proto::ResultSetStats { row_count, ..proto::ResultSetStats::default() }
+}
+
+fn check_supported(request: &proto::ExecuteSqlRequest) -> Result<()> {
+    if !request.partition_token.is_empty() {
+        return Err(Error::unimplemented("query by partition_token"));
+    }
+    if !request.resume_token.is_empty() {
+        // None is ever given out.
+        return Err(Error::invalid_argument("Invalid resume token."));
+    }
+    match QueryMode::try_from(request.query_mode) {
+        Ok(QueryMode::Normal) => Ok(()),
+        Ok(mode) => Err(Error::unimplemented(format!("query mode {}", mode.as_str_name()))),
+        Err(_) => Err(Error::unimplemented("this query mode")),
+    }
+}
+
+fn parameters(values: Option<&Struct>, types: &HashMap<String, proto::Type>) -> Result<Parameters> {
+    let fields = values.into_iter().flat_map(|values| &values.fields);
+    let parameter = |(name, value): (&String, &prost_types::Value)| {
+        let parameter = match types.get(name) {
+            Some(stated) => {
+                let stated = type_of(stated, name)?;
+                let value = decode(value, stated).map_err(|_| {
+                    Error::invalid_argument(format!(
+                        "Invalid value for bind parameter {name}: Expected {stated}."
+                    ))
+                })?;
+                Parameter::Typed(stated, value)
+            }
+            None => Parameter::Untyped(match &value.kind {
+                None | Some(Kind::NullValue(_)) => Untyped::Null,
+                Some(Kind::BoolValue(value)) => Untyped::Bool(*value),
+                Some(Kind::NumberValue(value)) => Untyped::Number(*value),
+                Some(Kind::StringValue(text)) => Untyped::Text(text.clone()),
+                Some(Kind::ListValue(_)) => {
+                    return Err(Error::unimplemented(format!("parameter @{name}: ARRAY")));
+                }
+                Some(Kind::StructValue(_)) => {
+                    return Err(Error::unimplemented(format!("parameter @{name}: STRUCT")));
+                }
+            }),
+        };
+        Ok((name.clone(), parameter))
+    };
+    fields.map(parameter).collect()
 }

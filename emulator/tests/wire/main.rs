@@ -6,6 +6,7 @@
 mod control;
 mod reads;
 mod sessions;
+mod statements;
 mod transactions;
 mod writes;
 

@@ -1,0 +1,220 @@
+//! Statements: how they run, and how they are not run twice.
+
+use proto::execute_batch_dml_request::Statement;
+use proto::result_set_stats::RowCount;
+
+use super::*;
+
+impl World {
+    async fn execute(
+        &mut self,
+        sql: &str,
+        seqno: i64,
+        selector: Option<Selector>,
+    ) -> Result<proto::ResultSet, Status> {
+        let request = proto::ExecuteSqlRequest {
+            session: self.session.clone(),
+            transaction: selector
+                .map(|selector| proto::TransactionSelector { selector: Some(selector) }),
+            sql: sql.into(),
+            seqno,
+            ..Default::default()
+        };
+        Ok(self.client.execute_sql(request).await?.into_inner())
+    }
+
+    /// Runs a statement that writes in this transaction, and counts its rows.
+    async fn write(&mut self, id: &[u8], seqno: i64, sql: &str) -> Result<i64, Status> {
+        let result = self.execute(sql, seqno, Some(Selector::Id(id.to_vec()))).await?;
+        match result.stats.unwrap().row_count.unwrap() {
+            RowCount::RowCountExact(count) => Ok(count),
+            RowCount::RowCountLowerBound(_) => panic!("not exact"),
+        }
+    }
+
+    async fn query(&mut self, sql: &str) -> Result<Vec<String>, Status> {
+        Ok(rows(&self.execute(sql, 0, None).await?))
+    }
+
+    async fn batch(
+        &mut self,
+        id: &[u8],
+        seqno: i64,
+        statements: &[&str],
+    ) -> Result<proto::ExecuteBatchDmlResponse, Status> {
+        let statement = |sql: &&str| Statement { sql: (*sql).into(), ..Default::default() };
+        let request = proto::ExecuteBatchDmlRequest {
+            session: self.session.clone(),
+            transaction: Some(proto::TransactionSelector {
+                selector: Some(Selector::Id(id.to_vec())),
+            }),
+            statements: statements.iter().map(statement).collect(),
+            seqno,
+            ..Default::default()
+        };
+        Ok(self.client.execute_batch_dml(request).await?.into_inner())
+    }
+}
+
+const INSERT: &str = "INSERT INTO users (id, name) VALUES (1, 'a')";
+
+#[tokio::test]
+async fn a_transaction_sees_what_its_statements_wrote_and_others_do_once_it_commits() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    assert_eq!(world.write(&id, 1, INSERT).await.unwrap(), 1);
+    assert_eq!(world.write(&id, 2, "UPDATE users SET age = 3 WHERE id = 1").await.unwrap(), 1);
+    assert_eq!(world.write(&id, 3, "UPDATE users SET age = 3 WHERE id = 2").await.unwrap(), 0);
+    let own = world.users(Some(Selector::Id(id.clone()))).await.unwrap();
+    assert_eq!(rows(&own), ["1 a 3"]);
+    assert!(world.query("SELECT id FROM users").await.unwrap().is_empty());
+    world.commit(&id, [insert(2)]).await.unwrap();
+    assert_eq!(world.query("SELECT id FROM users ORDER BY id DESC").await.unwrap(), ["2", "1"]);
+}
+
+#[tokio::test]
+async fn a_repeated_statement_is_answered_again_and_not_run_again() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    assert_eq!(world.write(&id, 1, INSERT).await.unwrap(), 1);
+    assert_eq!(code(world.write(&id, 2, INSERT).await), Code::AlreadyExists);
+    assert_eq!(world.write(&id, 1, INSERT).await.unwrap(), 1);
+    assert_eq!(code(world.write(&id, 2, INSERT).await), Code::AlreadyExists);
+}
+
+#[tokio::test]
+async fn a_sequence_number_belongs_to_one_statement_and_does_not_go_back() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let insert = |id: i64| format!("INSERT INTO users (id) VALUES ({id})");
+    world.write(&id, 2, &insert(2)).await.unwrap();
+    assert_eq!(code(world.write(&id, 2, &insert(55)).await), Code::InvalidArgument);
+    assert_eq!(code(world.write(&id, 1, &insert(1)).await), Code::InvalidArgument);
+    world.write(&id, 3, &insert(3)).await.unwrap();
+    world.commit(&id, []).await.unwrap();
+    assert_eq!(world.ids().await, ["2", "3"]);
+}
+
+#[tokio::test]
+async fn a_batch_stops_at_the_first_statement_that_fails() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let update = "UPDATE users SET name = 'b' WHERE id = 1";
+    let reply = world.batch(&id, 1, &[INSERT, update, "SELECT 1", update]).await.unwrap();
+    assert_eq!(reply.result_sets.len(), 2);
+    assert_eq!(reply.status.clone().unwrap().code, Code::InvalidArgument as i32);
+    assert_eq!(world.batch(&id, 1, &[INSERT, update, "SELECT 1", update]).await.unwrap(), reply);
+    assert_eq!(code(world.batch(&id, 2, &[]).await), Code::InvalidArgument);
+    let reply = world.batch(&id, 3, &["DELETE FROM users WHERE id = 9"]).await.unwrap();
+    assert_eq!((reply.result_sets.len(), reply.status.unwrap().code), (1, 0));
+    world.commit(&id, []).await.unwrap();
+    assert_eq!(rows(&world.users(None).await.unwrap()), ["1 b NULL"]);
+}
+
+#[tokio::test]
+async fn a_statement_that_cannot_be_understood_leaves_the_transaction_as_it_was() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    world.write(&id, 1, INSERT).await.unwrap();
+    for (seqno, (wrong, expected)) in [
+        ("UPDATE users SET none = 'b' WHERE id = 1", Code::InvalidArgument),
+        ("UPDATE none SET name = 'b' WHERE id = 1", Code::InvalidArgument),
+        ("SELECT id, name FROM none", Code::InvalidArgument),
+        ("DELETE * FROM users", Code::InvalidArgument),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let selector = Some(Selector::Id(id.clone()));
+        assert_eq!(
+            code(world.execute(wrong, seqno as i64 + 2, selector).await),
+            expected,
+            "{wrong}"
+        );
+    }
+    world.commit(&id, [insert(2)]).await.unwrap();
+    assert_eq!(world.ids().await, ["1", "2"]);
+}
+
+#[tokio::test]
+async fn a_statement_that_breaks_a_rule_of_the_table_ends_the_transaction() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    world.write(&id, 1, INSERT).await.unwrap();
+    assert_eq!(code(world.write(&id, 2, INSERT).await), Code::AlreadyExists);
+    let other = "INSERT INTO users (id) VALUES (2)";
+    assert_eq!(code(world.write(&id, 3, other).await), Code::AlreadyExists);
+    assert_eq!(code(world.commit(&id, [insert(3)]).await), Code::AlreadyExists);
+    world.rollback(&id).await.unwrap();
+    assert_eq!(code(world.commit(&id, [insert(3)]).await), Code::FailedPrecondition);
+    assert!(world.ids().await.is_empty());
+}
+
+#[tokio::test]
+async fn statements_that_write_need_a_read_write_transaction() {
+    let mut world = World::start().await;
+    assert_eq!(code(world.execute(INSERT, 1, None).await), Code::InvalidArgument);
+    let id = world.begin(Mode::ReadOnly(ReadOnly::default())).await.unwrap().id;
+    let read_only = Selector::Id(id.clone());
+    assert_eq!(code(world.execute(INSERT, 1, Some(read_only)).await), Code::InvalidArgument);
+    assert_eq!(code(world.batch(&id, 1, &[INSERT]).await), Code::InvalidArgument);
+    let begun = world.execute(INSERT, 1, Some(Selector::Begin(read_write()))).await.unwrap();
+    let id = begun.metadata.unwrap().transaction.unwrap().id;
+    world.commit(&id, []).await.unwrap();
+    assert_eq!(world.ids().await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_pending_commit_timestamp_cannot_be_read_and_becomes_the_real_one() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let insert = "INSERT INTO users (id, updated) VALUES (1, PENDING_COMMIT_TIMESTAMP())";
+    world.write(&id, 1, insert).await.unwrap();
+    let read = world.execute("SELECT updated FROM users", 0, Some(Selector::Id(id.clone()))).await;
+    assert_eq!(code(read), Code::InvalidArgument);
+    let committed = world.commit(&id, []).await.unwrap().commit_timestamp.unwrap();
+    let stored = world.query("SELECT updated FROM users").await.unwrap().remove(0);
+    assert_eq!(stored.parse::<prost_types::Timestamp>().unwrap(), committed);
+}
+
+#[tokio::test]
+async fn what_the_language_lacks_here_is_named_with_its_place() {
+    let mut world = World::start().await;
+    let error = world.query("SELECT u.id FROM users AS u JOIN events ON TRUE").await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented, "{error}");
+    assert!(error.message().contains("[at 1:"), "{error}");
+    let plan = proto::ExecuteSqlRequest {
+        session: world.session.clone(),
+        sql: "SELECT 1".into(),
+        query_mode: proto::execute_sql_request::QueryMode::Plan as i32,
+        ..Default::default()
+    };
+    let error = world.client.execute_sql(plan).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented);
+    assert!(error.message().contains("PLAN"), "{error}");
+}
+
+#[tokio::test]
+async fn parameters_have_a_type_or_take_that_of_their_place() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1), update(1, "a")]).await.unwrap();
+    let typed = |code| proto::Type { code: code as i32, ..Default::default() };
+    for (value, param_type, expected) in [
+        (text("1"), None, Ok(1)),
+        (text("1"), Some(typed(proto::TypeCode::Int64)), Ok(1)),
+        (text("x"), Some(typed(proto::TypeCode::Int64)), Err(Code::InvalidArgument)),
+        (text("1"), Some(typed(proto::TypeCode::Numeric)), Err(Code::Unimplemented)),
+        (null(), None, Ok(0)),
+    ] {
+        let request = proto::ExecuteSqlRequest {
+            session: world.session.clone(),
+            sql: "SELECT name FROM users WHERE id = @id".into(),
+            params: Some(prost_types::Struct { fields: [("id".to_owned(), value)].into() }),
+            param_types: param_type.map(|kind| ("id".to_owned(), kind)).into_iter().collect(),
+            ..Default::default()
+        };
+        let found = world.client.execute_sql(request).await;
+        let found = found.map(|reply| reply.into_inner().rows.len()).map_err(|error| error.code());
+        assert_eq!(found, expected);
+    }
+}
