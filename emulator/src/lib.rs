@@ -1,4 +1,4 @@
-//! An embedded Cloud Spanner for tests: in-process, serializable, with faults on demand.
+#![doc = include_str!("../README.md")]
 
 mod control;
 mod emulator;
