@@ -6,7 +6,7 @@ use spindle::{Loss, Role};
 use spindle_emulator::Restart;
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, until};
+use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until};
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_shorter_than_the_lease_costs_nothing() {
@@ -57,6 +57,21 @@ async fn a_server_that_lost_its_rows_begins_a_new_term_with_a_greater_token() {
     let second = a.holds().await;
     assert!(second > first.token());
     assert_eq!(world.row(LOCK).await.unwrap().token, Some(i128::from(second.as_nanoseconds())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_restarted_empty_is_used_again_once_the_table_is_back() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let first = a.lock.term().unwrap();
+    world.spanner.restart(Restart::lose_databases()).await.unwrap();
+    timeout(EVENTUALLY, first.cancelled()).await.unwrap();
+    assert!(first.remaining() > Duration::ZERO);
+    sleep(LEASE * 2).await;
+    assert!(!a.lock.health().is_ok());
+    world.spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
+    assert!(a.holds().await > first.token());
+    assert!(a.lock.health().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
