@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod control;
+mod life;
 mod reads;
 mod sessions;
 mod statements;

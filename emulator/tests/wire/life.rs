@@ -1,0 +1,93 @@
+//! How an emulator begins and ends.
+
+use std::time::Duration;
+
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::*;
+
+fn alive_tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+#[tokio::test]
+async fn stopping_ends_every_task_and_frees_the_port() {
+    let before = alive_tasks();
+    let emulator = Emulator::builder().control(0).start().await.unwrap();
+    let (address, control) = (emulator.address(), emulator.control_endpoint().unwrap());
+    let mut half_a_request = TcpStream::connect(address).await.unwrap();
+    half_a_request.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+    let _idle = TcpStream::connect(control.strip_prefix("http://").unwrap()).await.unwrap();
+    // Both connections have arrived once their tasks are there, besides the two that accept.
+    while alive_tasks() < before + 4 {
+        tokio::task::yield_now().await;
+    }
+    emulator.stop().await;
+    assert_eq!(alive_tasks(), before);
+    let again = Emulator::builder().port(address.port()).start().await.unwrap();
+    assert_eq!(again.address(), address);
+}
+
+#[tokio::test]
+async fn dropping_an_emulator_stops_it() {
+    let before = alive_tasks();
+    let emulator = Emulator::start().await.unwrap();
+    let _connection = TcpStream::connect(emulator.address()).await.unwrap();
+    drop(emulator);
+    let ended = async {
+        while alive_tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_is_stalled_ends_with_the_emulator() {
+    let mut world = World::start().await;
+    let stall = Fault::on(Rpc::Commit).effect(Effect::Stall);
+    let stalled = world.emulator.inject(stall);
+    let mut client = world.client.clone();
+    let request = proto::CommitRequest {
+        session: world.session.clone(),
+        transaction: Some(Wanted::SingleUseTransaction(read_write())),
+        ..Default::default()
+    };
+    let waiting = tokio::spawn(async move { client.commit(request).await });
+    while stalled.hits() == 0 {
+        tokio::task::yield_now().await;
+    }
+    world.users(None).await.unwrap();
+    world.emulator.stop().await;
+    assert!(waiting.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn emulators_in_one_process_do_not_disturb_each_other() {
+    let (mut one, mut other) = (World::start().await, World::start().await);
+    one.commit_once([insert(1)]).await.unwrap();
+    other.emulator.inject(Fault::on(Rpc::Commit));
+    assert_eq!(code(other.commit_once([insert(2)]).await), Code::Unavailable);
+    one.commit_once([insert(3)]).await.unwrap();
+    assert!(other.ids().await.is_empty());
+    one.emulator.advance(Duration::from_secs(86_400));
+    assert_eq!(code(one.users(None).await), Code::NotFound, "its session is a day old");
+    other.users(None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_broken_request_harms_nobody_else() {
+    let mut world = World::start().await;
+    let mut garbage = TcpStream::connect(world.emulator.address()).await.unwrap();
+    garbage.write_all(&[0xff; 4096]).await.unwrap();
+    let huge = "(".repeat(200_000);
+    let request = proto::ExecuteSqlRequest {
+        session: world.session.clone(),
+        sql: format!("SELECT {huge}"),
+        ..Default::default()
+    };
+    assert!(world.client.execute_sql(request).await.is_err());
+    world.users(None).await.unwrap();
+}
