@@ -188,12 +188,7 @@ impl LockBuilder {
         let lock = &self.name;
         let refusal = |rule: String| Error::config(format!("lock `{lock}`: {rule}"));
         let refuse = |rule: String| Err(refusal(rule));
-        if id.is_empty() || id.len() > ID_BYTES_MAX {
-            return refuse(format!("id of {} bytes; expected 1 to {ID_BYTES_MAX}", id.len()));
-        }
-        if id.starts_with('>') || id.chars().any(char::is_control) {
-            return refuse(format!("id {id:?} starts with `>` or has a control character"));
-        }
+        check_id(&id).map_err(refusal)?;
         let info_bytes = self.info.as_ref().map_or(0, String::len);
         if info_bytes > INFO_BYTES_MAX {
             return refuse(format!("info of {info_bytes} bytes; at most {INFO_BYTES_MAX}"));
@@ -259,6 +254,17 @@ impl LockBuilder {
         }
         Ok(timing)
     }
+}
+
+/// Refuses what no instance can be called, or says which rule it breaks.
+pub(crate) fn check_id(id: &str) -> Result<(), String> {
+    if id.is_empty() || id.len() > ID_BYTES_MAX {
+        return Err(format!("id of {} bytes; expected 1 to {ID_BYTES_MAX}", id.len()));
+    }
+    if id.starts_with('>') || id.chars().any(char::is_control) {
+        return Err(format!("id {id:?} starts with `>` or has a control character"));
+    }
+    Ok(())
 }
 
 /// Refuses what could be taken for a takeover row (I6), and what Spanner can't have as a key.

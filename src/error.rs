@@ -2,9 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use google_cloud_gax::error::rpc::Code;
+use google_cloud_gax::error::rpc::{Code, Status};
 
-use crate::FencingToken;
+use crate::{FencingToken, Loss};
 
 /// The result of this library's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -22,6 +22,10 @@ pub(crate) enum Kind {
     Config(String),
     /// The term is not, or no longer, the one that holds the lock.
     Fenced { lock: String, token: FencingToken, found: Option<Found> },
+    /// The term, one of this process, has ended here; Spanner was not asked.
+    Ended { lock: String, token: FencingToken, loss: Option<Loss> },
+    /// A system outside of the database has seen a later token.
+    Stale { token: FencingToken, highest: FencingToken },
     /// No term is valid in this process.
     NotHeld { lock: String },
     /// The table in the database is not the one that the library needs.
@@ -94,7 +98,10 @@ impl Error {
     /// The term is over, or was never this lock's: nothing was written under it, and nothing more
     /// may be. Stop.
     pub fn is_fenced(&self) -> bool {
-        matches!(*self.0, Kind::Fenced { .. } | Kind::NotHeld { .. })
+        matches!(
+            *self.0,
+            Kind::Fenced { .. } | Kind::Ended { .. } | Kind::Stale { .. } | Kind::NotHeld { .. }
+        )
     }
 
     /// The same call may succeed later, and repeating it does no harm.
@@ -143,7 +150,8 @@ impl Error {
         matches!(*self.0, Kind::Denied { .. })
     }
 
-    pub(crate) fn spanner(&self) -> Option<&google_cloud_spanner::Error> {
+    /// What Google's client said, where that is the reason.
+    pub fn spanner(&self) -> Option<&google_cloud_spanner::Error> {
         match &*self.0 {
             Kind::Denied { source, .. } | Kind::Failed { source, .. } => Some(source),
             Kind::Unknown { source, .. } => source.as_ref(),
@@ -154,6 +162,47 @@ impl Error {
     /// Whether an answer came that could not be read as what it should be.
     pub(crate) fn is_malformed(&self) -> bool {
         self.spanner().is_some_and(google_cloud_spanner::Error::is_deserialization)
+    }
+
+    /// What was wrong in the caller's own terms: the error of type `E` among the causes of this
+    /// one, for example one that was given to [`give_up`](Error::give_up).
+    pub fn cause<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            if let Some(found) = error.downcast_ref::<E>() {
+                return Some(found);
+            }
+            cause = error.source();
+        }
+        None
+    }
+
+    /// An error for the client that ends a transaction for a reason of the caller's own; nothing
+    /// is written then.
+    ///
+    /// Out of a [fenced transaction](crate::FencedTransaction::run) it comes as an error in which
+    /// [`cause`](Error::cause) finds the reason.
+    ///
+    /// ```
+    /// # #[derive(Debug)] struct SoldOut;
+    /// # impl std::fmt::Display for SoldOut {
+    /// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, "") }
+    /// # }
+    /// # impl std::error::Error for SoldOut {}
+    /// use spindle::{Error, google_cloud_spanner as client};
+    ///
+    /// fn reserve(left: i64) -> client::Result<i64> {
+    ///     if left == 0 { Err(Error::give_up(SoldOut)) } else { Ok(left - 1) }
+    /// }
+    /// # assert!(reserve(0).is_err());
+    /// ```
+    pub fn give_up(
+        reason: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> google_cloud_spanner::Error {
+        let reason = reason.into();
+        let status =
+            Status::default().set_code(Code::FailedPrecondition).set_message(reason.to_string());
+        google_cloud_spanner::Error::service_full(status, None, None, Some(reason))
     }
 
     pub(crate) fn code(&self) -> Option<Code> {
@@ -207,6 +256,13 @@ impl fmt::Display for Error {
                     None => write!(f, ", held by nobody"),
                 }
             }
+            Kind::Ended { lock, token, loss } => {
+                write!(f, "lock `{lock}`: token {token} ended in this process")?;
+                write_loss(f, loss.as_ref())
+            }
+            Kind::Stale { token, highest } => {
+                write!(f, "fencing token {token} superseded by {highest}, the highest seen")
+            }
             Kind::NotHeld { lock } => write!(f, "lock `{lock}`: not held by this instance"),
             Kind::SessionLost { whose } => write!(
                 f,
@@ -230,6 +286,22 @@ impl fmt::Display for Error {
     }
 }
 
+fn write_loss(f: &mut fmt::Formatter<'_>, loss: Option<&Loss>) -> fmt::Result {
+    match loss {
+        Some(Loss::Released) => f.write_str(": released"),
+        Some(Loss::Superseded { by: Some(by), holder: Some(holder), .. }) => {
+            write!(f, ": superseded by {by}, held by `{holder}`")
+        }
+        Some(Loss::Superseded { by: Some(by), holder: None, .. }) => {
+            write!(f, ": superseded by {by}, held by nobody")
+        }
+        Some(Loss::Superseded { by: None, .. }) => f.write_str(": the lock has no row now"),
+        Some(Loss::OutOfContact) => f.write_str(": out of contact with spanner"),
+        Some(Loss::Abandoned) => f.write_str(": its loop is gone"),
+        Some(Loss::Expired) | None => f.write_str(": its lease ran out"),
+    }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Error({:?}: {self})", KindName(&self.0))
@@ -243,6 +315,8 @@ impl fmt::Debug for KindName<'_> {
         f.write_str(match self.0 {
             Kind::Config(_) => "Config",
             Kind::Fenced { .. } => "Fenced",
+            Kind::Ended { .. } => "Ended",
+            Kind::Stale { .. } => "Stale",
             Kind::NotHeld { .. } => "NotHeld",
             Kind::Schema(_) => "Schema",
             Kind::SessionLost { .. } => "SessionLost",
@@ -263,8 +337,6 @@ impl std::error::Error for Error {
 
 #[cfg(test)]
 mod tests {
-    use google_cloud_gax::error::rpc::Status;
-
     use super::*;
 
     fn service(code: Code) -> google_cloud_spanner::Error {

@@ -1,15 +1,26 @@
+use std::hash::{Hash, Hasher};
+
 use google_cloud_gax::error::rpc::{Code, Status};
 use google_cloud_gax::retry_policy::NeverRetry;
+use google_cloud_spanner::client::DatabaseClient;
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
+use google_cloud_spanner::model::CommitResponse;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
 
 use crate::error::{Error, Kind, Result};
 use crate::row;
-use crate::status;
+use crate::status::{self, Term};
 use crate::token::FencingToken;
+
+mod predicate;
+#[cfg(feature = "serde")]
+mod serde;
+mod transaction;
+
+pub use transaction::FencedTransaction;
 
 /// Makes a transaction conditional on a term: it commits before the next term begins, or not at
 /// all.
@@ -17,22 +28,114 @@ use crate::token::FencingToken;
 /// That is what a lock by itself can't do: a process may always be paused between looking at
 /// [`has_lock`](crate::Spindle::has_lock) and writing. See Martin Kleppmann's *How to do
 /// distributed locking* (2016) for the argument.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// Three ways to use one, from the easiest to the most general: [`write`](Fence::write) for
+/// mutations alone, [`transaction`](Fence::transaction) to read as well, and
+/// [`check`](Fence::check) or, for DML, [`predicate`](Fence::predicate) inside a transaction that
+/// somebody else runs.
+///
+/// # Isolation
+///
+/// All of them need a SERIALIZABLE transaction with pessimistic reads, Spanner's default, which
+/// `write` and `transaction` set themselves. The read of the lock row then keeps the next term
+/// from beginning before the transaction has ended. Under REPEATABLE READ a read orders nothing:
+/// the next term may begin between the read and the commit, and both commit. SERIALIZABLE with
+/// optimistic reads is as safe, since they are validated at commit; it aborts more under load.
+///
+/// # Where it goes
+///
+/// A fence may be cloned and, with the feature `serde`, sent to another process that works for
+/// the same term. One that came from a [`Term`] of this process knows when that term has ended
+/// here, cancelled or expired, and fails from then on without asking Spanner; one that was
+/// deserialized leaves it to Spanner to say so. Either is safe.
+#[derive(Clone, Debug)]
 pub struct Fence {
     table: String,
     lock: String,
     token: FencingToken,
     writer: String,
+    /// The term itself, where it is one of this process.
+    term: Option<Term>,
 }
 
 impl Fence {
     pub(crate) fn new(table: &str, lock: &str, token: FencingToken, writer: &str) -> Fence {
-        Fence { table: table.into(), lock: lock.into(), token, writer: writer.into() }
+        Fence { table: table.into(), lock: lock.into(), token, writer: writer.into(), term: None }
+    }
+
+    pub(crate) fn of_term(self, term: Term) -> Fence {
+        Fence { term: Some(term), ..self }
     }
 
     /// The token of the term.
     pub fn token(&self) -> FencingToken {
         self.token
+    }
+
+    /// The name of the lock.
+    pub fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// The table that the lock is in.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// A transaction of this library's that checks the fence, then does what it is given.
+    ///
+    /// The check carries the transaction's begin, so the whole fence costs one read.
+    ///
+    /// ```no_run
+    /// # use spindle::google_cloud_spanner::{client::DatabaseClient, mutation::Mutation};
+    /// # async fn example(client: DatabaseClient, term: spindle::Term) -> spindle::Result<()> {
+    /// let pay = Mutation::new_update_builder("orders").set("id").to("o-7").set("paid").to(true);
+    /// let pay = pay.build();
+    /// let committed = term
+    ///     .fence()
+    ///     .transaction(&client)
+    ///     .run(move |transaction| {
+    ///         let pay = pay.clone();
+    ///         async move {
+    ///             // Read with `transaction` what the write depends on.
+    ///             transaction.buffer([pay])
+    ///         }
+    ///     })
+    ///     .await;
+    /// match committed {
+    ///     Ok(committed) => println!("paid at {:?}", committed.commit_timestamp()),
+    ///     Err(error) if error.is_fenced() => println!("no longer ours to pay: {error}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transaction(&self, client: &DatabaseClient) -> FencedTransaction {
+        FencedTransaction::new(self.clone(), client.clone())
+    }
+
+    /// Writes `mutations` under the fence, all of them or none.
+    ///
+    /// As [`transaction`](Fence::transaction) with its defaults, for who need not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`FencedTransaction::run`].
+    ///
+    /// # Cancellation safety
+    ///
+    /// As [`FencedTransaction::run`].
+    pub async fn write(
+        &self,
+        client: &DatabaseClient,
+        mutations: impl IntoIterator<Item = Mutation>,
+    ) -> Result<CommitResponse> {
+        let mutations: Vec<Mutation> = mutations.into_iter().collect();
+        let committed = self.transaction(client).run(move |transaction| {
+            let buffered = transaction.buffer(mutations.clone());
+            async move { buffered }
+        });
+        Ok(committed.await?.commit_response)
     }
 
     /// Checks, inside `transaction`, that the term is still the lock's.
@@ -55,7 +158,10 @@ impl Fence {
     ///
     /// Dropping this future leaves the transaction unfinished; roll it back.
     pub async fn check(&self, transaction: &ReadWriteTransaction) -> Result<()> {
-        let doing = || format!("lock `{}`: check token {}", self.lock, self.token);
+        if let Err(ended) = self.check_here() {
+            self.spoil(transaction)?;
+            return Err(ended);
+        }
         let keys = KeySet::builder().add_key(key![self.lock.clone()]).build();
         let request = ReadRequest::builder(&self.table, vec!["token", "writer"])
             .with_keys(keys)
@@ -65,16 +171,21 @@ impl Fence {
             let mut rows = transaction.execute_read(request).await?;
             row::full_row(&mut rows).await
         };
-        let found = reading.await.map_err(|source| Error::from_read(doing(), source))?;
-        let found = found.map(|full| full.row);
+        let found = match reading.await {
+            Ok(found) => found.map(|full| full.row),
+            Err(source) => {
+                // Not knowing is no leave to commit either.
+                self.spoil(transaction)?;
+                return Err(Error::from_read(self.checking(), source));
+            }
+        };
         if let Some(row) = &found
             && row.token == self.token.to_timestamp()
             && row.writer.as_str() == self.writer
         {
             return Ok(());
         }
-        self.spoil(transaction, found.is_some())
-            .map_err(|source| Error::from_read(doing(), source))?;
+        self.spoil(transaction)?;
         Err(Error::new(Kind::Fenced {
             lock: self.lock.clone(),
             token: self.token,
@@ -82,18 +193,52 @@ impl Fence {
         }))
     }
 
-    /// Adds a write that can't succeed: inserting a row that is there, or updating one that isn't.
-    fn spoil(
-        &self,
-        transaction: &ReadWriteTransaction,
-        row_exists: bool,
-    ) -> google_cloud_spanner::Result<()> {
-        let impossible = if row_exists {
-            Mutation::new_insert_builder(&self.table)
-        } else {
-            Mutation::new_update_builder(&self.table)
+    /// Fails if the term is one of this process that has ended; asks nobody.
+    fn check_here(&self) -> Result<()> {
+        match &self.term {
+            Some(term) if term.has_ended() => Err(Error::new(Kind::Ended {
+                lock: self.lock.clone(),
+                token: self.token,
+                loss: term.loss().cloned(),
+            })),
+            _ => Ok(()),
+        }
+    }
+
+    fn checking(&self) -> String {
+        format!("lock `{}`: check token {}", self.lock, self.token)
+    }
+
+    /// Adds writes of which one can't succeed, whether the lock has a row or not: an update of it,
+    /// then an insert.
+    fn spoil(&self, transaction: &ReadWriteTransaction) -> Result<()> {
+        let lock = |mutation: google_cloud_spanner::mutation::WriteBuilder| {
+            mutation.set("name").to(&self.lock).build()
         };
-        transaction.buffer([impossible.set("name").to(&self.lock).build()])
+        let impossible = [
+            lock(Mutation::new_update_builder(&self.table)),
+            lock(Mutation::new_insert_builder(&self.table)),
+        ];
+        transaction.buffer(impossible).map_err(|source| Error::from_read(self.checking(), source))
+    }
+
+    /// What makes two fences the same: whichever process they are in.
+    fn identity(&self) -> (&str, &str, FencingToken, &str) {
+        (&self.table, &self.lock, self.token, &self.writer)
+    }
+}
+
+impl PartialEq for Fence {
+    fn eq(&self, other: &Fence) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Fence {}
+
+impl Hash for Fence {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
     }
 }
 

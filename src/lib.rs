@@ -71,6 +71,7 @@ mod connection;
 mod driver;
 mod error;
 mod fence;
+mod high_water_mark;
 mod locks;
 mod row;
 mod spindle;
@@ -78,6 +79,7 @@ mod status;
 mod table;
 mod token;
 mod transact;
+mod verbs;
 
 /// Google's client, at the exact version that this library is built on.
 pub use google_cloud_spanner;
@@ -86,11 +88,13 @@ pub use tokio_util::sync::CancellationToken;
 pub use clock::Clock;
 pub use config::LockBuilder;
 pub use error::{Error, Result};
-pub use fence::Fence;
+pub use fence::{Fence, FencedTransaction};
+pub use high_water_mark::HighWaterMark;
 pub use locks::{Leader, LockTable};
 pub use spindle::{Running, Spindle};
 pub use status::{Change, Health, Loss, Role, Term, Trouble, Watch};
 pub use token::FencingToken;
+pub use verbs::{Deposed, LockState, Locks, Observer, Obstacle, Standing};
 
 /// The README's code, compiled.
 #[cfg(doctest)]

@@ -3,11 +3,12 @@ use std::time::Duration;
 
 use google_cloud_spanner::client::DatabaseClient;
 
-use crate::config::{LockBuilder, check_lock_name, check_table_name};
+use crate::config::{LockBuilder, check_table_name};
 use crate::connection::Connection;
 use crate::error::Result;
 use crate::table::Table;
 use crate::token::FencingToken;
+use crate::verbs::{LockState, Standing, read_state};
 
 /// How long a verb may take before it gives up on Spanner.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
@@ -20,6 +21,18 @@ pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 pub struct LockTable(Arc<Table>);
 
 impl LockTable {
+    /// The statement that creates the table, in GoogleSQL. Any name will do instead of
+    /// `locktable`.
+    pub const DDL: &str = include_str!("../ddl/googlesql.sql");
+
+    /// The statement that creates the table in a database of the PostgreSQL dialect.
+    ///
+    /// Not run by this project's tests.
+    pub const DDL_POSTGRESQL: &str = include_str!("../ddl/postgresql.sql");
+
+    /// The statements that add the optional columns to an older table, in GoogleSQL.
+    pub const DDL_UPGRADE: &str = include_str!("../ddl/googlesql-upgrade.sql");
+
     /// A table reached by a client that the service has already.
     ///
     /// The locks share the client's channels and session with the service. If the session is
@@ -50,6 +63,10 @@ impl LockTable {
         LockTable(Arc::new(Table::new(connection, table.into())))
     }
 
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.0
+    }
+
     /// Begins to describe an instance that contends for the lock `name`.
     pub fn lock(&self, name: impl Into<String>) -> LockBuilder {
         LockBuilder::new(Arc::clone(&self.0), name.into())
@@ -71,23 +88,14 @@ impl LockTable {
     }
 
     pub(crate) async fn leader_in(table: &Table, name: &str) -> Result<Option<Leader>> {
-        check_table_name(&table.name)?;
-        check_lock_name(name)?;
-        let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
-        Ok(found.and_then(|full| {
-            let row = full.row;
-            let id = row.writer.id()?;
-            // What the row says itself; without the column, the default.
-            let lease = row.lease.unwrap_or(DEFAULT_LEASE);
-            let age = read_at.since(row.heartbeat);
-            (!row.is_released() && age < lease).then(|| Leader {
-                id: id.to_string(),
-                token: FencingToken::from_timestamp(row.token),
-                info: full.info,
-                lease: row.lease,
-                heartbeat_age: age,
-            })
-        }))
+        let LockState { standing, token, info, lease, heartbeat_age, .. } =
+            read_state(table, name).await?;
+        let (Standing::Held { id }, Some(token), Some(heartbeat_age)) =
+            (standing, token, heartbeat_age)
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Leader { id, token, info, lease, heartbeat_age }))
     }
 
     /// Checks once that the table can be reached, is as it should be, and can be written:
@@ -110,9 +118,6 @@ impl LockTable {
         self.0.check().await
     }
 }
-
-/// By which an old table without `lease_ms` is judged by who is no instance.
-const DEFAULT_LEASE: Duration = Duration::from_secs(10);
 
 /// Who holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]

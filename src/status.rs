@@ -77,6 +77,7 @@ impl Term {
     /// What makes a write in the same database conditional on this term.
     pub fn fence(&self) -> Fence {
         Fence::new(&self.0.table, &self.0.lock, self.0.token, self.0.writer.as_str())
+            .of_term(self.clone())
     }
 
     pub(crate) fn writer(&self) -> &Writer {

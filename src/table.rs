@@ -27,13 +27,13 @@ use crate::transact::transact;
 pub(crate) const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
 /// What identifies one heartbeat of one term, besides the lease of its holder.
-const BEAT_COLUMNS: &[&str] = &["name", "heartbeat", "token", "writer"];
+pub(crate) const BEAT_COLUMNS: &[&str] = &["name", "heartbeat", "token", "writer"];
 
 /// What identifies a term. A heartbeat reads no more, so that it contends with no other column.
-const TERM_COLUMNS: &[&str] = &["token", "writer"];
+pub(crate) const TERM_COLUMNS: &[&str] = &["token", "writer"];
 
 /// As a heartbeat: released.
-const EPOCH: &str = "1970-01-01T00:00:00Z";
+pub(crate) const EPOCH: &str = "1970-01-01T00:00:00Z";
 
 /// What one sweep looks at, at the most: it is there for tidiness and must stay cheap.
 const SWEEP_LIMIT: i64 = 100;
@@ -84,6 +84,11 @@ impl OptionalColumns {
 
     pub(crate) fn has_info(&self) -> bool {
         self.info.load(Ordering::Relaxed)
+    }
+
+    /// Which are there, as far as is known.
+    pub(crate) fn known(&self) -> (bool, bool) {
+        (self.has_lease(), self.has_info())
     }
 
     /// Whether this changed what is known.
@@ -297,7 +302,7 @@ impl Table {
         .await
     }
 
-    async fn transact(
+    pub(crate) async fn transact(
         &self,
         doing: &str,
         lock: &str,
@@ -348,7 +353,13 @@ impl Table {
         reading.await.map_err(|source| Error::from_read(doing(), source))
     }
 
-    async fn delete_takeover_rows(&self, names: Vec<String>, limit: Duration) -> Result<()> {
+    /// Removes rows that are still takeovers', and says how many it were.
+    pub(crate) async fn delete_takeover_rows(
+        &self,
+        names: Vec<String>,
+        limit: Duration,
+    ) -> Result<u64> {
+        let mut deleted = 0;
         for name in names {
             let keys = KeySet::builder().add_key(key![name.clone()]).build();
             let request = row::request(&self.name, ["heartbeat"], keys.clone(), None, limit);
@@ -363,18 +374,19 @@ impl Table {
             if let Some(error) = outcome.error {
                 return Err(error);
             }
+            deleted += u64::from(matches!(outcome.answer, Answer::Applied { .. }));
         }
-        Ok(())
+        Ok(deleted)
     }
 
     /// All the columns that this table has.
-    fn columns(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &'static str> {
         let lease = self.optional.has_lease().then_some("lease_ms");
         let info = self.optional.has_info().then_some("info");
         BEAT_COLUMNS.iter().copied().chain(lease).chain(info)
     }
 
-    fn row_request<'a>(
+    pub(crate) fn row_request<'a>(
         &self,
         columns: impl IntoIterator<Item = &'a str>,
         lock: &str,
@@ -385,7 +397,7 @@ impl Table {
     }
 
     /// What is really wrong, where an error has several possible reasons.
-    async fn explain(&self, leased: &Leased, error: Error) -> Error {
+    pub(crate) async fn explain(&self, leased: &Leased, error: Error) -> Error {
         match error.code() {
             Some(Code::NotFound | Code::InvalidArgument | Code::FailedPrecondition) => {
                 self.diagnose(leased).await.err().unwrap_or(error)
@@ -417,4 +429,17 @@ pub(crate) fn is_takeover_row(lock: &str, key: &str) -> bool {
     key.strip_prefix(lock)
         .and_then(|rest| rest.strip_prefix('_'))
         .is_some_and(|digits| digits.len() == 19 && digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Whether `key` has the form of a takeover row of some lock.
+pub(crate) fn looks_like_takeover_row(key: &str) -> bool {
+    key.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_row(lock, key))
+}
+
+/// The lock and the displaced token of which `key` is the takeover row, if it is one.
+pub(crate) fn displaced_by(key: &str) -> Option<(&str, Timestamp)> {
+    let (lock, digits) = key.rsplit_once('_')?;
+    // Nineteen digits can exceed any timestamp.
+    let displaced = digits.parse().ok().map(Timestamp)?;
+    is_takeover_row(lock, key).then_some((lock, displaced))
 }

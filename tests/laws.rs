@@ -28,3 +28,5 @@ mod schema;
 mod takeover;
 #[path = "laws/unknown.rs"]
 mod unknown;
+#[path = "laws/verbs.rs"]
+mod verbs;

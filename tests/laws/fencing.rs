@@ -1,13 +1,20 @@
 //! Fenced writes: of the term, or not at all.
 
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::{self as client};
 use spindle::{Error, Fence};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;
 
-use crate::world::{LEASE, LOCK, World};
+use crate::world::{LEASE, LOCK, World, timed};
 
 /// Writes one order under the fence.
 async fn write(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), client::Error> {
@@ -33,7 +40,8 @@ async fn a_leader_that_slept_through_its_lease_cannot_commit() {
     let world = World::start().await;
     let a = world.elect("a").await;
     let b = world.contend("b");
-    let sleeper = a.lock.term().unwrap().fence();
+    // Not even by its own process does this one know that the term has ended.
+    let sleeper = travelled(&a.lock.term().unwrap().fence());
     let client = world.client().await;
     write(&client, &sleeper, "on time").await.unwrap();
     world.crash(&a).await;
@@ -122,4 +130,316 @@ async fn fenced_writes_do_not_hold_up_heartbeats() {
         sleep(LEASE / 20).await;
         assert_eq!(a.lock.has_lock(), token);
     }
+}
+
+fn order(id: &str) -> Mutation {
+    Mutation::new_insert_builder("orders").set("id").to(id).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_transaction_costs_one_read_and_its_commit() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    fence.write(&client, [order("first")]).await.unwrap();
+    let requests = world.spanner.requests();
+    let sessions = requests.sessions();
+    let commits_before = |session: &String| requests.of_session(session, Rpc::Commit);
+    let before: Vec<_> = sessions.iter().map(commits_before).collect();
+    requests.reset();
+    fence
+        .transaction(&client)
+        .run(|transaction| async move { transaction.buffer([order("second")]) })
+        .await
+        .unwrap();
+    let each = requests.each();
+    assert_eq!((each.get(&Rpc::StreamingRead), each.get(&Rpc::Commit)), (Some(&1), Some(&1)));
+    assert_eq!(requests.total(), 2, "{each:?}; before: {before:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_transaction_of_a_past_term_says_so_by_itself() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    let travelled = travelled(&a.lock.term().unwrap().fence());
+    let client = world.client().await;
+    travelled.write(&client, [order("on time")]).await.unwrap();
+    world.crash(&a).await;
+    let successor = b.holds().await;
+    let refused = travelled.write(&client, [order("late")]).await.unwrap_err();
+    assert!(refused.is_fenced() && !refused.is_retryable() && !refused.is_outcome_unknown());
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "lock `{LOCK}`: token {} superseded by {successor}, held by `b`",
+            travelled.token()
+        )
+    );
+    assert_eq!(orders(&client).await, ["on time"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_of_a_term_that_has_ended_here_asks_nobody() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let term = a.lock.term().unwrap();
+    let fence = term.fence();
+    let client = world.client().await;
+    fence.write(&client, [order("on time")]).await.unwrap();
+    assert!(a.lock.resign().await);
+    let requests = world.spanner.requests();
+    requests.reset();
+    let refused = fence.write(&client, [order("late")]).await.unwrap_err();
+    assert!(refused.is_fenced(), "{refused}");
+    let expected =
+        format!("lock `{LOCK}`: token {} ended in this process: released", fence.token());
+    assert_eq!(refused.to_string(), expected);
+    assert_eq!(requests.total(), 0);
+    // Inside somebody else's transaction it spoils that as well.
+    let ignored = client.read_write_transaction().build();
+    let ignored = ignored.run(move |transaction: ReadWriteTransaction| {
+        let fence = fence.clone();
+        async move {
+            assert!(fence.check(&transaction).await.unwrap_err().is_fenced());
+            transaction.buffer([order("careless")])
+        }
+    });
+    assert!(ignored.await.is_err());
+    assert_eq!(orders(&client).await, ["on time"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_of_a_fenced_commit_is_an_unknown_outcome_and_is_not_repeated() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    fence.write(&client, [order("first")]).await.unwrap();
+    for effect in [Effect::FailAfterApplying(Code::Unavailable), Effect::StallReply] {
+        let fault = Fault::on(Rpc::Commit).table("orders").times(1).effect(effect);
+        let lost = world.spanner.inject(fault);
+        let id = format!("{effect:?}");
+        let ((), waited) = timed(async {
+            let bounded = fence.transaction(&client).time_limit(Duration::from_secs(2));
+            let id = id.clone();
+            let unknown = bounded.run(move |transaction| {
+                let order = order(&id);
+                async move { transaction.buffer([order]) }
+            });
+            let unknown = unknown.await.unwrap_err();
+            assert!(unknown.is_outcome_unknown() && !unknown.is_retryable(), "{unknown}");
+            assert!(!unknown.is_fenced());
+        })
+        .await;
+        assert!(waited <= Duration::from_secs(3), "{waited:?}");
+        assert_eq!(lost.hits(), 1);
+        assert!(orders(&client).await.contains(&id), "it was applied");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_transaction_that_is_aborted_is_tried_again_and_not_for_ever() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    let aborting = |times: u64| {
+        let fault = Fault::on(Rpc::Commit).table("orders").times(times).effect(Effect::Abort);
+        world.spanner.inject(fault)
+    };
+    let run = |attempts, id: &'static str| {
+        let tries = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&tries);
+        let running = fence.transaction(&client).attempts_max(attempts).run(move |transaction| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move { transaction.buffer([order(id)]) }
+        });
+        async move { (running.await, tries.load(Ordering::Relaxed)) }
+    };
+    let _aborts = aborting(2);
+    let (committed, tries) = run(3, "third time").await;
+    committed.unwrap();
+    assert_eq!(tries, 3);
+
+    let aborts = aborting(u64::MAX);
+    let (given_up, tries) = run(4, "never").await;
+    let given_up = given_up.unwrap_err();
+    assert!(given_up.is_retryable() && !given_up.is_outcome_unknown(), "{given_up}");
+    assert_eq!(tries, 4);
+    // Time bounds it as well, and an abort leaves nothing in doubt.
+    let limit = Duration::from_millis(500);
+    let bounded = fence.transaction(&client).attempts_max(u32::MAX).time_limit(limit);
+    let bounded = bounded.run(|transaction| async move { transaction.buffer([order("never")]) });
+    let (given_up, waited) = timed(bounded).await;
+    assert!(given_up.unwrap_err().is_retryable());
+    assert!(waited <= limit + Duration::from_millis(10), "{waited:?}");
+    aborts.remove();
+    assert_eq!(orders(&client).await, ["third time"]);
+}
+
+#[derive(Debug)]
+struct SoldOut;
+
+impl fmt::Display for SoldOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sold out")
+    }
+}
+
+impl std::error::Error for SoldOut {}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_work_says_comes_out_and_nothing_is_written() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    let given_up = fence.transaction(&client).run(|transaction| async move {
+        transaction.buffer([order("never")])?;
+        Err::<(), _>(Error::give_up(SoldOut))
+    });
+    let given_up = given_up.await.unwrap_err();
+    assert!(given_up.cause::<SoldOut>().is_some(), "{given_up}");
+    assert!(!given_up.is_fenced() && !given_up.is_retryable() && !given_up.is_outcome_unknown());
+
+    fence.write(&client, [order("once")]).await.unwrap();
+    let twice = fence.write(&client, [order("once")]).await.unwrap_err();
+    assert!(!twice.is_fenced() && !twice.is_outcome_unknown(), "{twice}");
+    let said = twice.spanner().and_then(|error| error.status()).unwrap();
+    assert_eq!(said.code.name(), "ALREADY_EXISTS");
+    assert_eq!(orders(&client).await, ["once"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bounds_of_zero_are_refused_before_anything_is_sent() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    world.spanner.requests().reset();
+    let work = |transaction: ReadWriteTransaction| async move { transaction.buffer([order("o")]) };
+    let bounded = [
+        fence.transaction(&client).attempts_max(0),
+        fence.transaction(&client).time_limit(Duration::ZERO),
+    ];
+    for transaction in bounded {
+        assert!(transaction.run(work).await.unwrap_err().is_config());
+    }
+    assert_eq!(world.spanner.requests().total(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_transaction_that_is_open_keeps_the_next_term_from_beginning() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    let fence = travelled(&a.lock.term().unwrap().fence());
+    let client = world.client().await;
+    let (checked, mut has_checked) = tokio::sync::mpsc::channel(1);
+    let writing = tokio::spawn(async move {
+        fence
+            .transaction(&client)
+            .run(move |transaction| {
+                // It may run again after an abort; one notice is enough.
+                let _ = checked.try_send(());
+                async move {
+                    sleep(LEASE / 2).await;
+                    transaction.buffer([order("slow")])
+                }
+            })
+            .await
+            .map(|committed| committed.commit_timestamp().unwrap())
+    });
+    has_checked.recv().await.unwrap();
+    a.stop().await;
+    let next = i128::from(b.holds().await.as_nanoseconds());
+    match writing.await.unwrap() {
+        Ok(committed) => {
+            let committed = crate::world::nanoseconds(committed);
+            assert!(committed < next, "a write of the old term, {committed}, after {next}");
+        }
+        Err(error) => assert!(error.is_fenced(), "{error}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fenced_writers_do_not_hold_each_other_up() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    let (open, mut opened) = tokio::sync::mpsc::channel(16);
+    let all_open = Arc::new(tokio::sync::Barrier::new(16));
+    let writers: Vec<_> = (0..16)
+        .map(|n| {
+            let (fence, client, open) = (fence.clone(), client.clone(), open.clone());
+            let all_open = Arc::clone(&all_open);
+            tokio::spawn(async move {
+                let committed =
+                    fence.transaction(&client).attempts_max(1).run(move |transaction| {
+                        let all_open = Arc::clone(&all_open);
+                        async move {
+                            // All sixteen have read the lock row and none has committed.
+                            all_open.wait().await;
+                            transaction.buffer([order(&format!("order-{n:02}"))])
+                        }
+                    });
+                committed.await.unwrap();
+                open.send(()).await.unwrap();
+            })
+        })
+        .collect();
+    for _ in 0..16 {
+        opened.recv().await.unwrap();
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert_eq!(orders(&client).await.len(), 16);
+    assert!(a.lock.has_lock().is_some());
+}
+
+/// The fence as another process of the same job has it: without the term.
+fn travelled(fence: &Fence) -> Fence {
+    let sent = serde_json::to_string(fence).unwrap();
+    let arrived = serde_json::from_str(&sent).unwrap();
+    assert_eq!(*fence, arrived);
+    arrived
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_that_no_term_can_have_is_refused_where_it_arrives() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let sent = serde_json::to_value(&fence).unwrap();
+    assert_eq!(sent["token"], serde_json::json!(fence.token().to_string()));
+    for (field, value) in [
+        ("table", "orders; DROP TABLE orders"),
+        ("lock", ""),
+        ("lock", "job_1795000000123456000"),
+        ("token", "-1"),
+        // Such a writer stands in a row that was released or evicted.
+        ("writer", ""),
+        ("writer", ">b"),
+    ] {
+        let mut forged = sent.clone();
+        forged[field] = serde_json::json!(value);
+        assert!(serde_json::from_value::<Fence>(forged).is_err(), "{field}: {value}");
+    }
+}
+
+/// What is in the `orders` table.
+async fn orders(client: &DatabaseClient) -> Vec<String> {
+    let read = client::read::ReadRequest::builder("orders", vec!["id"])
+        .with_keys(client::key::KeySet::all())
+        .build();
+    let mut rows = client.single_use().build().execute_read(read).await.unwrap();
+    let mut ids = Vec::new();
+    while let Some(row) = rows.next().await.transpose().unwrap() {
+        ids.push(row.get("id").unwrap());
+    }
+    ids
 }

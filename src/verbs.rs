@@ -1,0 +1,129 @@
+//! What anyone with the database can do, without an instance: look, and step in.
+
+use std::time::Duration;
+
+use spindle_protocol::Timestamp;
+
+use crate::row::FullRow;
+use crate::token::FencingToken;
+
+mod depose;
+mod inspect;
+mod list;
+mod observe;
+mod sweep;
+
+pub use depose::Deposed;
+pub(crate) use inspect::read_state;
+pub use list::Locks;
+pub use observe::Observer;
+
+/// By which an old table without `lease_ms` is judged by who is no instance.
+pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(10);
+
+/// A lock as it stands in the table, judged by Spanner's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockState {
+    /// The name of the lock.
+    pub name: String,
+    /// Who holds it, or why nobody does.
+    pub standing: Standing,
+    /// The token in the row: of the term, or of the act that ended the last one.
+    pub token: Option<FencingToken>,
+    /// How old the last heartbeat is; nothing if the lock was released.
+    pub heartbeat_age: Option<Duration>,
+    /// The lease of the last holder, or for how long a successor has first refusal. Nothing in a
+    /// table without the column: such a lock is judged by a lease of 10 s.
+    pub lease: Option<Duration>,
+    /// What the holder says of itself.
+    pub info: Option<String>,
+    /// What keeps the next contender waiting, found by
+    /// [`inspect`](crate::LockTable::inspect) alone.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// Who holds a lock, or why nobody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// The lease of the instance of this id has not run out.
+    #[non_exhaustive]
+    Held {
+        /// The id of the instance.
+        id: String,
+    },
+    /// There is no row: it was never held, or the row was deleted.
+    NeverHeld,
+    /// The last holder let go, or it was seized.
+    Released,
+    /// It was released, or seized, for a named contender, which has first refusal.
+    #[non_exhaustive]
+    Promised {
+        /// The id of the contender.
+        to: String,
+    },
+    /// The holder was evicted; contenders wait until what it may still believe in has run out.
+    Evicted,
+    /// The last holder let its lease run out: it crashed, hangs, or is out of contact.
+    #[non_exhaustive]
+    Expired {
+        /// The id of the instance.
+        id: String,
+    },
+}
+
+/// A takeover of the present token that was begun and not completed.
+///
+/// Only other implementations leave one, when they die between their two steps. Contenders
+/// override it once a lease has passed since they saw it first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Obstacle {
+    /// The name of the row.
+    pub key: String,
+    /// Who began it.
+    pub id: Option<String>,
+    /// How long ago, where the row says so.
+    pub age: Option<Duration>,
+}
+
+impl LockState {
+    /// Whether somebody holds the lock.
+    pub fn is_held(&self) -> bool {
+        matches!(self.standing, Standing::Held { .. })
+    }
+
+    pub(crate) fn new(name: &str, found: Option<FullRow>, read_at: Timestamp) -> LockState {
+        let Some(FullRow { row, info, .. }) = found else {
+            return LockState {
+                name: name.to_string(),
+                standing: Standing::NeverHeld,
+                token: None,
+                heartbeat_age: None,
+                lease: None,
+                info: None,
+                obstacle: None,
+            };
+        };
+        let age = read_at.since(row.heartbeat);
+        let standing = match (row.writer.id(), row.writer.successor_id()) {
+            (_, Some(to)) if row.is_released() => Standing::Promised { to: to.to_string() },
+            _ if row.is_released() => Standing::Released,
+            (None, _) => Standing::Evicted,
+            (Some(id), _) if age < row.lease.unwrap_or(DEFAULT_LEASE) => {
+                Standing::Held { id: id.to_string() }
+            }
+            (Some(id), _) => Standing::Expired { id: id.to_string() },
+        };
+        LockState {
+            name: name.to_string(),
+            standing,
+            token: Some(FencingToken::from_timestamp(row.token)),
+            heartbeat_age: (!row.is_released()).then_some(age),
+            lease: row.lease,
+            info,
+            obstacle: None,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::{Key, KeyRange, KeySet};
+use spindle_protocol::{Timestamp, takeover_key};
+use tokio::time::timeout;
+
+use super::{LockState, Obstacle};
+use crate::config::{check_lock_name, check_table_name};
+use crate::connection::Leased;
+use crate::error::{Error, Kind, Result};
+use crate::locks::{LockTable, REQUEST_LIMIT};
+use crate::row::{self, FullRow};
+use crate::table::Table;
+
+impl LockTable {
+    /// Everything about one lock: who holds it, under which token, since when it was heard of,
+    /// and what stands in the way of the next.
+    ///
+    /// One strong read; a second, of the same instant, where the lock has a row.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for a name that no lock can have; otherwise why Spanner
+    /// could not be asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn inspect(&self, name: &str) -> Result<LockState> {
+        let table = self.table();
+        check_table_name(&table.name)?;
+        check_lock_name(name)?;
+        let known = table.optional.known();
+        let (found, obstacle, read_at) = match table.read_with_obstacle(name).await {
+            Err(_) if table.has_learned(known) => table.read_with_obstacle(name).await?,
+            answer => answer?,
+        };
+        let mut state = LockState::new(name, found, read_at);
+        state.obstacle = obstacle.map(|full| Obstacle {
+            key: full.name,
+            id: full.row.writer.id().map(str::to_string),
+            age: (full.row.token != Timestamp::EPOCH).then(|| read_at.since(full.row.token)),
+        });
+        Ok(state)
+    }
+}
+
+/// The state of one lock, without what stands in its way.
+pub(crate) async fn read_state(table: &Table, name: &str) -> Result<LockState> {
+    check_table_name(&table.name)?;
+    check_lock_name(name)?;
+    let known = table.optional.known();
+    let (found, read_at) = match table.read(name, REQUEST_LIMIT).await {
+        Err(_) if table.has_learned(known) => table.read(name, REQUEST_LIMIT).await?,
+        answer => answer?,
+    };
+    Ok(LockState::new(name, found, read_at))
+}
+
+impl Table {
+    /// Whether there is more to say after a failure: it taught that optional columns are missing.
+    fn has_learned(&self, known: (bool, bool)) -> bool {
+        self.optional.known() != known
+    }
+
+    async fn read_with_obstacle(
+        &self,
+        lock: &str,
+    ) -> Result<(Option<FullRow>, Option<FullRow>, Timestamp)> {
+        let leased = self.connection.client().await?;
+        let reading = async {
+            let transaction = leased.client.read_only_transaction().build().await?;
+            let request = self.row_request(self.columns(), lock, REQUEST_LIMIT);
+            let mut rows = transaction.execute_read(request).await?;
+            let found = row::full_row(&mut rows).await?;
+            let Some(full) = &found else {
+                return Ok((None, None, transaction.read_timestamp()));
+            };
+            let key = takeover_key(lock, full.row.token);
+            let columns = ["name", "heartbeat", "token", "writer"];
+            let request = self.row_request(columns, &key, REQUEST_LIMIT);
+            let mut rows = transaction.execute_read(request).await?;
+            let obstacle = row::full_row(&mut rows).await?.filter(|row| row.without_heartbeat);
+            Ok((found, obstacle, transaction.read_timestamp()))
+        };
+        let doing = || format!("lock `{lock}`: inspect it");
+        let answer = timeout(REQUEST_LIMIT, reading).await;
+        let (found, obstacle, read_at) = self.read_answer(&leased, answer, doing()).await?;
+        Ok((found, obstacle, self.read_at(read_at, doing())?))
+    }
+
+    /// Rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the read.
+    pub(super) async fn read_page(
+        &self,
+        keys: KeySet,
+        rows_max: i64,
+    ) -> Result<(Vec<FullRow>, Timestamp)> {
+        let known = self.optional.known();
+        match self.read_page_once(keys.clone(), rows_max).await {
+            Err(_) if self.has_learned(known) => self.read_page_once(keys, rows_max).await,
+            answer => answer,
+        }
+    }
+
+    async fn read_page_once(
+        &self,
+        keys: KeySet,
+        rows_max: i64,
+    ) -> Result<(Vec<FullRow>, Timestamp)> {
+        let leased = self.connection.client().await?;
+        let reading = async {
+            let transaction = leased.client.read_only_transaction().build().await?;
+            let request =
+                row::request(&self.name, self.columns(), keys, Some(rows_max), REQUEST_LIMIT);
+            let mut rows = transaction.execute_read(request).await?;
+            let mut page = Vec::new();
+            while let Some(full) = row::full_row(&mut rows).await? {
+                page.push(full);
+            }
+            Ok((page, transaction.read_timestamp()))
+        };
+        let doing = || format!("table `{}`: read its rows", self.name);
+        let answer = timeout(REQUEST_LIMIT, reading).await;
+        let (page, read_at) = self.read_answer(&leased, answer, doing()).await?;
+        Ok((page, self.read_at(read_at, doing())?))
+    }
+
+    async fn read_answer<T>(
+        &self,
+        leased: &Leased,
+        answer: Result<google_cloud_spanner::Result<T>, tokio::time::error::Elapsed>,
+        doing: String,
+    ) -> Result<T> {
+        match answer {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(source)) => Err(self.explain(leased, Error::from_read(doing, source)).await),
+            Err(_) => Err(Error::timed_out(doing, REQUEST_LIMIT)),
+        }
+    }
+
+    fn read_at(
+        &self,
+        read_at: Option<google_cloud_spanner::value::Timestamp>,
+        doing: String,
+    ) -> Result<Timestamp> {
+        read_at.map(row::timestamp).ok_or_else(|| {
+            let source = google_cloud_spanner::Error::deser("no read timestamp in the answer");
+            Error::new(Kind::Failed { doing, source })
+        })
+    }
+}
+
+/// The keys after `last`, or all of them.
+pub(super) fn keys_after(last: Option<&str>) -> KeySet {
+    match last {
+        None => KeySet::all(),
+        Some(last) => {
+            // An end of no columns is the end of the table.
+            let end = Key::new(Vec::new());
+            let range = KeyRange::open_closed(key![last.to_string()], end);
+            KeySet::builder().add_range(range).build()
+        }
+    }
+}
