@@ -443,3 +443,29 @@ async fn orders(client: &DatabaseClient) -> Vec<String> {
     }
     ids
 }
+
+#[tokio::test(start_paused = true)]
+async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = travelled(&a.lock.term().unwrap().fence());
+    let client = world.client().await;
+    fence.write(&client, [order("o-1"), order("o-2")]).await.unwrap();
+    let delete = |id: &'static str| {
+        let (fence, client) = (fence.clone(), client.clone());
+        async move {
+            let runner = client.read_write_transaction().build();
+            let run = runner.run(move |transaction: ReadWriteTransaction| {
+                let sql = format!("DELETE FROM orders WHERE id = @id AND {}", fence.predicate());
+                let statement = client::statement::Statement::builder(sql).add_param("id", id);
+                let statement = fence.bind(statement).build();
+                async move { transaction.execute_update(statement).await }
+            });
+            run.await.unwrap().result
+        }
+    };
+    assert_eq!(delete("o-1").await, 1);
+    assert!(a.lock.resign().await);
+    assert_eq!(delete("o-2").await, 0);
+    assert_eq!(orders(&client).await, ["o-2"]);
+}

@@ -1,0 +1,235 @@
+//! Fenced writes: of the term, or not at all. On the embedded Spanner, in a few seconds.
+//!
+//! ```text
+//! cargo run --example fenced_orders
+//! ```
+//!
+//! A leader writes orders and hands its fence to a clerk in another process, so to speak. Then
+//! the leader is cut off, a successor takes over, and the clerk, who has heard of nothing, goes
+//! on writing in every way there is. What got into the table is then judged from outside.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
+use spindle::google_cloud_spanner::key::KeySet;
+use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::google_cloud_spanner::read::ReadRequest;
+use spindle::google_cloud_spanner::statement::Statement;
+use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
+use spindle::google_cloud_spanner::value::Timestamp;
+use spindle::{CancellationToken, Error, Fence, LockTable, Running, Spindle, Term};
+use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use tokio::time::{Instant, sleep, timeout};
+
+const DATABASE: &str = "projects/p/instances/i/databases/d";
+const LEASE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(30);
+const ORDERS: &str = "CREATE TABLE orders (
+    id STRING(MAX) NOT NULL, note STRING(MAX),
+    written TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+) PRIMARY KEY (id);";
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match tell().await {
+        Ok(verdict) => {
+            println!("{verdict}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("fenced_orders: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn tell() -> Result<String, Failure> {
+    let spanner = Emulator::start().await?;
+    spanner.create_database(DATABASE, &format!("{}\n{ORDERS}", LockTable::DDL)).await?;
+    let client = connect(&spanner.endpoint()).await?;
+
+    let (a, _a_runs) = contend(&spanner, "a")?;
+    let term = held(&a).await?;
+    println!("a leads under {}", term.token());
+    // A fence travels to whoever works for the same term.
+    let letter = serde_json::to_string(&term.fence())?;
+    println!("its clerk gets the fence by mail: {letter}");
+    let clerk: Fence = serde_json::from_str(&letter)?;
+    for (id, written) in write_in_every_way(&client, &clerk, "on-time").await {
+        written.map_err(|error| format!("{id}, within the term: {error}"))?;
+    }
+    println!("the clerk writes in 4 ways, and all arrive");
+
+    cut_off(&spanner)?;
+    println!("a is cut off: Spanner hears of it no more");
+    let (b, _b_runs) = contend(&spanner, "b")?;
+    let cut = Instant::now();
+    let next = held(&b).await?;
+    println!("b leads under {}, {:.1} s later", next.token(), cut.elapsed().as_secs_f64());
+
+    let here = term.fence().write(&client, [order("late-here")]).await;
+    let Err(here) = here else { return Err("a wrote after its term".into()) };
+    println!("a itself knows: {here}");
+    for (id, written) in write_in_every_way(&client, &clerk, "late").await {
+        match written {
+            Err(error) if is_fenced(&error) => println!("the clerk's {id} is refused: {error}"),
+            Err(error) => return Err(format!("{id}: {error}").into()),
+            Ok(()) => return Err(format!("{id} was not refused").into()),
+        }
+    }
+    next.fence().write(&client, [order("next-write")]).await?;
+    judge(&spanner.endpoint(), nanoseconds_of(&term), nanoseconds_of(&next)).await
+}
+
+/// The four ways to write under a fence.
+async fn write_in_every_way(
+    client: &DatabaseClient,
+    fence: &Fence,
+    when: &str,
+) -> [(String, Result<(), Failure>); 4] {
+    let id = |way: &str| format!("{when}-{way}");
+    let (write, transaction) = (id("write"), id("transaction"));
+    let (check, predicate) = (id("check"), id("predicate"));
+    let by_write = fence.write(client, [order(&write)]).await.map(drop).map_err(Failure::from);
+    let by_transaction = in_transaction(client, fence, &transaction).await.map_err(Failure::from);
+    let by_check = with_check(client, fence, &check).await;
+    let by_predicate = with_dml(client, fence, &predicate).await;
+    [(write, by_write), (transaction, by_transaction), (check, by_check), (predicate, by_predicate)]
+}
+
+/// Spindle runs the transaction, and its error says what happened.
+async fn in_transaction(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), Error> {
+    let order = order(id);
+    let committed = fence.transaction(client).run(move |transaction| {
+        let order = order.clone();
+        async move { transaction.buffer([order]) }
+    });
+    committed.await.map(drop)
+}
+
+/// Somebody else runs the transaction; the check goes first.
+async fn with_check(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), Failure> {
+    let (fence, order) = (fence.clone(), order(id));
+    let runner = client.read_write_transaction().build();
+    let committed = runner.run(move |transaction: ReadWriteTransaction| {
+        let (fence, order) = (fence.clone(), order.clone());
+        async move {
+            fence.check(&transaction).await?;
+            transaction.buffer([order])
+        }
+    });
+    Ok(committed.await.map(drop)?)
+}
+
+/// Somebody writes DML; the fence is a condition of the statement.
+async fn with_dml(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), Failure> {
+    let (fence, id) = (fence.clone(), id.to_string());
+    let runner = client.read_write_transaction().build();
+    let committed = runner.run(move |transaction: ReadWriteTransaction| {
+        let (fence, id) = (fence.clone(), id.clone());
+        async move {
+            let sql = format!(
+                "UPDATE orders SET note = @note WHERE id = 'on-time-write' AND {}",
+                fence.predicate()
+            );
+            let statement = Statement::builder(sql).add_param("note", id.as_str());
+            let changed = transaction.execute_update(fence.bind(statement).build()).await?;
+            if changed != 1 {
+                // No row was changed: was it the fence?
+                fence.check(&transaction).await?;
+                return Err(Error::give_up("the order is gone"));
+            }
+            Ok(())
+        }
+    });
+    Ok(committed.await.map(drop)?)
+}
+
+/// Whether the library says so, or the client on its behalf.
+fn is_fenced(error: &Failure) -> bool {
+    let by_client =
+        error.downcast_ref::<spindle::google_cloud_spanner::Error>().and_then(Error::extract);
+    by_client.or(error.downcast_ref::<Error>()).is_some_and(Error::is_fenced)
+}
+
+fn order(id: &str) -> Mutation {
+    Mutation::new_insert_builder("orders")
+        .set("id")
+        .to(id)
+        .set("written")
+        .to("spanner.commit_timestamp()")
+        .build()
+}
+
+/// What is in the table, read without the library.
+async fn judge(endpoint: &str, first: i128, second: i128) -> Result<String, Failure> {
+    let client = connect(endpoint).await?;
+    let read = ReadRequest::builder("orders", vec!["id", "note", "written"]);
+    let read = read.with_keys(KeySet::all()).build();
+    let mut rows = client.single_use().build().execute_read(read).await?;
+    let (mut on_time, mut next) = (0, 0);
+    while let Some(row) = rows.next().await.transpose()? {
+        let id: String = row.get("id")?;
+        let note: Option<String> = row.get("note")?;
+        let written = nanoseconds(row.get("written")?);
+        match id.split_once('-') {
+            Some(("on", _)) if (first..second).contains(&written) => on_time += 1,
+            Some(("next", _)) if written > second => next += 1,
+            _ => return Err(format!("`{id}` was written at {written}").into()),
+        }
+        if note.is_some_and(|note| note != "on-time-predicate") {
+            return Err(format!("`{id}` was changed after its term").into());
+        }
+    }
+    if (on_time, next) != (3, 1) {
+        return Err(format!("{on_time} orders of the first term, {next} of the next").into());
+    }
+    Ok("fenced_orders: ok on_time=4/4 late_refused=5/5 next=1/1".to_string())
+}
+
+fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, Running), Failure> {
+    let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+    let lock = table.lock("orders").id(id).lease(LEASE).build()?;
+    let running = lock.run(CancellationToken::new());
+    Ok((lock, running))
+}
+
+async fn held(lock: &Spindle) -> Result<Term, Failure> {
+    let holding = async {
+        loop {
+            if let Some(term) = lock.term() {
+                return term;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    Ok(timeout(PATIENCE, holding).await.map_err(|_| format!("{} never led", lock.id()))?)
+}
+
+/// From here on Spanner doesn't hear the heartbeats of the only instance there is.
+fn cut_off(spanner: &Emulator) -> Result<(), Failure> {
+    let requests = spanner.requests();
+    let beats = |session: &String| requests.of_session(session, Rpc::Commit);
+    // The clerk's session has written as well; the holder's is the first one that there was.
+    for session in requests.sessions().iter().filter(|session| beats(session) > 0) {
+        let heartbeats = Fault::on(Rpc::Commit).session(session).table("locktable");
+        spanner.inject(heartbeats.effect(Effect::Stall));
+    }
+    Ok(())
+}
+
+async fn connect(endpoint: &str) -> Result<DatabaseClient, Failure> {
+    let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
+    Ok(spanner.database_client(DATABASE).build().await?)
+}
+
+fn nanoseconds_of(term: &Term) -> i128 {
+    i128::from(term.token().as_nanoseconds())
+}
+
+fn nanoseconds(timestamp: Timestamp) -> i128 {
+    i128::from(timestamp.seconds()) * 1_000_000_000 + i128::from(timestamp.nanos())
+}
