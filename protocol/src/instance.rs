@@ -46,6 +46,8 @@ struct Attempt {
     sent: Moment,
     /// The row that a takeover displaces; none for an insert.
     displaced: Option<Row>,
+    /// Spanner's timestamp of the read that showed the lock to be vacant: its commit comes later.
+    observed: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -206,7 +208,7 @@ impl Instance {
             return;
         }
         let Some(row) = observation.row else {
-            self.attempt(now, None, decision);
+            self.attempt(now, None, observation.read_at, decision);
             return;
         };
         if self.leftover.as_ref().is_some_and(|leftover| !leftover.row.is_same_beat(&row)) {
@@ -219,7 +221,7 @@ impl Instance {
             wait = wait.max(due.since(now));
         }
         if wait.is_zero() {
-            self.attempt(now, Some(row), decision);
+            self.attempt(now, Some(row), observation.read_at, decision);
         } else if wait < self.timing.poll_interval {
             self.look(now + wait, self.timing.jitter());
         } else {
@@ -237,7 +239,13 @@ impl Instance {
         row.vacant_from(&self.id, self.timing.lease).since(read_at)
     }
 
-    fn attempt(&mut self, now: Moment, displaced: Option<Row>, decision: &mut Decision) {
+    fn attempt(
+        &mut self,
+        now: Moment,
+        displaced: Option<Row>,
+        observed: Timestamp,
+        decision: &mut Decision,
+    ) {
         self.attempts += 1;
         let nonce = Nonce { instance: self.nonce, attempt: self.attempts };
         let writer = Writer::term(&self.id, nonce);
@@ -249,7 +257,7 @@ impl Instance {
                 over_leftover: self.leftover.is_some(),
             },
         });
-        self.phase = Phase::Beginning(Attempt { writer, sent: now, displaced });
+        self.phase = Phase::Beginning(Attempt { writer, sent: now, displaced, observed });
     }
 
     fn begun(&mut self, now: Moment, attempt: Attempt, answer: Answer, decision: &mut Decision) {
@@ -275,9 +283,7 @@ impl Instance {
         let useful_until = attempt.sent + self.timing.validity();
         match answer {
             Answer::Observed(observation) => match &observation.row {
-                // A heartbeat that differs from the token, or another writer, is a term that was
-                // ended from outside meanwhile (I4).
-                Some(row) if row.writer == attempt.writer && row.heartbeat == row.token => {
+                Some(row) if attempt.is_begun_in(row, observation.read_at) => {
                     let token = row.token;
                     self.begin(now, attempt, token, decision);
                 }
@@ -295,7 +301,7 @@ impl Instance {
     /// The commit that begins a term is known to have been applied.
     fn begin(&mut self, now: Moment, attempt: Attempt, token: Timestamp, decision: &mut Decision) {
         self.leftover = None;
-        let Attempt { writer, sent, displaced } = attempt;
+        let Attempt { writer, sent, displaced, .. } = attempt;
         if self.stop_by.is_some() {
             let until = now + self.timing.release_limit;
             let turn = Turn::now(now);
@@ -436,6 +442,20 @@ impl Instance {
             (Some(next), Some(stop)) if stop.at < next.at => Some(stop),
             (next, stop) => next.or(stop),
         }
+    }
+}
+
+impl Attempt {
+    /// Whether `row`, as it was at `read_at`, is as the attempt's commit wrote it.
+    ///
+    /// A heartbeat that differs from the token, or another writer, is a term that was ended from
+    /// outside meanwhile (I4). A token that no commit of the attempt can have is one that somebody
+    /// wrote: as a term's, it would be followed by a lower one (I2).
+    fn is_begun_in(&self, row: &Row, read_at: Timestamp) -> bool {
+        row.writer == self.writer
+            && row.heartbeat == row.token
+            && self.observed < row.token
+            && row.token <= read_at
     }
 }
 

@@ -128,6 +128,18 @@ fn an_unknown_attempt_is_decided_by_its_own_nonce_and_nothing_else() {
 }
 
 #[test]
+fn a_token_that_no_commit_of_the_attempt_can_have_is_not_believed() {
+    for (token, believed) in [(-1, false), (0, false), (2, true), (310, true), (311, false)] {
+        let mut instance = contender();
+        instance.decide(at(0), observed(None, 0));
+        instance.decide(at(300), UNKNOWN);
+        let forged = row(spanner(token), spanner(token), writer(1));
+        let decided = instance.decide(at(310), observed(Some(forged), 310));
+        assert_eq!(decided.announce.is_some(), believed, "token {token}");
+    }
+}
+
+#[test]
 fn an_attempt_that_cannot_be_resolved_in_time_is_given_up() {
     let mut instance = contender();
     instance.decide(at(0), observed(None, 0));
