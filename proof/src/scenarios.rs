@@ -8,26 +8,56 @@ pub fn short() -> Vec<Scenario> {
     vec![
         contention(),
         tenure(),
-        owners(),
-        evicted(),
-        leases(),
-        clocks(),
-        peers(),
         lives(),
+        leases(),
         three(),
+        clocks(),
+        evicted(),
+        peers(),
+        owners(),
         hands(),
+        forged(),
         broken_clocks(),
     ]
 }
 
-/// Those of a long run: the same, further.
-pub fn long() -> Vec<Scenario> {
-    short().into_iter().map(further).collect()
+/// The same in small, with one fault at most: what a broken protocol rarely survives.
+pub fn quick() -> Vec<Scenario> {
+    let ticks = [8, 8, 7, 8, 8, 8, 8, 9, 5, 5, 3];
+    short().into_iter().zip(ticks).map(|(scenario, ticks)| in_small(scenario, ticks)).collect()
 }
 
-fn further(scenario: Scenario) -> Scenario {
-    let budget = Budget { faults: scenario.budget.faults + 1, ..scenario.budget };
-    Scenario { budget, ticks: scenario.ticks + 2, ..scenario }
+fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
+    let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
+    let expected = match scenario.name {
+        "contention" | "tenure" | "three" | "peers" => vec![Mark::TookOver],
+        _ => vec![],
+    };
+    Scenario { ticks, budget, expected, progress_checked_one_in: 8, ..scenario }
+}
+
+/// Those of a long run: the same, further, and with more at once.
+pub fn long() -> Vec<Scenario> {
+    let hasty = |scenario: Scenario, name, ticks| Scenario {
+        name,
+        ticks,
+        budget: Budget { faults: scenario.budget.faults + 1, ..scenario.budget },
+        expected: vec![],
+        ..scenario
+    };
+    let two_hands = Budget { hands: 2, ..Budget::default() };
+    let mut scenarios: Vec<_> = short().into_iter().map(longer).collect();
+    scenarios.extend([
+        hasty(tenure(), "tenure, hasty", 5),
+        hasty(leases(), "leases, hasty", 8),
+        hasty(three(), "three, hasty", 5),
+        Scenario { name: "two hands", budget: two_hands, ..hands() },
+    ]);
+    scenarios
+}
+
+fn longer(scenario: Scenario) -> Scenario {
+    Scenario { ticks: scenario.ticks + 1, ..scenario }
 }
 
 /// Anything may go wrong, so many times in all.
@@ -233,6 +263,20 @@ pub fn hands() -> Scenario {
         ticks: 7,
         budget: Budget { hands: 1, ..faults(1) },
         expected: vec![Mark::TookInterfered, Mark::Superseded, Mark::FenceRefused],
+        ..pair()
+    }
+}
+
+/// Two edits in a row, while the outcome of an attempt is unknown.
+pub fn forged() -> Scenario {
+    let calm = timing(6, 2, 4, 1, 2);
+    Scenario {
+        name: "forged",
+        members: vec![Member::new("a", calm.clone()), Member::new("b", calm)],
+        starts: vec![Start::Abandoned],
+        ticks: 3,
+        budget: Budget { hands: 2, ..faults(1) },
+        expected: vec![Mark::TookInterfered],
         ..pair()
     }
 }

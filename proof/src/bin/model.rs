@@ -6,16 +6,20 @@ use std::time::Duration;
 use spindle_proof::run::{Limits, explore, stopwatch};
 use spindle_proof::scenarios;
 
-const USAGE: &str = "usage: model [--long] [--only NAME] [--seconds N] [--states N] [--threads N]
+const USAGE: &str = "usage: model [--quick | --long] [--only NAME] [--first] [--seconds N] [--states N] [--threads N]
+  --quick      one fault at most
   --long       further than CI has time for
   --only NAME  one scenario
+  --first      stop at the first scenario that fails
   --seconds N  stop after so long, wherever it is
   --states N   stop each scenario after so many distinct states, roughly
   --threads N  two by default; one finds the shortest counterexample";
 
 #[derive(Default)]
 struct Options {
+    quick: bool,
     long: bool,
+    first: bool,
     only: Option<String>,
     seconds: Option<u64>,
     states: Option<usize>,
@@ -27,7 +31,11 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let scenarios = if options.long { scenarios::long() } else { scenarios::short() };
+    let scenarios = match (options.quick, options.long) {
+        (true, _) => scenarios::quick(),
+        (_, true) => scenarios::long(),
+        _ => scenarios::short(),
+    };
     let began = stopwatch();
     let (mut states, mut depth, mut failed, mut explored) = (0, 0, 0, 0);
     for scenario in scenarios {
@@ -43,7 +51,12 @@ fn main() -> ExitCode {
         explored += 1;
         states += report.states;
         depth = depth.max(report.depth);
-        failed += usize::from(!report.failures.is_empty());
+        if !report.failures.is_empty() {
+            failed += 1;
+            if options.first {
+                break;
+            }
+        }
     }
     let verdict = if failed == 0 && explored > 0 { "ok" } else { "FAILED" };
     println!(
@@ -57,7 +70,9 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
     let mut options = Options::default();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
+            "--quick" => options.quick = true,
             "--long" => options.long = true,
+            "--first" => options.first = true,
             "--only" => options.only = Some(arguments.next()?),
             "--seconds" => options.seconds = Some(arguments.next()?.parse().ok()?),
             "--states" => options.states = Some(arguments.next()?.parse().ok()?),
