@@ -8,65 +8,84 @@ use crate::sql::ast::{Expr, ExprKind};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::plan::{Function, Node, Unit};
 
+/// The function that is the time, and may be called without parentheses.
+pub(super) const CURRENT_TIMESTAMP: &str = "CURRENT_TIMESTAMP";
+
 /// The function whose value only the commit knows.
 pub(super) const PENDING_COMMIT_TIMESTAMP: &str = "PENDING_COMMIT_TIMESTAMP";
 
 impl Binder<'_> {
     pub(super) fn call(&mut self, function: &str, arguments: &[Expr], at: Pos) -> Result<Typed> {
+        // Calls nest, so what the kinds of functions need is kept apart, off each other's stack.
         let name = function.to_ascii_uppercase();
         match (name.as_str(), arguments) {
             ("COUNT", [operand]) => self.count(Some(operand), at),
-            ("CURRENT_TIMESTAMP", []) => {
-                let now = Value::Timestamp(self.now);
-                Ok(Typed::constant(at, now, Origin::Computed))
+            ("IF", [condition, then, otherwise]) => {
+                self.conditional(condition, then, otherwise, at)
             }
+            ("COALESCE", [_, ..]) | ("IFNULL" | "NULLIF", [_, _]) => {
+                self.null_function(&name, arguments, at)
+            }
+            ("STARTS_WITH", [_, _]) | ("CONCAT", [_, ..]) | ("LENGTH", [_]) => {
+                self.text_function(&name, arguments, at)
+            }
+            (CURRENT_TIMESTAMP, []) => Ok(self.current_timestamp(at)),
             (PENDING_COMMIT_TIMESTAMP, []) => Err(SqlError::invalid(
                 at,
                 "The PENDING_COMMIT_TIMESTAMP() function may only be used as a value for INSERT or \
                  UPDATE of an appropriately typed column",
             )),
-            ("IF", [condition, then, otherwise]) => {
-                self.conditional(condition, then, otherwise, at)
-            }
-            ("COALESCE", [_, ..]) | ("IFNULL", [_, _]) => {
-                let (nodes, value_type) = self.one_type(&name, arguments, at)?;
-                let node = Node::Coalesce(nodes);
-                Ok(Typed { node, value_type, origin: Origin::Computed, at })
-            }
-            ("NULLIF", [_, _]) => {
-                let (nodes, value_type) = self.one_type(&name, arguments, at)?;
-                let mut nodes = nodes.into_iter();
-                let pair = [(); 2].map(|()| nodes.next().unwrap_or(Node::Constant(Value::Null)));
-                let node = Node::NullIf(Box::new(pair));
-                Ok(Typed { node, value_type, origin: Origin::Computed, at })
-            }
-            ("STARTS_WITH", [_, _]) => {
-                let nodes = self.texts(&name, arguments, at)?.0;
-                Ok(Typed::computed(at, Type::Bool, Node::Apply(Function::StartsWith, nodes)))
-            }
-            ("CONCAT", [_, ..]) => {
-                let (nodes, value_type) = self.texts(&name, arguments, at)?;
-                Ok(Typed::computed(at, value_type, Node::Apply(Function::Concat, nodes)))
-            }
-            ("LENGTH", [_]) => {
-                let nodes = self.texts(&name, arguments, at)?.0;
-                Ok(Typed::computed(at, Type::Int64, Node::Apply(Function::Length, nodes)))
-            }
             ("TIMESTAMP", [text]) => self.timestamp(text, at),
-            ("TIMESTAMP_DIFF", [later, earlier, unit]) => {
-                let unit = unit_of(unit)?;
-                let nodes = vec![
-                    self.operand(later, Type::Timestamp, &name)?,
-                    self.operand(earlier, Type::Timestamp, &name)?,
-                ];
-                let node = Node::Apply(Function::TimestampDiff(unit), nodes);
-                Ok(Typed::computed(at, Type::Int64, node))
-            }
+            ("TIMESTAMP_DIFF", [later, earlier, unit]) => self.difference(later, earlier, unit, at),
             ("TIMESTAMP_ADD" | "TIMESTAMP_SUB", [timestamp, interval]) => {
                 self.shifted(&name, timestamp, interval, at)
             }
             _ => Err(unknown_call(function, &name, arguments.len(), at)),
         }
+    }
+
+    fn current_timestamp(&self, at: Pos) -> Typed {
+        Typed::constant(at, Value::Timestamp(self.now), Origin::Computed)
+    }
+
+    fn null_function(&mut self, name: &str, arguments: &[Expr], at: Pos) -> Result<Typed> {
+        let arguments = self.exprs(arguments)?;
+        let found = type_names(&arguments);
+        let (nodes, value_type) =
+            unified(arguments)?.ok_or_else(|| no_signature(name, &found, at))?;
+        let node = match name {
+            "NULLIF" => {
+                let mut nodes = nodes.into_iter();
+                let pair = [(); 2].map(|()| nodes.next().unwrap_or(Node::Constant(Value::Null)));
+                Node::NullIf(Box::new(pair))
+            }
+            _ => Node::Coalesce(nodes),
+        };
+        Ok(Typed { node, value_type, origin: Origin::Computed, at })
+    }
+
+    /// Binds a function whose arguments are all STRING or all BYTES.
+    fn text_function(&mut self, name: &str, arguments: &[Expr], at: Pos) -> Result<Typed> {
+        let arguments = self.exprs(arguments)?;
+        let found = type_names(&arguments);
+        let (nodes, text_type) = match unified(arguments)? {
+            Some((nodes, None)) => (nodes, Type::String),
+            Some((nodes, Some(text_type @ (Type::String | Type::Bytes)))) => (nodes, text_type),
+            _ => return Err(no_signature(name, &found, at)),
+        };
+        let (function, value_type) = match name {
+            "STARTS_WITH" => (Function::StartsWith, Type::Bool),
+            "LENGTH" => (Function::Length, Type::Int64),
+            _ => (Function::Concat, text_type),
+        };
+        Ok(Typed::computed(at, value_type, Node::Apply(function, nodes)))
+    }
+
+    fn difference(&mut self, later: &Expr, earlier: &Expr, unit: &Expr, at: Pos) -> Result<Typed> {
+        let function = Function::TimestampDiff(unit_of(unit)?);
+        let later = self.operand(later, Type::Timestamp, "TIMESTAMP_DIFF")?;
+        let earlier = self.operand(earlier, Type::Timestamp, "TIMESTAMP_DIFF")?;
+        Ok(Typed::computed(at, Type::Int64, Node::Apply(function, vec![later, earlier])))
     }
 
     fn conditional(
@@ -122,30 +141,6 @@ impl Binder<'_> {
         };
         Ok(Typed::computed(at, Type::Timestamp, Node::Apply(function, nodes)))
     }
-
-    fn one_type(
-        &mut self,
-        name: &str,
-        arguments: &[Expr],
-        at: Pos,
-    ) -> Result<(Vec<Node>, Option<Type>)> {
-        let arguments = self.exprs(arguments)?;
-        let found = type_names(&arguments);
-        unified(arguments)?.ok_or_else(|| no_signature(name, &found, at))
-    }
-
-    /// Arguments that are all STRING or all BYTES.
-    fn texts(&mut self, name: &str, arguments: &[Expr], at: Pos) -> Result<(Vec<Node>, Type)> {
-        let arguments = self.exprs(arguments)?;
-        let found = type_names(&arguments);
-        match unified(arguments)? {
-            Some((nodes, None)) => Ok((nodes, Type::String)),
-            Some((nodes, Some(value_type @ (Type::String | Type::Bytes)))) => {
-                Ok((nodes, value_type))
-            }
-            _ => Err(no_signature(name, &found, at)),
-        }
-    }
 }
 
 fn unit_of(expr: &Expr) -> Result<Unit> {
@@ -165,7 +160,7 @@ fn unit_called(name: &str, at: Pos) -> Result<Unit> {
 /// The functions that [`Binder::call`] knows, with the counts of arguments it knows them with.
 const FUNCTIONS: &[(&str, &str)] = &[
     ("COUNT", "one argument"),
-    ("CURRENT_TIMESTAMP", "no arguments"),
+    (CURRENT_TIMESTAMP, "no arguments"),
     (PENDING_COMMIT_TIMESTAMP, "no arguments"),
     ("IF", "three arguments"),
     ("COALESCE", "at least one argument"),

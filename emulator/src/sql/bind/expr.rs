@@ -1,6 +1,7 @@
 //! Expressions.
 
 use super::Binder;
+use super::call::CURRENT_TIMESTAMP;
 use super::typed::{Origin, Typed, coerced_all, parse, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{BinaryOp, Expr, ExprKind, Literal, Select};
@@ -44,7 +45,11 @@ impl Binder<'_> {
         &mut self,
         all: impl IntoIterator<Item = &'e Expr>,
     ) -> Result<Vec<Typed>> {
-        all.into_iter().map(|expr| self.expr(expr)).collect()
+        let mut bound = Vec::new();
+        for expr in all {
+            bound.push(self.expr(expr)?);
+        }
+        Ok(bound)
     }
 
     /// Binds an operand that must have this type.
@@ -77,7 +82,12 @@ impl Binder<'_> {
             let ambiguous = || SqlError::invalid(at, format!("Column name {name} is ambiguous"));
             return output.clone().ok_or_else(ambiguous);
         }
-        self.scope.column(table, name, at)
+        let found = self.scope.column(table, name, at);
+        // The one function that needs no parentheses gives way to a column of its name.
+        if found.is_err() && table.is_none() && name.eq_ignore_ascii_case(CURRENT_TIMESTAMP) {
+            return self.call(name, &[], at);
+        }
+        found
     }
 
     fn connected(
@@ -87,9 +97,11 @@ impl Binder<'_> {
         at: Pos,
         node: fn(Vec<Node>) -> Node,
     ) -> Result<Typed> {
-        let parts: Result<_> =
-            parts.iter().map(|part| self.operand(part, Type::Bool, operator)).collect();
-        Ok(Typed::computed(at, Type::Bool, node(parts?)))
+        let mut bound = Vec::with_capacity(parts.len());
+        for part in parts {
+            bound.push(self.operand(part, Type::Bool, operator)?);
+        }
+        Ok(Typed::computed(at, Type::Bool, node(bound)))
     }
 
     fn negated(&mut self, operand: &Expr, at: Pos) -> Result<Typed> {
@@ -186,9 +198,10 @@ impl Binder<'_> {
         let whens = branches.iter().map(|(when, _)| when);
         let node = match operand {
             None => {
-                let conditions: Result<Vec<Node>> =
-                    whens.map(|when| self.operand(when, Type::Bool, "CASE")).collect();
-                let branches = conditions?.into_iter().zip(values).collect();
+                let mut branches = Vec::with_capacity(values.len());
+                for (when, value) in whens.zip(values) {
+                    branches.push((self.operand(when, Type::Bool, "CASE")?, value));
+                }
                 Node::Case { branches, otherwise: Box::new(otherwise) }
             }
             Some(operand) => {

@@ -22,7 +22,7 @@ pub const MAX_STATEMENT_CHARS: usize = 1_000_000;
 
 /// How deep expressions can nest. Whatever walks a tree recurses and relies on it: this many levels
 /// fit the smallest stack that a thread may have.
-pub const MAX_DEPTH: usize = 75;
+pub const MAX_DEPTH: usize = 50;
 
 /// How deep subqueries can nest. Each level multiplies the work that a statement can ask for.
 pub const MAX_SUBQUERY_DEPTH: usize = 3;

@@ -66,9 +66,14 @@ impl Parser {
             return self.exists(at);
         }
         self.refuse(OTHER_EXPRESSIONS)?;
-        let is_function = self.sees("IF") && self.ahead(1).kind == Kind::Symbol("(");
+        let is_called = self.ahead(1).kind == Kind::Symbol("(");
+        if is_called {
+            self.refuse(&["LEFT", "RIGHT"])?;
+        }
         match self.peek() {
-            Kind::Word(word) if is_reserved(word) && !is_function => Err(self.unexpected()),
+            Kind::Word(word) if is_reserved(word) && !(is_called && self.sees("IF")) => {
+                Err(self.unexpected())
+            }
             _ => self.named(at),
         }
     }

@@ -241,7 +241,7 @@ fn nesting_is_bounded_in_every_direction_before_the_stack_is() {
             ("EXISTS(SELECT 1 FROM t WHERE ", "true", ")"),
             ("EXISTS(SELECT 1 ORDER BY ", "true", ")"),
         ] {
-            let fits = deep(open, inner, close, if open.starts_with("EXISTS") { 3 } else { 70 });
+            let fits = deep(open, inner, close, if open.starts_with("EXISTS") { 3 } else { 48 });
             parsed(&fits);
             for levels in [MAX_DEPTH + 1, 1_000, 20_000] {
                 let error = parse_statement(&deep(open, inner, close, levels)).unwrap_err();

@@ -61,6 +61,7 @@ fn values_are_computed_as_googlesql_does() {
         ("TIMESTAMP('2026-01-02T03:04:05.5Z')", "2026-01-02T03:04:05.5Z"),
         ("TIMESTAMP '2026-01-02T00:00:00Z' > '2026-01-01T00:00:00Z'", "true"),
         ("CURRENT_TIMESTAMP()", "2026-01-02T03:04:05.000006Z"),
+        ("current_timestamp", "2026-01-02T03:04:05.000006Z"),
         ("TIMESTAMP_DIFF('2026-01-02T00:00:00Z', '2026-01-01T00:00:00.001Z', DAY)", "0"),
         ("TIMESTAMP_DIFF('2026-01-01T00:00:00Z', '2026-01-01T01:59:59Z', hour)", "-1"),
         ("TIMESTAMP_ADD('2026-01-01T00:00:00Z', INTERVAL 90 MINUTE)", "2026-01-01T01:30:00Z"),
@@ -126,4 +127,35 @@ fn parameters_get_their_type_from_where_they_stand() {
         missing,
         (Code::InvalidArgument, "No parameter found for binding: nobody [at 1:8]".into())
     );
+}
+
+#[test]
+fn whatever_can_be_parsed_can_be_evaluated_on_half_a_small_stack() {
+    // Half of what a runtime's worker thread has.
+    let small = std::thread::Builder::new().stack_size(1 << 20);
+    let thread = small.spawn(|| {
+        let mut world = world();
+        for (open, inner, close) in [
+            ("NOT ", "true", ""),
+            ("- ", "id", ""),
+            ("", "1", " + 1"),
+            ("CONCAT('x', ", "note", ")"),
+            ("COALESCE(", "1", ")"),
+            ("NULLIF(", "1", ", 2)"),
+            ("IF(true, ", "1", ", 2)"),
+            ("CASE WHEN true THEN ", "1", " END"),
+            ("CASE ", "1", " WHEN 1 THEN 1 END"),
+            ("true IN (", "true", ")"),
+            ("true = (", "true", ")"),
+            ("1 + (", "1.5", ")"),
+        ] {
+            let expr = format!("{}{inner}{}", open.repeat(48), close.repeat(48));
+            let rows = world.rows(&format!("SELECT {expr} FROM Orders WHERE shard = 2"));
+            assert_eq!(rows.len(), 2, "{expr}");
+        }
+        let exists = "EXISTS (SELECT 1 FROM Flags WHERE NOT NOT NOT NOT NOT ";
+        let expr = format!("{}v IS NULL{}", exists.repeat(3), ")".repeat(3));
+        assert_eq!(world.one(&expr), "true");
+    });
+    thread.unwrap().join().unwrap();
 }
