@@ -7,10 +7,8 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use spindle_emulator::engine::{
-    Code, Database, ReadWriteOptions, Timestamp, Type, Value,
-};
-use spindle_emulator::sql::{
+use spindle_emulator_fuzz::engine::{Code, Database, ReadWriteOptions, Timestamp, Type, Value};
+use spindle_emulator_fuzz::sql::{
     InTransaction, Parameter, Parameters, Untyped, execute, parse_ddl, parse_statement,
 };
 

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spindle_emulator::engine::Schema;
-use spindle_emulator::sql::parse_ddl;
+use spindle_emulator_fuzz::engine::Schema;
+use spindle_emulator_fuzz::sql::parse_ddl;
 
 fuzz_target!(|text: &str| {
     match parse_ddl(text) {

@@ -1,12 +1,23 @@
-//! No statement makes the parser panic.
+//! No statement makes the parser panic, and what it understands, it understands again when it is
+//! written down in full.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spindle_emulator::sql::parse_statement;
+use spindle_emulator_fuzz::print::print;
+use spindle_emulator_fuzz::sql::{MAX_STATEMENT_CHARS, parse_statement};
 
 fuzz_target!(|text: &str| {
-    if let Err(error) = parse_statement(text) {
-        assert!(!error.in_text(text).message().is_empty());
+    match parse_statement(text) {
+        Ok(statement) => {
+            let printed = print(&statement);
+            // Parentheses take room, and levels, that the text didn't need.
+            if printed.len() > MAX_STATEMENT_CHARS || printed.matches('(').count() > 30 {
+                return;
+            }
+            let again = parse_statement(&printed);
+            assert_eq!(again.as_ref(), Ok(&statement), "{printed}");
+        }
+        Err(error) => assert!(!error.in_text(text).message().is_empty()),
     }
 });

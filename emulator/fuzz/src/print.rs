@@ -1,0 +1,222 @@
+//! Writes a tree down as text, to check that the parser reads it as the same tree.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::sql::ast::{Expr, ExprKind, Item, Literal, Name, Select, Source, Statement, TableName};
+
+/// The text of a statement. Every operator gets its own parentheses.
+pub fn print(statement: &Statement) -> String {
+    match statement {
+        Statement::Query(select) => Text(select).to_string(),
+        Statement::Insert(insert) => {
+            let columns = list(&insert.columns);
+            let table = Text(&insert.table);
+            match &insert.source {
+                Source::Query(select) => {
+                    format!("INSERT INTO {table} ({columns}) {}", Text(&**select))
+                }
+                Source::Values(rows) => {
+                    let rows: Vec<String> =
+                        rows.iter().map(|row| format!("({})", list(&row.values))).collect();
+                    format!("INSERT INTO {table} ({columns}) VALUES {}", rows.join(", "))
+                }
+            }
+        }
+        Statement::Update(update) => {
+            let set: Vec<String> = update
+                .assignments
+                .iter()
+                .map(|(name, value)| format!("{} = {}", Text(name), Text(value)))
+                .collect();
+            let (table, filter) = (Text(&update.table), Text(&update.filter));
+            format!("UPDATE {table} SET {} WHERE {filter}", set.join(", "))
+        }
+        Statement::Delete(delete) => {
+            format!("DELETE FROM {} WHERE {}", Text(&delete.table), Text(&delete.filter))
+        }
+    }
+}
+
+struct Text<'a, T>(&'a T);
+
+fn list<T>(items: &[T]) -> String
+where
+    for<'a> Text<'a, T>: Display,
+{
+    items.iter().map(|item| Text(item).to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn quoted(f: &mut Formatter<'_>, quote: char, content: &str) -> fmt::Result {
+    write!(f, "{quote}")?;
+    for next in content.chars() {
+        write!(f, "\\U{:08x}", u32::from(next))?;
+    }
+    write!(f, "{quote}")
+}
+
+fn identifier(f: &mut Formatter<'_>, name: &str) -> fmt::Result {
+    quoted(f, '`', name)
+}
+
+fn negation(negated: bool) -> &'static str {
+    if negated { "NOT " } else { "" }
+}
+
+impl Display for Text<'_, Name> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        identifier(f, &self.0.text)
+    }
+}
+
+impl Display for Text<'_, TableName> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(schema) = &self.0.schema {
+            identifier(f, schema)?;
+            f.write_str(".")?;
+        }
+        identifier(f, &self.0.name)?;
+        if let Some(alias) = &self.0.alias {
+            f.write_str(" AS ")?;
+            identifier(f, alias)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Text<'_, Select> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let select = self.0;
+        write!(f, "SELECT {}", list(&select.items))?;
+        if let Some(from) = &select.from {
+            write!(f, " FROM {}", Text(from))?;
+        }
+        if let Some(filter) = &select.filter {
+            write!(f, " WHERE {}", Text(filter))?;
+        }
+        for (index, order) in select.order.iter().enumerate() {
+            f.write_str(if index == 0 { " ORDER BY " } else { ", " })?;
+            let direction = if order.descending { "DESC" } else { "ASC" };
+            write!(f, "{} {direction}", Text(&order.expr))?;
+            match order.nulls_first {
+                Some(true) => f.write_str(" NULLS FIRST")?,
+                Some(false) => f.write_str(" NULLS LAST")?,
+                None => {}
+            }
+        }
+        if let Some(limit) = &select.limit {
+            write!(f, " LIMIT {}", Text(&limit.count))?;
+            if let Some(skip) = &limit.skip {
+                write!(f, " OFFSET {}", Text(skip))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Text<'_, Item> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Item::Star { table: None, .. } => f.write_str("*"),
+            Item::Star { table: Some(table), .. } => {
+                identifier(f, table)?;
+                f.write_str(".*")
+            }
+            Item::Expr { expr, alias } => {
+                write!(f, "{}", Text(expr))?;
+                if let Some(alias) = alias {
+                    f.write_str(" AS ")?;
+                    identifier(f, alias)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Display for Text<'_, Literal> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Literal::Null => f.write_str("NULL"),
+            Literal::Bool(value) => write!(f, "{value}"),
+            Literal::Integer(value) => write!(f, "{value}"),
+            Literal::Float(value) => write!(f, "{value:e}"),
+            Literal::Text(text) => quoted(f, '\'', text),
+            Literal::Bytes(bytes) => {
+                f.write_str("b'")?;
+                bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
+                f.write_str("'")
+            }
+            Literal::Typed(value_type, text) => {
+                write!(f, "{value_type} ")?;
+                quoted(f, '\'', text)
+            }
+        }
+    }
+}
+
+impl Display for Text<'_, Expr> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.0.kind {
+            ExprKind::Literal(literal) => Text(literal).fmt(f),
+            ExprKind::Parameter(name) => write!(f, "@{name}"),
+            ExprKind::Column { table, name } => {
+                if let Some(table) = table {
+                    identifier(f, table)?;
+                    f.write_str(".")?;
+                }
+                identifier(f, name)
+            }
+            ExprKind::And(parts) => connected(f, parts, "AND"),
+            ExprKind::Or(parts) => connected(f, parts, "OR"),
+            ExprKind::Not(operand) => write!(f, "(NOT {})", Text(&**operand)),
+            ExprKind::Negate(operand) => write!(f, "(- {})", Text(&**operand)),
+            ExprKind::Binary(op, left, right) => {
+                write!(f, "({} {} {})", Text(&**left), op.symbol(), Text(&**right))
+            }
+            ExprKind::Is { operand, what, negated } => {
+                let what = what.map_or("NULL".to_owned(), |what| what.to_string());
+                write!(f, "({} IS {}{what})", Text(&**operand), negation(*negated))
+            }
+            ExprKind::In { operand, list: all, negated } => {
+                write!(f, "({} {}IN ({}))", Text(&**operand), negation(*negated), list(all))
+            }
+            ExprKind::Between { operand, low, high, negated } => {
+                let (operand, low, high) = (Text(&**operand), Text(&**low), Text(&**high));
+                write!(f, "({operand} {}BETWEEN {low} AND {high})", negation(*negated))
+            }
+            ExprKind::Case { operand, branches, otherwise } => {
+                f.write_str("CASE")?;
+                operand.iter().try_for_each(|operand| write!(f, " {}", Text(&**operand)))?;
+                for (when, then) in branches {
+                    write!(f, " WHEN {} THEN {}", Text(when), Text(then))?;
+                }
+                otherwise.iter().try_for_each(|value| write!(f, " ELSE {}", Text(&**value)))?;
+                f.write_str(" END")
+            }
+            ExprKind::Call { function, arguments } => {
+                // The one function that has a keyword for its name can't be quoted.
+                match function.eq_ignore_ascii_case("IF") {
+                    true => f.write_str(function)?,
+                    false => identifier(f, function)?,
+                }
+                write!(f, "({})", list(arguments))
+            }
+            ExprKind::CountRows => f.write_str("COUNT(*)"),
+            ExprKind::Interval { amount, unit } => {
+                write!(f, "INTERVAL {} {}", Text(&**amount), Text(unit))
+            }
+            ExprKind::Exists(select) => write!(f, "EXISTS ({})", Text(&**select)),
+        }
+    }
+}
+
+fn connected(f: &mut Formatter<'_>, parts: &[Expr], word: &str) -> fmt::Result {
+    for (index, part) in parts.iter().enumerate() {
+        f.write_str(if index == 0 { "(" } else { " " })?;
+        if index > 0 {
+            write!(f, "{word} ")?;
+        }
+        write!(f, "{}", Text(part))?;
+    }
+    f.write_str(")")
+}
