@@ -16,6 +16,10 @@ test:
 demo:
     cargo run --example failover
 
+# The lock hunted in real processes; what is left is in target/chaos/.
+chaos:
+    cargo chaos
+
 bench:
     cargo bench
 

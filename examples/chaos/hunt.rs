@@ -1,0 +1,102 @@
+//! One hunt from the first worker to the verdict.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use spindle_emulator::Emulator;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::checker::{self, TABLES};
+use crate::history::{self, Failure, HISTORY, UNFENCED};
+use crate::nemesis::{Nemesis, PROGRESS_LIMIT};
+use crate::picture;
+use crate::summary::Figures;
+use crate::tables::{self, Outside};
+use crate::worker::{DATABASE, LEASE};
+
+const USAGE: &str = "usage: chaos [--minutes M] [--seed S] [--out DIR] | chaos check DIR";
+const PICTURE: &str = "timeline.svg";
+const SUMMARY: &str = "summary.txt";
+
+struct Options {
+    minutes: f64,
+    seed: u64,
+    out: PathBuf,
+}
+
+/// Hunts as the arguments say, unless it is interrupted. Whether every law held.
+pub async fn start(arguments: &[&str]) -> Result<bool, Failure> {
+    let options = parse(arguments)?;
+    tokio::select! {
+        ended = hunt(&options) => ended,
+        // What is dropped here kills the workers.
+        error = interrupted() => Err(error),
+    }
+}
+
+fn parse(arguments: &[&str]) -> Result<Options, Failure> {
+    let mut options =
+        Options { minutes: 2.0, seed: rand::random_range(0..10_000), out: "target/chaos".into() };
+    let mut arguments = arguments.iter();
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or(USAGE)?;
+        match *name {
+            "--minutes" => options.minutes = value.parse()?,
+            "--seed" => options.seed = value.parse()?,
+            "--out" => options.out = value.into(),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    if !(0.5..=1_000.0).contains(&options.minutes) {
+        return Err(format!("--minutes {}: expected 0.5 to 1000", options.minutes).into());
+    }
+    Ok(options)
+}
+
+async fn hunt(options: &Options) -> Result<bool, Failure> {
+    let Options { minutes, seed, out } = options;
+    println!("chaos: {minutes} minutes, seed {seed}, into {}", out.display());
+    std::fs::create_dir_all(out)?;
+    for name in [HISTORY, UNFENCED, TABLES, PICTURE, SUMMARY] {
+        match std::fs::remove_file(out.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    // The file that no late write is kept out of is there even if nobody writes.
+    history::append(&out.join(UNFENCED))?;
+
+    let spanner = Emulator::start().await?;
+    let locks = include_str!("../../ddl/googlesql.sql").trim_end().trim_end_matches(';');
+    let ddl = format!("{locks};\n{}", tables::DDL.trim());
+    spanner.create_database(DATABASE, &ddl).await?;
+    let mut nemesis = Nemesis::new(&spanner, out, *seed).await?;
+    nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;
+    drop(nemesis);
+    let tables = Outside::connect(&spanner.endpoint()).await?.tables().await?;
+    std::fs::write(out.join(TABLES), tables.to_json().to_string())?;
+    spanner.stop().await;
+    judge(out, Some(*seed))
+}
+
+/// Judges what a run has left in its folder, and writes the summary and the picture next to it.
+pub fn judge(folder: &Path, seed: Option<u64>) -> Result<bool, Failure> {
+    let evidence = checker::read(folder)?;
+    let violations = checker::judge(&evidence, LEASE, PROGRESS_LIMIT);
+    let figures = Figures::of(&evidence);
+    let summary = figures.summary(seed, &violations);
+    std::fs::write(folder.join(SUMMARY), &summary)?;
+    std::fs::write(folder.join(PICTURE), picture::draw(&evidence))?;
+    println!("{summary}\n{}", figures.verdict(&violations));
+    Ok(violations.is_empty())
+}
+
+async fn interrupted() -> Failure {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return "signals can't be heard".into();
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => "interrupted".into(),
+        _ = terminate.recv() => "terminated".into(),
+    }
+}

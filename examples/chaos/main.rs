@@ -1,0 +1,63 @@
+//! The lock hunted in real processes: killed, stopped, cut off, lied to, and judged afterwards.
+//!
+//! ```text
+//! cargo chaos --minutes 2 --seed 7
+//! ```
+//!
+//! Five workers contend on one embedded Spanner and write under the lock while a nemesis is at
+//! them. What they did is then judged by their history and Spanner's tables, without the library.
+//! `target/chaos/` keeps the history, a summary and a picture; `cargo chaos check DIR` judges
+//! them again.
+
+#[cfg(unix)]
+mod checker;
+#[cfg(unix)]
+mod clerk;
+#[cfg(unix)]
+mod fleet;
+#[cfg(unix)]
+mod history;
+#[cfg(unix)]
+mod hunt;
+#[cfg(unix)]
+mod nemesis;
+#[cfg(unix)]
+mod picture;
+#[cfg(unix)]
+mod proxy;
+#[cfg(unix)]
+mod summary;
+#[cfg(unix)]
+mod tables;
+#[cfg(unix)]
+mod worker;
+
+use std::process::ExitCode;
+
+#[cfg(unix)]
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let ended = match arguments[..] {
+        ["worker", endpoint, id, out] => {
+            worker::work(endpoint, id, out.into()).await.map(|()| true)
+        }
+        ["check", folder] => hunt::judge(folder.as_ref(), None),
+        ref options => hunt::start(options).await,
+    };
+    match ended {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("chaos: FAILED {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn main() -> ExitCode {
+    eprintln!("chaos: needs the signals of a Unix system");
+    ExitCode::FAILURE
+}

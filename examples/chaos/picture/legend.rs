@@ -1,0 +1,85 @@
+//! What the marks of the picture mean.
+
+use super::{LEFT, marks};
+
+pub const HEIGHT: f64 = 112.0;
+const ROW: f64 = 26.0;
+
+/// The legend, in rows below `top`.
+pub fn draw(top: f64) -> String {
+    let rows: [&[(f64, Sample, &str)]; 4] = [
+        &[
+            (0.0, Sample::Terms, "a term, numbered and coloured by its fencing token"),
+            (430.0, Sample::Line, "the process is alive"),
+            (640.0, Sample::Refused, "a late write that Spanner refused"),
+            (930.0, Sample::Late, "a late write that the plain file took"),
+        ],
+        &[
+            (0.0, Sample::Kill, "killed (SIGKILL)"),
+            (190.0, Sample::Span("stop"), "stopped (SIGSTOP)"),
+            (430.0, Sample::Resign, "asked to resign"),
+        ],
+        &[
+            (0.0, Sample::Strip("cut"), "line cut"),
+            (190.0, Sample::Strip("silence"), "line silent"),
+            (430.0, Sample::Strip("slow"), "line slow"),
+        ],
+        &[
+            (0.0, Sample::Span("outage"), "server away"),
+            (190.0, Sample::Restart, "server restarted"),
+            (430.0, Sample::Span("lossy"), "replies lost, commits late"),
+            (640.0, Sample::Delete, "lock row deleted from outside"),
+            (930.0, Sample::Edit, "lock row edited from outside"),
+        ],
+    ];
+    let mut svg = String::new();
+    for (row, items) in rows.iter().enumerate() {
+        let y = top + ROW * row as f64 + 8.0;
+        for (x, sample, text) in *items {
+            let x = LEFT + x;
+            svg += &sample.draw(x, y);
+            svg += &format!(
+                "<text x=\"{}\" y=\"{}\" class=\"dim\">{text}</text>\n",
+                x + 38.0,
+                y + 5.0
+            );
+        }
+    }
+    svg
+}
+
+enum Sample {
+    Terms,
+    Line,
+    Kill,
+    Resign,
+    Late,
+    Refused,
+    Restart,
+    Delete,
+    Edit,
+    Span(&'static str),
+    Strip(&'static str),
+}
+
+impl Sample {
+    fn draw(&self, x: f64, y: f64) -> String {
+        let middle = x + 15.0;
+        match self {
+            Sample::Terms => {
+                marks::term(1, "a term", (x, y - 8.0), (14.0, 16.0))
+                    + &marks::term(2, "the next one", (x + 16.0, y - 8.0), (14.0, 16.0))
+            }
+            Sample::Line => marks::line("alive", (x, y), (x + 30.0, y)),
+            Sample::Kill => marks::cross(middle, y),
+            Sample::Resign => marks::resign(middle, y - 4.0),
+            Sample::Late => marks::late(middle, y + 5.0),
+            Sample::Refused => marks::refused(middle, y),
+            Sample::Restart => marks::restart(middle, y),
+            Sample::Delete => marks::diamond("delete", middle, y),
+            Sample::Edit => marks::diamond("edit", middle, y),
+            Sample::Span(class) => marks::rect(class, (x, y - 8.0), (30.0, 16.0)),
+            Sample::Strip(class) => marks::rect(class, (x, y - 2.5), (30.0, 5.0)),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Spanner's tables, by the client alone: what was written, and hands that don't ask.
+
+use std::collections::BTreeMap;
+
+use google_cloud_spanner::client::{DatabaseClient, Spanner};
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::KeySet;
+use google_cloud_spanner::mutation::Mutation;
+use google_cloud_spanner::read::ReadRequest;
+use google_cloud_spanner::value::Timestamp;
+use serde_json::{Value, json};
+
+use crate::history::Failure;
+use crate::worker::{DATABASE, LOCK};
+
+/// Neither key forbids what the laws forbid: an increment that was lost or doubled shows.
+pub const DDL: &str = "
+CREATE TABLE counters (name STRING(MAX) NOT NULL, value INT64) PRIMARY KEY (name);
+CREATE TABLE log (
+    id STRING(MAX) NOT NULL,
+    value INT64 NOT NULL,
+    counter STRING(MAX),
+    token STRING(MAX),
+    worker STRING(MAX),
+    committed TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+) PRIMARY KEY (id, value)";
+
+/// A write that Spanner accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub id: String,
+    /// What the counter was after it.
+    pub value: i64,
+    pub counter: String,
+    pub token: u64,
+    pub worker: String,
+    /// By Spanner's clock, in nanoseconds, as the token is.
+    pub committed: u64,
+}
+
+/// What is in the tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    pub counters: BTreeMap<String, i64>,
+    pub log: Vec<Row>,
+}
+
+impl Tables {
+    pub fn to_json(&self) -> Value {
+        let row = |row: &Row| {
+            json!({
+                "id": row.id, "value": row.value, "counter": row.counter, "token": row.token,
+                "worker": row.worker, "committed": row.committed,
+            })
+        };
+        json!({"counters": self.counters, "log": self.log.iter().map(row).collect::<Vec<_>>()})
+    }
+
+    pub fn from_json(json: &Value) -> Result<Tables, Failure> {
+        let mut tables = Tables::default();
+        for (name, value) in json["counters"].as_object().ok_or("no counters")? {
+            tables.counters.insert(name.clone(), value.as_i64().ok_or("a counter is no number")?);
+        }
+        for row in json["log"].as_array().ok_or("no log")? {
+            let text = |name: &str| row[name].as_str().ok_or_else(|| format!("no `{name}`"));
+            let number = |name: &str| row[name].as_u64().ok_or_else(|| format!("no `{name}`"));
+            tables.log.push(Row {
+                id: text("id")?.to_string(),
+                value: row["value"].as_i64().ok_or("no `value`")?,
+                counter: text("counter")?.to_string(),
+                token: number("token")?,
+                worker: text("worker")?.to_string(),
+                committed: number("committed")?,
+            });
+        }
+        Ok(tables)
+    }
+}
+
+/// What somebody does to the lock row who doesn't take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hand {
+    Delete,
+    /// As if it were released.
+    Backdate,
+    /// As if its holder had just been heard of.
+    Refresh,
+    /// As if another term had begun.
+    Token,
+    /// An earlier token than that of the term.
+    OldToken,
+    Writer,
+}
+
+impl Hand {
+    pub const ALL: [Hand; 6] =
+        [Hand::Delete, Hand::Backdate, Hand::Refresh, Hand::Token, Hand::OldToken, Hand::Writer];
+}
+
+pub struct Outside(DatabaseClient);
+
+impl Outside {
+    pub async fn connect(endpoint: &str) -> Result<Outside, Failure> {
+        let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
+        Ok(Outside(spanner.database_client(DATABASE).build().await?))
+    }
+
+    pub async fn tables(&self) -> Result<Tables, Failure> {
+        let mut counters = BTreeMap::new();
+        for row in self.read("counters", &["name", "value"]).await? {
+            counters.insert(row.get("name")?, row.get("value")?);
+        }
+        let columns = ["id", "value", "counter", "token", "worker", "committed"];
+        let mut log = Vec::new();
+        for row in self.read("log", &columns).await? {
+            log.push(Row {
+                id: row.get("id")?,
+                value: row.get("value")?,
+                counter: row.get("counter")?,
+                token: row.get::<String>("token")?.parse()?,
+                worker: row.get("worker")?,
+                committed: nanoseconds(row.get("committed")?)?,
+            });
+        }
+        Ok(Tables { counters, log })
+    }
+
+    /// How many increments there have been.
+    pub async fn increments(&self) -> Result<i64, Failure> {
+        let mut sum = 0;
+        for row in self.read("counters", &["value"]).await? {
+            sum += row.get::<i64>("value")?;
+        }
+        Ok(sum)
+    }
+
+    /// Lays hands on the lock row. False if there is none.
+    pub async fn lay(&self, hand: Hand) -> Result<bool, Failure> {
+        let keys = KeySet::builder().add_key(key![LOCK]).build();
+        let read = ReadRequest::builder("locktable", vec!["token"]).with_keys(keys).build();
+        let mut rows = self.0.single_use().build().execute_read(read).await?;
+        let Some(row) = rows.next().await.transpose()? else { return Ok(false) };
+        let token: Timestamp = row.get("token")?;
+        let edit = Mutation::new_update_builder("locktable").set("name").to(LOCK);
+        let mutation = match hand {
+            Hand::Delete => {
+                let keys = KeySet::builder().add_key(key![LOCK]).build();
+                Mutation::delete("locktable", keys)
+            }
+            Hand::Backdate => edit.set("heartbeat").to(Timestamp::clamp(0, 0)).build(),
+            Hand::Refresh => edit.set("heartbeat").to("spanner.commit_timestamp()").build(),
+            Hand::Token => edit.set("token").to("spanner.commit_timestamp()").build(),
+            Hand::OldToken => {
+                let earlier = Timestamp::clamp(token.seconds() - 60, token.nanos());
+                edit.set("token").to(earlier).build()
+            }
+            Hand::Writer => edit.set("writer").to("nobody#0").build(),
+        };
+        self.0.write_only_transaction().build().write(vec![mutation]).await?;
+        Ok(true)
+    }
+
+    async fn read(
+        &self,
+        table: &str,
+        columns: &[&str],
+    ) -> Result<Vec<google_cloud_spanner::result::Row>, Failure> {
+        let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+        let read = ReadRequest::builder(table, columns).with_keys(KeySet::all()).build();
+        let mut found = self.0.single_use().build().execute_read(read).await?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next().await.transpose()? {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+}
+
+fn nanoseconds(timestamp: Timestamp) -> Result<u64, Failure> {
+    let seconds = u64::try_from(timestamp.seconds())?;
+    Ok(seconds * 1_000_000_000 + u64::try_from(timestamp.nanos())?)
+}
