@@ -42,9 +42,10 @@ fn title(run: &Run, evidence: &Evidence) -> String {
         let is = |record: &&Record| matches!(&record.event, Event::Fault { fault, .. } if wanted.contains(fault));
         evidence.records.iter().filter(is).count()
     };
+    let accepted = |line: &&&Line| evidence.tables.log.iter().any(|row| row.id == line.id);
     let line = format!(
-        "{:.0} seconds, {} terms: {} kills, {} stops, {} cut or slow lines, {} server failures; \
-         the plain file took {} late writes, Spanner none",
+        "{:.0} seconds, {} terms, {} kills, {} stops, {} cut or slow lines, {} server failures; \
+         late writes taken by the plain file: {}, by Spanner: {}",
         run.seconds(),
         run.tenures.len(),
         faults(&[Fault::Kill]),
@@ -52,6 +53,7 @@ fn title(run: &Run, evidence: &Evidence) -> String {
         faults(&[Fault::Cut, Fault::Silence, Fault::Slow]),
         faults(&[Fault::Restart, Fault::Outage, Fault::Lossy]),
         run.late.len(),
+        run.late.iter().filter(accepted).count(),
     );
     format!(
         "<text x=\"{LEFT}\" y=\"28\" class=\"ink title\">Who held the lock</text>\n\
