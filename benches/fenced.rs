@@ -4,9 +4,9 @@
 //! cargo bench --bench fenced
 //! ```
 //!
-//! 16 writers under one fence, and the same transactions reading a row that nobody writes
-//! instead, in turns; and the holder's heartbeats meanwhile. Real time, release build, the
-//! embedded Spanner in a process of its own.
+//! 16 writers under the fence of a lock with five heartbeats a second, and the same transactions
+//! under the fence of one that nobody writes meanwhile, in turns; and the heartbeats. Real time,
+//! release build, the embedded Spanner in a process of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -19,29 +19,22 @@ use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
-use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, Fence, LockTable};
+use spindle::{CancellationToken, Fence, LockBuilder, LockTable, Spindle, Term};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep};
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
-const LEASE: Duration = Duration::from_secs(1);
+/// Long, so that a busy machine doesn't end the term, with heartbeats often enough to be counted.
+const LEASE: Duration = Duration::from_secs(10);
+const HEARTBEAT: Duration = Duration::from_millis(200);
+/// So long that there is no heartbeat while it is measured.
+const IDLE_LEASE: Duration = Duration::from_secs(600);
 const WRITERS: u64 = 16;
 const ROUND: Duration = Duration::from_secs(2);
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-#[derive(Clone)]
-enum Reads {
-    /// The lock row, as a fence.
-    Fence(Fence),
-    /// A row of the same form that nobody writes.
-    Idle,
-    /// Nothing happens but heartbeats.
-    Nothing,
-}
 
 fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
@@ -54,9 +47,8 @@ fn main() -> Result<(), Failure> {
 /// The embedded Spanner, until the parent is gone.
 async fn serve() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    let idle = LockTable::DDL.replace("locktable", "idle");
     let orders = "CREATE TABLE orders (writer INT64, number INT64) PRIMARY KEY (writer, number)";
-    spanner.create_database(DATABASE, &format!("{}\n{idle}\n{orders}", LockTable::DDL)).await?;
+    spanner.create_database(DATABASE, &format!("{}\n{orders}", LockTable::DDL)).await?;
     println!("{}", spanner.endpoint());
     tokio::task::spawn_blocking(|| std::io::stdin().lines().count()).await?;
     Ok(())
@@ -65,37 +57,44 @@ async fn serve() -> Result<(), Failure> {
 async fn measure() -> Result<(), Failure> {
     let (_server, endpoint) = start_server()?;
     let client = connect(&endpoint).await?;
-    let row = Mutation::new_insert_builder("idle").set("name").to("job").build();
-    client.write_only_transaction().build().write(vec![row]).await?;
     let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
-    let lock = table.lock("job").lease(LEASE).build()?;
-    let cancel = CancellationToken::new();
-    let running = lock.run(cancel.clone());
-    let term = loop {
-        if let Some(term) = lock.term() {
-            break term;
-        }
-        sleep(Duration::from_millis(5)).await;
-    };
+    let (lock, term) = hold(table.lock("job").lease(LEASE).heartbeat_interval(HEARTBEAT)).await?;
+    let (other, idle_term) = hold(table.lock("idle").lease(IDLE_LEASE)).await?;
     let numbers = Arc::new(AtomicU64::new(0));
     let (mut fenced, mut idle, mut quiet) = <(Measured, Measured, Measured)>::default();
     for _ in 0..ROUNDS {
-        fenced.add(round(&client, Reads::Fence(term.fence()), &numbers).await?);
-        idle.add(round(&client, Reads::Idle, &numbers).await?);
-        quiet.add(round(&client, Reads::Nothing, &numbers).await?);
+        fenced.add(round(&client, Some(term.fence()), &numbers).await?);
+        idle.add(round(&client, Some(idle_term.fence()), &numbers).await?);
+        quiet.add(round(&client, None, &numbers).await?);
+        // Neither always goes first.
+        idle.add(round(&client, Some(idle_term.fence()), &numbers).await?);
+        fenced.add(round(&client, Some(term.fence()), &numbers).await?);
     }
-    if term.has_ended() {
-        return Err("the term ended while it was measured".into());
+    if term.has_ended() || idle_term.has_ended() {
+        return Err("a term ended while it was measured".into());
     }
     let (fenced_rate, idle_rate) = (fenced.rate(), idle.rate());
     println!("{WRITERS} fenced writers: {fenced_rate:.0} transactions/s");
-    println!("{WRITERS} writers that read an idle row: {idle_rate:.0} transactions/s");
+    println!("{WRITERS} writers under an idle fence: {idle_rate:.0} transactions/s");
     println!("fenced / idle: {:.1} %", fenced_rate / idle_rate * 100.0);
     fenced.print_heartbeats("beside fenced writers");
     idle.print_heartbeats("beside the others");
     quiet.print_heartbeats("alone");
-    cancel.cancel();
-    Ok(running.await?)
+    drop((lock, other));
+    Ok(())
+}
+
+/// An instance that holds, as long as its handle is there.
+async fn hold(lock: LockBuilder) -> Result<(Spindle, Term), Failure> {
+    let lock = lock.build()?;
+    // Dropping what `run` returned lets it run on.
+    drop(lock.run(CancellationToken::new()));
+    loop {
+        if let Some(term) = lock.term() {
+            return Ok((lock, term));
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[derive(Default)]
@@ -135,7 +134,7 @@ impl Measured {
 
 async fn round(
     client: &DatabaseClient,
-    reads: Reads,
+    fence: Option<Fence>,
     numbers: &Arc<AtomicU64>,
 ) -> Result<Measured, Failure> {
     let done = Arc::new(AtomicBool::new(false));
@@ -143,20 +142,17 @@ async fn round(
     let start = Instant::now();
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let (client, reads) = (client.clone(), reads.clone());
+            let (client, fence) = (client.clone(), fence.clone());
             let numbers = Arc::clone(numbers);
             tokio::spawn(async move {
                 let mut count = 0;
                 while start.elapsed() < ROUND {
                     let number = numbers.fetch_add(1, Ordering::Relaxed);
-                    match &reads {
-                        Reads::Fence(fence) => write_fenced(&client, fence, writer, number).await?,
-                        Reads::Idle => write_beside_idle(&client, writer, number).await?,
-                        Reads::Nothing => {
-                            sleep(ROUND).await;
-                            continue;
-                        }
-                    }
+                    let Some(fence) = &fence else {
+                        sleep(ROUND).await;
+                        continue;
+                    };
+                    fence.write(&client, [order(writer, number)]).await?;
                     count += 1;
                 }
                 Ok::<u64, Failure>(count)
@@ -176,34 +172,6 @@ async fn round(
 fn order(writer: u64, number: u64) -> Mutation {
     let order = Mutation::new_insert_builder("orders").set("writer").to(writer.cast_signed());
     order.set("number").to(number.cast_signed()).build()
-}
-
-async fn write_fenced(
-    client: &DatabaseClient,
-    fence: &Fence,
-    writer: u64,
-    number: u64,
-) -> Result<(), Failure> {
-    fence.write(client, [order(writer, number)]).await?;
-    Ok(())
-}
-
-/// The same transaction, but for whose row it reads.
-async fn write_beside_idle(
-    client: &DatabaseClient,
-    writer: u64,
-    number: u64,
-) -> Result<(), Failure> {
-    let runner = client.read_write_transaction().build();
-    let written = runner.run(move |transaction: ReadWriteTransaction| async move {
-        let keys = KeySet::builder().add_key(key!["job"]).build();
-        let read = ReadRequest::builder("idle", vec!["token", "writer"]).with_keys(keys).build();
-        let mut rows = transaction.execute_read(read).await?;
-        while rows.next().await.transpose()?.is_some() {}
-        transaction.buffer([order(writer, number)])
-    });
-    written.await?;
-    Ok(())
 }
 
 /// The times between heartbeats, until `done`.
