@@ -1,3 +1,5 @@
+mod due;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +14,8 @@ pub struct Instance {
     id: Arc<str>,
     nonce: u64,
     timing: Timing,
+    /// Whether the owner wants the lock at present.
+    wanted: bool,
     attempts: u64,
     phase: Phase,
     /// From here on nobody in this process believes in a term of ours that has ended.
@@ -68,6 +72,19 @@ struct Releasing {
     successor: Option<(String, Duration)>,
     until: Moment,
     turn: Turn,
+    aside: Aside,
+}
+
+/// How long an instance that has let go keeps away, so that it doesn't win its own lock back before
+/// anyone looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Aside {
+    /// Not at all: the owner has asked for the lock again since.
+    No,
+    /// Until the other contenders have looked once.
+    Poll,
+    /// It was told to go.
+    Lease,
 }
 
 /// A takeover row that stands in the way of displacing `row`.
@@ -87,6 +104,7 @@ impl Instance {
             id: id.into(),
             nonce,
             timing,
+            wanted: true,
             attempts: 0,
             phase: Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } },
             quiet_from: now,
@@ -105,6 +123,11 @@ impl Instance {
         matches!(self.phase, Phase::Releasing(_))
     }
 
+    /// Whether nothing is under way and nothing is held: a contender between two looks.
+    pub fn is_standing_by(&self) -> bool {
+        matches!(self.phase, Phase::Standby { .. })
+    }
+
     /// The token of the term and the moment from which it is invalid, if there is a term.
     pub fn term(&self) -> Option<(Timestamp, Moment)> {
         match &self.phase {
@@ -121,7 +144,12 @@ impl Instance {
         match event {
             Event::Wake => {}
             Event::Answer(answer) => self.answer(now, answer, &mut decision),
-            Event::Resign { successor } => self.release(now, successor, &mut decision),
+            Event::Resign { successor } => {
+                self.release(now, successor, Aside::Lease, &mut decision);
+            }
+            Event::Contend(wanted) => self.contend(now, wanted, &mut decision),
+            Event::LetGo => self.release(now, None, Aside::Poll, &mut decision),
+            Event::Lapse => self.end(now, EndReason::Released, &mut decision),
             Event::Stop => self.stop(now, &mut decision),
         }
         self.end_if_out_of_contact(now, &mut decision);
@@ -158,12 +186,24 @@ impl Instance {
         self.phase = Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } };
     }
 
+    fn contend(&mut self, now: Moment, wanted: bool, decision: &mut Decision) {
+        let was_wanted = std::mem::replace(&mut self.wanted, wanted);
+        match &mut self.phase {
+            Phase::Standby { .. } if wanted => self.look(now, Duration::ZERO),
+            Phase::Releasing(release) if wanted && !was_wanted => release.aside = Aside::No,
+            // What it shows is of no use any more.
+            Phase::Observing if !wanted => self.stand_by(now),
+            Phase::Holding(_) if !wanted => self.release(now, None, Aside::Poll, decision),
+            _ => {}
+        }
+    }
+
     fn stop(&mut self, now: Moment, decision: &mut Decision) {
         self.stop_by = self.stop_by.or(Some(now + self.timing.release_limit));
         match self.phase {
             // An attempt under way may have succeeded: it is resolved first, then released.
             Phase::Beginning(_) | Phase::Resolving(..) | Phase::Releasing(_) => {}
-            Phase::Holding(_) => self.release(now, None, decision),
+            Phase::Holding(_) => self.release(now, None, Aside::No, decision),
             Phase::Standby { .. } | Phase::Observing | Phase::Ended => self.phase = Phase::Ended,
         }
     }
@@ -173,6 +213,7 @@ impl Instance {
         &mut self,
         now: Moment,
         successor: Option<(String, Duration)>,
+        aside: Aside,
         decision: &mut Decision,
     ) {
         let Phase::Holding(term) = &self.phase else { return };
@@ -181,7 +222,7 @@ impl Instance {
         let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
         let turn = Turn::Due(Wake { at: now, spread: Duration::ZERO });
         self.end(now, EndReason::Released, decision);
-        self.phase = Phase::Releasing(Releasing { token, writer, successor, until, turn });
+        self.phase = Phase::Releasing(Releasing { token, writer, successor, until, turn, aside });
     }
 
     fn answer(&mut self, now: Moment, answer: Answer, decision: &mut Decision) {
@@ -205,6 +246,10 @@ impl Instance {
     fn plan(&mut self, now: Moment, observation: Observation, decision: &mut Decision) {
         if self.stop_by.is_some() {
             self.phase = Phase::Ended;
+            return;
+        }
+        if !self.wanted {
+            self.stand_by(now);
             return;
         }
         let Some(row) = observation.row else {
@@ -302,11 +347,11 @@ impl Instance {
     fn begin(&mut self, now: Moment, attempt: Attempt, token: Timestamp, decision: &mut Decision) {
         self.leftover = None;
         let Attempt { writer, sent, displaced, .. } = attempt;
-        if self.stop_by.is_some() {
+        if self.stop_by.is_some() || !self.wanted {
             let until = now + self.timing.release_limit;
-            let turn = Turn::now(now);
+            let (turn, aside) = (Turn::now(now), Aside::Poll);
             self.phase =
-                Phase::Releasing(Releasing { token, writer, successor: None, until, turn });
+                Phase::Releasing(Releasing { token, writer, successor: None, until, turn, aside });
         } else if now < sent + self.timing.renew_deadline {
             let valid_until = sent + self.timing.validity();
             decision.announce =
@@ -362,8 +407,11 @@ impl Instance {
         } else if self.stop_by.is_some() {
             self.phase = Phase::Ended;
         } else {
-            // Stands aside for a lease, or it would win its own lock back before anyone looks.
-            self.look(now + self.timing.lease, self.timing.jitter());
+            match release.aside {
+                Aside::No => self.look(now, Duration::ZERO),
+                Aside::Poll => self.stand_by(now),
+                Aside::Lease => self.look(now + self.timing.lease, self.timing.jitter()),
+            }
         }
     }
 
@@ -385,63 +433,6 @@ impl Instance {
     /// Before something that failed is tried again.
     fn pause(&self) -> Duration {
         Duration::from_secs(1).min(self.timing.lease / 50)
-    }
-
-    fn due_act(&mut self, now: Moment) -> Option<Act> {
-        let asked = Turn::Asked { sent: now };
-        match &mut self.phase {
-            Phase::Standby { look } if look.at <= now => {
-                self.phase = Phase::Observing;
-                Some(Act::Observe)
-            }
-            Phase::Resolving(_, turn) if turn.is_due(now) => {
-                *turn = asked;
-                Some(Act::Observe)
-            }
-            Phase::Holding(term) if !term.beat.is_due(now) => {
-                // Once a term, and only in the pause between two heartbeats.
-                term.sweep
-                    .take_if(|_| matches!(term.beat, Turn::Due(_)))
-                    .map(|before| Act::Sweep { before })
-            }
-            Phase::Holding(term) => {
-                term.beat = asked;
-                Some(Act::Heartbeat { token: term.token, writer: term.writer.clone() })
-            }
-            Phase::Releasing(release) if release.turn.is_due(now) => {
-                release.turn = asked;
-                Some(Act::Release {
-                    token: release.token,
-                    writer: release.writer.clone(),
-                    successor: release.successor.clone(),
-                })
-            }
-            _ => None,
-        }
-    }
-
-    fn next_wake(&self) -> Option<Wake> {
-        let stop = self.stop_by.map(|at| Wake { at, spread: Duration::ZERO });
-        let next = match &self.phase {
-            Phase::Standby { look } => Some(*look),
-            Phase::Resolving(_, Turn::Due(wake)) => Some(*wake),
-            Phase::Releasing(Releasing { turn: Turn::Due(wake), .. }) => Some(*wake),
-            Phase::Holding(term) => {
-                // The deadline is never put off by jitter (I7).
-                let deadline = term.renewed + self.timing.renew_deadline;
-                match term.beat {
-                    Turn::Due(beat) if beat.at < deadline => {
-                        Some(Wake { at: beat.at, spread: beat.spread.min(deadline.since(beat.at)) })
-                    }
-                    _ => Some(Wake { at: deadline, spread: Duration::ZERO }),
-                }
-            }
-            _ => None,
-        };
-        match (next, stop) {
-            (Some(next), Some(stop)) if stop.at < next.at => Some(stop),
-            (next, stop) => next.or(stop),
-        }
     }
 }
 

@@ -306,3 +306,115 @@ fn leftovers_are_swept_once_a_term_and_never_delay_a_heartbeat() {
     assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
     assert_eq!(instance.decide(at(340), applied(5_340)).act, None);
 }
+
+/// An instance that nobody has asked for anything yet.
+fn idle() -> Instance {
+    let mut instance = Instance::new("a", NONCE, Timing::from_lease(LEASE), at(0));
+    assert_eq!(instance.decide(at(0), Event::Contend(false)), Decision::default());
+    instance
+}
+
+fn released_by_owner() -> Option<Announcement> {
+    Some(Announcement::Ended { token: spanner(2), reason: EndReason::Released })
+}
+
+#[test]
+fn who_does_not_want_the_lock_never_looks() {
+    let mut instance = idle();
+    for second in 1..100 {
+        assert_eq!(instance.decide(at(second * 1_000), Event::Wake), Decision::default());
+    }
+    assert_eq!(instance.decide(at(100_000), Event::Contend(true)).act, Some(Act::Observe));
+    let live = instance.decide(at(100_000), observed(Some(rivals_row(0)), 10));
+    assert!(live.wake.is_some(), "it contends like any other");
+    assert_eq!(instance.decide(at(100_050), Event::Contend(false)), Decision::default());
+    assert_eq!(instance.decide(at(200_000), Event::Wake), Decision::default());
+}
+
+#[test]
+fn asking_again_looks_at_once_and_asking_twice_under_way_changes_nothing() {
+    let mut instance = idle();
+    instance.decide(at(0), Event::Contend(true));
+    assert_eq!(instance.decide(at(1), Event::Contend(true)).act, None, "it looks already");
+    assert_eq!(instance.decide(at(2), observed(Some(rivals_row(0)), 0)).act, None);
+    assert_eq!(instance.decide(at(3), Event::Contend(true)).act, Some(Act::Observe));
+}
+
+#[test]
+fn a_look_that_nobody_wants_any_more_takes_nothing() {
+    let mut instance = contender();
+    assert_eq!(instance.decide(at(1), Event::Contend(false)), Decision::default());
+    assert_eq!(instance.decide(at(2), observed(None, 0)), Decision::default());
+}
+
+#[test]
+fn an_attempt_that_nobody_wants_any_more_is_released_unless_it_is_wanted_again() {
+    for (wanted_again, unknown) in [(false, false), (false, true), (true, false)] {
+        let mut instance = contender();
+        instance.decide(at(0), observed(None, 0));
+        assert_eq!(instance.decide(at(50), Event::Contend(false)).act, None);
+        if wanted_again {
+            assert_eq!(instance.decide(at(55), Event::Contend(true)).act, None);
+        }
+        let won = if unknown {
+            assert_eq!(instance.decide(at(60), UNKNOWN).act, Some(Act::Observe));
+            instance.decide(at(65), observed(Some(row(spanner(2), spanner(2), writer(1))), 60))
+        } else {
+            instance.decide(at(60), applied(2))
+        };
+        assert_eq!(won.announce.is_some(), wanted_again, "a term is news to those who want it");
+        assert_eq!(matches!(won.act, Some(Act::Release { .. })), !wanted_again);
+        assert!(!instance.has_ended());
+    }
+}
+
+#[test]
+fn a_term_that_is_not_wanted_any_more_is_given_up_before_its_release_leaves() {
+    let mut instance = holder();
+    let unwanted = instance.decide(at(100), Event::Contend(false));
+    assert_eq!(unwanted.announce, released_by_owner());
+    assert!(matches!(unwanted.act, Some(Act::Release { successor: None, .. })));
+    assert_eq!(instance.decide(at(110), applied(105)), Decision::default());
+    assert_eq!(instance.decide(at(110), Event::Contend(true)).act, Some(Act::Observe));
+}
+
+#[test]
+fn who_is_wanted_again_while_it_releases_looks_once_it_has() {
+    let mut instance = holder();
+    instance.decide(at(100), Event::Contend(false));
+    assert_eq!(instance.decide(at(105), Event::Contend(true)).act, None);
+    assert_eq!(instance.decide(at(110), applied(105)).act, Some(Act::Observe));
+}
+
+#[test]
+fn who_lets_go_gives_others_one_look_and_no_more() {
+    let mut instance = holder();
+    let let_go = instance.decide(at(100), Event::LetGo);
+    assert_eq!(let_go.announce, released_by_owner());
+    let wake = instance.decide(at(110), applied(105)).wake.expect("it goes on");
+    let poll = Timing::from_lease(LEASE).poll_interval;
+    assert_eq!(wake.at + wake.spread, at(110) + poll);
+    assert_eq!(contender().decide(at(1), Event::LetGo).act, None, "there is nothing to let go");
+}
+
+#[test]
+fn a_lapsed_term_is_over_here_and_left_to_run_out_there() {
+    let mut instance = holder();
+    let lapsed = instance.decide(at(100), Event::Lapse);
+    assert_eq!(lapsed.announce, released_by_owner());
+    assert_eq!(lapsed.act, Some(Act::Observe), "nothing is written");
+    // Its work may still go on, so its own row is left alone until its validity is over.
+    let own = row(spanner(2), spanner(2), writer(1));
+    let waits = instance.decide(at(110), observed(Some(own), 110));
+    assert_eq!((waits.act, instance.term()), (None, None));
+    let mut unwanted = holder();
+    unwanted.decide(at(100), Event::Lapse);
+    assert_eq!(unwanted.decide(at(100), Event::Contend(false)), Decision::default());
+}
+
+#[test]
+fn an_answer_has_ten_seconds_however_long_the_lease() {
+    let limit = |lease| Timing::from_lease(Duration::from_secs(lease)).attempt_limit();
+    assert_eq!((limit(3), limit(30)), (Duration::from_secs(1), Duration::from_secs(10)));
+    assert_eq!(limit(86_400), Duration::from_secs(10));
+}

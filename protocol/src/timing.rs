@@ -31,8 +31,10 @@ impl Timing {
     }
 
     /// How long one attempt at anything may take before its outcome counts as unknown.
+    ///
+    /// However long the lease: an answer that takes this long will not come.
     pub fn attempt_limit(&self) -> Duration {
-        self.lease / 3
+        Duration::from_secs(10).min(self.lease / 3)
     }
 
     /// How long a holder may call itself holder after the moment its last heartbeat was sent.
