@@ -34,6 +34,7 @@ pub struct LockBuilder {
     margin: Option<Duration>,
     poll_interval: Option<Duration>,
     release_limit: Option<Duration>,
+    stop_limit: Option<Duration>,
     own_thread: bool,
     clock: Clock,
 }
@@ -45,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) id: Arc<str>,
     pub(crate) info: Option<String>,
     pub(crate) timing: Timing,
+    pub(crate) stop_limit: Duration,
     pub(crate) own_thread: bool,
     pub(crate) clock: Clock,
 }
@@ -62,6 +64,7 @@ impl LockBuilder {
             margin: None,
             poll_interval: None,
             release_limit: None,
+            stop_limit: None,
             own_thread: false,
             clock: Clock::system(),
         }
@@ -133,6 +136,13 @@ impl LockBuilder {
         self
     }
 
+    /// How long a task of [`lead`](Spindle::lead) may take to stop once it was told to, while the
+    /// lock is kept for it; then it is aborted. By default the release limit; at most a day.
+    pub fn stop_limit(mut self, limit: Duration) -> LockBuilder {
+        self.stop_limit = Some(limit);
+        self
+    }
+
     /// Runs the loop on a thread and a connection of its own, so that code that blocks the
     /// service's runtime can't starve the heartbeats.
     ///
@@ -198,11 +208,19 @@ impl LockBuilder {
                 "own thread with a client that was given; use `LockTable::connect`".to_string(),
             );
         }
+        let timing = self.timing().map_err(refusal)?;
+        let stop_limit = self.stop_limit.unwrap_or(timing.release_limit);
+        if stop_limit.is_zero() || stop_limit > LEASE_MAX {
+            return refuse(format!(
+                "stop limit {stop_limit:?}; more than zero and at most {LEASE_MAX:?}"
+            ));
+        }
         Ok(Settings {
             name: self.name.as_str().into(),
             id: id.into(),
             info: self.info.clone(),
-            timing: self.timing().map_err(refusal)?,
+            timing,
+            stop_limit,
             own_thread: self.own_thread,
             clock: self.clock.clone(),
         })
@@ -386,6 +404,8 @@ mod tests {
             (lock().margin(seconds(3)), "renew deadline"),
             (lock().poll_interval(Duration::ZERO), "poll interval"),
             (lock().release_limit(Duration::ZERO), "release limit"),
+            (lock().stop_limit(Duration::ZERO), "stop limit"),
+            (lock().stop_limit(Duration::MAX), "stop limit"),
             (lock().id(""), "id"),
             (lock().id("a\nb"), "id"),
             (lock().id(">a"), "id"),

@@ -1,7 +1,7 @@
 //! The loop: the only task that acts, and the only owner of the protocol's state.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::claims::{Claim, Claims, End, Heard, Occupied, Parting};
 use crate::config::Settings;
 use crate::status::{Loss, Published};
 use crate::table::{Holder, Outcome, Table};
@@ -32,11 +33,13 @@ pub(crate) struct SpannerRow {
     pub(crate) table: Arc<Table>,
     pub(crate) lock: Arc<str>,
     pub(crate) holder: Holder,
+    /// What the next release leaves in the row, besides the successor.
+    pub(crate) parting_info: Arc<Mutex<Option<String>>>,
 }
 
 impl LockRow for SpannerRow {
     async fn carry_out(&self, act: Act, limit: Duration) -> Outcome {
-        let Self { table, lock, holder } = self;
+        let Self { table, lock, holder, parting_info } = self;
         match act {
             Act::Observe => table.observe(lock, limit).await,
             Act::Insert { writer } => table.insert(lock, &writer, holder, limit).await,
@@ -45,15 +48,27 @@ impl LockRow for SpannerRow {
             }
             Act::Heartbeat { token, writer } => table.heartbeat(lock, token, &writer, limit).await,
             Act::Release { token, writer, successor } => {
-                table.release(lock, token, &writer, successor.as_ref(), limit).await
+                let info = parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                table.release(lock, token, &writer, successor.as_ref(), info, limit).await
             }
             Act::Sweep { before } => table.sweep(lock, before, limit).await,
         }
     }
 }
 
+/// Whether the loop wants the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// For as long as it runs.
+    Always,
+    /// While a claim waits for it or has it.
+    Claimed,
+}
+
 /// What a handle asks of the loop.
 pub(crate) enum Command {
+    /// Give the lock to this one, in turn.
+    Claim(Claim),
     /// Give up the term; answered with whether there was one, once it is released.
     Resign { successor: Option<(String, Duration)>, done: oneshot::Sender<bool> },
 }
@@ -66,6 +81,18 @@ pub(crate) struct Driver<R> {
     commands: mpsc::Receiver<Command>,
     random: SmallRng,
     resigned: Option<oneshot::Sender<bool>>,
+    demand: Demand,
+    claims: Claims,
+    parting_info: Arc<Mutex<Option<String>>>,
+    /// A resignation that whoever has the lock was asked to carry out.
+    asked: Option<Resignation>,
+    /// Whether the instance was told that the lock is wanted.
+    wanted: bool,
+}
+
+struct Resignation {
+    successor: Option<(String, Duration)>,
+    done: oneshot::Sender<bool>,
 }
 
 type UnderWay = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -90,7 +117,19 @@ impl<R: LockRow> Driver<R> {
             commands,
             random,
             resigned: None,
+            demand: Demand::Always,
+            claims: Claims::default(),
+            parting_info: Arc::default(),
+            asked: None,
+            wanted: true,
         }
+    }
+
+    /// Wants the lock only while somebody claims it; `parting_info` is what its row reads.
+    pub(crate) fn on_demand(mut self, parting_info: Arc<Mutex<Option<String>>>) -> Driver<R> {
+        self.demand = Demand::Claimed;
+        self.parting_info = parting_info;
+        self
     }
 
     /// Runs until cancelled, or until the last handle is gone, and the lock is released.
@@ -100,7 +139,7 @@ impl<R: LockRow> Driver<R> {
         self.published.ran();
         let mut under_way: Option<UnderWay> = None;
         let mut stopping = false;
-        let mut event = Event::Wake;
+        let mut event = self.demanded().unwrap_or(Event::Wake);
         loop {
             let now = self.settings.clock.now();
             let Decision { announce, act, wake } = self.instance.decide(now, event);
@@ -108,11 +147,16 @@ impl<R: LockRow> Driver<R> {
                 self.announce(announcement);
             }
             if let Some(act) = act {
-                under_way = Some(self.start(act));
+                under_way = Some(self.start(act, now));
             }
             self.answer_resignation();
             if self.instance.has_ended() {
                 return;
+            }
+            self.serve(now);
+            if !stopping && let Some(demanded) = self.demanded() {
+                event = demanded;
+                continue;
             }
             let nap = self.nap(wake);
             event = tokio::select! {
@@ -129,12 +173,76 @@ impl<R: LockRow> Driver<R> {
                         Event::Stop
                     }
                 },
+                heard = self.claims.next(), if !stopping => self.hear(heard),
                 () = sleep_for(nap) => Event::Wake,
             };
         }
     }
 
-    fn start(&self, act: Act) -> UnderWay {
+    /// What the instance has to be told of who wants the lock.
+    fn demanded(&mut self) -> Option<Event> {
+        let wanted = self.demand == Demand::Always || self.claims.are_any();
+        let look_again = self.claims.is_any_looking() && self.instance.is_standing_by();
+        if wanted == self.wanted && !look_again {
+            return None;
+        }
+        self.wanted = wanted;
+        self.published.rests(!wanted);
+        Some(Event::Contend(wanted))
+    }
+
+    /// Gives those who claim the lock what there is to give.
+    fn serve(&mut self, now: Moment) {
+        if let Some((token, _)) = self.instance.term()
+            && self.demand == Demand::Claimed
+        {
+            if let Some(term) = self.published.term() {
+                self.claims.grant(&term);
+            }
+            self.claims.refuse_lookers(&Occupied {
+                holder: Some(self.settings.id.to_string()),
+                reserved_for: None,
+                token: FencingToken::from_timestamp(token),
+            });
+        } else if self.instance.is_standing_by() {
+            self.claims.settle(self.settings.timing.lease, now);
+        }
+        if !self.instance.is_releasing() {
+            self.claims.release_ended();
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) -> Event {
+        let Heard::LetGo(end) = heard else { return Event::Wake };
+        let parting = match end {
+            Some(End::Lapse) => return Event::Lapse,
+            Some(End::Release { parting, done }) => {
+                self.claims.releasing(done);
+                parting
+            }
+            None => Parting::default(),
+        };
+        let Parting { successor, info } = parting;
+        *self.parting_info.lock().unwrap_or_else(PoisonError::into_inner) = info;
+        if let Some(Resignation { successor, done }) = self.asked.take() {
+            self.resigned = Some(done);
+            return Event::Resign { successor };
+        }
+        if successor.is_some() {
+            return Event::Resign { successor };
+        }
+        if self.claims.is_any_waiting() {
+            return Event::LetGo;
+        }
+        self.wanted = false;
+        self.published.rests(true);
+        Event::Contend(false)
+    }
+
+    fn start(&mut self, act: Act, now: Moment) -> UnderWay {
+        if act == Act::Observe {
+            self.claims.look_begins(now);
+        }
         tracing::debug!(
             lock = &*self.settings.name,
             id = &*self.settings.id,
@@ -146,8 +254,13 @@ impl<R: LockRow> Driver<R> {
         Box::pin(async move { row.carry_out(act, limit).await })
     }
 
-    fn answered(&self, outcome: Outcome) -> Event {
+    fn answered(&mut self, outcome: Outcome) -> Event {
         let Outcome { answer, error } = outcome;
+        if self.instance.is_releasing() {
+            self.claims.release_answered(&answer);
+        } else if self.instance.term().is_none() {
+            self.claims.answered(&answer, error.as_ref());
+        }
         let lock = &*self.settings.name;
         let id = &*self.settings.id;
         match &error {
@@ -170,10 +283,21 @@ impl<R: LockRow> Driver<R> {
     }
 
     fn obey(&mut self, command: Command) -> Event {
-        let Command::Resign { successor, done } = command;
+        let (successor, done) = match command {
+            Command::Claim(claim) => {
+                self.claims.add(claim);
+                return Event::Wake;
+            }
+            Command::Resign { successor, done } => (successor, done),
+        };
         if self.instance.term().is_none() {
             // Nobody waits for the answer any more if it can't be delivered.
             let _ = done.send(false);
+            return Event::Wake;
+        }
+        if self.claims.ask_to_go() {
+            // The term goes on until its work has ended.
+            self.asked = Some(Resignation { successor, done });
             return Event::Wake;
         }
         self.resigned = Some(done);
@@ -188,7 +312,7 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    fn announce(&self, announcement: Announcement) {
+    fn announce(&mut self, announcement: Announcement) {
         let lock = &*self.settings.name;
         let id = &*self.settings.id;
         match announcement {
@@ -203,6 +327,9 @@ impl<R: LockRow> Driver<R> {
                 let loss = Loss::from(reason);
                 // First the news, then the log: a writer of logs may block.
                 self.published.ended(loss.clone());
+                self.claims.term_ended();
+                // Dropped unanswered: the term is gone, and nobody resigned from it.
+                self.asked = None;
                 tracing::info!(lock, id, %token, ?loss, "term ends");
             }
         }

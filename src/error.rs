@@ -40,6 +40,12 @@ pub(crate) enum Kind {
     Unknown { doing: String, source: Option<google_cloud_spanner::Error> },
     /// No answer in time, and nothing was sent that could change anything.
     TimedOut { doing: String, limit: Duration },
+    /// The lock was not to be had in time.
+    NotAcquired { lock: String, limit: Duration, trouble: Option<Error> },
+    /// What ran under the lock panicked.
+    Panicked { lock: String, message: String },
+    /// What ran under the lock did not stop when it was told to, nor when it was aborted.
+    Unstoppable { lock: String },
     /// The background loop is gone without having said why: it panicked, or its runtime is gone.
     Abandoned { lock: String },
 }
@@ -120,7 +126,7 @@ impl Error {
                         | Code::Unimplemented
                 )
             ),
-            Kind::TimedOut { .. } => true,
+            Kind::TimedOut { .. } | Kind::NotAcquired { .. } => true,
             _ => false,
         }
     }
@@ -128,6 +134,22 @@ impl Error {
     /// Nobody knows whether the request was applied, or will be: look before doing it again.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(*self.0, Kind::Unknown { .. })
+    }
+
+    /// The lock was not to be had within the time that the caller gave.
+    pub fn is_not_acquired(&self) -> bool {
+        matches!(*self.0, Kind::NotAcquired { .. })
+    }
+
+    /// What ran under the lock panicked; the lock was released. The text has the panic's message.
+    pub fn is_panic(&self) -> bool {
+        matches!(*self.0, Kind::Panicked { .. })
+    }
+
+    /// What ran under the lock could not be stopped and may still run: it blocks its thread. The
+    /// lock was not released; its lease runs out.
+    pub fn is_unstoppable(&self) -> bool {
+        matches!(*self.0, Kind::Unstoppable { .. })
     }
 
     /// What the caller asked for can't work; the text names the rule.
@@ -278,6 +300,20 @@ impl fmt::Display for Error {
                 write!(f, "{doing}: outcome unknown: no answer in time")
             }
             Kind::TimedOut { doing, limit } => write!(f, "{doing}: no answer within {limit:?}"),
+            Kind::NotAcquired { lock, limit, trouble: None } => {
+                write!(f, "lock `{lock}`: not acquired within {limit:?}")
+            }
+            Kind::NotAcquired { lock, limit, trouble: Some(trouble) } => {
+                write!(f, "lock `{lock}`: not acquired within {limit:?}: {trouble}")
+            }
+            Kind::Panicked { lock, message } => {
+                write!(f, "lock `{lock}`: what ran under it panicked: {message}")
+            }
+            Kind::Unstoppable { lock } => write!(
+                f,
+                "lock `{lock}`: what ran under it blocks its thread and could not be stopped; the \
+                 lease is left to run out"
+            ),
             Kind::Abandoned { lock } => write!(
                 f,
                 "lock `{lock}`: the background loop is gone; it panicked, or its runtime shut down"
@@ -324,6 +360,9 @@ impl fmt::Debug for KindName<'_> {
             Kind::Failed { .. } => "Failed",
             Kind::Unknown { .. } => "Unknown",
             Kind::TimedOut { .. } => "TimedOut",
+            Kind::NotAcquired { .. } => "NotAcquired",
+            Kind::Panicked { .. } => "Panicked",
+            Kind::Unstoppable { .. } => "Unstoppable",
             Kind::Abandoned { .. } => "Abandoned",
         })
     }

@@ -65,6 +65,7 @@
 //!   itself, or talks to a plain-text endpoint.
 
 mod check;
+mod claims;
 mod clock;
 mod config;
 mod connection;
@@ -72,6 +73,8 @@ mod driver;
 mod error;
 mod fence;
 mod high_water_mark;
+mod guard;
+mod lead;
 mod locks;
 mod row;
 mod spindle;
@@ -80,16 +83,20 @@ mod table;
 mod token;
 mod transact;
 mod verbs;
+mod work;
 
 /// Google's client, at the exact version that this library is built on.
 pub use google_cloud_spanner;
 pub use tokio_util::sync::CancellationToken;
 
+pub use claims::{Occupied, Release};
 pub use clock::Clock;
 pub use config::LockBuilder;
 pub use error::{Error, Result};
 pub use fence::{Fence, FencedTransaction};
 pub use high_water_mark::HighWaterMark;
+pub use guard::{Attempt, Guard};
+pub use lead::Led;
 pub use locks::{Leader, LockTable};
 pub use spindle::{Running, Spindle};
 pub use status::{Change, Health, Loss, Role, Term, Trouble, Watch};

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
-use crate::driver::{Command, Driver, SpannerRow};
+use crate::claims::{Claim, Grant, Occupied, Patience};
+use crate::config::{Settings, check_id};
+use crate::driver::{Command, Demand, Driver, SpannerRow};
 use crate::error::{Error, Kind, Result};
 use crate::locks::{Leader, LockTable, REQUEST_LIMIT};
 use crate::status::{self, Health, Published, Term, Watch};
@@ -22,6 +23,10 @@ use crate::token::FencingToken;
 /// It does nothing until [`run`](Spindle::run); from then on a background loop contends for the
 /// lock, keeps it with heartbeats, and gives it up when told to. The loop ends when `run`'s token
 /// is cancelled or the last handle is gone.
+///
+/// [`acquire`](Spindle::acquire), [`try_acquire`](Spindle::try_acquire) and [`lead`](Spindle::lead)
+/// start that loop themselves, and then it contends only while one of them waits or holds. One
+/// instance is driven either by them or by `run`: whichever comes second is refused.
 ///
 /// # Promises
 ///
@@ -61,6 +66,8 @@ struct Participant {
     commands: mpsc::Sender<Command>,
     /// Taken by `run`: the loop ends when the senders, one for all handles, are gone.
     inbox: Mutex<Option<mpsc::Receiver<Command>>>,
+    /// How the loop was started, once it was.
+    demand: OnceLock<Demand>,
 }
 
 impl Spindle {
@@ -85,7 +92,8 @@ impl Spindle {
         };
         let published = Arc::new(Published::new(clock, name, table.name.as_str().into()));
         let inbox = Mutex::new(Some(inbox));
-        Spindle(Arc::new(Participant { table, settings, published, commands, inbox }))
+        let demand = OnceLock::new();
+        Spindle(Arc::new(Participant { table, settings, published, commands, inbox, demand }))
     }
 
     /// Starts the loop. What it returns resolves once the loop has ended and the lock is released;
@@ -98,7 +106,9 @@ impl Spindle {
     /// # Errors
     ///
     /// It resolves to an error with [`is_config`](Error::is_config) if the settings can't work,
-    /// or if `run` was called before.
+    /// or if `run` was called before, or something that takes the lock for its own:
+    /// [`acquire`](Spindle::acquire), [`try_acquire`](Spindle::try_acquire),
+    /// [`lead`](Spindle::lead).
     ///
     /// # Panics
     ///
@@ -115,19 +125,52 @@ impl Spindle {
         Running { result, lock }
     }
 
+    /// Starts the loop that wants the lock while somebody here claims it, unless it runs already.
+    fn start_on_demand(&self) -> Result<()> {
+        let (done, _nobody_waits) = oneshot::channel();
+        match self.begin(Demand::Claimed, CancellationToken::new(), done) {
+            Err(_) if self.0.demand.get() == Some(&Demand::Claimed) => Ok(()),
+            started => started,
+        }
+    }
+
     fn start(&self, cancel: CancellationToken, done: oneshot::Sender<Result<()>>) -> Result<()> {
+        self.begin(Demand::Always, cancel, done)
+    }
+
+    fn begin(
+        &self,
+        demand: Demand,
+        cancel: CancellationToken,
+        done: oneshot::Sender<Result<()>>,
+    ) -> Result<()> {
         let settings = self.0.settings.clone()?;
-        let inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let inbox = {
+            let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = inbox.take();
+            if taken.is_some() {
+                // Under the same lock, so that who finds the inbox gone finds this.
+                let _ = self.0.demand.set(demand);
+            }
+            taken
+        };
         let Some(inbox) = inbox else {
-            let message = format!("lock `{}`: run was called before", settings.name);
-            return Err(Error::config(message));
+            let before = match self.0.demand.get() {
+                Some(Demand::Claimed) => "the lock is taken by `acquire`, `try_acquire` or `lead`",
+                _ => "run was called before",
+            };
+            return Err(Error::config(format!("lock `{}`: {before}", settings.name)));
         };
         let holder = Holder { lease: settings.timing.lease, info: settings.info.clone() };
         let lock = Arc::clone(&settings.name);
         let published = Arc::clone(&self.0.published);
         let drive = move |table: Arc<Table>| async move {
-            let row = SpannerRow { table, lock, holder };
-            let driver = Driver::new(row, settings, published, inbox, rand::random());
+            let parting_info = Arc::default();
+            let row = SpannerRow { table, lock, holder, parting_info: Arc::clone(&parting_info) };
+            let mut driver = Driver::new(row, settings, published, inbox, rand::random());
+            if demand == Demand::Claimed {
+                driver = driver.on_demand(parting_info);
+            }
             driver.run(cancel).await;
             // Nobody waits any more if it can't be delivered.
             let _ = done.send(Ok(()));
@@ -227,6 +270,9 @@ impl Spindle {
     /// Gives up the term, if there is one, and stands aside for a lease before contending again.
     /// True if there was one.
     ///
+    /// A guard of this instance loses its term with that, at once. A task of
+    /// [`lead`](Spindle::lead) is told to stop first, and the lock given up once it has ended.
+    ///
     /// [`has_lock`](Spindle::has_lock) is empty before the release is sent. The future resolves
     /// when the release was acknowledged, or the release limit has passed.
     ///
@@ -235,6 +281,41 @@ impl Spindle {
     /// Once polled, the resignation goes on whether or not the future is dropped.
     pub async fn resign(&self) -> bool {
         self.resign_in_favour(None).await
+    }
+
+    /// As [`resign`](Spindle::resign), in favour of the instance `successor`: it alone may take the
+    /// lock within a lease from then on, after that anyone.
+    ///
+    /// If no such instance contends, the lock stays vacant for that lease. On a table without the
+    /// column `lease_ms`, each contender counts by its own lease.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) if no instance can have that id.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As [`resign`](Spindle::resign).
+    pub async fn resign_to(&self, successor: impl Into<String>) -> Result<bool> {
+        let successor = successor.into();
+        let settings = self.settings()?;
+        check_id(&successor)
+            .map_err(|rule| Error::config(format!("lock `{}`: {rule}", settings.name)))?;
+        Ok(self.resign_in_favour(Some((successor, settings.timing.lease))).await)
+    }
+
+    /// Asks the loop for the lock; dropping the future withdraws the claim.
+    pub(crate) async fn claim(
+        &self,
+        patience: Patience,
+        asked_to_go: Option<CancellationToken>,
+    ) -> Result<Result<Grant, Occupied>> {
+        self.start_on_demand()?;
+        let (reply, answer) = oneshot::channel();
+        let claim = Claim { patience, asked_to_go, reply };
+        let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
+        self.0.commands.send(Command::Claim(claim)).await.map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
     async fn resign_in_favour(&self, successor: Option<(String, Duration)>) -> bool {
@@ -261,7 +342,7 @@ impl Spindle {
         self.0.settings.as_ref().map_or("", |settings| &settings.name)
     }
 
-    fn settings(&self) -> Result<&Settings> {
+    pub(crate) fn settings(&self) -> Result<&Settings> {
         self.0.settings.as_ref().map_err(Error::clone)
     }
 }

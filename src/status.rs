@@ -18,8 +18,11 @@ use crate::token::FencingToken;
 /// A term is *cancelled* first, then it *expires*: its cancellation fires when no heartbeat has
 /// succeeded within the renew deadline, or when the lock turns out to be another's, and whoever
 /// works under it should stop before [`remaining`](Term::remaining) is zero.
+///
+/// The term that a task of [`lead`](crate::Spindle::lead) is given is cancelled when that task is to
+/// stop, which may be earlier than the loss of the lock.
 #[derive(Clone, Debug)]
-pub struct Term(Arc<TermState>);
+pub struct Term(Arc<TermState>, CancellationToken);
 
 #[derive(Debug)]
 struct TermState {
@@ -46,14 +49,19 @@ impl Term {
 
     /// Waits until the term is over. Cancellation safe.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
-        self.0.cancelled.cancelled()
+        self.1.cancelled()
     }
 
     /// A token that is cancelled when the term is over, to hand to what runs under it.
     ///
     /// Cancelling it ends what was handed it, not the term.
     pub fn cancellation(&self) -> CancellationToken {
-        self.0.cancelled.child_token()
+        self.1.child_token()
+    }
+
+    /// The same term for a task that may be told to stop while the term goes on.
+    pub(crate) fn with_cancellation(&self, cancelled: CancellationToken) -> Term {
+        Term(Arc::clone(&self.0), cancelled)
     }
 
     /// Whether the term has ended; never true again once it was.
@@ -107,15 +115,23 @@ pub enum Loss {
     Abandoned,
 }
 
+impl Loss {
+    pub(crate) fn superseded(by: Option<Seen>) -> Loss {
+        let Some(Seen { token, writer }) = by else {
+            return Loss::Superseded { by: None, holder: None };
+        };
+        Loss::Superseded {
+            by: Some(FencingToken::from_timestamp(token)),
+            holder: writer.id().map(str::to_string),
+        }
+    }
+}
+
 impl From<EndReason> for Loss {
     fn from(reason: EndReason) -> Loss {
         match reason {
             EndReason::Released => Loss::Released,
-            EndReason::Superseded(None) => Loss::Superseded { by: None, holder: None },
-            EndReason::Superseded(Some(Seen { token, writer })) => Loss::Superseded {
-                by: Some(FencingToken::from_timestamp(token)),
-                holder: writer.id().map(str::to_string),
-            },
+            EndReason::Superseded(seen) => Loss::superseded(seen),
             EndReason::OutOfContact => Loss::OutOfContact,
             EndReason::Expired => Loss::Expired,
         }
@@ -185,8 +201,10 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
-    /// `run` was not called yet.
+    /// Neither `run` nor anything else that starts the loop was called yet.
     Idle,
+    /// Nobody in this process wants the lock at present; [`acquire`](crate::Spindle::acquire) will.
+    Rests,
     /// It wants the lock and doesn't hold it.
     StandsBy,
     /// It holds the lock, under this token.
@@ -208,7 +226,7 @@ pub struct Trouble {
 impl Health {
     /// Whether the instance does its duty: it runs, and nothing stands in its way.
     pub fn is_ok(&self) -> bool {
-        matches!(self.role, Role::StandsBy | Role::Holds(_)) && self.trouble.is_none()
+        matches!(self.role, Role::Rests | Role::StandsBy | Role::Holds(_)) && self.trouble.is_none()
     }
 }
 
@@ -229,6 +247,7 @@ pub(crate) struct Published {
 #[derive(Debug, Default)]
 struct Progress {
     ran: bool,
+    rests: bool,
     ended: bool,
     trouble: Option<(Moment, Error)>,
 }
@@ -273,16 +292,18 @@ impl Published {
     }
 
     pub(crate) fn began(&self, token: FencingToken, writer: Writer, valid_until: Moment) {
-        let term = Term(Arc::new(TermState {
+        let cancelled = CancellationToken::new();
+        let state = TermState {
             lock: Arc::clone(&self.lock),
             table: Arc::clone(&self.table),
             token,
             writer,
-            cancelled: CancellationToken::new(),
+            cancelled: cancelled.clone(),
             valid_until: AtomicU64::new(nanoseconds(valid_until)),
             loss: OnceLock::new(),
             clock: self.clock.clone(),
-        }));
+        };
+        let term = Term(Arc::new(state), cancelled);
         // Whoever reads this token must also see that the last term's validity is over.
         fence(Ordering::Release);
         self.token.store(token.as_nanoseconds(), Ordering::Relaxed);
@@ -311,6 +332,10 @@ impl Published {
         self.progress().ran = true;
     }
 
+    pub(crate) fn rests(&self, rests: bool) {
+        self.progress().rests = rests;
+    }
+
     /// The loop is gone, whatever the reason; no reader may believe in a term after it.
     pub(crate) fn loop_ended(&self) {
         self.ended(Loss::Abandoned);
@@ -335,6 +360,7 @@ impl Published {
             _ if progress.ended => Role::Ended,
             _ if !progress.ran => Role::Idle,
             Some(token) => Role::Holds(token),
+            None if progress.rests => Role::Rests,
             None => Role::StandsBy,
         };
         let trouble = progress.trouble.as_ref().map(|(since, error)| Trouble {

@@ -216,6 +216,7 @@ impl Table {
         token: Timestamp,
         writer: &Writer,
         successor: Option<&(String, Duration)>,
+        info: Option<String>,
         limit: Duration,
     ) -> Outcome {
         let next = successor.map_or_else(Writer::nobody, |(id, _)| Writer::successor(id));
@@ -234,7 +235,7 @@ impl Table {
             release = release.set("lease_ms").to(grace);
         }
         if self.optional.has_info() {
-            release = release.set("info").to(&None::<String>);
+            release = release.set("info").to(&info);
         }
         self.in_term("release", lock, token, writer, limit, release.build()).await
     }

@@ -14,10 +14,14 @@ mod acquire;
 mod ambient;
 #[path = "laws/fencing.rs"]
 mod fencing;
+#[path = "laws/guard.rs"]
+mod guard;
 #[path = "laws/handles.rs"]
 mod handles;
 #[path = "laws/hands.rs"]
 mod hands;
+#[path = "laws/lead.rs"]
+mod lead;
 #[path = "laws/names.rs"]
 mod names;
 #[path = "laws/outages.rs"]

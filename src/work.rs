@@ -1,0 +1,142 @@
+//! One task under one term: started, watched, told to stop, aborted; never left behind unsaid.
+
+use std::any::Any;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::guard::Guard;
+use crate::status::Term;
+
+/// Who may tell a task to stop, besides the loss of its term.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Orders {
+    /// The caller's own cancellation.
+    pub(crate) cancel: CancellationToken,
+    /// The instance was told to resign.
+    pub(crate) resign: CancellationToken,
+    /// The future that all this was done for is gone, and with it any patience.
+    pub(crate) dropped: CancellationToken,
+}
+
+/// Why a task was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Lost,
+    Cancelled,
+    Resigned,
+    Dropped,
+}
+
+/// How a task ended.
+pub(crate) enum Ended<T> {
+    /// By itself, under a valid term.
+    Returned(T),
+    /// After it had been told to; with what it returned, unless it was aborted.
+    Stopped(Why, Option<T>),
+    Panicked(String),
+    /// It was told to and aborted, and still runs.
+    Unstoppable(Why, JoinHandle<T>),
+}
+
+/// Runs a task under the term of `guard` and waits for its end.
+///
+/// Heartbeats go on all the while; what becomes of the lock afterwards is the caller's to say.
+pub(crate) async fn run<T, Fut>(
+    guard: &Guard,
+    orders: &Orders,
+    stop_limit: Duration,
+    work: impl FnOnce(Term) -> Fut,
+) -> Ended<T>
+where
+    T: Send + 'static,
+    Fut: Future<Output = T> + Send + 'static,
+{
+    let stop = guard.cancellation();
+    let mut task = tokio::spawn(work(guard.term().with_cancellation(stop.clone())));
+    let why = tokio::select! {
+        biased;
+        ended = &mut task => return by_itself(ended, guard, orders),
+        () = orders.dropped.cancelled() => Why::Dropped,
+        () = guard.lost() => Why::Lost,
+        () = orders.cancel.cancelled() => Why::Cancelled,
+        () = orders.resign.cancelled() => Why::Resigned,
+    };
+    stop.cancel();
+    match wait(&mut task, guard, orders, stop_limit).await {
+        Some(ended) => match result(ended) {
+            Ok(returned) => Ended::Stopped(why, returned),
+            Err(message) => Ended::Panicked(message),
+        },
+        None => {
+            let lock = guard.term().lock();
+            let (id, token) = (guard.lock().id(), guard.token());
+            tracing::error!(
+                lock,
+                id,
+                %token,
+                ?why,
+                "a task was told to stop and aborted, and still runs: it blocks its thread"
+            );
+            Ended::Unstoppable(why, task)
+        }
+    }
+}
+
+fn by_itself<T>(ended: Result<T, JoinError>, guard: &Guard, orders: &Orders) -> Ended<T> {
+    match result(ended) {
+        Err(message) => Ended::Panicked(message),
+        // Its token said so at the same time: it ended because of that.
+        Ok(returned) if guard.has_ended() => Ended::Stopped(Why::Lost, returned),
+        Ok(returned) if orders.cancel.is_cancelled() => Ended::Stopped(Why::Cancelled, returned),
+        Ok(Some(returned)) => Ended::Returned(returned),
+        Ok(None) => Ended::Stopped(Why::Dropped, None),
+    }
+}
+
+/// Waits for the end of a task that was told to stop; aborts it when its time is over.
+async fn wait<T>(
+    task: &mut JoinHandle<T>,
+    guard: &Guard,
+    orders: &Orders,
+    stop_limit: Duration,
+) -> Option<Result<T, JoinError>> {
+    {
+        let mut patience = pin!(sleep(stop_limit));
+        let lost = async {
+            guard.lost().await;
+            // The rest of the lease is for what the abort itself takes.
+            sleep(guard.remaining() / 4 * 3).await;
+        };
+        tokio::select! {
+            biased;
+            ended = &mut *task => return Some(ended),
+            () = orders.dropped.cancelled() => {}
+            () = &mut patience, if !guard.has_ended() => {}
+            () = lost => {}
+        }
+    }
+    task.abort();
+    let abort_limit = if guard.term().loss().is_some() { guard.remaining() } else { stop_limit };
+    // An aborted task ends at its next await; one that blocks its thread has none.
+    timeout(abort_limit, task).await.ok()
+}
+
+/// What a task returned; nothing if it was aborted; the message if it panicked.
+fn result<T>(ended: Result<T, JoinError>) -> Result<Option<T>, String> {
+    match ended {
+        Ok(returned) => Ok(Some(returned)),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => Err(message(&*panic)),
+            Err(_aborted) => Ok(None),
+        },
+    }
+}
+
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no text)".into())
+}

@@ -1,0 +1,279 @@
+//! A task that runs while its instance leads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use spindle::{CancellationToken, FencingToken, Led, Spindle, Term};
+use spindle_emulator::{Effect, Fault};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, until};
+
+fn spindle(world: &World, id: &str) -> Spindle {
+    world.lock(id).build().unwrap()
+}
+
+async fn released(world: &World) -> bool {
+    world.row(LOCK).await.is_some_and(|row| row.heartbeat == Some(0))
+}
+
+/// Counts how many tasks run at once, and says when one begins.
+#[derive(Clone)]
+struct Tally {
+    running: Arc<AtomicUsize>,
+    began: mpsc::UnboundedSender<FencingToken>,
+}
+
+struct Working(Arc<AtomicUsize>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Tally {
+    fn new() -> (Tally, mpsc::UnboundedReceiver<FencingToken>) {
+        let (began, beginnings) = mpsc::unbounded_channel();
+        (Tally { running: Arc::default(), began }, beginnings)
+    }
+
+    fn begin(&self, term: &Term) -> Working {
+        assert_eq!(self.running.fetch_add(1, Ordering::SeqCst), 0, "two tasks at once");
+        self.began.send(term.token()).unwrap();
+        Working(Arc::clone(&self.running))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_returns_resigns_and_its_result_is_returned() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let leading = lock.lead(CancellationToken::new(), |term| async move {
+        sleep(LEASE * 3).await;
+        assert!(!term.has_ended());
+        Err::<(), _>("done")
+    });
+    assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap(), Led::Returned(Err("done")));
+    assert!(released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
+    let world = World::start().await;
+    let lock = world.lock("a").stop_limit(LEASE * 4).build().unwrap();
+    let cancel = CancellationToken::new();
+    let (tally, mut began) = Tally::new();
+    let holder = lock.clone();
+    let leading = tokio::spawn({
+        let cancel = cancel.clone();
+        async move {
+            lock.lead(cancel, move |term| {
+                let (tally, holder) = (tally.clone(), holder.clone());
+                async move {
+                    let _working = tally.begin(&term);
+                    term.cancelled().await;
+                    // Longer than the lease, so that only heartbeats can keep the lock.
+                    sleep(LEASE * 2).await;
+                    holder.has_lock() == Some(term.token())
+                }
+            })
+            .await
+        }
+    });
+    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    cancel.cancel();
+    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    assert_eq!(led, Led::Cancelled(Some(true)), "it held for as long as it worked");
+    assert!(released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_ignores_its_cancellation_is_aborted() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let cancel = CancellationToken::new();
+    let (tally, mut began) = Tally::new();
+    let running = Arc::clone(&tally.running);
+    let leading = tokio::spawn({
+        let cancel = cancel.clone();
+        async move {
+            lock.lead(cancel, move |term| {
+                let tally = tally.clone();
+                async move {
+                    let _working = tally.begin(&term);
+                    std::future::pending::<()>().await;
+                }
+            })
+            .await
+        }
+    });
+    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    cancel.cancel();
+    let (led, waited) = timed(leading).await;
+    assert_eq!(led.unwrap().unwrap(), Led::Cancelled(None));
+    assert!(waited >= Duration::from_secs(5) && waited < LEASE, "the stop limit: {waited:?}");
+    assert_eq!(running.load(Ordering::SeqCst), 0);
+    assert!(released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_stops_the_task_before_the_lease_is_over_and_the_next_term_starts_another() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let cancel = CancellationToken::new();
+    let (tally, mut began) = Tally::new();
+    let running = Arc::clone(&tally.running);
+    let leading = tokio::spawn({
+        let (lock, cancel) = (lock.clone(), cancel.clone());
+        async move {
+            lock.lead(cancel, move |term| {
+                let tally = tally.clone();
+                async move {
+                    let _working = tally.begin(&term);
+                    // Deaf to its cancellation.
+                    std::future::pending::<()>().await;
+                }
+            })
+            .await
+        }
+    });
+    let first = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let term = lock.term().unwrap();
+    let outage = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    timeout(EVENTUALLY, term.cancelled()).await.unwrap();
+    until("it is aborted", || (running.load(Ordering::SeqCst) == 0).then_some(())).await;
+    assert!(!term.remaining().is_zero(), "before the lease is over");
+    outage.remove();
+    let second = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    assert!(second > first);
+    cancel.cancel();
+    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_under_a_lost_term_is_dropped_and_the_instance_contends_again() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let terms = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&terms);
+    let leading = tokio::spawn(async move {
+        lock.lead(CancellationToken::new(), move |term| {
+            let term_number = counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                if term_number == 0 {
+                    term.cancelled().await;
+                }
+                term_number
+            }
+        })
+        .await
+    });
+    until("it leads", || (terms.load(Ordering::SeqCst) == 1).then_some(())).await;
+    world.delete_row(LOCK).await;
+    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    assert_eq!(led, Led::Returned(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_releases_and_is_reported() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let leading = lock.lead(CancellationToken::new(), |_| async move {
+        sleep(LEASE).await;
+        if LEASE > Duration::ZERO {
+            panic!("out of paper");
+        }
+    });
+    let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap_err();
+    assert!(error.is_panic() && error.to_string().contains("out of paper"), "{error}");
+    assert!(released(&world).await);
+    // Also one before there is a task.
+    let leading = lock.lead(CancellationToken::new(), |term: Term| {
+        assert!(term.has_ended(), "not even started");
+        async {}
+    });
+    let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap_err();
+    assert!(error.is_panic() && error.to_string().contains("not even started"), "{error}");
+    sleep(Duration::from_secs(1)).await;
+    assert!(released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resigning_waits_for_the_task_and_another_leads_then() {
+    let world = World::start().await;
+    let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+    let cancel = CancellationToken::new();
+    let (tally, mut began) = Tally::new();
+    let lead = |lock: Spindle| {
+        let (cancel, tally) = (cancel.clone(), tally.clone());
+        tokio::spawn(async move {
+            // The tally counts both: no two of them ever work at once.
+            lock.lead(cancel, move |term| {
+                let tally = tally.clone();
+                async move {
+                    let _working = tally.begin(&term);
+                    term.cancelled().await;
+                    sleep(Duration::from_secs(2)).await;
+                }
+            })
+            .await
+        })
+    };
+    let leading_a = lead(a.clone());
+    let first = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let leading_b = lead(b.clone());
+    sleep(LEASE).await;
+    let (resigned, waited) = timed(a.resign_to("b")).await;
+    assert!(resigned.unwrap() && waited >= Duration::from_secs(2), "{waited:?}");
+    let second = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    assert!(second > first && b.has_lock() == Some(second));
+    cancel.cancel();
+    for leading in [leading_a, leading_b] {
+        timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    }
+}
+
+/// On real time and real threads: a blocked thread stops a virtual clock, too.
+#[test]
+fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build();
+    let runtime = runtime.unwrap();
+    runtime.block_on(async {
+        let world = World::start().await;
+        let lease = Duration::from_secs(2);
+        let lock = world.table().lock(LOCK).id("a").lease(lease);
+        let lock = lock.stop_limit(Duration::from_millis(100)).build().unwrap();
+        let cancel = CancellationToken::new();
+        let (began, beginning) = std::sync::mpsc::channel();
+        let leading = tokio::spawn({
+            let (lock, cancel) = (lock.clone(), cancel.clone());
+            async move {
+                lock.lead(cancel, move |_| {
+                    let began = began.clone();
+                    async move {
+                        began.send(()).unwrap();
+                        #[allow(clippy::disallowed_methods, reason = "what this is about")]
+                        std::thread::sleep(Duration::from_secs(4));
+                    }
+                })
+                .await
+            }
+        });
+        let began = tokio::task::spawn_blocking(move || beginning.recv_timeout(EVENTUALLY));
+        began.await.unwrap().unwrap();
+        cancel.cancel();
+        let asked = Instant::now();
+        let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap_err();
+        assert!(error.is_unstoppable(), "{error}");
+        assert!(asked.elapsed() < Duration::from_secs(3), "it doesn't wait for the blocked one");
+        assert_eq!(lock.has_lock(), None);
+        assert!(!released(&world).await, "nothing is handed over while it works");
+        let next = world.table().lock(LOCK).id("b").lease(lease).build().unwrap();
+        let next = timeout(EVENTUALLY, next.acquire()).await.unwrap().unwrap();
+        drop(next);
+    });
+}
