@@ -274,7 +274,8 @@ impl Occupied {
     fn by(row: &Row) -> Occupied {
         Occupied {
             holder: row.writer.id().filter(|_| !row.is_released()).map(str::to_string),
-            reserved_for: row.writer.successor_id().map(str::to_string),
+            // An empty one reserves it for no one: a run that must not be repeated yet.
+            reserved_for: row.writer.successor_id().filter(|id| !id.is_empty()).map(str::to_string),
             token: FencingToken::from_timestamp(row.token),
         }
     }

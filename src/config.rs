@@ -14,6 +14,8 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
 const NAME_BYTES_MAX: usize = 4_096;
+/// What a job that has run for too long has to stop, at the most.
+const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
 const ID_BYTES_MAX: usize = 256;
 const INFO_BYTES_MAX: usize = 4_096;
 
@@ -189,6 +191,32 @@ impl LockBuilder {
     pub(crate) fn build_anyway(self) -> Spindle {
         let settings = self.settings();
         Spindle::from_settings(self.table, settings)
+    }
+
+    /// The settings of one run of a job: one lease from its start to its last moment, and no
+    /// heartbeats in between.
+    pub(crate) fn for_one_run(
+        mut self,
+        at_least: Duration,
+        at_most: Duration,
+    ) -> Result<(Arc<Table>, Settings)> {
+        let refuse = |rule: String| Err(Error::config(format!("lock `{}`: {rule}", self.name)));
+        if !(LEASE_MIN..=LEASE_MAX).contains(&at_most) {
+            return refuse(format!("at most {at_most:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));
+        }
+        if at_least.is_zero() || at_least > at_most {
+            return refuse(format!(
+                "at least {at_least:?}; more than zero and no more than at most {at_most:?}"
+            ));
+        }
+        self.lease = at_most;
+        (self.heartbeat_interval, self.renew_deadline, self.margin) = (None, None, None);
+        let mut settings = self.settings()?;
+        let to_stop = (at_most / 10).min(ONE_RUN_STOP_MAX);
+        settings.timing.renew_deadline = settings.timing.validity() - to_stop;
+        // Beyond the deadline: none is ever due.
+        settings.timing.heartbeat_interval = at_most;
+        Ok((self.table, settings))
     }
 
     fn settings(&self) -> Result<Settings> {

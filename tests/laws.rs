@@ -12,6 +12,8 @@ mod world;
 mod acquire;
 #[path = "laws/ambient.rs"]
 mod ambient;
+#[path = "laws/dropping.rs"]
+mod dropping;
 #[path = "laws/fencing.rs"]
 mod fencing;
 #[path = "laws/guard.rs"]
@@ -24,6 +26,8 @@ mod hands;
 mod lead;
 #[path = "laws/names.rs"]
 mod names;
+#[path = "laws/once.rs"]
+mod once;
 #[path = "laws/outages.rs"]
 mod outages;
 #[path = "laws/schema.rs"]

@@ -1,0 +1,201 @@
+//! Scheduled jobs that one node of a fleet runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use spindle::{LockBuilder, Once, RunState, Term};
+use spindle_emulator::{Effect, Fault};
+use tokio::time::{sleep, timeout};
+
+use crate::world::{EVENTUALLY, LOCK, World, timed};
+
+const AT_LEAST: Duration = Duration::from_secs(60);
+const AT_MOST: Duration = Duration::from_secs(300);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn node(world: &World, id: &str) -> LockBuilder {
+    world.lock(id)
+}
+
+/// A job that takes a second.
+async fn short(_: Term) -> &'static str {
+    sleep(SECOND).await;
+    "done"
+}
+
+async fn runs(world: &World, id: &str) -> bool {
+    let once = timeout(EVENTUALLY, node(world, id).run_once(AT_LEAST, AT_MOST, short));
+    match once.await.unwrap().unwrap() {
+        Once::Ran("done") => true,
+        Once::Skipped(_) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn last_run(world: &World) -> (String, RunState) {
+    let run = world.table().last_run(LOCK).await.unwrap().expect("it ran");
+    (run.by, run.state)
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_nodes_one_runs_and_the_others_skip() {
+    let world = World::start().await;
+    let ran = Arc::new(AtomicUsize::new(0));
+    let nodes: Vec<_> = (0..5)
+        .map(|n| {
+            let (node, ran) = (node(&world, &format!("n{n}")), Arc::clone(&ran));
+            tokio::spawn(node.run_once(AT_LEAST, AT_MOST, move |_| async move {
+                ran.fetch_add(1, Ordering::SeqCst);
+            }))
+        })
+        .collect();
+    for node in nodes {
+        timeout(EVENTUALLY, node).await.unwrap().unwrap().unwrap();
+    }
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_schedule_does_not_run_it_again_within_at_least_and_does_after() {
+    let world = World::start().await;
+    assert!(runs(&world, "a").await);
+    let took = match last_run(&world).await {
+        (by, RunState::Finished { took, .. }) if by == "a" => took,
+        other => panic!("{other:?}"),
+    };
+    assert!(took >= SECOND && took < SECOND * 2, "{took:?}");
+    assert_eq!(world.table().leader(LOCK).await.unwrap(), None);
+    // From its start, not its end; and the process that ran it is gone, so to speak.
+    sleep(AT_LEAST - SECOND * 2).await;
+    for id in ["a", "b"] {
+        assert!(!runs(&world, id).await, "{id} runs it again");
+    }
+    sleep(SECOND + Duration::from_millis(100)).await;
+    assert!(runs(&world, "b").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_longer_than_at_least_frees_the_lock_at_its_end() {
+    let world = World::start().await;
+    let a = node(&world, "a").run_once(SECOND, AT_MOST, |term: Term| async move {
+        sleep(AT_LEAST).await;
+        !term.has_ended()
+    });
+    assert_eq!(a.await.unwrap(), Once::Ran(true));
+    assert!(runs(&world, "b").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_dies_in_a_run_keeps_it_from_others_until_at_most() {
+    let world = World::start().await;
+    let running = tokio::spawn(node(&world, "a").run_once(AT_LEAST, AT_MOST, |_| async {
+        std::future::pending::<()>().await;
+    }));
+    sleep(SECOND).await;
+    assert_eq!(last_run(&world).await, ("a".to_string(), RunState::Running));
+    // Spanner hears nothing of the end.
+    let silence = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    running.abort();
+    sleep(SECOND * 30).await;
+    silence.remove();
+
+    sleep(AT_LEAST).await;
+    let skipped = node(&world, "b").run_once(AT_LEAST, AT_MOST, short).await.unwrap();
+    let Once::Skipped(Some(run)) = skipped else { panic!("{skipped:?}") };
+    assert_eq!((run.by.as_str(), run.state), ("a", RunState::Running));
+    sleep(AT_MOST - AT_LEAST - SECOND * 30).await;
+    assert_eq!(last_run(&world).await, ("a".to_string(), RunState::Interrupted));
+    assert!(runs(&world, "b").await, "free after at_most");
+    assert_eq!(last_run(&world).await.0, "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_dies_before_it_starts_runs_nothing_and_leaves_nothing() {
+    let world = World::start().await;
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let silence = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    let starting = node(&world, "a").run_once(AT_LEAST, AT_MOST, move |_| async move {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    assert!(timeout(SECOND, starting).await.is_err(), "spanner doesn't answer");
+    silence.remove();
+    sleep(SECOND).await;
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    assert!(runs(&world, "b").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_overruns_is_told_to_stop_and_aborted_before_others_may_run_it() {
+    let world = World::start().await;
+    let overrun = node(&world, "a").run_once(SECOND, AT_LEAST, |term: Term| async move {
+        term.cancelled().await;
+        assert!(!term.remaining().is_zero());
+        "stopped"
+    });
+    let (overrun, took) = timed(overrun).await;
+    assert_eq!(overrun.unwrap(), Once::Overran(Some("stopped")));
+    assert!(took > AT_LEAST / 2 && took < AT_LEAST, "{took:?}");
+    sleep(AT_LEAST).await;
+    let deaf = node(&world, "a").run_once(SECOND, AT_LEAST, |_| std::future::pending::<()>());
+    let (deaf, took) = timed(deaf).await;
+    assert_eq!(deaf.unwrap(), Once::Overran(None));
+    assert!(took < AT_LEAST, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_and_a_drop_are_runs_all_the_same_and_seen_as_what_they_were() {
+    let world = World::start().await;
+    let panics = node(&world, "a").run_once(AT_LEAST, AT_MOST, |_| async {
+        sleep(SECOND).await;
+        assert_eq!(SECOND, AT_LEAST, "no ink");
+    });
+    let error = panics.await.unwrap_err();
+    assert!(error.is_panic() && error.to_string().contains("no ink"), "{error}");
+    assert_eq!(last_run(&world).await, ("a".to_string(), RunState::Panicked));
+    assert!(!runs(&world, "b").await, "it was started");
+
+    sleep(AT_LEAST).await;
+    let dropped = node(&world, "b").run_once(AT_LEAST, AT_MOST, |_| std::future::pending::<()>());
+    assert!(timeout(SECOND, dropped).await.is_err());
+    sleep(SECOND).await;
+    assert_eq!(last_run(&world).await, ("b".to_string(), RunState::Aborted));
+    assert!(!runs(&world, "a").await, "it was started");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_cannot_keep_a_run_is_refused() {
+    let ddl = "CREATE TABLE locktable (
+        name STRING(MAX) NOT NULL,
+        heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+        token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+        writer STRING(MAX),
+    ) PRIMARY KEY (name);";
+    let world = World::with_table(ddl).await;
+    let table = world.table();
+    for _ in 0..2 {
+        let node = table.lock(LOCK).clock(spindle::Clock::runtime());
+        let error = node.run_once(AT_LEAST, AT_MOST, short).await.unwrap_err();
+        assert!(error.is_schema() && error.to_string().contains("lease_ms"), "{error}");
+    }
+    assert_eq!(world.row(LOCK).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_that_cannot_work_are_refused_before_anything_is_sent() {
+    let world = World::start().await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    for (at_least, at_most) in [
+        (Duration::ZERO, AT_MOST),
+        (AT_MOST, AT_LEAST),
+        (Duration::from_nanos(1), Duration::from_millis(99)),
+        (AT_LEAST, Duration::MAX),
+    ] {
+        let error = node(&world, "a").run_once(at_least, at_most, short).await.unwrap_err();
+        assert!(error.is_config(), "{error}");
+    }
+    assert!(world.table().run_once("", AT_LEAST, AT_MOST, short).await.unwrap_err().is_config());
+    assert_eq!(requests.total(), 0);
+}
