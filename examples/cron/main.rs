@@ -1,0 +1,50 @@
+//! A scheduled job in a fleet: five processes, each with the same schedule, on the embedded Spanner.
+//!
+//! ```text
+//! cargo run --example cron
+//! ```
+//!
+//! At each tick all of them call `run_once`; one runs the job and the others skip it. One process is
+//! killed after its run, one within its run. What happened is then judged from outside: by the
+//! `runs` table, read without the library.
+
+#[cfg(unix)]
+#[allow(dead_code, reason = "the failover example uses the rest")]
+#[path = "../failover/fleet.rs"]
+mod fleet;
+#[cfg(unix)]
+mod node;
+#[cfg(unix)]
+mod story;
+#[cfg(unix)]
+mod verdict;
+
+use std::process::ExitCode;
+
+#[cfg(unix)]
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let told = match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
+        (None, _, _) => tokio::select! {
+            told = story::tell() => told,
+            // What is dropped here kills the nodes.
+            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        },
+        (Some("worker"), Some(endpoint), Some(id)) => node::work(&endpoint, &id).await,
+        _ => Err("usage: cron (no arguments)".into()),
+    };
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cron: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn main() -> ExitCode {
+    eprintln!("cron: needs the signals of a Unix system");
+    ExitCode::FAILURE
+}
