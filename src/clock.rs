@@ -23,7 +23,7 @@ impl Clock {
         Clock(Source::System)
     }
 
-    /// Tokio's clock, which follows [`tokio::time::pause`]: for tests on virtual time.
+    /// Tokio's clock, which follows `tokio::time::pause`: for tests on virtual time.
     ///
     /// It doesn't count suspended time, so it is not for production.
     pub fn runtime() -> Clock {
