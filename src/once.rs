@@ -103,7 +103,7 @@ impl LockTable {
     /// use std::time::Duration;
     /// use spindle::Once;
     ///
-    /// let minutes = |minutes| Duration::from_secs(60 * minutes);
+    /// let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     /// match table.run_once("nightly-report", minutes(30), minutes(120), report).await? {
     ///     Once::Ran(pages) => println!("{pages} pages"),
     ///     Once::Skipped(Some(run)) => println!("skipped: {run}"),
