@@ -15,7 +15,15 @@ pub struct Clock(Source);
 enum Source {
     System,
     Runtime(tokio::time::Instant),
+    #[cfg(feature = "simulation")]
+    Simulated(std::sync::Arc<dyn crate::simulation::Machine>),
 }
+
+/// The system's clock that counts suspended time.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+#[cfg(target_vendor = "apple")]
+const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
 impl Clock {
     /// The system's clock; the default.
@@ -32,10 +40,17 @@ impl Clock {
         Clock(Source::Runtime(origin.checked_sub(Duration::from_secs(86_400)).unwrap_or(origin)))
     }
 
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(machine: std::sync::Arc<dyn crate::simulation::Machine>) -> Clock {
+        Clock(Source::Simulated(machine))
+    }
+
     pub(crate) fn now(&self) -> Moment {
         Moment(match &self.0 {
             Source::System => system_now(),
             Source::Runtime(origin) => origin.elapsed(),
+            #[cfg(feature = "simulation")]
+            Source::Simulated(machine) => machine.read(ID),
         })
     }
 }
@@ -48,10 +63,6 @@ impl Default for Clock {
 
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn system_now() -> Duration {
-    #[cfg(target_vendor = "apple")]
-    const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
-    #[cfg(not(target_vendor = "apple"))]
-    const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
     let time = rustix::time::clock_gettime(ID);
     // Neither is negative: both count from the start of the machine.
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))

@@ -78,6 +78,9 @@ mod lead;
 mod locks;
 mod once;
 mod row;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod spindle;
 mod status;
 mod table;

@@ -1,0 +1,163 @@
+//! The commits of a world in the order of their timestamps, and what the rows were at each.
+
+use std::collections::BTreeMap;
+
+use spindle::FencingToken;
+use spindle_emulator::engine::{Cell, Mutation, Value};
+use spindle_protocol::{Row, Timestamp, Writer};
+
+use super::{Committed, Invariant, Purpose, fenced, later_terms, other_rows};
+use crate::network::{TABLE, decode, timestamp};
+use crate::sightings::Sighting;
+
+/// What was committed, and the rows that came of it.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// By timestamp; nothing stands for the loss of all rows.
+    unsettled: BTreeMap<Timestamp, Option<Committed>>,
+    rows: BTreeMap<String, BTreeMap<String, Cell>>,
+    /// The writers of the terms that began, by lock and token.
+    begun: BTreeMap<(String, u64), Writer>,
+    /// What was published and still has to be found among them.
+    published: BTreeMap<(String, u64), Writer>,
+}
+
+impl History {
+    pub(crate) fn committed(&mut self, committed: Committed) {
+        self.unsettled.insert(committed.at, Some(committed));
+    }
+
+    pub(crate) fn lost_rows(&mut self, at: Timestamp) {
+        self.unsettled.insert(at, None);
+    }
+
+    pub(crate) fn published(&mut self, lock: &str, token: FencingToken, writer: Writer) {
+        self.published.insert((lock.to_string(), token.as_nanoseconds()), writer);
+    }
+
+    /// How many commits wait to be judged.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled.len()
+    }
+
+    /// Judges the commits before `until`, of which none can come any more.
+    pub(crate) fn settle(
+        &mut self,
+        until: Timestamp,
+        sightings: &mut Vec<Sighting>,
+    ) -> Result<(), (Invariant, String)> {
+        let later = self.unsettled.split_off(&until);
+        for (at, committed) in std::mem::replace(&mut self.unsettled, later) {
+            match committed {
+                Some(committed) => self.judge(&committed, sightings)?,
+                None => self.rows.clear(),
+            }
+            debug_assert!(at < until);
+        }
+        let due = |token: u64| Timestamp(token.cast_signed()) < until;
+        let published = std::mem::take(&mut self.published);
+        for ((lock, token), writer) in published {
+            let key = (lock, token);
+            if !due(token) {
+                self.published.insert(key, writer);
+            } else if self.begun.get(&key) != Some(&writer) {
+                let begun = self.begun.get(&key);
+                let what = format!("{writer} says it holds {key:?}, which is {begun:?}'s");
+                return Err((Invariant::I2, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &mut self,
+        committed: &Committed,
+        sightings: &mut Vec<Sighting>,
+    ) -> Result<(), (Invariant, String)> {
+        let Committed { at, by, lock, purpose, .. } = committed;
+        let row = self.row(lock);
+        let context = |what: String| format!("at {}, #{by}, lock `{lock}`: {what}", at.0);
+        later_terms::check(purpose, row.as_ref()).map_err(|what| (Invariant::I4, context(what)))?;
+        if let Purpose::Fenced { token, writer } = purpose {
+            fenced::check(row.as_ref(), *token, writer)
+                .map_err(|what| (Invariant::I3, context(what)))?;
+        }
+        note(purpose, row.as_ref(), sightings);
+        for mutation in committed.mutations.iter().filter(|write| write.table() == TABLE) {
+            let keys =
+                other_rows::keys(lock, mutation).map_err(|what| (Invariant::I6, context(what)))?;
+            if *purpose == Purpose::Sweep && keys.contains(lock) {
+                return Err((Invariant::I6, context("a sweep removed the lock row".to_string())));
+            }
+            self.apply(mutation, &keys, *at);
+        }
+        if matches!(purpose, Purpose::Insert | Purpose::Takeover { .. })
+            && let Some(row) = self.row(lock)
+        {
+            if let Some(successor) = successor_of(purpose)
+                && row.writer.id() == Some(successor)
+            {
+                sightings.push(Sighting::SuccessorTook);
+            }
+            self.begun.insert((lock.clone(), row.token.0.unsigned_abs()), row.writer);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, mutation: &Mutation, keys: &[String], at: Timestamp) {
+        let Mutation::Write { columns, cells, .. } = mutation else {
+            keys.iter().for_each(|key| drop(self.rows.remove(key)));
+            return;
+        };
+        for key in keys {
+            let row = self.rows.entry(key.clone()).or_default();
+            for (column, cell) in columns.iter().zip(cells) {
+                let cell = match cell {
+                    Cell::CommitTimestamp => Cell::Value(engine_timestamp(at)),
+                    Cell::Value(_) => cell.clone(),
+                };
+                row.insert(column.clone(), cell);
+            }
+        }
+    }
+
+    fn row(&self, lock: &str) -> Option<Row> {
+        const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
+        let row = self.rows.get(lock)?;
+        let value = |column: &str| match row.get(column) {
+            Some(Cell::Value(value)) => value.clone(),
+            _ => Value::Null,
+        };
+        Some(decode(&COLUMNS, &COLUMNS.map(value)).0)
+    }
+}
+
+fn engine_timestamp(at: Timestamp) -> Value {
+    let found = spindle_emulator::engine::Timestamp::from_nanos(i128::from(at.0));
+    debug_assert_eq!(found.map(timestamp), Some(at));
+    found.into()
+}
+
+fn successor_of(purpose: &Purpose) -> Option<&str> {
+    match purpose {
+        Purpose::Takeover { seen, .. } => seen.writer.successor_id(),
+        _ => None,
+    }
+}
+
+fn note(purpose: &Purpose, row: Option<&Row>, sightings: &mut Vec<Sighting>) {
+    match purpose {
+        Purpose::Insert => sightings.push(Sighting::Inserted),
+        Purpose::Takeover { over_leftover, .. } => {
+            sightings.push(Sighting::TookOver);
+            if *over_leftover {
+                sightings.push(Sighting::LeftoverOverridden);
+            }
+            if row.is_some_and(|row| row.writer == Writer::nobody() && !row.is_released()) {
+                sightings.push(Sighting::EvictedTook);
+            }
+        }
+        Purpose::Release { .. } => sightings.push(Sighting::Released),
+        _ => {}
+    }
+}

@@ -1,0 +1,212 @@
+//! The invariants, one file each, and what they look at.
+
+mod announced;
+mod fenced;
+mod history;
+mod later_terms;
+mod one_holder;
+mod other_rows;
+mod progress;
+mod tokens;
+
+use std::fmt;
+use std::time::Duration;
+
+use spindle_emulator::engine::Mutation;
+use spindle_protocol::{Act, Row, Timestamp, Writer};
+
+pub(crate) use history::History;
+pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
+pub(crate) use progress::settles;
+
+use crate::plan::Plan;
+use crate::process::Process;
+use crate::sightings::Sighting;
+
+/// An invariant of the design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Invariant {
+    /// At most one holder.
+    I1,
+    /// Tokens strictly increase.
+    I2,
+    /// A fenced write of a term commits before the next begins.
+    I3,
+    /// Nothing late changes a later term.
+    I4,
+    /// A vacant lock is taken.
+    I5,
+    /// Rows of other locks are left alone.
+    I6,
+    /// The end of a term is announced in time.
+    I7,
+}
+
+/// What an invariant was found not to hold for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one.
+    pub invariant: Invariant,
+    /// When, since the start of the simulated world.
+    pub at: Duration,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {:.3}s: {}", self.invariant, self.at.as_secs_f64(), self.what)
+    }
+}
+
+/// A commit that the server applied.
+#[derive(Clone, Debug)]
+pub(crate) struct Committed {
+    pub(crate) at: Timestamp,
+    pub(crate) by: usize,
+    pub(crate) lock: String,
+    pub(crate) purpose: Purpose,
+    pub(crate) mutations: Vec<Mutation>,
+}
+
+/// What a commit was for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    Insert,
+    Takeover {
+        seen: Row,
+        over_leftover: bool,
+    },
+    Heartbeat {
+        token: Timestamp,
+        writer: Writer,
+    },
+    Release {
+        token: Timestamp,
+        writer: Writer,
+    },
+    Sweep,
+    /// A write of the term's owner in the same database.
+    Fenced {
+        token: Timestamp,
+        writer: Writer,
+    },
+    Evict,
+    /// What a peer of another implementation leaves.
+    Peer,
+    Hands,
+}
+
+/// Everything that watches one world.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    pub(crate) history: History,
+    one_holder: bool,
+    writes: fenced::Writes,
+    tokens: tokens::Tokens,
+    announced: Vec<announced::Announced>,
+    through_client: bool,
+    violation: Option<Violation>,
+}
+
+impl Checks {
+    pub(crate) fn new(plan: &Plan) -> Checks {
+        let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
+        Checks {
+            history: History::default(),
+            // Whoever deletes or edits rows can have two holders.
+            one_holder: !plan.has_hands,
+            writes: fenced::Writes::default(),
+            tokens: tokens::Tokens::new(plan.locks.len()),
+            announced: (0..members).map(|_| announced::Announced::default()).collect(),
+            through_client: plan.through_client,
+            violation: None,
+        }
+    }
+
+    pub(crate) fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// Keeps the first violation; what follows from it is no news.
+    pub(crate) fn fail(&mut self, invariant: Invariant, at: Duration, what: String) {
+        self.violation.get_or_insert(Violation { invariant, at, what });
+    }
+
+    fn expect(&mut self, invariant: Invariant, at: Duration, found: Result<(), String>) {
+        if let Err(what) = found {
+            self.fail(invariant, at, what);
+        }
+    }
+
+    /// A process has taken a step, or its owner a look. Gives what is worth counting.
+    pub(crate) fn look(
+        &mut self,
+        process: &Process,
+        everyone: &[std::sync::Arc<Process>],
+        now: Duration,
+    ) -> Vec<Sighting> {
+        let held = process.has_lock();
+        let announced = &mut self.announced[process.who];
+        if held.is_none() && !announced.is_watching() {
+            return Vec::new();
+        }
+        let mut sightings = Vec::new();
+        let began = held.filter(|token| announced.is_new(*token));
+        let ended = announced.step(process, held, now, &mut sightings);
+        self.expect(Invariant::I7, now, ended);
+        if let Some(token) = began {
+            let increased = self.tokens.began(process.lock, token.as_nanoseconds());
+            self.expect(Invariant::I2, now, increased);
+            let begun = self.writes.began(&process.lock_name, token.as_nanoseconds());
+            self.expect(Invariant::I3, now, begun);
+            if let Some(writer) = self.announced[process.who].writer() {
+                self.history.published(&process.lock_name, token, writer);
+            }
+        }
+        if held.is_some() {
+            if self.one_holder {
+                self.expect(Invariant::I1, now, one_holder::check(process, everyone));
+            }
+            let latest = self.tokens.latest(process.lock);
+            let renewed = later_terms::renewed_in_time(process, latest, now);
+            self.expect(Invariant::I4, now, renewed);
+        }
+        sightings
+    }
+
+    /// A process is about to send something.
+    pub(crate) fn before_act(&mut self, process: &Process, act: &Act, now: Duration) {
+        let announced = self.announced[process.who].before_act(process, act);
+        self.expect(Invariant::I7, now, announced);
+    }
+
+    /// The process is gone, and with it what it believed.
+    pub(crate) fn gone(&mut self, process: &Process) {
+        self.announced[process.who] = announced::Announced::default();
+    }
+
+    /// The server has applied a commit.
+    pub(crate) fn committed(&mut self, committed: Committed, now: Duration) {
+        if let Purpose::Fenced { token, .. } = &committed.purpose {
+            let (token, at) = (token.0.unsigned_abs(), committed.at.0.unsigned_abs());
+            let written = self.writes.wrote(&committed.lock, token, at);
+            self.expect(Invariant::I3, now, written);
+        }
+        self.history.committed(committed);
+    }
+
+    /// Judges the commits up to `until`, in the order of their timestamps.
+    pub(crate) fn settle(&mut self, until: Timestamp, now: Duration) -> Vec<Sighting> {
+        let mut sightings = Vec::new();
+        if self.through_client {
+            // What the instances commit isn't seen from here.
+            self.history = History::default();
+            return sightings;
+        }
+        if let Err((invariant, what)) = self.history.settle(until, &mut sightings) {
+            self.fail(invariant, now, what);
+        }
+        sightings
+    }
+}

@@ -1,0 +1,22 @@
+//! I1: at any instant at most one instance's `has_lock()` gives a token.
+
+use std::sync::Arc;
+
+use crate::process::Process;
+
+/// Asked whenever an instance has taken a step and holds: two terms can only begin to overlap when
+/// one of them begins or is extended. The others are asked by their own clocks, also while paused.
+pub(super) fn check(holder: &Process, everyone: &[Arc<Process>]) -> Result<(), String> {
+    let Some(token) = holder.has_lock() else { return Ok(()) };
+    let rival = everyone.iter().find_map(|other| {
+        let rival = other.lock == holder.lock && other.who != holder.who;
+        other.has_lock().filter(|_| rival).map(|token| (other, token))
+    });
+    match rival {
+        None => Ok(()),
+        Some((rival, rivals_token)) => Err(format!(
+            "lock `{}`: #{} holds under {token}, and so does #{} under {rivals_token}",
+            holder.lock_name, holder.who, rival.who
+        )),
+    }
+}

@@ -1,0 +1,72 @@
+//! I6: nothing done for one lock touches a row of another.
+
+use std::collections::BTreeMap;
+
+use spindle_emulator::engine::{Cell, KeyPart, KeyRange, Mutation, Timestamp, Value, WriteKind};
+
+use crate::network::TABLE;
+
+/// Rows that nobody in the fleet has any business with, named so that carelessness finds them: a
+/// prefix, a pattern, a takeover row's digits.
+pub(crate) const CANARIES: [&str; 5] =
+    ["job_", "job_0", "job_1700000000000000000x", "job_1700000000000000000", "lock"];
+
+/// A canary as it is written at the start, with a heartbeat, and as it must be at the end.
+pub(crate) fn canary_row(name: &str) -> Mutation {
+    let cells = [
+        ("name", Cell::from(name)),
+        ("heartbeat", Timestamp::EPOCH.into()),
+        ("token", Timestamp::EPOCH.into()),
+        ("writer", "canary".into()),
+    ];
+    Mutation::write(WriteKind::InsertOrUpdate, TABLE, cells)
+}
+
+/// The keys that one mutation of the lock table touches, if each is of this lock.
+pub(super) fn keys(lock: &str, mutation: &Mutation) -> Result<Vec<String>, String> {
+    let keys = match mutation {
+        Mutation::Write { columns, cells, .. } => {
+            let named = columns.iter().zip(cells).find(|(column, _)| *column == "name");
+            match named {
+                Some((_, Cell::Value(Value::String(name)))) => vec![name.clone()],
+                _ => return Err(format!("lock `{lock}`: a write without a name")),
+            }
+        }
+        Mutation::Delete { keys, .. } => keys.iter().map(one_key).collect::<Result<_, _>>()?,
+    };
+    match keys.iter().find(|key| !belongs(lock, key)) {
+        None => Ok(keys),
+        Some(key) => Err(format!("lock `{lock}`: row `{key}` was touched for it")),
+    }
+}
+
+/// Whether every canary is as it was.
+pub(crate) fn unharmed(rows: &[BTreeMap<String, Value>]) -> Result<(), String> {
+    let is_canary = |row: &&BTreeMap<String, Value>| row.get("writer") == Some(&"canary".into());
+    for name in CANARIES {
+        let found = rows.iter().find(|row| row.get("name") == Some(&name.into()));
+        if found.filter(is_canary).is_none() {
+            return Err(format!("row `{name}`, which is nobody's here, is now {found:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn belongs(lock: &str, key: &str) -> bool {
+    let Some(rest) = key.strip_prefix(lock) else { return false };
+    rest.is_empty()
+        || rest.strip_prefix('_').is_some_and(|digits| {
+            digits.len() == 19 && digits.bytes().all(|byte| byte.is_ascii_digit())
+        })
+}
+
+fn one_key(range: &KeyRange) -> Result<String, String> {
+    match range.start.0.as_slice() {
+        [KeyPart::Ascending(Value::String(name))]
+            if *range == KeyRange::prefix(range.start.clone()) =>
+        {
+            Ok(name.clone())
+        }
+        _ => Err(format!("a range of keys was deleted: {range:?}")),
+    }
+}

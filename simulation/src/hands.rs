@@ -1,0 +1,121 @@
+//! Hands outside of the protocol, which edit and delete rows.
+
+use rand::RngExt as _;
+use spindle_emulator::engine::{
+    Cell, Concurrency, KeyRange, Mutation, Read, ReadWriteOptions, Timestamp as EngineTimestamp,
+    WriteKind,
+};
+use spindle_protocol::{Row, Timestamp, Writer};
+
+use crate::checks::{Committed, Purpose};
+use crate::network::{TABLE, decode, key, timestamp};
+use crate::process::Process;
+use crate::sightings::Sighting;
+use crate::world::World;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Hand {
+    DeleteRow,
+    EditToken,
+    EditHeartbeat,
+    LoseData,
+    Seize,
+}
+
+impl Hand {
+    pub(crate) fn any(world: &World) -> Hand {
+        match world.random(|random| random.random_range(0..9)) {
+            0 | 1 => Hand::DeleteRow,
+            2 | 3 => Hand::EditToken,
+            4 | 5 => Hand::EditHeartbeat,
+            6 => Hand::LoseData,
+            _ => Hand::Seize,
+        }
+    }
+}
+
+pub(crate) async fn lay_on(world: &World, process: &Process, hand: Hand) {
+    let name = &process.lock_name;
+    let Some(row) = row(world, name).await else { return };
+    let mutation = match hand {
+        Hand::DeleteRow => {
+            world.saw(Sighting::RowDeleted);
+            let keys = vec![KeyRange::prefix(key(name))];
+            Mutation::Delete { table: TABLE.to_string(), keys }
+        }
+        Hand::EditToken => {
+            world.saw(Sighting::TokenEdited);
+            // Back to some moment before, as a term before had it or as none had.
+            update(name, vec![("token", earlier(world, row.token))])
+        }
+        Hand::EditHeartbeat => {
+            world.saw(Sighting::HeartbeatEdited);
+            let edited = match world.random(|random| random.random_range(0..3)) {
+                0 => Cell::Value(EngineTimestamp::EPOCH.into()),
+                1 => Cell::CommitTimestamp,
+                _ => earlier(world, row.heartbeat),
+            };
+            update(name, vec![("heartbeat", edited)])
+        }
+        Hand::LoseData => {
+            world.saw(Sighting::DataLost);
+            world.lose_rows();
+            return;
+        }
+        Hand::Seize => {
+            world.saw(Sighting::Seized);
+            update(
+                name,
+                vec![
+                    ("heartbeat", EngineTimestamp::EPOCH.into()),
+                    ("token", Cell::CommitTimestamp),
+                    ("writer", "".into()),
+                ],
+            )
+        }
+    };
+    write(world, name, Purpose::Hands, vec![mutation]).await;
+}
+
+/// Ends a term as the library's `evict` does: whoever wants the lock still waits out the lease.
+pub(crate) async fn evict(world: &World, process: &Process) {
+    let name = &process.lock_name;
+    if row(world, name).await.is_none() {
+        return;
+    }
+    let evicted =
+        vec![("token", Cell::CommitTimestamp), ("writer", Writer::nobody().as_str().into())];
+    write(world, name, Purpose::Evict, vec![update(name, evicted)]).await;
+}
+
+/// The row of a lock as it stands there.
+pub(crate) async fn row(world: &World, name: &str) -> Option<Row> {
+    const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
+    let concurrency = Concurrency::Optimistic;
+    let id = world.database.begin(&ReadWriteOptions { concurrency, previous: None });
+    let rows = world.database.read(id, &Read::row(TABLE, COLUMNS, key(name))).await;
+    // Over whether or not it could be read.
+    let _ = world.database.rollback(id);
+    rows.ok()?.first().map(|row| decode(&COLUMNS, row).0)
+}
+
+/// Writes past the network.
+pub(crate) async fn write(world: &World, lock: &str, purpose: Purpose, mutations: Vec<Mutation>) {
+    // A row that is gone meanwhile is not there to be edited.
+    if let Ok(committed) = world.database.apply(&mutations).await {
+        let (at, lock) = (timestamp(committed.timestamp), lock.to_string());
+        let by = usize::MAX;
+        world.committed(by, Committed { at, by, lock, purpose, mutations });
+    }
+}
+
+fn update(name: &str, cells: Vec<(&str, Cell)>) -> Mutation {
+    let name = [("name", Cell::from(name))];
+    Mutation::write(WriteKind::Update, TABLE, name.into_iter().chain(cells))
+}
+
+fn earlier(world: &World, timestamp: Timestamp) -> Cell {
+    let back = world.random(|random| random.random_range(1_i64..120_000_000_000));
+    let nanos = i128::from(timestamp.0.saturating_sub(back).max(0));
+    EngineTimestamp::from_nanos(nanos).unwrap_or(EngineTimestamp::EPOCH).into()
+}

@@ -1,0 +1,30 @@
+//! Fleets of the lock that ships, in virtual time, with faults of every kind.
+//!
+//! A [`Plan`] follows from a seed: how many locks and instances, their leases, the rates of their
+//! clocks, the weather. [`run`] lives it: the real loop and the real protocol of every instance on
+//! tokio's paused clock, on one thread, answered by the embedded server's own engine through a
+//! network that delays, loses and reorders, or, for a share of the seeds, by the embedded server
+//! through the real client. When the storm is over, every lock must have a holder within
+//! [`Plan::patience`]. The checkers in `checks` watch the invariants I1 to I7 all the while.
+//!
+//! The same seed gives the same trace, unless it goes through the client, which draws from the
+//! system's randomness.
+
+mod checks;
+mod hands;
+mod machine;
+mod nemesis;
+mod network;
+mod plan;
+mod process;
+mod server;
+mod sightings;
+mod store;
+mod trace;
+mod user;
+mod world;
+
+pub use checks::{Invariant, Violation};
+pub use plan::{LockPlan, MemberPlan, Plan};
+pub use sightings::{Sighting, Sightings};
+pub use world::{Report, run};

@@ -1,0 +1,193 @@
+//! Runs seeds until the time is over, or replays one: `cargo simulate [--seconds N] [--seed S]`.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use spindle_simulation::{Plan, Report, Sightings, run};
+
+/// Seeds that once found something: one a line, with the reason behind a `#`.
+const REGRESSIONS: &str = include_str!("../regressions.txt");
+
+const USAGE: &str = "\
+usage: simulate [--seconds N] [--seed S] [--first S] [--threads N] [--client]
+  --seconds N   how long to go on (120)
+  --seed S      replays one seed and tells every event
+  --first S     the first of the seeds (drawn at random)
+  --threads N   how many worlds at once (one for each processor)
+  --client      only through the real client and server";
+
+/// Below this a run is too short to have seen everything.
+const LONG_RUN: Duration = Duration::from_secs(60);
+
+struct Arguments {
+    seconds: u64,
+    seed: Option<u64>,
+    first: u64,
+    threads: usize,
+    client: bool,
+}
+
+#[derive(Default)]
+struct Totals {
+    seeds: u64,
+    simulated: Duration,
+    /// The same for each instance.
+    lived: Duration,
+    instances: u64,
+    faults: u64,
+    sightings: Sightings,
+    failed: Option<(u64, String)>,
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(what) => {
+            eprintln!("{what}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match arguments.seed {
+        Some(seed) => replay(&arguments, seed),
+        None => explore(&arguments),
+    }
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut arguments = Arguments {
+        seconds: 120,
+        seed: None,
+        first: rand::random(),
+        threads: thread::available_parallelism().map_or(1, usize::from),
+        client: false,
+    };
+    let mut given = std::env::args().skip(1);
+    while let Some(name) = given.next() {
+        if name == "--client" {
+            arguments.client = true;
+            continue;
+        }
+        let value = given.next().ok_or(format!("{name}: expected a value"))?;
+        let number: u64 = value.parse().map_err(|_| format!("{name}: {value} is no number"))?;
+        match name.as_str() {
+            "--seconds" => arguments.seconds = number,
+            "--seed" => arguments.seed = Some(number),
+            "--first" => arguments.first = number,
+            "--threads" => arguments.threads = usize::try_from(number).unwrap_or(1).max(1),
+            _ => return Err(format!("{name}: unknown")),
+        }
+    }
+    Ok(arguments)
+}
+
+fn plan(arguments: &Arguments, seed: u64) -> Plan {
+    Plan::from_seed_through(seed, arguments.client)
+}
+
+fn replay(arguments: &Arguments, seed: u64) -> ExitCode {
+    let plan = plan(arguments, seed);
+    println!("{plan:#?}");
+    let report = run(&plan, true);
+    println!("{}", report.sightings);
+    let simulated = report.simulated;
+    match report.violation {
+        None => {
+            println!(
+                "simulate: ok seed={seed} simulated={simulated:?} trace={:016x}",
+                report.trace
+            );
+            ExitCode::SUCCESS
+        }
+        Some(violation) => {
+            println!("simulate: FAILED seed={seed} {violation}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn explore(arguments: &Arguments) -> ExitCode {
+    #[expect(clippy::disallowed_methods, reason = "how long to go on, by the wall")]
+    let started = std::time::Instant::now();
+    let limit = Duration::from_secs(arguments.seconds);
+    let regressions: Vec<u64> = regressions();
+    let next = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    let totals = Mutex::new(Totals::default());
+    let reported = AtomicU64::new(0);
+    let work = || {
+        while !is_over.load(Ordering::Relaxed) && started.elapsed() < limit {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let of_list = usize::try_from(index).ok().and_then(|index| regressions.get(index));
+            let seed = of_list.copied().unwrap_or(arguments.first.wrapping_add(index));
+            let report = run(&plan(arguments, seed), false);
+            let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+            totals.add(seed, &report);
+            is_over.fetch_or(totals.failed.is_some(), Ordering::Relaxed);
+            let tens = started.elapsed().as_secs() / 10;
+            if reported.fetch_max(tens, Ordering::Relaxed) < tens {
+                println!("{}", totals.line(started.elapsed()));
+            }
+        }
+    };
+    thread::scope(|scope| (0..arguments.threads).for_each(|_| drop(scope.spawn(work))));
+    let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+    verdict(arguments, &totals, started.elapsed())
+}
+
+fn verdict(arguments: &Arguments, totals: &Totals, elapsed: Duration) -> ExitCode {
+    println!("seen: {}", totals.sightings);
+    if let Some((seed, violation)) = &totals.failed {
+        println!(
+            "replay: cargo simulate --seed {seed}{}",
+            if arguments.client { " --client" } else { "" }
+        );
+        println!("simulate: FAILED seed={seed} {violation}");
+        return ExitCode::FAILURE;
+    }
+    let missing = totals.sightings.missing();
+    if elapsed >= LONG_RUN && !arguments.client && !missing.is_empty() {
+        println!("simulate: FAILED never seen: {missing:?} {}", totals.line(elapsed));
+        return ExitCode::FAILURE;
+    }
+    println!("simulate: ok {}", totals.line(elapsed));
+    ExitCode::SUCCESS
+}
+
+fn regressions() -> Vec<u64> {
+    let lines = REGRESSIONS.lines().filter_map(|line| line.split('#').next());
+    lines.filter_map(|seed| seed.trim().parse().ok()).collect()
+}
+
+impl Totals {
+    fn add(&mut self, seed: u64, report: &Report) {
+        self.seeds += 1;
+        self.simulated += report.simulated;
+        let instances = u32::try_from(report.instances).unwrap_or(u32::MAX);
+        self.lived += report.simulated * instances;
+        self.instances += u64::from(instances);
+        self.faults += report.faults;
+        self.sightings.add(&report.sightings);
+        if let Some(violation) = &report.violation {
+            self.failed.get_or_insert((seed, violation.to_string()));
+        }
+    }
+
+    fn line(&self, elapsed: Duration) -> String {
+        let hours = |duration: Duration| duration.as_secs_f64() / 3_600.0;
+        let minutes = (elapsed.as_secs_f64() / 60.0).max(f64::MIN_POSITIVE);
+        format!(
+            "seeds={} simulated_hours={:.0} instance_hours={:.0} instances={} faults={} \
+             hours_per_minute={:.0} seconds={:.0}",
+            self.seeds,
+            hours(self.simulated),
+            hours(self.lived),
+            self.instances,
+            self.faults,
+            hours(self.simulated) / minutes,
+            elapsed.as_secs_f64(),
+        )
+    }
+}

@@ -1,0 +1,275 @@
+//! Requests to the engine, over a network that isn't to be trusted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use spindle_emulator::engine::{
+    Code, Concurrency, Error, Key, KeyPart, KeyRange, Mutation, Read, ReadWriteOptions,
+    TimestampBound, TransactionId, Value,
+};
+use spindle_protocol::{Observation, Row, Timestamp, Writer};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::checks::{Committed, Purpose};
+use crate::process::Cut;
+use crate::sightings::Sighting;
+use crate::world::World;
+
+pub(crate) const TABLE: &str = "locktable";
+pub(crate) const LEDGER: &str = "ledger";
+
+/// One remote call.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    /// A strong read of a row by its key.
+    Observe(String),
+    /// The first read of a read-write transaction, which begins it.
+    Begin { name: String, columns: &'static [&'static str], concurrency: Concurrency },
+    /// The end of one.
+    Commit { id: TransactionId, lock: String, purpose: Purpose, mutations: Vec<Mutation> },
+    /// The other end of one.
+    Rollback(TransactionId),
+    /// The keys from one to another, where the heartbeat is NULL.
+    WithoutHeartbeat { from: String, to: String },
+}
+
+/// What the server says to a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    Observed(Observation),
+    Begun { id: TransactionId, row: Option<Row>, without_heartbeat: bool },
+    Committed(Timestamp),
+    RolledBack,
+    Names(Vec<String>),
+}
+
+/// The state of the network and the server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weather {
+    pub(crate) loss: f64,
+    pub(crate) outage: Option<Outage>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outage {
+    /// Connections are refused at once.
+    Refused,
+    /// Nothing comes back.
+    Silent,
+}
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Fate {
+    Deliver {
+        out: Duration,
+        back: Duration,
+    },
+    LoseRequest,
+    LoseReply {
+        out: Duration,
+    },
+    Refuse,
+    /// Applied, and answered with an error that leaves the outcome open.
+    FailAfterApplying,
+    /// Answered with such an error, and applied long after.
+    ApplyLate {
+        after: Duration,
+    },
+    Abort,
+}
+
+/// Sends a request; the answer may never come.
+pub(crate) async fn call(world: &Arc<World>, who: usize, request: Request) -> Result<Reply, Code> {
+    let (sender, answer) = oneshot::channel();
+    let fate = fate(world, who);
+    let world = Arc::clone(world);
+    // On its way whether or not its sender lives to hear the answer.
+    tokio::spawn(async move {
+        let answer = travel(&world, who, request, fate).await;
+        if let Some(answer) = answer {
+            // Nobody listens any more if the sender gave up.
+            let _ = sender.send(answer);
+        }
+    });
+    match answer.await {
+        Ok(answer) => answer,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+async fn travel(
+    world: &Arc<World>,
+    who: usize,
+    request: Request,
+    fate: Fate,
+) -> Option<Result<Reply, Code>> {
+    match fate {
+        Fate::Deliver { out, back } => {
+            pass(out).await;
+            let reply = serve(world, who, request).await;
+            pass(back).await;
+            Some(reply)
+        }
+        Fate::LoseRequest => None,
+        Fate::LoseReply { out } => {
+            pass(out).await;
+            let _ = serve(world, who, request).await;
+            None
+        }
+        Fate::Refuse => Some(Err(Code::Unavailable)),
+        Fate::FailAfterApplying => {
+            let _ = serve(world, who, request).await;
+            Some(Err(Code::Unavailable))
+        }
+        Fate::ApplyLate { after } => {
+            let world = Arc::clone(world);
+            tokio::spawn(async move {
+                sleep(after).await;
+                let commits = matches!(request, Request::Commit { .. });
+                if serve(&world, who, request).await.is_ok() && commits {
+                    world.saw(Sighting::AppliedLate);
+                }
+            });
+            Some(Err(Code::Unavailable))
+        }
+        Fate::Abort => {
+            if let Request::Commit { id, .. } = request {
+                world.database.fail(id, Error::aborted("Transaction aborted by the simulation."));
+                return Some(Err(Code::Aborted));
+            }
+            Some(Err(Code::Unavailable))
+        }
+    }
+}
+
+async fn pass(delay: Duration) {
+    if !delay.is_zero() {
+        sleep(delay).await;
+    }
+}
+
+fn fate(world: &World, who: usize) -> Fate {
+    let weather = world.weather();
+    let cut = world.process(who).cut();
+    let delay_max = u64::try_from(world.plan.delay_max.as_millis()).unwrap_or(u64::MAX);
+    let longest = world.plan.longest_lease();
+    let fate = world.random(|random| {
+        let mut delay = || {
+            let quick = random.random_bool(0.5);
+            Duration::from_millis(if quick { 0 } else { random.random_range(0..=delay_max) })
+        };
+        let (out, back) = (delay(), delay());
+        match (weather.outage, cut) {
+            (Some(Outage::Refused), _) => return Fate::Refuse,
+            (Some(Outage::Silent), _) | (_, Cut::Requests) => return Fate::LoseRequest,
+            (None, Cut::Replies) => return Fate::LoseReply { out },
+            (None, Cut::No) => {}
+        }
+        if weather.loss == 0.0 || !random.random_bool(weather.loss) {
+            return Fate::Deliver { out, back };
+        }
+        let long = longest.mul_f64(random.random_range(0.0..1.5));
+        match random.random_range(0..9) {
+            0 => Fate::Deliver { out: long, back },
+            1 => Fate::Deliver { out, back: long },
+            2 => Fate::LoseRequest,
+            3 => Fate::LoseReply { out },
+            4 => Fate::Refuse,
+            5 | 6 => Fate::FailAfterApplying,
+            7 => Fate::ApplyLate { after: long * 2 },
+            _ => Fate::Abort,
+        }
+    });
+    if !matches!(fate, Fate::Deliver { .. }) {
+        world.fault(who, &fate);
+    }
+    fate
+}
+
+/// What the server does with a request.
+async fn serve(world: &World, who: usize, request: Request) -> Result<Reply, Code> {
+    let reply = try_serve(world, who, request).await.map_err(|error| error.code());
+    if let Err(Code::Aborted) = reply {
+        world.saw(Sighting::Aborted);
+    }
+    reply
+}
+
+const ROW: &[&str] = &["heartbeat", "token", "writer", "lease_ms"];
+
+async fn try_serve(world: &World, who: usize, request: Request) -> Result<Reply, Error> {
+    let database = &world.database;
+    match request {
+        Request::Observe(name) => {
+            let read_at = database.read_timestamp(TimestampBound::Strong)?;
+            let rows =
+                database.read_at(read_at, &Read::row(TABLE, ROW.to_vec(), key(&name))).await?;
+            let row = rows.first().map(|row| decode(ROW, row).0);
+            Ok(Reply::Observed(Observation { row, read_at: timestamp(read_at) }))
+        }
+        Request::Begin { name, columns, concurrency } => {
+            let id = database.begin(&ReadWriteOptions { concurrency, previous: None });
+            let read = Read::row(TABLE, columns.to_vec(), key(&name));
+            let rows = database.read(id, &read).await?;
+            let found = rows.first().map(|row| decode(columns, row));
+            let without_heartbeat = found.as_ref().is_some_and(|(_, without)| *without);
+            Ok(Reply::Begun { id, row: found.map(|(row, _)| row), without_heartbeat })
+        }
+        Request::Commit { id, lock, purpose, mutations } => {
+            let committed = database.commit(id, &mutations).await?;
+            let at = timestamp(committed.timestamp);
+            world.committed(who, Committed { at, by: who, lock, purpose, mutations });
+            Ok(Reply::Committed(at))
+        }
+        Request::Rollback(id) => database.rollback(id).map(|()| Reply::RolledBack),
+        Request::WithoutHeartbeat { from, to } => {
+            let keys = vec![KeyRange { start: key(&from), end: key(&to) }];
+            let columns = ["name", "heartbeat"];
+            let read = Read { keys, limit: Some(100), ..Read::all(TABLE, columns) };
+            let read_at = database.read_timestamp(TimestampBound::Strong)?;
+            let rows = database.read_at(read_at, &read).await?;
+            let names = rows.into_iter().filter_map(|row| match row.as_slice() {
+                [Value::String(name), Value::Null] => Some(name.clone()),
+                _ => None,
+            });
+            Ok(Reply::Names(names.collect()))
+        }
+    }
+}
+
+/// The key of a row of the lock table.
+pub(crate) fn key(name: &str) -> Key {
+    Key(vec![KeyPart::Ascending(name.into())])
+}
+
+/// A timestamp as the protocol has it.
+pub(crate) fn timestamp(timestamp: spindle_emulator::engine::Timestamp) -> Timestamp {
+    Timestamp(i64::try_from(timestamp.nanos()).unwrap_or(i64::MAX))
+}
+
+/// A row, and whether its heartbeat was read as NULL.
+pub(crate) fn decode(columns: &[&str], cells: &[Value]) -> (Row, bool) {
+    let mut row = Row {
+        heartbeat: Timestamp::EPOCH,
+        token: Timestamp::EPOCH,
+        writer: Writer::nobody(),
+        lease: None,
+    };
+    let mut without_heartbeat = false;
+    for (column, cell) in columns.iter().zip(cells) {
+        match (*column, cell) {
+            ("heartbeat", Value::Timestamp(time)) => row.heartbeat = timestamp(*time),
+            ("heartbeat", _) => without_heartbeat = true,
+            ("token", Value::Timestamp(time)) => row.token = timestamp(*time),
+            ("writer", Value::String(writer)) => row.writer = Writer::from(writer.as_str()),
+            ("lease_ms", Value::Int64(lease_ms)) => {
+                row.lease = u64::try_from(*lease_ms).ok().map(Duration::from_millis);
+            }
+            _ => {}
+        }
+    }
+    (row, without_heartbeat)
+}

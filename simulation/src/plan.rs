@@ -1,0 +1,138 @@
+//! What a seed stands for.
+
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use spindle_protocol::Timing;
+
+/// Names that something careless could take for each other.
+const NAMES: [&str; 8] =
+    ["job", "job_1", "job_12345", "Job", "job%", "j_b", "job_179500000000000000x", "ジョブ"];
+
+/// A fleet, and what befalls it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it follows from.
+    pub seed: u64,
+    /// The locks with their contenders.
+    pub locks: Vec<LockPlan>,
+    /// How long things go wrong.
+    pub storm: Duration,
+    /// How far Spanner's timestamps may be ahead of true time.
+    pub uncertainty: Duration,
+    /// How often a fault of an instance, a server or a network begins: the mean time between two.
+    pub fault_every: Duration,
+    /// How likely a request fares badly, from 0 to 1, while the network is bad.
+    pub loss: f64,
+    /// How long a request takes each way at most, while the network is well.
+    pub delay_max: Duration,
+    /// Whether somebody edits and deletes rows. Then I1 is not promised, and not checked.
+    pub has_hands: bool,
+    /// Whether requests go through the real client and server.
+    pub through_client: bool,
+}
+
+/// One lock.
+#[derive(Clone, Debug)]
+pub struct LockPlan {
+    /// Its name.
+    pub name: String,
+    /// Who wants it.
+    pub members: Vec<MemberPlan>,
+}
+
+/// One seat of the fleet, whoever sits in it after a crash.
+#[derive(Clone, Debug)]
+pub struct MemberPlan {
+    /// What it calls itself; two may share one.
+    pub id: String,
+    /// By which it lives.
+    pub timing: Timing,
+    /// How fast its clock runs, within the margin.
+    pub rate: f64,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn from_seed(seed: u64) -> Plan {
+        Plan::from_seed_through(seed, false)
+    }
+
+    /// The plan of a seed, through the real client whatever the seed says.
+    pub fn from_seed_through(seed: u64, client: bool) -> Plan {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let through_client = random.random_bool(0.05) || client;
+        let (locks_max, members_max) = if through_client { (3, 6) } else { (20, 50) };
+        // Small fleets meet every fault more often, large ones meet each other.
+        let lock_count = skewed(&mut random, locks_max);
+        let member_count = lock_count + skewed(&mut random, members_max - lock_count + 1) - 1;
+        let lease_base = Duration::from_millis(match random.random_range(0..4) {
+            0 => random.random_range(1_000..5_000),
+            1 => random.random_range(5_000..20_000),
+            _ => random.random_range(20_000..120_000),
+        });
+        let mixed = random.random_bool(0.4);
+        let mut locks: Vec<LockPlan> = (0..lock_count)
+            .map(|index| LockPlan { name: lock_name(index), members: Vec::new() })
+            .collect();
+        for index in 0..member_count.max(2) {
+            let lease =
+                if mixed { lease_base.mul_f64(random.random_range(0.5..2.0)) } else { lease_base };
+            // The last shares its id with another, as two processes of one host may.
+            let id = format!("node-{}", if index + 1 == member_count { 0 } else { index });
+            // A rate within the margin of 1 %, with room for the rounding of timers.
+            let rate = random.random_range(0.9905..1.0095);
+            let member = MemberPlan { id, timing: timing(lease, &mut random), rate };
+            locks[index % lock_count].members.push(member);
+        }
+        let leases = random.random_range(30..200);
+        let leases = if through_client { leases / 4 } else { leases };
+        Plan {
+            seed,
+            locks,
+            storm: lease_base * leases,
+            uncertainty: Duration::from_millis(if random.random() {
+                0
+            } else {
+                random.random_range(1..8)
+            }),
+            fault_every: lease_base.mul_f64(random.random_range(0.1..3.0)),
+            loss: random.random_range(0.02..0.6),
+            delay_max: lease_base.mul_f64(random.random_range(0.001..0.02)),
+            has_hands: random.random_bool(0.2),
+            through_client,
+        }
+    }
+
+    /// The longest lease of the fleet.
+    pub fn longest_lease(&self) -> Duration {
+        let members = self.locks.iter().flat_map(|lock| &lock.members);
+        members.map(|member| member.timing.lease).max().unwrap_or_default()
+    }
+
+    /// The bound within which every lock must have a holder once nothing goes wrong any more (I5):
+    /// a lease until the row is vacant, one for a leftover, one for a resigned holder that stands
+    /// aside, the grace of a successor, an attempt and a look; and Spanner's 10 s for a transaction
+    /// that somebody left open.
+    pub fn patience(&self) -> Duration {
+        self.longest_lease() * 6 + Duration::from_secs(20)
+    }
+}
+
+fn timing(lease: Duration, random: &mut SmallRng) -> Timing {
+    let mut timing = Timing::from_lease(lease);
+    // A contender of a long lease that looks every second would be most of what is simulated.
+    timing.poll_interval = lease / random.random_range(3..8);
+    timing
+}
+
+fn lock_name(index: usize) -> String {
+    NAMES.get(index).map_or_else(|| format!("lock-{index}"), |name| (*name).to_string())
+}
+
+/// From 1 to `max`, small ones more often.
+fn skewed(random: &mut SmallRng, max: usize) -> usize {
+    let share: f64 = random.random::<f64>().powi(4);
+    1 + ((max as f64) * share) as usize
+}

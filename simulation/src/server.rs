@@ -1,0 +1,114 @@
+//! The smaller share: the real client, over a socket, to the embedded server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use spindle::LockTable;
+use spindle_emulator::engine::{Code, Database};
+use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use tokio::time::sleep;
+
+use crate::machine::TrueTime;
+use crate::network::Outage;
+use crate::process::Cut;
+use crate::world::World;
+
+const DATABASE: &str = "projects/p/instances/i/databases/d";
+
+/// A server, and the connection of each seat to it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    emulator: Emulator,
+    tables: Vec<(LockTable, String)>,
+}
+
+impl Server {
+    pub(crate) async fn start(
+        clock: Arc<TrueTime>,
+        schema: &str,
+        seats: usize,
+    ) -> (Server, Database) {
+        let started = Emulator::builder().clock(clock).start().await;
+        let emulator = started.expect("a free port of this machine");
+        let database = emulator.create_database(DATABASE, schema).await;
+        let database = database.expect("the schema is fixed");
+        let mut tables: Vec<(LockTable, String)> = Vec::new();
+        for _ in 0..seats {
+            let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
+            table.leader("nobody").await.expect("nothing goes wrong yet");
+            // One after the other, so that the session that is new is this one's.
+            let sessions = emulator.requests().sessions();
+            let session = sessions.into_iter().find(|new| tables.iter().all(|(_, old)| old != new));
+            tables.push((table, session.expect("every connection has a session of its own")));
+        }
+        (Server { emulator, tables }, database)
+    }
+
+    pub(crate) fn table(&self, who: usize) -> &LockTable {
+        &self.tables[who].0
+    }
+
+    /// Has requests fare as the weather and the cuts say.
+    fn inject(&self, world: &World, outage: Option<Outage>, loss: f64, cuts: &[Cut]) {
+        self.emulator.clear_faults();
+        let all = match outage {
+            Some(Outage::Refused) => Some(Effect::Fail(Code::Unavailable)),
+            Some(Outage::Silent) => Some(Effect::Stall),
+            None => None,
+        };
+        if let Some(effect) = all {
+            self.emulator.inject(Fault::any().effect(effect));
+        }
+        for ((_, session), cut) in self.tables.iter().zip(cuts) {
+            let effect = match cut {
+                Cut::No => continue,
+                Cut::Requests => Effect::Stall,
+                Cut::Replies => Effect::StallReply,
+            };
+            self.emulator.inject(Fault::any().session(session).effect(effect));
+        }
+        if loss > 0.0 {
+            self.inject_loss(world, loss);
+        }
+    }
+
+    fn inject_loss(&self, world: &World, loss: f64) {
+        let long = world.plan.longest_lease();
+        let lease = |share| world.random(|random| long.mul_f64(random.random_range(0.0..share)));
+        let effects = [
+            Effect::Delay(lease(1.5)),
+            Effect::DelayReply(lease(1.5)),
+            Effect::Stall,
+            Effect::StallReply,
+            Effect::LoseReply,
+            Effect::DropConnection,
+            Effect::Fail(Code::Unavailable),
+            Effect::FailAfterApplying(Code::DeadlineExceeded),
+            Effect::ApplyLate { after: lease(3.0) },
+            Effect::Abort,
+        ];
+        let each = loss / effects.len() as f64;
+        for effect in effects {
+            let seed = world.random(|random| random.random());
+            let fault = if effect == Effect::Abort { Fault::on(Rpc::Commit) } else { Fault::any() };
+            self.emulator.inject(fault.probability(each, seed).effect(effect));
+        }
+    }
+}
+
+/// Keeps the server's faults as the world has them.
+pub(crate) async fn follow_weather(world: Arc<World>) {
+    let Some(server) = &world.server else { return };
+    let mut last = None;
+    loop {
+        let weather = world.weather();
+        let cuts: Vec<Cut> = world.processes().iter().map(|process| process.cut()).collect();
+        let now = (weather.outage, weather.loss.to_bits(), cuts.clone());
+        if last.as_ref() != Some(&now) {
+            server.inject(&world, weather.outage, weather.loss, &cuts);
+            last = Some(now);
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}

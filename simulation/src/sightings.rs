@@ -1,0 +1,143 @@
+//! What a world has seen, so that one in which nothing happens is recognised.
+
+use std::fmt;
+
+/// Something that must happen somewhere in a long run, or it proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sighting {
+    /// A lock without a row was taken.
+    Inserted,
+    /// A lock was taken over.
+    TookOver,
+    /// Two wanted to take over the same term, and one lost.
+    LostRace,
+    /// A term began whose begin had an unknown outcome and had been applied.
+    UnknownApplied,
+    /// A begin had an unknown outcome and had not been applied.
+    UnknownNotApplied,
+    /// A write was applied after its sender had given up.
+    AppliedLate,
+    /// A heartbeat or release of a term that was over was refused.
+    RefusedInTerm,
+    /// A commit was aborted.
+    Aborted,
+    /// A holder crashed.
+    HolderCrashed,
+    /// A holder was paused past its lease, and woke up.
+    LateWake,
+    /// A holder's machine was suspended past the lease, and woke up.
+    LateWakeFromSuspend,
+    /// A holder was cut off from Spanner while it ran.
+    HolderCutOff,
+    /// A term was given up and its row released.
+    Released,
+    /// A named successor took the lock.
+    SuccessorTook,
+    /// An evicted term was taken over.
+    EvictedTook,
+    /// A leftover of a dead peer was overridden.
+    LeftoverOverridden,
+    /// Takeover rows were swept.
+    Swept,
+    /// A contender waited because the holder's lease is longer than its own.
+    LongerLease,
+    /// A fenced write committed.
+    FencedWrite,
+    /// A fenced write of a term that was over was refused or aborted.
+    FencedOff,
+    /// A term ended because of the renew deadline.
+    OutOfContact,
+    /// A term ended by its expiry.
+    Expired,
+    /// A term ended because the row was another's.
+    Superseded,
+    /// The server was restarted.
+    Restarted,
+    /// The server was unreachable for longer than a lease.
+    LongOutage,
+    /// Outside hands deleted a row.
+    RowDeleted,
+    /// They edited a token.
+    TokenEdited,
+    /// They edited a heartbeat.
+    HeartbeatEdited,
+    /// All rows were lost.
+    DataLost,
+    /// A lock was seized.
+    Seized,
+    /// Requests went through the real client and server.
+    ThroughClient,
+}
+
+const ALL: [Sighting; 31] = {
+    use Sighting as S;
+    [
+        S::Inserted,
+        S::TookOver,
+        S::LostRace,
+        S::UnknownApplied,
+        S::UnknownNotApplied,
+        S::AppliedLate,
+        S::RefusedInTerm,
+        S::Aborted,
+        S::HolderCrashed,
+        S::LateWake,
+        S::LateWakeFromSuspend,
+        S::HolderCutOff,
+        S::Released,
+        S::SuccessorTook,
+        S::EvictedTook,
+        S::LeftoverOverridden,
+        S::Swept,
+        S::LongerLease,
+        S::FencedWrite,
+        S::FencedOff,
+        S::OutOfContact,
+        S::Expired,
+        S::Superseded,
+        S::Restarted,
+        S::LongOutage,
+        S::RowDeleted,
+        S::TokenEdited,
+        S::HeartbeatEdited,
+        S::DataLost,
+        S::Seized,
+        S::ThroughClient,
+    ]
+};
+
+/// How often each was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sightings([u64; ALL.len()]);
+
+impl Sightings {
+    /// Counts one.
+    pub fn saw(&mut self, sighting: Sighting) {
+        self.0[sighting as usize] += 1;
+    }
+
+    /// How often this was seen.
+    pub fn count(&self, sighting: Sighting) -> u64 {
+        self.0[sighting as usize]
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Sightings) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
+    }
+
+    /// What was never seen.
+    pub fn missing(&self) -> Vec<Sighting> {
+        ALL.into_iter().filter(|sighting| self.count(*sighting) == 0).collect()
+    }
+}
+
+impl fmt::Display for Sightings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, sighting) in ALL.into_iter().enumerate() {
+            let separator = if index == 0 { "" } else { " " };
+            write!(f, "{separator}{sighting:?}={}", self.count(sighting))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! What happened, as a number to compare, and as text for who replays it.
+
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::time::Duration;
+
+/// The trace of one run.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    hasher: DefaultHasher,
+    prints: bool,
+    pub(crate) events: u64,
+}
+
+impl Trace {
+    pub(crate) fn new(prints: bool) -> Trace {
+        Trace { hasher: DefaultHasher::new(), prints, events: 0 }
+    }
+
+    /// Notes that `what` happened to `who`.
+    pub(crate) fn note<T: Hash + Debug>(&mut self, at: Duration, who: usize, what: &T) {
+        (at, who).hash(&mut self.hasher);
+        what.hash(&mut self.hasher);
+        self.events += 1;
+        if self.prints {
+            println!("{:>12.3}s #{who:<2} {what:?}", at.as_secs_f64());
+        }
+    }
+
+    /// The same for the same events in the same order.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hasher.finish()
+    }
+}

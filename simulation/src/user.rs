@@ -1,0 +1,53 @@
+//! What an owner does with a term: fenced writes, some decided early and sent late.
+
+use std::sync::Arc;
+
+use rand::RngExt as _;
+use spindle::{Term, simulation};
+use spindle_emulator::engine::{Cell, Code, Concurrency, Mutation, WriteKind};
+use spindle_protocol::{Timestamp, Writer};
+use tokio::time::{sleep, timeout};
+
+use crate::checks::Purpose;
+use crate::network::{LEDGER, Reply, Request, call};
+use crate::process::Process;
+use crate::sightings::Sighting;
+use crate::world::World;
+
+/// Writes under the term now, or much later, after it is long over.
+pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
+    let token = Timestamp(term.token().as_nanoseconds().cast_signed());
+    let writer = Writer::from(simulation::writer(term));
+    let (world, who) = (Arc::clone(world), process.who);
+    let lock = process.lock_name.clone();
+    let lease = process.plan.timing.lease;
+    let (decided_early, think, serial) = world.random(|random| {
+        let early = if random.random_bool(0.3) { random.random_range(0.0..3.0) } else { 0.0 };
+        // Most know what they write; a few hold their transaction open across the end of the lease.
+        let think = if random.random_bool(0.05) { random.random_range(0.0..1.2) } else { 0.0 };
+        (lease.mul_f64(early), lease.mul_f64(think), random.random::<i64>())
+    });
+    tokio::spawn(async move {
+        sleep(decided_early).await;
+        let columns = &["token", "writer"];
+        let begin =
+            Request::Begin { name: lock.clone(), columns, concurrency: Concurrency::Pessimistic };
+        let begun = timeout(lease, call(&world, who, begin)).await;
+        let Ok(Ok(Reply::Begun { id, row, .. })) = begun else { return };
+        if !row.is_some_and(|row| row.token == token && row.writer == writer) {
+            world.saw(Sighting::FencedOff);
+            let _ = timeout(lease, call(&world, who, Request::Rollback(id))).await;
+            return;
+        }
+        sleep(think).await;
+        let cells = [("serial", Cell::from(serial)), ("lock_name", lock.as_str().into())];
+        let mutations = vec![Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells)];
+        let purpose = Purpose::Fenced { token, writer };
+        let commit = Request::Commit { id, lock, purpose, mutations };
+        match timeout(lease, call(&world, who, commit)).await {
+            Ok(Ok(_)) => world.saw(Sighting::FencedWrite),
+            Ok(Err(Code::Aborted)) => world.saw(Sighting::FencedOff),
+            _ => {}
+        }
+    });
+}

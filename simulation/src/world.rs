@@ -1,0 +1,365 @@
+//! One simulated world: a fleet, a database, a network between them, and those who watch.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use spindle::{CancellationToken, simulation};
+use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
+use spindle_emulator::sql::parse_ddl;
+use spindle_protocol::{Act, Answer, Rejection, Timestamp, Writer};
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep};
+
+use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Violation, canary_row};
+use crate::machine::{TrueTime, lock};
+use crate::network::{Outage, Weather, timestamp};
+use crate::plan::Plan;
+use crate::process::Process;
+use crate::server::Server;
+use crate::sightings::{Sighting, Sightings};
+use crate::trace::Trace;
+use crate::{nemesis, server, user};
+
+pub(crate) const SCHEMA: &str = concat!(
+    include_str!("../../ddl/googlesql.sql"),
+    "\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
+);
+
+/// Commits are judged this much later, when none with an earlier timestamp can come any more.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was violated first, if something was.
+    pub violation: Option<Violation>,
+    /// How much virtual time has passed.
+    pub simulated: Duration,
+    /// How many instances lived in it, lives after a crash not counted.
+    pub instances: usize,
+    /// How many faults there were, of processes, network and server.
+    pub faults: u64,
+    /// What was seen.
+    pub sightings: Sightings,
+    /// The same for the same events in the same order.
+    pub trace: u64,
+}
+
+/// Lives the plan; with `prints`, tells every event.
+pub fn run(plan: &Plan, prints: bool) -> Report {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = runtime.expect("a runtime on this thread alone");
+    runtime.block_on(live(plan, prints))
+}
+
+async fn live(plan: &Plan, prints: bool) -> Report {
+    let world = Arc::new(World::new(plan, prints).await);
+    if plan.through_client {
+        world.saw(Sighting::ThroughClient);
+        tokio::spawn(server::follow_weather(Arc::clone(&world)));
+    }
+    let fleet: Vec<_> = (world.processes().iter())
+        .map(|process| tokio::spawn(Arc::clone(process).live(Arc::clone(&world))))
+        .collect();
+    let whole = async {
+        nemesis::rage(&world).await;
+        if let Err(what) = checks::settles(&world).await {
+            world.fail(Invariant::I5, what);
+        }
+        world.finish().await;
+    };
+    tokio::select! {
+        biased;
+        () = world.failed.cancelled() => {}
+        () = whole => {}
+    }
+    fleet.iter().for_each(tokio::task::JoinHandle::abort);
+    world.report()
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) database: Database,
+    pub(crate) server: Option<Server>,
+    started: Instant,
+    processes: Vec<Arc<Process>>,
+    random: Mutex<SmallRng>,
+    weather: Mutex<Weather>,
+    tally: Mutex<Tally>,
+    checks: Mutex<Checks>,
+    /// The begin of each seat whose outcome is not known yet.
+    unknown: Mutex<Vec<Option<Writer>>>,
+    failed: CancellationToken,
+    storm_over: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Tally {
+    trace: Trace,
+    sightings: Sightings,
+    faults: u64,
+}
+
+impl World {
+    async fn new(plan: &Plan, prints: bool) -> World {
+        let clock = Arc::new(TrueTime::new(plan.uncertainty));
+        let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
+        let (server, database) = if plan.through_client {
+            let (server, database) = Server::start(clock, SCHEMA, members).await;
+            (Some(server), database)
+        } else {
+            let database = Database::new(clock, TransactionNumbers::default());
+            let schema = parse_ddl(SCHEMA).expect("the schema is fixed");
+            database.change_schema(&schema).expect("the schema is fixed");
+            (None, database)
+        };
+        let canaries: Vec<_> = CANARIES.into_iter().map(canary_row).collect();
+        database.apply(&canaries).await.expect("the database is empty");
+        let members = plan.locks.iter().enumerate().flat_map(|(lock, of)| {
+            of.members.iter().map(move |member| (lock, of.name.clone(), member.clone()))
+        });
+        let processes: Vec<_> = members
+            .enumerate()
+            .map(|(who, (lock, name, member))| Arc::new(Process::new(who, lock, name, member)))
+            .collect();
+        let weather = Weather { loss: plan.loss / 20.0, outage: None };
+        let tally = Tally { trace: Trace::new(prints), sightings: Sightings::default(), faults: 0 };
+        World {
+            plan: plan.clone(),
+            database,
+            server,
+            started: Instant::now(),
+            unknown: Mutex::new(vec![None; processes.len()]),
+            processes,
+            random: Mutex::new(SmallRng::seed_from_u64(plan.seed.rotate_left(32))),
+            weather: Mutex::new(weather),
+            tally: Mutex::new(tally),
+            checks: Mutex::new(Checks::new(plan)),
+            failed: CancellationToken::new(),
+            storm_over: CancellationToken::new(),
+        }
+    }
+
+    /// Virtual time since the start.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn processes(&self) -> &[Arc<Process>] {
+        &self.processes
+    }
+
+    pub(crate) fn process(&self, who: usize) -> &Arc<Process> {
+        &self.processes[who]
+    }
+
+    /// Draws from the one source of chance.
+    pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
+        draw(&mut lock(&self.random))
+    }
+
+    pub(crate) fn weather(&self) -> Weather {
+        *lock(&self.weather)
+    }
+
+    pub(crate) fn set_outage(&self, outage: Option<Outage>) {
+        lock(&self.weather).outage = outage;
+    }
+
+    pub(crate) fn set_loss(&self, loss: f64) {
+        lock(&self.weather).loss = loss;
+    }
+
+    pub(crate) fn is_stormy(&self) -> bool {
+        !self.storm_over.is_cancelled()
+    }
+
+    pub(crate) fn end_storm(&self) {
+        self.storm_over.cancel();
+    }
+
+    /// Sleeps for `duration`, but no longer than the storm lasts.
+    pub(crate) async fn wait_in_storm(&self, duration: Duration) {
+        tokio::select! {
+            biased;
+            () = self.storm_over.cancelled() => sleep(Duration::from_millis(1)).await,
+            () = sleep(duration) => {}
+        }
+    }
+
+    pub(crate) fn saw(&self, sighting: Sighting) {
+        lock(&self.tally).sightings.saw(sighting);
+    }
+
+    /// Something goes wrong with a process, its network or the server.
+    pub(crate) fn fault(&self, who: usize, what: &(impl std::hash::Hash + std::fmt::Debug)) {
+        let now = self.now();
+        let mut tally = lock(&self.tally);
+        tally.faults += 1;
+        tally.trace.note(now, who, what);
+    }
+
+    fn note(&self, who: usize, what: &(impl std::hash::Hash + std::fmt::Debug)) {
+        let now = self.now();
+        lock(&self.tally).trace.note(now, who, what);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_cancelled()
+    }
+
+    fn fail(&self, invariant: Invariant, what: String) {
+        let now = self.now();
+        self.check(|checks| {
+            checks.fail(invariant, now, what);
+            Vec::new()
+        });
+    }
+
+    /// Lets the checks look, counts what they have seen, and ends the world on a violation.
+    fn check(&self, look: impl FnOnce(&mut Checks) -> Vec<Sighting>) {
+        let (seen, has_failed) = {
+            let mut checks = lock(&self.checks);
+            (look(&mut checks), checks.violation().is_some())
+        };
+        seen.into_iter().for_each(|sighting| self.saw(sighting));
+        if has_failed {
+            self.failed.cancel();
+        }
+    }
+
+    /// A process has taken a step.
+    pub(crate) fn stepped(self: &Arc<World>, process: &Process) {
+        self.look_at(process);
+        if process.has_lock().is_none() {
+            return;
+        }
+        let Some(term) = process.term() else { return };
+        let unknown = lock(&self.unknown)[process.who].take();
+        if unknown.is_some_and(|writer| writer.as_str() == simulation::writer(&term)) {
+            self.saw(Sighting::UnknownApplied);
+        }
+        if self.random(|random| random.random_bool(0.02)) {
+            user::write(self, process, &term);
+        }
+    }
+
+    /// Asks what a process believes.
+    pub(crate) fn look_at(&self, process: &Process) {
+        let now = self.now();
+        self.check(|checks| checks.look(process, &self.processes, now));
+    }
+
+    pub(crate) fn before_act(&self, who: usize, act: &Act) {
+        self.note(who, act);
+        let (now, process) = (self.now(), self.process(who));
+        self.check(|checks| {
+            checks.before_act(process, act, now);
+            Vec::new()
+        });
+        if matches!(act, Act::Insert { .. } | Act::Takeover { .. })
+            && lock(&self.unknown)[who].take().is_some()
+        {
+            // It would not try again if the last attempt were its term.
+            self.saw(Sighting::UnknownNotApplied);
+        }
+    }
+
+    pub(crate) fn after_act(&self, who: usize, act: &Act, answer: &Answer) {
+        self.note(who, answer);
+        let mut unknown = lock(&self.unknown);
+        match (act, answer) {
+            (Act::Insert { writer } | Act::Takeover { writer, .. }, Answer::Unknown) => {
+                unknown[who] = Some(writer.clone());
+            }
+            (Act::Takeover { .. }, Answer::Rejected(_))
+            | (Act::Insert { .. }, Answer::Rejected(Rejection::Changed(_))) => {
+                self.saw(Sighting::LostRace);
+            }
+            (Act::Heartbeat { .. } | Act::Release { .. }, Answer::Rejected(_)) => {
+                self.saw(Sighting::RefusedInTerm);
+            }
+            (Act::Observe, Answer::Observed(observation)) => {
+                let Some(row) = &observation.row else { return };
+                let own = self.process(who).plan.timing.lease;
+                let waits = |lease| row.heartbeat + lease > observation.read_at;
+                if !row.is_released() && !waits(own) && row.lease.is_some_and(waits) {
+                    self.saw(Sighting::LongerLease);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A process has ended.
+    pub(crate) fn gone(&self, who: usize, crashed: bool) {
+        self.note(who, &crashed);
+        lock(&self.unknown)[who] = None;
+        let process = self.process(who);
+        self.check(|checks| {
+            checks.gone(process);
+            Vec::new()
+        });
+    }
+
+    /// The server has applied a commit.
+    pub(crate) fn committed(&self, who: usize, committed: Committed) {
+        self.note(who, &(committed.at, &committed.purpose));
+        let now = self.now();
+        self.check(|checks| {
+            checks.committed(committed, now);
+            if checks.history.unsettled() < 256 {
+                return Vec::new();
+            }
+            checks.settle(TrueTime::at(now.saturating_sub(SETTLING)), now)
+        });
+    }
+
+    /// All rows are gone, as after the loss of a disk.
+    pub(crate) fn lose_rows(&self) {
+        let at = self.database.read_timestamp(TimestampBound::Strong);
+        self.database.lose_rows();
+        if let Ok(at) = at {
+            lock(&self.checks).history.lost_rows(timestamp(at));
+        }
+    }
+
+    /// Who holds which lock, under which token.
+    pub(crate) fn holders(&self) -> Vec<(usize, usize, u64)> {
+        let holders = self.processes.iter().filter_map(|process| {
+            Some((process.lock, process.who, process.has_lock()?.as_nanoseconds()))
+        });
+        let mut holders: Vec<_> = holders.collect();
+        holders.sort_unstable();
+        holders
+    }
+
+    /// Looks at everything for the last time.
+    async fn finish(&self) {
+        sleep(SETTLING * 2).await;
+        let now = self.now();
+        self.check(|checks| checks.settle(Timestamp(i64::MAX), now));
+        // Whoever loses all rows loses these as well.
+        if !self.plan.has_hands
+            && let Ok(rows) = self.database.rows(crate::network::TABLE)
+            && let Err(what) = checks::unharmed(&rows)
+        {
+            self.fail(Invariant::I6, what);
+        }
+    }
+
+    fn report(&self) -> Report {
+        let tally = lock(&self.tally);
+        Report {
+            violation: lock(&self.checks).violation().cloned(),
+            simulated: self.now(),
+            instances: self.processes.len(),
+            faults: tally.faults,
+            sightings: tally.sightings,
+            trace: tally.trace.hash(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Some worlds of the simulation, small enough for every test run; `cargo simulate` lives more.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::time::Duration;
+
+use spindle_simulation::{Plan, Sighting, Sightings, run};
+
+/// A plan of a seed, cut short.
+fn brief(seed: u64) -> Plan {
+    let mut plan = Plan::from_seed(seed);
+    plan.through_client = false;
+    plan.storm = plan.storm.min(plan.longest_lease() * 40);
+    plan
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in [1, 2, 3] {
+        let (first, second) = (run(&brief(seed), false), run(&brief(seed), false));
+        assert_eq!(first.trace, second.trace, "seed {seed}");
+        assert_eq!(first.sightings, second.sightings, "seed {seed}");
+    }
+    assert_ne!(run(&brief(1), false).trace, run(&brief(2), false).trace);
+}
+
+#[test]
+fn fleets_keep_the_invariants_through_storms() {
+    let mut seen = Sightings::default();
+    for seed in 100..130 {
+        let report = run(&brief(seed), false);
+        assert_eq!(report.violation, None, "replay: cargo simulate --seed {seed}");
+        seen.add(&report.sightings);
+    }
+    for sighting in [Sighting::TookOver, Sighting::LateWake, Sighting::FencedWrite] {
+        assert!(seen.count(sighting) > 0, "never seen: {sighting:?} in {seen}");
+    }
+}
+
+#[test]
+fn a_fleet_on_the_real_client_keeps_them_too() {
+    let mut plan = Plan::from_seed_through(7, true);
+    plan.storm = plan.storm.min(Duration::from_secs(60));
+    let report = run(&plan, false);
+    assert_eq!(report.violation, None);
+    assert!(report.sightings.count(Sighting::ThroughClient) > 0);
+}

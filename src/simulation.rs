@@ -1,0 +1,131 @@
+//! The loop on a simulated machine and lock table: for the simulation in this repository.
+//!
+//! No part of the library's interface; it may change or go at any time.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use rustix::time::ClockId;
+use spindle_protocol::{Act, Answer, Timing};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::driver::{Command, Driver, LockRow, SpannerRow};
+use crate::error::Error;
+use crate::status::Published;
+use crate::table::{Holder, Outcome};
+use crate::{Clock, FencingToken, LockTable, Term};
+
+/// The clock that a machine stops while it is suspended, where it has one.
+pub const STANDS_STILL: Option<ClockId> =
+    if cfg!(target_vendor = "apple") { None } else { Some(ClockId::Monotonic) };
+
+/// A machine with clocks of its own.
+pub trait Machine: fmt::Debug + Send + Sync {
+    /// Reads one of its clocks: time since an arbitrary origin.
+    fn read(&self, clock: ClockId) -> Duration;
+}
+
+/// A clock that reads a simulated machine's, as the system's clock is read.
+pub fn clock(machine: Arc<dyn Machine>) -> Clock {
+    Clock::simulated(machine)
+}
+
+/// What carries out the protocol's acts in place of Spanner.
+pub trait Store: Send + Sync + 'static {
+    /// Carries out one act, sent once, in not much more than `limit`; and whether an answer came.
+    fn carry_out(&self, act: Act, limit: Duration) -> impl Future<Output = (Answer, bool)> + Send;
+}
+
+struct StoredRow<S>(S);
+
+impl<S: Store> LockRow for StoredRow<S> {
+    async fn carry_out(&self, act: Act, limit: Duration) -> Outcome {
+        let (answer, answered) = self.0.carry_out(act, limit).await;
+        let error = (!answered).then(|| Error::timed_out("simulated request", limit));
+        Outcome { answer, error }
+    }
+}
+
+/// One participant of one lock, without a client.
+#[derive(Debug)]
+pub struct Member {
+    published: Arc<Published>,
+    commands: mpsc::Sender<Command>,
+}
+
+/// What drives a participant, until it is cancelled.
+pub type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Who a participant is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The name of the lock.
+    pub lock: String,
+    /// What it calls itself.
+    pub id: String,
+    /// By which it lives.
+    pub timing: Timing,
+    /// Its clock, which comes from [`clock`].
+    pub clock: Clock,
+    /// The same seed draws the same numbers.
+    pub seed: u64,
+}
+
+impl Member {
+    /// A participant on a simulated table.
+    pub fn on(store: impl Store, identity: Identity, cancel: CancellationToken) -> (Member, Loop) {
+        Member::with_row(StoredRow(store), identity, cancel)
+    }
+
+    /// A participant on a table behind the real client.
+    pub fn through(
+        table: &LockTable,
+        identity: Identity,
+        cancel: CancellationToken,
+    ) -> (Member, Loop) {
+        let lock = identity.lock.as_str().into();
+        let holder = Holder { lease: identity.timing.lease, info: None };
+        Member::with_row(SpannerRow { table: table.table(), lock, holder }, identity, cancel)
+    }
+
+    fn with_row(
+        row: impl LockRow,
+        identity: Identity,
+        cancel: CancellationToken,
+    ) -> (Member, Loop) {
+        let Identity { lock, id, timing, clock, seed } = identity;
+        let (commands, inbox) = mpsc::channel(16);
+        let lock: Arc<str> = lock.into();
+        let published = Published::new(clock.clone(), Arc::clone(&lock), "locktable".into());
+        let published = Arc::new(published);
+        let settings =
+            Settings { name: lock, id: id.into(), info: None, timing, own_thread: false, clock };
+        let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
+        (Member { published, commands }, Box::pin(driver.run(cancel)))
+    }
+
+    /// As [`Spindle::has_lock`](crate::Spindle::has_lock).
+    pub fn has_lock(&self) -> Option<FencingToken> {
+        self.published.has_lock()
+    }
+
+    /// The term last published, until its end is; whether or not it is still valid.
+    pub fn term(&self) -> Option<Term> {
+        self.published.term()
+    }
+
+    /// Asks the loop to give up its term; false if it can't be asked now.
+    pub fn resign(&self, successor: Option<(String, Duration)>) -> bool {
+        let (done, _) = oneshot::channel();
+        self.commands.try_send(Command::Resign { successor, done }).is_ok()
+    }
+}
+
+/// The `writer` of a term, which a fenced write compares.
+pub fn writer(term: &Term) -> &str {
+    term.writer().as_str()
+}
