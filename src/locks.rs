@@ -87,11 +87,6 @@ impl LockTable {
         LockTable::leader_in(&self.0, name).await
     }
 
-    #[cfg(feature = "simulation")]
-    pub(crate) fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.0)
-    }
-
     pub(crate) async fn leader_in(table: &Table, name: &str) -> Result<Option<Leader>> {
         let LockState { standing, token, info, lease, heartbeat_age, .. } =
             read_state(table, name).await?;

@@ -89,7 +89,13 @@ impl Member {
     ) -> (Member, Loop) {
         let lock = identity.lock.as_str().into();
         let holder = Holder { lease: identity.timing.lease, info: None };
-        Member::with_row(SpannerRow { table: table.table(), lock, holder }, identity, cancel)
+        let row = SpannerRow {
+            table: Arc::clone(table.table()),
+            lock,
+            holder,
+            parting_info: Arc::default(),
+        };
+        Member::with_row(row, identity, cancel)
     }
 
     fn with_row(
@@ -102,8 +108,16 @@ impl Member {
         let lock: Arc<str> = lock.into();
         let published = Published::new(clock.clone(), Arc::clone(&lock), "locktable".into());
         let published = Arc::new(published);
-        let settings =
-            Settings { name: lock, id: id.into(), info: None, timing, own_thread: false, clock };
+        let stop_limit = timing.release_limit;
+        let settings = Settings {
+            name: lock,
+            id: id.into(),
+            info: None,
+            timing,
+            stop_limit,
+            own_thread: false,
+            clock,
+        };
         let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
         (Member { published, commands }, Box::pin(driver.run(cancel)))
     }
