@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 /// Cloud Spanner's clients look for an emulator on this port when they are told nothing else.
 const PORT: u16 = 9010;
+/// And for administration over REST on this one, then.
+const REST_PORT: u16 = 9020;
 /// The database there is when none is named.
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 
@@ -17,6 +19,8 @@ Usage: spindle-emulator [OPTIONS]
 
 Options:
   --port N           listen on this port [default: 9010]; 0 picks a free one
+  --rest PORT        offer administration over REST on this port; 0 picks a free one
+                     [default: 9020, or a free one if --port says something else]
   --host ADDRESS     listen on this address [default: 127.0.0.1]; there is no
                      authentication, so whoever reaches it may do anything
   --database PATH    create projects/P/instances/I/databases/D; may be repeated
@@ -44,6 +48,7 @@ pub enum Command {
 pub struct Serve {
     pub host: IpAddr,
     pub port: u16,
+    pub rest: u16,
     pub control: Option<u16>,
     pub databases: Vec<String>,
     pub ddl: Option<PathBuf>,
@@ -55,10 +60,12 @@ impl Command {
         let mut serve = Serve {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: PORT,
+            rest: REST_PORT,
             control: None,
             databases: Vec::new(),
             ddl: None,
         };
+        let mut rest = None;
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let (name, mut attached) = split(argument)?;
@@ -70,6 +77,7 @@ impl Command {
                 "-h" | "--help" => return Ok(Command::Help),
                 "-V" | "--version" => return Ok(Command::Version),
                 "--port" => serve.port = parsed(&name, value()?, "a port number")?,
+                "--rest" => rest = Some(parsed(&name, value()?, "a port number")?),
                 "--control" => serve.control = Some(parsed(&name, value()?, "a port number")?),
                 "--host" => serve.host = parsed(&name, value()?, "an IP address")?,
                 "--database" => serve.databases.push(parsed(&name, value()?, "text")?),
@@ -80,6 +88,8 @@ impl Command {
                 return Err(format!("{name} takes no value"));
             }
         }
+        // An emulator beside the one on the usual ports should not stumble over it.
+        serve.rest = rest.unwrap_or(if serve.port == PORT { REST_PORT } else { 0 });
         if serve.databases.is_empty() {
             serve.databases.push(DATABASE.to_owned());
         }
@@ -114,12 +124,12 @@ mod tests {
     #[test]
     fn what_is_not_said_has_a_default() {
         let Ok(Command::Serve(serve)) = parse("") else { panic!("refused") };
-        assert_eq!((serve.port, serve.host.is_loopback()), (9010, true));
+        assert_eq!((serve.port, serve.rest, serve.host.is_loopback()), (9010, 9020, true));
         assert_eq!(serve.databases, [DATABASE]);
         let Ok(Command::Serve(serve)) = parse("--port=0 --database a --database b --ddl x") else {
             panic!("refused")
         };
-        assert_eq!((serve.port, serve.databases.len()), (0, 2));
+        assert_eq!((serve.port, serve.rest, serve.databases.len()), (0, 0, 2));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use crate::admin::{self, Admin};
 use crate::control;
 use crate::engine::{self, Clock, Database, TokioClock};
 use crate::faults::{Fault, FaultHandle};
@@ -25,6 +26,7 @@ use crate::sql::parse_ddl;
 /// outside of one.
 pub struct Emulator {
     running: Arc<Running>,
+    rest: SocketAddr,
     control: Option<SocketAddr>,
 }
 
@@ -38,6 +40,7 @@ impl fmt::Debug for Emulator {
 #[derive(Clone, Debug)]
 pub struct EmulatorBuilder {
     address: SocketAddr,
+    rest: u16,
     control: Option<u16>,
     clock: Option<Arc<dyn Clock>>,
 }
@@ -55,6 +58,14 @@ impl EmulatorBuilder {
     #[must_use]
     pub fn host(mut self, host: IpAddr) -> EmulatorBuilder {
         self.address.set_ip(host);
+        self
+    }
+
+    /// Offers [administration over REST](crate#administration) on this port of the same address; 0,
+    /// the default, lets the system pick a free one.
+    #[must_use]
+    pub fn rest(mut self, port: u16) -> EmulatorBuilder {
+        self.rest = port;
         self
     }
 
@@ -76,15 +87,18 @@ impl EmulatorBuilder {
     /// Starts it. When this returns, it can be connected to.
     ///
     /// # Errors
-    /// The port is taken, or may not be listened on.
+    /// A port is taken, or may not be listened on.
     pub async fn start(self) -> io::Result<Emulator> {
         let clock = self.clock.unwrap_or_else(|| Arc::new(TokioClock::new()));
         let core = Arc::new(Core::new(clock));
-        let listening = Listening::start(&core, self.address)?;
+        let admin = Arc::new(Admin::new(Arc::clone(&core)));
+        let listening = Listening::start(&core, &admin, self.address)?;
         let address = listening.address;
-        let running = Running { core, address, listening: Mutex::new(Some(listening)) };
+        let running = Running { core, admin, address, listening: Mutex::new(Some(listening)) };
         // Made first, so that it stops what runs if the rest fails.
-        let mut emulator = Emulator { running: Arc::new(running), control: None };
+        let mut emulator = Emulator { running: Arc::new(running), rest: address, control: None };
+        let rest = SocketAddr::new(self.address.ip(), self.rest);
+        emulator.rest = admin::rest::start(&emulator.running, rest)?;
         if let Some(port) = self.control {
             let address = SocketAddr::new(self.address.ip(), port);
             emulator.control = Some(control::start(&emulator.running, address)?);
@@ -96,6 +110,7 @@ impl EmulatorBuilder {
 /// What an emulator's handle and its control service share.
 pub(crate) struct Running {
     pub core: Arc<Core>,
+    pub admin: Arc<Admin>,
     address: SocketAddr,
     /// `None` while it is paused.
     listening: Mutex<Option<Listening>>,
@@ -104,7 +119,7 @@ pub(crate) struct Running {
 impl Running {
     pub fn create_database(&self, name: &str, ddl: &str) -> engine::Result<Database> {
         let changes = parse_ddl(ddl).map_err(|error| error.in_text(ddl))?;
-        self.core.create_database(name, &changes)
+        self.admin.add_database(name, &changes)
     }
 
     pub async fn pause(&self) {
@@ -116,21 +131,22 @@ impl Running {
     pub async fn resume(&self) -> io::Result<()> {
         let mut listening = self.listening.lock().await;
         if listening.is_none() {
-            *listening = Some(Listening::start(&self.core, self.address)?);
+            *listening = Some(Listening::start(&self.core, &self.admin, self.address)?);
         }
         Ok(())
     }
 
     pub async fn restart(&self, restart: Restart) -> io::Result<()> {
         self.pause().await;
-        for (name, database) in self.core.all_databases() {
+        for (_, database) in self.core.all_databases() {
             match restart.data {
                 Data::Kept => database.abort_all(),
                 Data::RowsLost => database.lose_rows(),
-                Data::DatabasesLost => {
-                    self.core.drop_database(&name);
-                }
+                Data::DatabasesLost => {}
             }
+        }
+        if restart.data == Data::DatabasesLost {
+            self.admin.clear();
         }
         if !restart.keeps_sessions {
             self.core.forget_sessions();
@@ -164,7 +180,7 @@ impl Restart {
         Restart { data: Data::RowsLost, keeps_sessions: false }
     }
 
-    /// Nothing stays, not even the databases.
+    /// Nothing stays, not even the databases and their instances.
     pub const fn lose_databases() -> Restart {
         Restart { data: Data::DatabasesLost, keeps_sessions: false }
     }
@@ -190,6 +206,7 @@ impl Emulator {
     pub fn builder() -> EmulatorBuilder {
         EmulatorBuilder {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            rest: 0,
             control: None,
             clock: None,
         }
@@ -203,6 +220,11 @@ impl Emulator {
     /// What `SPANNER_EMULATOR_HOST` takes: `127.0.0.1:PORT`.
     pub fn address(&self) -> SocketAddr {
         self.running.address
+    }
+
+    /// Where [administration over REST](crate#administration) is: `http://127.0.0.1:PORT`.
+    pub fn rest_endpoint(&self) -> String {
+        format!("http://{}", self.rest)
     }
 
     /// Where the control service is, if it was asked for: `http://127.0.0.1:PORT`.
@@ -221,7 +243,7 @@ impl Emulator {
 
     /// Removes a database with its sessions. Whether it was there.
     pub fn drop_database(&self, name: &str) -> bool {
-        self.running.core.drop_database(name)
+        self.running.admin.remove_database(name)
     }
 
     /// A database, to look at or to change behind the clients' backs.

@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod admin;
 mod control;
 mod emulator;
 pub mod engine;
 mod faults;
+mod http1;
 mod rpc;
 mod server;
 mod service;

@@ -33,11 +33,11 @@ async fn run(serve: &Serve) -> Result<(), String> {
     };
     // Before anything can be connected to, so that no signal is missed.
     let ended = ended().map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let mut builder = Emulator::builder().host(serve.host).port(serve.port);
+    let mut builder = Emulator::builder().host(serve.host).port(serve.port).rest(serve.rest);
     if let Some(port) = serve.control {
         builder = builder.control(port);
     }
-    let emulator = builder.start().await.map_err(|error| cannot_listen(serve, &error))?;
+    let emulator = builder.start().await.map_err(|error| cannot_listen(&error))?;
     for database in &serve.databases {
         emulator
             .create_database(database, &ddl)
@@ -48,6 +48,7 @@ async fn run(serve: &Serve) -> Result<(), String> {
     for database in &serve.databases {
         text.push_str(&format!("# serving {database}\n"));
     }
+    text.push_str(&format!("# administration over REST on {}\n", emulator.rest_endpoint()));
     if let Some(control) = emulator.control_endpoint() {
         text.push_str(&format!("# control service on {control}\n"));
     }
@@ -57,16 +58,12 @@ async fn run(serve: &Serve) -> Result<(), String> {
     Ok(())
 }
 
-fn cannot_listen(serve: &Serve, error: &io::Error) -> String {
-    let (host, port) = (serve.host, serve.port);
-    match (error.kind(), serve.control) {
-        (io::ErrorKind::AddrInUse, Some(control)) => {
-            format!("port {port} or {control} of {host} is taken; 0 picks a free one")
+fn cannot_listen(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("{error}; --port, --rest and --control choose others, 0 a free one")
         }
-        (io::ErrorKind::AddrInUse, None) => {
-            format!("port {port} of {host} is taken; --port chooses another, 0 a free one")
-        }
-        _ => format!("cannot listen on port {port} of {host}: {error}"),
+        _ => error.to_string(),
     }
 }
 

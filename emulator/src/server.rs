@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::codegen::Service;
 
-use crate::service::generated::spanner_server::SpannerServer;
+use crate::admin::{self, Admin};
+use crate::service::generated::spanner_server::{SERVICE_NAME, SpannerServer};
 use crate::service::{Connection, Core, Spanner};
 
 /// How many connections may wait to be accepted.
@@ -34,11 +35,16 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Starts to listen. Connections are accepted from when this returns.
-    pub fn start(core: &Arc<Core>, address: SocketAddr) -> io::Result<Listening> {
+    pub fn start(
+        core: &Arc<Core>,
+        admin: &Arc<Admin>,
+        address: SocketAddr,
+    ) -> io::Result<Listening> {
         let listener = bind(address)?;
         let address = listener.local_addr()?;
         let closed = core.stopped.child_token();
-        let accepting = core.tasks.spawn(accept(listener, Arc::clone(core), closed.clone()));
+        let services = Services { core: Arc::clone(core), admin: Arc::clone(admin) };
+        let accepting = core.tasks.spawn(accept(listener, services, closed.clone()));
         Ok(Listening { address, closed, accepting })
     }
 
@@ -50,8 +56,20 @@ impl Listening {
     }
 }
 
-/// Listens, with `SO_REUSEADDR`, so that a server can come back to its port at once.
+/// Listens. An error names the port, of which a server has several.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    listen(address).map_err(|error| {
+        let (port, host) = (address.port(), address.ip());
+        let reason = match error.kind() {
+            io::ErrorKind::AddrInUse => format!("port {port} of {host} is taken"),
+            _ => format!("cannot listen on port {port} of {host}: {error}"),
+        };
+        io::Error::new(error.kind(), reason)
+    })
+}
+
+/// Listens, with `SO_REUSEADDR`, so that a server can come back to its port at once.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
@@ -59,7 +77,14 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn accept(listener: TcpListener, core: Arc<Core>, closed: CancellationToken) {
+/// What a connection leads to.
+#[derive(Clone)]
+struct Services {
+    core: Arc<Core>,
+    admin: Arc<Admin>,
+}
+
+async fn accept(listener: TcpListener, services: Services, closed: CancellationToken) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -69,7 +94,7 @@ async fn accept(listener: TcpListener, core: Arc<Core>, closed: CancellationToke
         match accepted {
             Ok((stream, _)) => {
                 let connection = Connection(closed.child_token());
-                core.tasks.spawn(serve(stream, Arc::clone(&core), connection));
+                services.core.tasks.spawn(serve(stream, services.clone(), connection));
             }
             // Out of file descriptors, or the peer gone already: the next one may do better.
             Err(_) => tokio::task::yield_now().await,
@@ -77,7 +102,8 @@ async fn accept(listener: TcpListener, core: Arc<Core>, closed: CancellationToke
     }
 }
 
-async fn serve(stream: TcpStream, core: Arc<Core>, connection: Connection) {
+async fn serve(stream: TcpStream, services: Services, connection: Connection) {
+    let Services { core, admin } = services;
     // Small messages in both directions; it works without, only slower.
     let _ = stream.set_nodelay(true);
     let requests = Requests { tasks: core.tasks.clone(), connection: connection.clone() };
@@ -85,8 +111,15 @@ async fn serve(stream: TcpStream, core: Arc<Core>, connection: Connection) {
     let cut = connection.0.clone();
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());
-        let mut spanner = spanner.clone();
-        async move { spanner.call(request).await }
+        let (mut spanner, admin) = (spanner.clone(), Arc::clone(&admin));
+        async move {
+            let is_data = request.uri().path().split('/').nth(1) == Some(SERVICE_NAME);
+            if is_data {
+                spanner.call(request).await
+            } else {
+                Ok(admin::grpc::answer(admin, request).await)
+            }
+        }
     });
     let serving = http2::Builder::new(requests)
         .max_concurrent_streams(CONCURRENT_REQUESTS_MAX)

@@ -4,23 +4,18 @@
 
 mod request;
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
 
 use crate::emulator::Running;
 use crate::engine;
-use crate::server::bind;
+use crate::http1;
 use request::{Fields, fault, restart};
 
 /// The longest request.
@@ -28,42 +23,16 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
-    let listener = bind(address)?;
-    let address = listener.local_addr()?;
-    running.core.tasks.spawn(accept(listener, Arc::clone(running)));
-    Ok(address)
-}
-
-async fn accept(listener: TcpListener, running: Arc<Running>) {
-    let stopped = running.core.stopped.clone();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stopped.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                running.core.tasks.spawn(serve(stream, Arc::clone(&running)));
+    let shared = Arc::clone(running);
+    http1::start(&running.core, address, move |request| {
+        let running = Arc::clone(&shared);
+        async move {
+            match answer(&running, request).await {
+                Ok(body) => http1::reply(StatusCode::OK, &body),
+                Err(refused) => http1::reply(refused.status, &json!({ "error": refused.reason })),
             }
-            Err(_) => tokio::task::yield_now().await,
         }
-    }
-}
-
-async fn serve(stream: TcpStream, running: Arc<Running>) {
-    let stopped = running.core.stopped.clone();
-    let service = service_fn(move |request| {
-        let running = Arc::clone(&running);
-        async move { Ok::<_, Infallible>(reply(answer(&running, request).await)) }
-    });
-    let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    tokio::select! {
-        biased;
-        () = stopped.cancelled() => {}
-        // Whatever ended it, there is nobody left to tell.
-        _ = serving => {}
-    }
+    })
 }
 
 /// Why a request was refused.
@@ -99,18 +68,6 @@ impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Refused {
         Refused { status: StatusCode::SERVICE_UNAVAILABLE, reason: error.to_string() }
     }
-}
-
-fn reply(answer: Result<Value, Refused>) -> Response<Full<Bytes>> {
-    let (status, body) = match answer {
-        Ok(body) => (StatusCode::OK, body),
-        Err(refused) => (refused.status, json!({ "error": refused.reason })),
-    };
-    let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
-    *response.status_mut() = status;
-    let json = http::HeaderValue::from_static("application/json");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
-    response
 }
 
 async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, Refused> {
@@ -163,7 +120,7 @@ async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, 
             Ok(json!({}))
         }
         (&Method::DELETE, ["databases", name @ ..]) => {
-            Ok(json!({ "removed": running.core.drop_database(&name.join("/")) }))
+            Ok(json!({ "removed": running.admin.remove_database(&name.join("/")) }))
         }
         _ => Err(Refused::missing(&format!("{} {}", head.method, head.uri.path()))),
     }

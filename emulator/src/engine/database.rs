@@ -42,6 +42,7 @@ impl TransactionNumbers {
 pub struct Database {
     pub(super) clock: Arc<dyn Clock>,
     numbers: TransactionNumbers,
+    created_at: Timestamp,
     state: Arc<Mutex<State>>,
     pub(super) changed: Arc<Notify>,
 }
@@ -64,7 +65,13 @@ impl Database {
     pub fn new(clock: Arc<dyn Clock>, numbers: TransactionNumbers) -> Database {
         let changed = Arc::new(Notify::new());
         let state = Arc::new(Mutex::new(State::new(Arc::clone(&changed))));
-        Database { clock, numbers, state, changed }
+        let created_at = clock.now();
+        Database { clock, numbers, created_at, state, changed }
+    }
+
+    /// When it was created.
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
     }
 
     /// The tables as they are defined now.

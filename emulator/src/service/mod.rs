@@ -27,6 +27,7 @@ use crate::faults::Faults;
 use crate::rpc::RequestCounts;
 
 pub(crate) use spanner::Spanner;
+pub(crate) use status::status;
 
 /// The reply that says nothing but that it was done.
 pub(crate) type Empty = ();

@@ -11,7 +11,7 @@ use crate::engine::{Detail, Error};
 ///
 /// Some clients read the details from the status, others from a trailer of their own: both are
 /// there.
-pub(super) fn status(error: &Error) -> Status {
+pub(crate) fn status(error: &Error) -> Status {
     let code = Code::from(error.code().number());
     let (kind, detail) = match error.detail() {
         Detail::None => return Status::new(code, error.message()),

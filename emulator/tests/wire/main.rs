@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+mod admin;
 mod control;
 mod life;
 mod reads;
+mod rest;
 mod sessions;
 mod statements;
 mod transactions;

@@ -1,6 +1,7 @@
 //! Recursive descent over the tokens of a text.
 
 mod column;
+mod create_database;
 mod ddl;
 mod dml;
 mod expr;
@@ -15,6 +16,7 @@ use super::error::{Pos, Result, SqlError};
 use super::lexer::tokenize;
 use super::token::{Kind, Token, is_reserved};
 
+pub use create_database::parse_create_database;
 pub use ddl::{MAX_DDL_BYTES, parse_ddl};
 
 /// The most characters a statement can have; Cloud Spanner's limit.

@@ -1,0 +1,185 @@
+//! Databases and their schemas.
+
+use database::database::State;
+use database::{DatabaseDialect, UpdateDatabaseDdlMetadata};
+
+use super::operations::Done;
+use super::{Admin, database, definition, encode, instances, longrunning, names, page, refuse};
+use crate::engine::{Code, Database, Error, Result, Schema, SchemaChange, VERSION_RETENTION};
+use crate::sql::{parse_create_database, parse_ddl};
+
+impl Admin {
+    pub(super) fn create_database(
+        &self,
+        request: database::CreateDatabaseRequest,
+    ) -> Result<longrunning::Operation> {
+        names::instance(&request.parent)?;
+        if request.database_dialect() == DatabaseDialect::Postgresql {
+            return Err(Error::unimplemented("Not supported here: the dialect POSTGRESQL"));
+        }
+        refuse("encryption_config", request.encryption_config.is_some())?;
+        refuse("proto_descriptors", !request.proto_descriptors.is_empty())?;
+        let text = &request.create_statement;
+        let id = parse_create_database(text).map_err(|error| error.in_text(text))?;
+        names::database_id(&id)?;
+        let changes = changes(&request.extra_statements)?;
+        let name = format!("{}/databases/{id}", request.parent);
+
+        let mut registry = self.registry();
+        if !registry.instances.contains_key(&request.parent) {
+            return Err(instances::not_found(&request.parent));
+        }
+        let created = self.core.create_database(&name, &changes)?;
+        let metadata = database::CreateDatabaseMetadata { database: name.clone() };
+        let made = Done::Database(describe(&name, &created));
+        Ok(registry.operations.add(&name, "CreateDatabaseMetadata", &metadata, made))
+    }
+
+    pub(super) fn get_database(
+        &self,
+        request: database::GetDatabaseRequest,
+    ) -> Result<database::Database> {
+        Ok(describe(&request.name, &self.core.database(&request.name)?))
+    }
+
+    pub(super) fn list_databases(
+        &self,
+        request: database::ListDatabasesRequest,
+    ) -> Result<database::ListDatabasesResponse> {
+        names::instance(&request.parent)?;
+        let below = format!("{}/databases/", request.parent);
+        // Held, so that an instance and its databases are seen together.
+        let registry = self.registry();
+        if !registry.instances.contains_key(&request.parent) {
+            return Err(instances::not_found(&request.parent));
+        }
+        let all = self.core.all_databases();
+        let all = all.iter().filter(|(name, _)| name.starts_with(&below));
+        let (databases, next_page_token) =
+            page(all, |(name, _)| name, request.page_size, &request.page_token);
+        let databases = databases.into_iter().map(|(name, found)| describe(name, found)).collect();
+        Ok(database::ListDatabasesResponse { databases, next_page_token })
+    }
+
+    pub(super) fn drop_database(&self, request: database::DropDatabaseRequest) -> Result<()> {
+        self.core.database(&request.database)?;
+        self.remove_database(&request.database);
+        Ok(())
+    }
+
+    pub(super) fn get_database_ddl(
+        &self,
+        request: database::GetDatabaseDdlRequest,
+    ) -> Result<database::GetDatabaseDdlResponse> {
+        let found = self.core.database(&request.database)?;
+        Ok(database::GetDatabaseDdlResponse {
+            statements: definition::statements(&found.schema()),
+            ..Default::default()
+        })
+    }
+
+    /// Changes the schema, statement by statement.
+    ///
+    /// Statements that cannot succeed refuse the whole request, as Cloud Spanner looks at all of
+    /// them before it begins. One that fails on the way, because of the rows or of somebody else's
+    /// change, ends the operation there: what came before it stays, with its timestamps.
+    pub(super) fn update_database_ddl(
+        &self,
+        request: database::UpdateDatabaseDdlRequest,
+    ) -> Result<longrunning::Operation> {
+        let found = self.core.database(&request.database)?;
+        refuse("proto_descriptors", !request.proto_descriptors.is_empty())?;
+        if request.statements.is_empty() {
+            return Err(Error::invalid_argument("an update of the schema needs a statement"));
+        }
+        let changes = changes(&request.statements)?;
+        check(&found.schema(), &request.statements, &changes)?;
+
+        let mut registry = self.registry();
+        let named = match request.operation_id.as_str() {
+            "" => None,
+            id => Some(format!("{}/operations/{id}", request.database)),
+        };
+        if let Some(name) = &named
+            && registry.operations.find(name).is_ok()
+        {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("Operation already exists: {name}"),
+            ));
+        }
+        let (commit_timestamps, done) = apply(&found, &changes);
+        let metadata = UpdateDatabaseDdlMetadata {
+            database: request.database.clone(),
+            statements: request.statements,
+            commit_timestamps,
+            ..Default::default()
+        };
+        let kind = "UpdateDatabaseDdlMetadata";
+        Ok(match named {
+            Some(name) => registry.operations.note(name, kind, &metadata, done),
+            None => registry.operations.add(&request.database, kind, &metadata, done),
+        })
+    }
+}
+
+fn describe(name: &str, found: &Database) -> database::Database {
+    let now = found.clock().now();
+    database::Database {
+        name: name.to_owned(),
+        state: State::Ready.into(),
+        create_time: Some(encode(found.created_at())),
+        version_retention_period: format!("{}h", VERSION_RETENTION.as_secs() / 3_600),
+        earliest_version_time: Some(encode(
+            now.saturating_sub(VERSION_RETENTION).max(found.created_at()),
+        )),
+        database_dialect: DatabaseDialect::GoogleStandardSql.into(),
+        ..Default::default()
+    }
+}
+
+/// What the statements of a request ask for, each for one change.
+fn changes(statements: &[String]) -> Result<Vec<SchemaChange>> {
+    statements.iter().map(|statement| change(statement)).collect()
+}
+
+fn change(statement: &str) -> Result<SchemaChange> {
+    let mut changes = parse_ddl(statement).map_err(|error| {
+        let error = error.in_text(statement);
+        Error::new(
+            error.code(),
+            format!("Error parsing Spanner DDL statement: {}", error.message()),
+        )
+    })?;
+    match (changes.pop(), changes.is_empty()) {
+        (Some(change), true) => Ok(change),
+        (None, _) => Err(Error::invalid_argument("a DDL statement is empty")),
+        (Some(_), false) => Err(Error::invalid_argument(format!(
+            "one DDL statement is expected, but here is more than one: {statement}"
+        ))),
+    }
+}
+
+/// Whether the changes can be made one after another, and if not, which one is in the way.
+fn check(schema: &Schema, statements: &[String], changes: &[SchemaChange]) -> Result<()> {
+    let mut schema = schema.clone();
+    for (at, (statement, change)) in statements.iter().zip(changes).enumerate() {
+        schema.apply(change).map_err(|error| {
+            let (at, all, said) = (at + 1, statements.len(), error.message());
+            Error::new(error.code(), format!("{said} (statement {at} of {all}: {statement})"))
+        })?;
+    }
+    Ok(())
+}
+
+/// Makes the changes up to the first that fails. When each was made, and how it ended.
+fn apply(found: &Database, changes: &[SchemaChange]) -> (Vec<prost_types::Timestamp>, Done) {
+    let mut timestamps = Vec::new();
+    for change in changes {
+        if let Err(error) = found.change_schema(std::slice::from_ref(change)) {
+            return (timestamps, Done::Failed(error));
+        }
+        timestamps.push(encode(found.clock().now()));
+    }
+    (timestamps, Done::Nothing)
+}

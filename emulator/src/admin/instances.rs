@@ -1,0 +1,229 @@
+//! Instances and the configurations they can have.
+
+use instance::instance::State;
+use instance::instance_config::Type;
+
+use super::operations::Done;
+use super::{Admin, encode, instance, longrunning, names, page, refuse};
+use crate::engine::{Code, Error, Result, Timestamp};
+
+/// The one configuration that is listed. Others are taken as they come: where an instance is said
+/// to be changes nothing here.
+const CONFIG: &str = "emulator-config";
+/// The processing units that make a node.
+const UNITS_PER_NODE: i32 = 1_000;
+
+/// The instance of a database that was there before anybody asked for its instance.
+pub(super) fn implied(name: &str, now: Timestamp) -> instance::Instance {
+    let id = name.rsplit('/').next().unwrap_or_default();
+    let project = name.split("/instances/").next().unwrap_or_default();
+    instance::Instance {
+        name: name.to_owned(),
+        config: format!("{project}/instanceConfigs/{CONFIG}"),
+        display_name: id.to_owned(),
+        node_count: 1,
+        processing_units: UNITS_PER_NODE,
+        state: State::Ready.into(),
+        create_time: Some(encode(now)),
+        update_time: Some(encode(now)),
+        ..Default::default()
+    }
+}
+
+/// An instance that isn't there.
+pub(super) fn not_found(name: &str) -> Error {
+    let kind = "type.googleapis.com/google.spanner.admin.instance.v1.Instance";
+    Error::resource_not_found(kind, "Instance", name)
+}
+
+fn config(name: String) -> instance::InstanceConfig {
+    instance::InstanceConfig {
+        name,
+        display_name: "Emulator".to_owned(),
+        config_type: Type::GoogleManaged.into(),
+        state: instance::instance_config::State::Ready.into(),
+        ..Default::default()
+    }
+}
+
+/// How much an instance can do, in nodes and in processing units, of which a request gives one.
+fn capacity(asked: &instance::Instance) -> Result<(i32, i32)> {
+    let (nodes, units) = (asked.node_count, asked.processing_units);
+    match (nodes, units) {
+        (0, 0) => Ok((1, UNITS_PER_NODE)),
+        (1.., 0) => Ok((nodes, nodes.saturating_mul(UNITS_PER_NODE))),
+        (_, 100..) if units % if units < UNITS_PER_NODE { 100 } else { UNITS_PER_NODE } == 0 => {
+            let whole = units / UNITS_PER_NODE;
+            match nodes == 0 || nodes == whole {
+                true => Ok((whole, units)),
+                false => Err(Error::invalid_argument(format!(
+                    "{nodes} nodes are not {units} processing units; only one of them may be given"
+                ))),
+            }
+        }
+        _ => Err(Error::invalid_argument(format!(
+            "an instance cannot have {nodes} nodes and {units} processing units"
+        ))),
+    }
+}
+
+impl Admin {
+    pub(super) fn list_instance_configs(
+        &self,
+        request: instance::ListInstanceConfigsRequest,
+    ) -> Result<instance::ListInstanceConfigsResponse> {
+        names::project(&request.parent)?;
+        let name = format!("{}/instanceConfigs/{CONFIG}", request.parent);
+        Ok(instance::ListInstanceConfigsResponse {
+            instance_configs: vec![config(name)],
+            ..Default::default()
+        })
+    }
+
+    pub(super) fn get_instance_config(
+        &self,
+        request: instance::GetInstanceConfigRequest,
+    ) -> Result<instance::InstanceConfig> {
+        let known = names::is_shaped(&request.name, &["projects", "instanceConfigs"])
+            && request.name.ends_with(&format!("/{CONFIG}"));
+        match known {
+            true => Ok(config(request.name)),
+            false => {
+                let kind = "type.googleapis.com/google.spanner.admin.instance.v1.InstanceConfig";
+                Err(Error::resource_not_found(kind, "Instance config", &request.name))
+            }
+        }
+    }
+
+    pub(super) fn create_instance(
+        &self,
+        request: instance::CreateInstanceRequest,
+    ) -> Result<longrunning::Operation> {
+        names::project(&request.parent)?;
+        names::instance_id(&request.instance_id)?;
+        let asked = request.instance.unwrap_or_default();
+        let name = format!("{}/instances/{}", request.parent, request.instance_id);
+        if !asked.name.is_empty() && asked.name != name {
+            return Err(Error::invalid_argument(format!(
+                "instance is named `{}`, but `{name}` is to be created",
+                asked.name
+            )));
+        }
+        refuse("autoscaling_config", asked.autoscaling_config.is_some())?;
+        let (node_count, processing_units) = capacity(&asked)?;
+        let now = self.core.clock().now();
+        let base = implied(&name, now);
+        let or = |text: String, other: String| if text.is_empty() { other } else { text };
+        let created = instance::Instance {
+            config: or(asked.config, base.config.clone()),
+            display_name: or(asked.display_name, base.display_name.clone()),
+            node_count,
+            processing_units,
+            labels: asked.labels,
+            instance_type: asked.instance_type,
+            edition: asked.edition,
+            default_backup_schedule_type: asked.default_backup_schedule_type,
+            ..base
+        };
+        let mut registry = self.registry();
+        if registry.instances.contains_key(&name) {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("Instance already exists: {name}"),
+            ));
+        }
+        registry.instances.insert(name.clone(), created.clone());
+        let metadata = instance::CreateInstanceMetadata {
+            instance: Some(created.clone()),
+            start_time: created.create_time,
+            end_time: created.create_time,
+            ..Default::default()
+        };
+        Ok(registry.operations.add(
+            &name,
+            "CreateInstanceMetadata",
+            &metadata,
+            Done::Instance(created),
+        ))
+    }
+
+    pub(super) fn get_instance(
+        &self,
+        request: instance::GetInstanceRequest,
+    ) -> Result<instance::Instance> {
+        names::instance(&request.name)?;
+        let registry = self.registry();
+        registry.instances.get(&request.name).cloned().ok_or_else(|| not_found(&request.name))
+    }
+
+    pub(super) fn list_instances(
+        &self,
+        request: instance::ListInstancesRequest,
+    ) -> Result<instance::ListInstancesResponse> {
+        names::project(&request.parent)?;
+        refuse("a filter of instances", !request.filter.is_empty())?;
+        let registry = self.registry();
+        let below = format!("{}/", request.parent);
+        let all = registry.instances.values().filter(|found| found.name.starts_with(&below));
+        let (instances, next_page_token) =
+            page(all, |found| &found.name, request.page_size, &request.page_token);
+        let instances = instances.into_iter().cloned().collect();
+        Ok(instance::ListInstancesResponse { instances, next_page_token, ..Default::default() })
+    }
+
+    pub(super) fn update_instance(
+        &self,
+        request: instance::UpdateInstanceRequest,
+    ) -> Result<longrunning::Operation> {
+        let asked = request.instance.unwrap_or_default();
+        let paths = request.field_mask.unwrap_or_default().paths;
+        if paths.is_empty() {
+            return Err(Error::invalid_argument("an update needs a field mask"));
+        }
+        let (node_count, processing_units) = capacity(&asked)?;
+        let mut registry = self.registry();
+        let current =
+            registry.instances.get_mut(&asked.name).ok_or_else(|| not_found(&asked.name))?;
+        let mut updated = current.clone();
+        for path in paths {
+            match path.as_str() {
+                "display_name" => updated.display_name.clone_from(&asked.display_name),
+                "labels" => updated.labels.clone_from(&asked.labels),
+                "node_count" | "processing_units" => {
+                    (updated.node_count, updated.processing_units) = (node_count, processing_units);
+                }
+                other => return Err(Error::unimplemented(format!("an update of {other}"))),
+            }
+        }
+        updated.update_time = Some(encode(self.core.clock().now()));
+        current.clone_from(&updated);
+        let metadata = instance::UpdateInstanceMetadata {
+            instance: Some(updated.clone()),
+            start_time: updated.update_time,
+            end_time: updated.update_time,
+            ..Default::default()
+        };
+        let name = updated.name.clone();
+        Ok(registry.operations.add(
+            &name,
+            "UpdateInstanceMetadata",
+            &metadata,
+            Done::Instance(updated),
+        ))
+    }
+
+    /// Deletes an instance with its databases.
+    pub(super) fn delete_instance(&self, request: instance::DeleteInstanceRequest) -> Result<()> {
+        names::instance(&request.name)?;
+        let mut registry = self.registry();
+        registry.instances.remove(&request.name).ok_or_else(|| not_found(&request.name))?;
+        registry.operations.forget_below(&request.name);
+        let below = format!("{}/databases/", request.name);
+        for (name, _) in self.core.all_databases() {
+            if name.starts_with(&below) {
+                self.core.drop_database(&name);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Which names the resources can have, in Cloud Spanner's rules.
+
+use crate::engine::{Error, Result};
+
+/// `projects/P`
+pub(super) fn project(name: &str) -> Result<()> {
+    shaped(name, &["projects"], "project", "projects/P")
+}
+
+/// `projects/P/instances/I`
+pub(super) fn instance(name: &str) -> Result<()> {
+    shaped(name, &["projects", "instances"], "instance", "projects/P/instances/I")
+}
+
+/// The id of an instance to be made.
+pub(super) fn instance_id(id: &str) -> Result<()> {
+    let inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '-';
+    identifier(id, "instance", 2..=64, inner)
+}
+
+/// The id of a database to be made.
+pub(super) fn database_id(id: &str) -> Result<()> {
+    let inner = |next: char| {
+        next.is_ascii_lowercase() || next.is_ascii_digit() || next == '-' || next == '_'
+    };
+    identifier(id, "database", 2..=30, inner)
+}
+
+/// Whether the name consists of these collections, each with an id behind it.
+pub(super) fn is_shaped(name: &str, collections: &[&str]) -> bool {
+    let parts: Vec<&str> = name.split('/').collect();
+    parts.len() == 2 * collections.len()
+        && parts
+            .chunks(2)
+            .zip(collections)
+            .all(|(part, collection)| part[0] == *collection && !part[1].is_empty())
+}
+
+fn shaped(name: &str, collections: &[&str], what: &str, form: &str) -> Result<()> {
+    match is_shaped(name, collections) {
+        true => Ok(()),
+        false => {
+            Err(Error::invalid_argument(format!("{what} name `{name}` is not of the form {form}")))
+        }
+    }
+}
+
+fn identifier(
+    id: &str,
+    what: &str,
+    length: std::ops::RangeInclusive<usize>,
+    inner: impl Fn(char) -> bool,
+) -> Result<()> {
+    let starts = id.starts_with(|first: char| first.is_ascii_lowercase());
+    let ends = id.ends_with(|last: char| last.is_ascii_lowercase() || last.is_ascii_digit());
+    if starts && ends && length.contains(&id.len()) && id.chars().all(inner) {
+        return Ok(());
+    }
+    let (least, most) = (length.start(), length.end());
+    Err(Error::invalid_argument(format!(
+        "Invalid {what} id `{id}`: {least} to {most} characters of lower-case letters, digits and \
+         hyphens, the first a letter and the last no hyphen"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_cloud_spanners_rules() {
+        for good in ["ab", "a-1", "orders-2026"] {
+            assert_eq!((instance_id(good), database_id(good)), (Ok(()), Ok(())), "{good}");
+        }
+        assert!(database_id("with_underscore").is_ok() && instance_id("with_underscore").is_err());
+        for bad in ["", "a", "1a", "-a", "a-", "Ab", "a b", "a/b", &"a".repeat(65)] {
+            assert!(instance_id(bad).is_err() && database_id(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_has_an_id_behind_each_collection() {
+        assert!(instance("projects/p/instances/i").is_ok());
+        for bad in ["", "projects/p", "projects//instances/i", "projects/p/instances/i/x/y"] {
+            assert!(instance(bad).is_err(), "{bad}");
+        }
+    }
+}

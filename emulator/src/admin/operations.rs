@@ -1,0 +1,158 @@
+//! Long-running operations, none of which runs long.
+
+use std::collections::VecDeque;
+
+use googleapis_tonic_google_rpc::google::rpc;
+use longrunning::operation;
+use prost::Message;
+
+use super::{Admin, database, instance, longrunning, page};
+use crate::engine::{Error, Result};
+
+/// How many operations are remembered; the oldest are forgotten.
+const REMEMBERED: usize = 1_000;
+
+const INSTANCE: &str = "type.googleapis.com/google.spanner.admin.instance.v1";
+const DATABASE: &str = "type.googleapis.com/google.spanner.admin.database.v1";
+
+/// The operations that there have been, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    recent: VecDeque<longrunning::Operation>,
+    numbered: u64,
+}
+
+/// How an operation ended.
+#[derive(Debug)]
+pub(super) enum Done {
+    Instance(instance::Instance),
+    Database(database::Database),
+    Nothing,
+    Failed(Error),
+}
+
+impl Operations {
+    /// Notes an operation of this resource, named by its number.
+    pub fn add(
+        &mut self,
+        resource: &str,
+        kind: &str,
+        metadata: &impl Message,
+        done: Done,
+    ) -> longrunning::Operation {
+        self.numbered += 1;
+        let name = format!("{resource}/operations/_auto_{}", self.numbered);
+        self.note(name, kind, metadata, done)
+    }
+
+    /// Notes an operation under a name that is free.
+    pub fn note(
+        &mut self,
+        name: String,
+        kind: &str,
+        metadata: &impl Message,
+        done: Done,
+    ) -> longrunning::Operation {
+        let package = if kind.contains("Instance") { INSTANCE } else { DATABASE };
+        let packed = |type_url: String, value: Vec<u8>| prost_types::Any { type_url, value };
+        let response = |type_url, value| operation::Result::Response(packed(type_url, value));
+        let result = match done {
+            Done::Instance(made) => response(format!("{INSTANCE}.Instance"), made.encode_to_vec()),
+            Done::Database(made) => response(format!("{DATABASE}.Database"), made.encode_to_vec()),
+            Done::Nothing => {
+                response("type.googleapis.com/google.protobuf.Empty".to_owned(), Vec::new())
+            }
+            Done::Failed(error) => operation::Result::Error(rpc::Status {
+                code: error.code().number(),
+                message: error.message().to_owned(),
+                details: Vec::new(),
+            }),
+        };
+        let operation = longrunning::Operation {
+            name,
+            metadata: Some(packed(format!("{package}.{kind}"), metadata.encode_to_vec())),
+            done: true,
+            result: Some(result),
+        };
+        if self.recent.len() == REMEMBERED {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(operation.clone());
+        operation
+    }
+
+    /// The operation of this name.
+    pub fn find(&self, name: &str) -> Result<&longrunning::Operation> {
+        self.recent.iter().find(|operation| operation.name == name).ok_or_else(|| {
+            let kind = "type.googleapis.com/google.longrunning.Operation";
+            Error::resource_not_found(kind, "Operation", name)
+        })
+    }
+
+    /// Forgets the operations of a resource that is no more, and of what was part of it.
+    pub fn forget_below(&mut self, resource: &str) {
+        let below = format!("{resource}/");
+        self.recent.retain(|operation| !operation.name.starts_with(&below));
+    }
+}
+
+impl Admin {
+    pub(super) fn get_operation(
+        &self,
+        request: longrunning::GetOperationRequest,
+    ) -> Result<longrunning::Operation> {
+        self.registry().operations.find(&request.name).cloned()
+    }
+
+    pub(super) fn wait_operation(
+        &self,
+        request: longrunning::WaitOperationRequest,
+    ) -> Result<longrunning::Operation> {
+        self.registry().operations.find(&request.name).cloned()
+    }
+
+    /// Lists the operations of one resource, whose name with `/operations` is what is asked for.
+    pub(super) fn list_operations(
+        &self,
+        request: longrunning::ListOperationsRequest,
+    ) -> Result<longrunning::ListOperationsResponse> {
+        if !request.name.ends_with("/operations") {
+            return Err(Error::invalid_argument(format!(
+                "`{}` is not the name of a collection of operations",
+                request.name
+            )));
+        }
+        super::refuse("a filter of operations", !request.filter.is_empty())?;
+        let registry = self.registry();
+        let below = format!("{}/", request.name);
+        let recent = registry.operations.recent.iter();
+        let mut all: Vec<_> = recent.filter(|found| found.name.starts_with(&below)).collect();
+        all.sort_by(|left, right| left.name.cmp(&right.name));
+        let (operations, next_page_token) =
+            page(all.into_iter(), |found| &found.name, request.page_size, &request.page_token);
+        let operations = operations.into_iter().cloned().collect();
+        Ok(longrunning::ListOperationsResponse {
+            operations,
+            next_page_token,
+            ..Default::default()
+        })
+    }
+
+    /// Changes nothing: what is done is done.
+    pub(super) fn cancel_operation(
+        &self,
+        request: longrunning::CancelOperationRequest,
+    ) -> Result<()> {
+        self.registry().operations.find(&request.name).map(|_| ())
+    }
+
+    pub(super) fn delete_operation(
+        &self,
+        request: longrunning::DeleteOperationRequest,
+    ) -> Result<()> {
+        let mut registry = self.registry();
+        registry.operations.find(&request.name)?;
+        registry.operations.recent.retain(|operation| operation.name != request.name);
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! The calls over HTTP/1.1 and JSON, in the shape in which Google's API offers them.
+
+mod encode;
+mod request;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use super::{Admin, database, instance, longrunning};
+use crate::emulator::Running;
+use crate::engine::{Code, Error, Result};
+use crate::http1;
+use request::{Fields, Query};
+
+/// The longest request: the longest DDL, and room for how JSON escapes it.
+const BODY_BYTES_MAX: usize = 32 << 20;
+
+/// Starts the service, and says where it listens. It ends with the server.
+pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
+    let admin = Arc::clone(&running.admin);
+    http1::start(&running.core, address, move |request| {
+        let admin = Arc::clone(&admin);
+        async move {
+            match answer(&admin, request).await {
+                Ok(body) => http1::reply(StatusCode::OK, &body),
+                Err(error) => refusal(&error),
+            }
+        }
+    })
+}
+
+/// An error as Google's HTTP APIs report it.
+fn refusal(error: &Error) -> http1::Reply {
+    let status = match error.code() {
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
+            StatusCode::BAD_REQUEST
+        }
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let body = json!({ "error": {
+        "code": status.as_u16(),
+        "message": error.message(),
+        "status": error.code().to_string(),
+        "details": encode::details(error),
+    }});
+    http1::reply(status, &body)
+}
+
+async fn answer(admin: &Admin, request: Request<Incoming>) -> Result<Value> {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?.to_bytes();
+    let path = request::decoded(head.uri.path());
+    let call = Call {
+        admin,
+        method: head.method.as_str(),
+        name: path.strip_prefix("/v1/").unwrap_or_default(),
+        query: Query::parse(head.uri.query().unwrap_or_default()),
+        body: &body,
+    };
+    let parts: Vec<&str> = call.name.split('/').collect();
+    let answer = match parts.as_slice() {
+        [.., "operations"] | [.., "operations", _] => call.operations(),
+        ["projects", _, "instances", _, "databases", ..] => call.databases(&parts),
+        ["projects", _, "instances" | "instanceConfigs", ..] => call.instances(&parts),
+        _ => None,
+    };
+    answer.unwrap_or_else(|| {
+        Err(Error::unimplemented(format!("Not supported here: {} {path}", head.method)))
+    })
+}
+
+/// One request. The name is what the path names; `None` is what isn't known.
+struct Call<'a> {
+    admin: &'a Admin,
+    method: &'a str,
+    name: &'a str,
+    query: Query,
+    body: &'a [u8],
+}
+
+impl Call<'_> {
+    fn instances(&self, parts: &[&str]) -> Option<Result<Value>> {
+        let name = self.name.to_owned();
+        let parent = parts.get(..2)?.join("/");
+        Some(match (self.method, parts) {
+            ("GET", [_, _, "instanceConfigs"]) => self
+                .admin
+                .list_instance_configs(instance::ListInstanceConfigsRequest {
+                    parent,
+                    ..Default::default()
+                })
+                .map(|reply| encode::configs(&reply)),
+            ("GET", [_, _, "instanceConfigs", _]) => self
+                .admin
+                .get_instance_config(instance::GetInstanceConfigRequest { name })
+                .map(|config| encode::config(&config)),
+            ("POST", [_, _, "instances"]) => Fields::parse(self.body)
+                .and_then(|fields| fields.create_instance(parent))
+                .and_then(|request| self.admin.create_instance(request))
+                .and_then(|operation| encode::operation(&operation)),
+            ("GET", [_, _, "instances"]) => self
+                .admin
+                .list_instances(instance::ListInstancesRequest {
+                    parent,
+                    page_size: self.query.page_size(),
+                    page_token: self.query.text("pageToken"),
+                    filter: self.query.text("filter"),
+                    ..Default::default()
+                })
+                .map(|reply| encode::instances(&reply)),
+            ("GET", [_, _, "instances", _]) => self
+                .admin
+                .get_instance(instance::GetInstanceRequest { name, field_mask: None })
+                .map(|found| encode::instance(&found)),
+            ("PATCH", [_, _, "instances", _]) => Fields::parse(self.body)
+                .and_then(|fields| fields.update_instance(name))
+                .and_then(|request| self.admin.update_instance(request))
+                .and_then(|operation| encode::operation(&operation)),
+            ("DELETE", [_, _, "instances", _]) => self
+                .admin
+                .delete_instance(instance::DeleteInstanceRequest { name })
+                .map(|()| json!({})),
+            _ => return None,
+        })
+    }
+
+    fn databases(&self, parts: &[&str]) -> Option<Result<Value>> {
+        let name = parts.get(..6).unwrap_or_default().join("/");
+        let parent = parts.get(..4)?.join("/");
+        Some(match (self.method, parts.get(5..)?) {
+            ("POST", []) => Fields::parse(self.body)
+                .and_then(|fields| fields.create_database(parent))
+                .and_then(|request| self.admin.create_database(request))
+                .and_then(|operation| encode::operation(&operation)),
+            ("GET", []) => self
+                .admin
+                .list_databases(database::ListDatabasesRequest {
+                    parent,
+                    page_size: self.query.page_size(),
+                    page_token: self.query.text("pageToken"),
+                })
+                .map(|reply| encode::databases(&reply)),
+            ("GET", [_]) => self
+                .admin
+                .get_database(database::GetDatabaseRequest { name })
+                .map(|found| encode::database(&found)),
+            ("DELETE", [_]) => self
+                .admin
+                .drop_database(database::DropDatabaseRequest { database: name })
+                .map(|()| json!({})),
+            ("GET", [_, "ddl"]) => self
+                .admin
+                .get_database_ddl(database::GetDatabaseDdlRequest { database: name })
+                .map(|reply| json!({ "statements": reply.statements })),
+            ("PATCH", [_, "ddl"]) => Fields::parse(self.body)
+                .and_then(|fields| fields.update_database_ddl(name))
+                .and_then(|request| self.admin.update_database_ddl(request))
+                .and_then(|operation| encode::operation(&operation)),
+            _ => return None,
+        })
+    }
+
+    fn operations(&self) -> Option<Result<Value>> {
+        let name = self.name.to_owned();
+        let is_one = !name.ends_with("/operations");
+        Some(match (self.method, is_one, name.strip_suffix(":cancel")) {
+            ("POST", true, Some(name)) => self
+                .admin
+                .cancel_operation(longrunning::CancelOperationRequest { name: name.to_owned() })
+                .map(|()| json!({})),
+            ("GET", true, None) => self
+                .admin
+                .get_operation(longrunning::GetOperationRequest { name })
+                .and_then(|operation| encode::operation(&operation)),
+            ("DELETE", true, None) => self
+                .admin
+                .delete_operation(longrunning::DeleteOperationRequest { name })
+                .map(|()| json!({})),
+            ("GET", false, _) => self
+                .admin
+                .list_operations(longrunning::ListOperationsRequest {
+                    name,
+                    filter: self.query.text("filter"),
+                    page_size: self.query.page_size(),
+                    page_token: self.query.text("pageToken"),
+                    ..Default::default()
+                })
+                .and_then(|reply| encode::operations(&reply)),
+            _ => return None,
+        })
+    }
+}

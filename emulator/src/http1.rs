@@ -1,0 +1,85 @@
+//! Services over HTTP/1.1 and JSON, each on a port of its own.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::server::bind;
+use crate::service::Core;
+
+/// A reply, whole.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+/// Starts to answer requests, and says where. It ends with the server.
+pub(crate) fn start<A, F>(
+    core: &Arc<Core>,
+    address: SocketAddr,
+    answer: A,
+) -> io::Result<SocketAddr>
+where
+    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = Reply> + Send + 'static,
+{
+    let listener = bind(address)?;
+    let address = listener.local_addr()?;
+    core.tasks.spawn(accept(listener, Arc::clone(core), answer));
+    Ok(address)
+}
+
+/// A reply of this status with a JSON body.
+pub(crate) fn reply(status: StatusCode, body: &Value) -> Reply {
+    let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
+    *response.status_mut() = status;
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    response
+}
+
+async fn accept<A, F>(listener: TcpListener, core: Arc<Core>, answer: A)
+where
+    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = Reply> + Send + 'static,
+{
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = core.stopped.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                core.tasks.spawn(serve(stream, Arc::clone(&core), answer.clone()));
+            }
+            // Out of file descriptors, or the peer gone already: the next one may do better.
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+async fn serve<A, F>(stream: TcpStream, core: Arc<Core>, answer: A)
+where
+    A: Fn(Request<Incoming>) -> F + Send,
+    F: Future<Output = Reply> + Send,
+{
+    let service = service_fn(move |request| {
+        let answer = answer(request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        biased;
+        () = core.stopped.cancelled() => {}
+        // Whatever ended it, there is nobody left to tell.
+        _ = serving => {}
+    }
+}
