@@ -11,8 +11,8 @@ fuzz_target!(|text: &str| {
     match parse_statement(text) {
         Ok(statement) => {
             let printed = print(&statement);
-            // Parentheses take room, and levels, that the text didn't need.
-            if printed.len() > MAX_STATEMENT_CHARS || printed.matches('(').count() > 30 {
+            // Parentheses take room, and levels, that the text didn't need: two for each of `(-(-(-…`.
+            if printed.len() > MAX_STATEMENT_CHARS || printed.matches('(').count() > 20 {
                 return;
             }
             let again = parse_statement(&printed);
