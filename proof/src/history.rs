@@ -45,6 +45,8 @@ pub enum Invariant {
     I7 = 8,
     /// Somebody did not leave a named successor its grace.
     Grace = 16,
+    /// Somebody took or kept a lock that its owner does not want.
+    Unasked = 32,
 }
 
 impl History {
@@ -163,5 +165,8 @@ marks! {
     Swept: "an old takeover row was swept",
     LongerLease: "a contender waited out a holder's longer lease",
     FenceRefused: "a fenced write of a deposed term was refused",
+    ParkedWaited: "a lock that was parked was taken after its time",
+    Lapsed: "a term was left to lapse",
+    GivenBack: "an attempt under way was given back, for nobody wanted it any more",
     TookInterfered: "a lock was taken after outside hands",
 }

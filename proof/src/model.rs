@@ -61,6 +61,10 @@ impl Model for LockModel {
                     !world.history.is_broken(Invariant::I7) && world.nobody_is_late()
                 },
             ),
+            Property::always(
+                "nobody takes or keeps what its owner does not want",
+                |_, world: &World| !world.history.is_broken(Invariant::Unasked),
+            ),
             Property::always("a named successor has its grace", |_, world: &World| {
                 !world.history.is_broken(Invariant::Grace)
             }),

@@ -17,6 +17,8 @@ pub struct Node {
     pub instance: Option<Instance>,
     /// Whether its owner stopped it: once it has ended, it is gone for good.
     pub stopped: bool,
+    /// Whether its owner wants the lock.
+    pub wanted: bool,
     /// Whether an attempt to begin a term has an outcome that is unknown so far.
     pub unresolved: bool,
     /// Whether it gets no time from its machine.
@@ -25,7 +27,7 @@ pub struct Node {
     pub life: u8,
     /// What `has_lock()` goes by: the last announcement, and the clock at the moment of the call.
     pub published: Option<Published>,
-    /// Until when work of a term that was cancelled early may still be at it.
+    /// Until when work of a term that was cancelled early, or left to lapse, may still be at it.
     pub winding_down: Option<Moment>,
     /// The act under way.
     pub asked: Option<Asked>,
@@ -74,6 +76,7 @@ impl Node {
         let mut node = Node {
             instance: None,
             stopped: false,
+            wanted: true,
             unresolved: false,
             paused: false,
             life: 0,
@@ -98,6 +101,7 @@ impl Node {
     fn boot(&mut self, index: usize, member: &Member) {
         // A number no other life has stands for one drawn at random.
         let nonce = 16 * (index as u64 + 1) + u64::from(self.life);
+        self.wanted = true;
         let instance = Instance::new(member.id, nonce, member.timing.clone(), self.now());
         self.instance = Some(instance);
         self.wake = Some(Wake { at: self.now(), spread: Duration::ZERO });
@@ -177,6 +181,12 @@ impl Node {
         let now = self.now();
         self.paused = false;
         self.stopped |= event == Event::Stop;
+        if let Event::Contend(wanted) = event {
+            self.wanted = wanted;
+        }
+        // It lets a term lapse just because its work can't be stopped.
+        let at_work = self.published.as_ref().filter(|_| event == Event::Lapse);
+        let at_work_until = at_work.map(|published| published.valid_until);
         let mut answered = None;
         if let Event::Answer(answer) = &event {
             answered = self.asked.take();
@@ -194,6 +204,10 @@ impl Node {
             self.publish(announcement, history);
         }
         self.check_published(term, act.as_ref(), history);
+        if at_work_until.is_some() {
+            self.winding_down = at_work_until;
+            history.mark(Mark::Lapsed);
+        }
         self.wake = wake;
         let mut replaced = None;
         if let Some(act) = act {
@@ -256,6 +270,10 @@ impl Node {
             }
             _ => false,
         };
+        let attempts = matches!(act, Some(Act::Insert { .. } | Act::Takeover { .. }));
+        if !self.wanted && (attempts || self.published.is_some()) {
+            history.break_invariant(Invariant::Unasked);
+        }
         let late = self.published.is_some() && self.has_lock().is_none();
         if published != term || !serves || late {
             history.break_invariant(Invariant::I7);

@@ -40,6 +40,9 @@ impl World {
         if world.nodes[survivor].instance.is_none() {
             world.node_mut(survivor).restart(survivor, &scenario.members[survivor]);
         }
+        if !world.nodes[survivor].wanted {
+            world.decide(survivor, Event::Contend(true), scenario);
+        }
         for _ in 0..Self::patience(scenario) {
             world.settle(scenario, survivor);
             if world.nodes[survivor].has_lock().is_some() {

@@ -96,6 +96,8 @@ pub struct Budget {
     pub stops: u8,
     /// The owner's resignation.
     pub resignations: u8,
+    /// A change of whether the owner wants the lock, or another way in which it lets go.
+    pub holds: u8,
     /// The tool's eviction.
     pub evictions: u8,
     /// A takeover row of a peer that died halfway.

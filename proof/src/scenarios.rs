@@ -15,6 +15,7 @@ pub fn short() -> Vec<Scenario> {
         evicted(),
         peers(),
         owners(),
+        holds(),
         hands(),
         forged(),
         broken_clocks(),
@@ -23,7 +24,7 @@ pub fn short() -> Vec<Scenario> {
 
 /// The same in small, with one fault at most: what a broken protocol rarely survives.
 pub fn quick() -> Vec<Scenario> {
-    let ticks = [8, 8, 7, 8, 8, 8, 8, 9, 5, 5, 3];
+    let ticks = [8, 8, 7, 8, 8, 8, 8, 9, 5, 7, 5, 3];
     short().into_iter().zip(ticks).map(|(scenario, ticks)| in_small(scenario, ticks)).collect()
 }
 
@@ -144,6 +145,18 @@ pub fn owners() -> Scenario {
             Mark::SuccessorTook,
             Mark::StoppedInAttempt,
         ],
+        ..pair()
+    }
+}
+
+/// Owners that want the lock for a while, let go of it, park it, or leave their term to lapse.
+pub fn holds() -> Scenario {
+    Scenario {
+        name: "holds",
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 9,
+        budget: Budget { holds: 1, ..faults(1) },
+        expected: vec![Mark::Released, Mark::ParkedWaited, Mark::Lapsed, Mark::GivenBack],
         ..pair()
     }
 }

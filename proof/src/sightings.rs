@@ -25,6 +25,8 @@ impl World {
                 self.history.mark(Mark::SuccessorTook);
             } else if row.is_released() && at < row.token + row.lease.unwrap_or_default() {
                 self.history.break_invariant(Invariant::Grace);
+            } else if successor.is_empty() {
+                self.history.mark(Mark::ParkedWaited);
             }
         }
         if let (Some(old), Some(new)) = (row.writer.nonce(), writer.nonce()) {
@@ -63,6 +65,7 @@ impl World {
         let mark = match answer {
             _ if resolves && began => Mark::ResolvedOurs,
             _ if resolves && !releases => Mark::ResolvedNotOurs,
+            _ if (resolves || attempted) && releases && !node.wanted => Mark::GivenBack,
             _ if (resolves || attempted) && releases => Mark::StoppedInAttempt,
             Answer::Applied { .. } if attempted && !began => Mark::TooLate,
             Answer::Rejected(Rejection::Changed(_)) if attempted => Mark::Collided,

@@ -42,14 +42,31 @@ pub enum Step {
     Pause(usize),
     /// The owner is done.
     Stop(usize),
-    /// The owner lets go; the next member may be named.
-    Resign(usize, bool),
+    /// The owner ends its term.
+    Part(usize, Parting),
+    /// The owner wants the lock from here on, or wants it no more.
+    Want(usize, bool),
     /// The tool evicts the holder.
     Evict,
     /// A peer of another implementation dies between its two steps.
     LeaveTakeoverRow,
     /// Somebody interferes.
     Hand(Hand),
+}
+
+/// How an owner ends its term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Parting {
+    /// It was told to go.
+    Resign,
+    /// It was told to go, and names the next member.
+    ResignToNext,
+    /// It is done, and others in its process are waiting.
+    LetGo,
+    /// It is done, and nobody is to have the lock for a while: a run that must not be repeated.
+    Park,
+    /// It can't say whether its work has ended, so nothing is released.
+    Lapse,
 }
 
 /// What a hand outside the protocol may do.
@@ -89,6 +106,23 @@ const HANDS: [Hand; 10] = [
     Hand::Restore,
     Hand::Seize,
 ];
+
+impl Parting {
+    fn event(self, index: usize, scenario: &Scenario) -> Event {
+        let successor = |id: &str| Some((id.to_string(), scenario.grace()));
+        match self {
+            Parting::Resign => Event::Resign { successor: None },
+            Parting::ResignToNext => {
+                let next = &scenario.members[(index + 1) % scenario.members.len()];
+                Event::Resign { successor: successor(next.id) }
+            }
+            Parting::LetGo => Event::LetGo,
+            // Reserved for an id that nobody has.
+            Parting::Park => Event::Resign { successor: successor("") },
+            Parting::Lapse => Event::Lapse,
+        }
+    }
+}
 
 impl World {
     /// Every step that may come next.
@@ -145,7 +179,15 @@ impl World {
             steps.push(Step::Stop(index));
         }
         if left.resignations > 0 && node.published.is_some() {
-            steps.extend([Step::Resign(index, false), Step::Resign(index, true)]);
+            let partings = [Parting::Resign, Parting::ResignToNext];
+            steps.extend(partings.map(|parting| Step::Part(index, parting)));
+        }
+        if left.holds > 0 {
+            steps.push(Step::Want(index, !node.wanted));
+            if node.published.is_some() {
+                let partings = [Parting::LetGo, Parting::Park, Parting::Lapse];
+                steps.extend(partings.map(|parting| Step::Part(index, parting)));
+            }
         }
     }
 
@@ -249,11 +291,16 @@ impl World {
                 left.stops -= 1;
                 self.decide(index, Event::Stop, scenario);
             }
-            Step::Resign(index, named) => {
-                left.resignations -= 1;
-                let next = &scenario.members[(index + 1) % scenario.members.len()];
-                let successor = named.then(|| (next.id.to_string(), scenario.grace()));
-                self.decide(index, Event::Resign { successor }, scenario);
+            Step::Part(index, parting) => {
+                match parting {
+                    Parting::Resign | Parting::ResignToNext => left.resignations -= 1,
+                    Parting::LetGo | Parting::Park | Parting::Lapse => left.holds -= 1,
+                }
+                self.decide(index, parting.event(index, scenario), scenario);
+            }
+            Step::Want(index, wanted) => {
+                left.holds -= 1;
+                self.decide(index, Event::Contend(wanted), scenario);
             }
             Step::Evict => {
                 left.evictions -= 1;
