@@ -1,10 +1,16 @@
 //! The scenarios that are run.
 
+use std::iter;
+
 use crate::history::Mark;
 use crate::scenario::{Budget, Clock, Member, Scenario, Start, timing};
 
 /// Those that run in CI: each is explored to its end.
 pub fn short() -> Vec<Scenario> {
+    iter::once(slow()).chain(larger()).collect()
+}
+
+fn larger() -> Vec<Scenario> {
     vec![
         contention(),
         tenure(),
@@ -25,7 +31,8 @@ pub fn short() -> Vec<Scenario> {
 /// The same in small, with one fault at most: what a broken protocol rarely survives.
 pub fn quick() -> Vec<Scenario> {
     let ticks = [8, 8, 7, 8, 8, 8, 8, 9, 5, 7, 5, 3];
-    short().into_iter().zip(ticks).map(|(scenario, ticks)| in_small(scenario, ticks)).collect()
+    let larger = larger().into_iter().zip(ticks);
+    iter::once(slow()).chain(larger.map(|(scenario, ticks)| in_small(scenario, ticks))).collect()
 }
 
 fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
@@ -128,6 +135,22 @@ pub fn tenure() -> Scenario {
             Mark::Swept,
             Mark::FenceRefused,
         ],
+        ..pair()
+    }
+}
+
+/// Answers that come late, and processes that get their time late.
+pub fn slow() -> Scenario {
+    Scenario {
+        name: "slow",
+        members: vec![
+            Member::new("a", timing(6, 2, 4, 1, 1)),
+            Member::new("b", timing(4, 1, 2, 1, 1)),
+        ],
+        starts: vec![Start::Empty],
+        ticks: 10,
+        budget: Budget { faults: 2, delays: 2, unknowns: 1, pauses: 1, ..Budget::default() },
+        expected: vec![Mark::TookOver, Mark::ResolvedOurs],
         ..pair()
     }
 }
