@@ -1,13 +1,15 @@
 //! The scenarios that are run.
 
-use std::iter;
-
 use crate::history::Mark;
 use crate::scenario::{Budget, Clock, Member, Scenario, Start, timing};
 
 /// Those that run in CI: each is explored to its end.
 pub fn short() -> Vec<Scenario> {
-    iter::once(slow()).chain(larger()).collect()
+    small().into_iter().chain(larger()).collect()
+}
+
+fn small() -> Vec<Scenario> {
+    vec![slow(), unheard(), again()]
 }
 
 fn larger() -> Vec<Scenario> {
@@ -32,7 +34,8 @@ fn larger() -> Vec<Scenario> {
 pub fn quick() -> Vec<Scenario> {
     let ticks = [8, 8, 7, 8, 8, 8, 8, 9, 5, 7, 5, 3];
     let larger = larger().into_iter().zip(ticks);
-    iter::once(slow()).chain(larger.map(|(scenario, ticks)| in_small(scenario, ticks))).collect()
+    let larger = larger.map(|(scenario, ticks)| in_small(scenario, ticks));
+    small().into_iter().chain(larger).collect()
 }
 
 fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
@@ -151,6 +154,30 @@ pub fn slow() -> Scenario {
         ticks: 10,
         budget: Budget { faults: 2, delays: 2, unknowns: 1, pauses: 1, ..Budget::default() },
         expected: vec![Mark::TookOver, Mark::ResolvedOurs],
+        ..pair()
+    }
+}
+
+/// A holder that hears nothing of its heartbeats, again and again.
+pub fn unheard() -> Scenario {
+    Scenario {
+        name: "unheard",
+        starts: vec![Start::Held],
+        ticks: 9,
+        budget: Budget { faults: 4, unknowns: 4, ..Budget::default() },
+        expected: vec![Mark::TookOver, Mark::OutOfContact],
+        ..pair()
+    }
+}
+
+/// A contender whose attempt is followed by another before anybody knows what became of it.
+pub fn again() -> Scenario {
+    Scenario {
+        name: "again",
+        starts: vec![Start::Empty, Start::Abandoned],
+        ticks: 5,
+        budget: Budget { faults: 3, delays: 1, unknowns: 2, ..Budget::default() },
+        expected: vec![Mark::ResolvedOurs, Mark::ResolvedNotOurs, Mark::LateTakeover],
         ..pair()
     }
 }
