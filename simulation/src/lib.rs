@@ -4,12 +4,14 @@
 //! clocks, the weather. [`run`] lives it: the real loop and the real protocol of every instance on
 //! tokio's paused clock, on one thread, answered by the embedded server's own engine through a
 //! network that delays, loses and reorders, or, for a share of the seeds, by the embedded server
-//! through the real client. When the storm is over, every lock must have a holder within
+//! through the real client; there, others hold the locks by `acquire`, `lead` and `run_once` besides,
+//! and a tool looks and deposes. When the storm is over, every lock must have a holder within
 //! [`Plan::patience`]. The checkers in `checks` watch the invariants I1 to I7 all the while.
 //!
 //! The same seed gives the same trace, unless it goes through the client, which draws from the
 //! system's randomness.
 
+mod callers;
 mod checks;
 mod hands;
 mod machine;
@@ -20,11 +22,12 @@ mod process;
 mod server;
 mod sightings;
 mod store;
+mod tool;
 mod trace;
 mod user;
 mod world;
 
 pub use checks::{Invariant, Violation};
-pub use plan::{LockPlan, MemberPlan, Plan};
+pub use plan::{CallerPlan, LockPlan, MemberPlan, Plan};
 pub use sightings::{Sighting, Sightings};
 pub use world::{Report, run};

@@ -31,6 +31,17 @@ pub struct Plan {
     pub has_hands: bool,
     /// Whether requests go through the real client and server.
     pub through_client: bool,
+    /// Those who hold by the library's own ways, which takes a server.
+    pub callers: Vec<CallerPlan>,
+}
+
+/// A process that holds a lock now and then.
+#[derive(Clone, Debug)]
+pub struct CallerPlan {
+    /// Which of the plan's locks.
+    pub lock: usize,
+    /// Who it is.
+    pub member: MemberPlan,
 }
 
 /// One lock.
@@ -102,13 +113,15 @@ impl Plan {
             delay_max: lease_base.mul_f64(random.random_range(0.001..0.02)),
             has_hands: random.random_bool(0.2),
             through_client,
+            callers: callers(through_client, lock_count, lease_base, &mut random),
         }
     }
 
     /// The longest lease of the fleet.
     pub fn longest_lease(&self) -> Duration {
         let members = self.locks.iter().flat_map(|lock| &lock.members);
-        members.map(|member| member.timing.lease).max().unwrap_or_default()
+        let callers = self.callers.iter().map(|caller| &caller.member);
+        members.chain(callers).map(|member| member.timing.lease).max().unwrap_or_default()
     }
 
     /// The bound within which every lock must have a holder once nothing goes wrong any more (I5):
@@ -118,6 +131,22 @@ impl Plan {
     pub fn patience(&self) -> Duration {
         self.longest_lease() * 6 + Duration::from_secs(20)
     }
+}
+
+fn callers(
+    through_client: bool,
+    locks: usize,
+    lease: Duration,
+    random: &mut SmallRng,
+) -> Vec<CallerPlan> {
+    let count = if through_client { random.random_range(1..4) } else { 0 };
+    let caller = |index| {
+        let rate = random.random_range(0.9905..1.0095);
+        let timing = timing(lease.mul_f64(random.random_range(0.5..1.5)), random);
+        let member = MemberPlan { id: format!("caller-{index}"), timing, rate };
+        CallerPlan { lock: random.random_range(0..locks), member }
+    };
+    (0..count).map(caller).collect()
 }
 
 fn timing(lease: Duration, random: &mut SmallRng) -> Timing {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use google_cloud_spanner::client::{DatabaseClient, Spanner};
 use rand::RngExt as _;
 use spindle::LockTable;
 use spindle_emulator::engine::{Code, Database};
@@ -21,6 +22,8 @@ const DATABASE: &str = "projects/p/instances/i/databases/d";
 pub(crate) struct Server {
     emulator: Emulator,
     tables: Vec<(LockTable, String)>,
+    seats: usize,
+    client: DatabaseClient,
 }
 
 impl Server {
@@ -28,13 +31,15 @@ impl Server {
         clock: Arc<TrueTime>,
         schema: &str,
         seats: usize,
+        callers: usize,
     ) -> (Server, Database) {
         let started = Emulator::builder().clock(clock).start().await;
         let emulator = started.expect("a free port of this machine");
         let database = emulator.create_database(DATABASE, schema).await;
         let database = database.expect("the schema is fixed");
         let mut tables: Vec<(LockTable, String)> = Vec::new();
-        for _ in 0..seats {
+        // The last is the tool's.
+        for _ in 0..seats + callers + 1 {
             let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
             table.leader("nobody").await.expect("nothing goes wrong yet");
             // One after the other, so that the session that is new is this one's.
@@ -42,11 +47,28 @@ impl Server {
             let session = sessions.into_iter().find(|new| tables.iter().all(|(_, old)| old != new));
             tables.push((table, session.expect("every connection has a session of its own")));
         }
-        (Server { emulator, tables }, database)
+        let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await;
+        let spanner = spanner.expect("the server is there");
+        let client = spanner.database_client(DATABASE).build().await;
+        let client = client.expect("nothing goes wrong yet");
+        (Server { emulator, tables, seats, client }, database)
     }
 
     pub(crate) fn table(&self, who: usize) -> &LockTable {
         &self.tables[who].0
+    }
+
+    pub(crate) fn callers_table(&self, index: usize) -> &LockTable {
+        &self.tables[self.seats + index].0
+    }
+
+    pub(crate) fn tools_table(&self) -> &LockTable {
+        &self.tables[self.tables.len() - 1].0
+    }
+
+    /// For what callers write besides.
+    pub(crate) fn client(&self) -> &DatabaseClient {
+        &self.client
     }
 
     /// Has requests fare as the weather and the cuts say.

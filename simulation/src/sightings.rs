@@ -67,9 +67,33 @@ pub enum Sighting {
     Seized,
     /// Requests went through the real client and server.
     ThroughClient,
+    /// Somebody waited for the lock and got it.
+    Acquired,
+    /// Somebody tried for the lock and got it.
+    Tried,
+    /// A task was run while its process led.
+    Led,
+    /// A scheduled job ran.
+    RanOnce,
+    /// One was skipped, for another had it or had just run it.
+    SkippedRun,
+    /// One was stopped, for its time was over.
+    Overran,
+    /// A holder was seen by `inspect`.
+    Inspected,
+    /// Locks were listed.
+    Listed,
+    /// A change of holders was observed.
+    Observed,
+    /// The tool evicted a holder.
+    Deposed,
+    /// The tool swept leftovers.
+    SweptByTool,
+    /// The tool seized a lock.
+    SeizedByTool,
 }
 
-const ALL: [Sighting; 31] = {
+const ALL: [Sighting; 43] = {
     use Sighting as S;
     [
         S::Inserted,
@@ -103,12 +127,30 @@ const ALL: [Sighting; 31] = {
         S::DataLost,
         S::Seized,
         S::ThroughClient,
+        S::Acquired,
+        S::Tried,
+        S::Led,
+        S::RanOnce,
+        S::SkippedRun,
+        S::Overran,
+        S::Inspected,
+        S::Listed,
+        S::Observed,
+        S::Deposed,
+        S::SweptByTool,
+        S::SeizedByTool,
     ]
 };
 
 /// How often each was seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sightings([u64; ALL.len()]);
+
+impl Default for Sightings {
+    fn default() -> Sightings {
+        Sightings([0; ALL.len()])
+    }
+}
 
 impl Sightings {
     /// Counts one.

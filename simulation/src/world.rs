@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use spindle::{CancellationToken, simulation};
+use spindle::{CancellationToken, FencingToken, Term, simulation};
 use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
 use spindle_emulator::sql::parse_ddl;
 use spindle_protocol::{Act, Answer, Rejection, Timestamp, Writer};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
+use crate::callers::{Caller, NIGHTLY};
 use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Violation, canary_row};
 use crate::machine::{TrueTime, lock};
 use crate::network::{Outage, Weather, timestamp};
@@ -20,7 +21,7 @@ use crate::process::Process;
 use crate::server::Server;
 use crate::sightings::{Sighting, Sightings};
 use crate::trace::Trace;
-use crate::{nemesis, server, user};
+use crate::{nemesis, server, tool, user};
 
 pub(crate) const SCHEMA: &str = concat!(
     include_str!("../../ddl/googlesql.sql"),
@@ -64,6 +65,10 @@ async fn live(plan: &Plan, prints: bool) -> Report {
     if plan.through_client {
         world.saw(Sighting::ThroughClient);
         tokio::spawn(server::follow_weather(Arc::clone(&world)));
+        tokio::spawn(tool::work(Arc::clone(&world)));
+    }
+    for index in 0..plan.callers.len() {
+        tokio::spawn(Caller::new(&world, index).live());
     }
     let fleet: Vec<_> = (world.processes().iter())
         .map(|process| tokio::spawn(Arc::clone(process).live(Arc::clone(&world))))
@@ -113,7 +118,8 @@ impl World {
         let clock = Arc::new(TrueTime::new(plan.uncertainty));
         let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
         let (server, database) = if plan.through_client {
-            let (server, database) = Server::start(clock, SCHEMA, members).await;
+            let (server, database) =
+                Server::start(clock, SCHEMA, members, plan.callers.len()).await;
             (Some(server), database)
         } else {
             let database = Database::new(clock, TransactionNumbers::default());
@@ -216,7 +222,7 @@ impl World {
         self.failed.is_cancelled()
     }
 
-    fn fail(&self, invariant: Invariant, what: String) {
+    pub(crate) fn fail(&self, invariant: Invariant, what: String) {
         let now = self.now();
         self.check(|checks| {
             checks.fail(invariant, now, what);
@@ -332,6 +338,45 @@ impl World {
         }
     }
 
+    /// Work begins under a term; it is over when what is given back is dropped.
+    pub(crate) fn go_to_work(self: &Arc<World>, lock: usize, term: &Term) -> Shift {
+        let now = self.now();
+        let mut number = 0;
+        self.check(|checks| {
+            number = checks.work_began(lock, term, &self.processes, now);
+            Vec::new()
+        });
+        Shift { world: Arc::clone(self), number }
+    }
+
+    pub(crate) fn run_began(&self, term: &Term, at_least: Duration) {
+        let now = self.now();
+        self.check(|checks| {
+            checks.run_began(term, at_least, now);
+            Vec::new()
+        });
+    }
+
+    pub(crate) fn wrote_fenced(&self, term: &Term, at_nanoseconds: u64) {
+        let now = self.now();
+        self.check(|checks| {
+            checks.wrote_fenced(term, at_nanoseconds, now);
+            vec![Sighting::FencedWrite]
+        });
+    }
+
+    /// Whether a lock of this name is known to anybody here.
+    pub(crate) fn is_name_of_a_lock(&self, name: &str) -> bool {
+        let planned = self.plan.locks.iter().map(|lock| lock.name.as_str());
+        planned.chain(CANARIES).chain([NIGHTLY]).any(|known| known == name)
+    }
+
+    /// The token under which an instance holds the lock of this name.
+    pub(crate) fn holder_of(&self, name: &str) -> Option<u64> {
+        let holders = self.processes.iter().filter(|process| process.lock_name == name);
+        holders.filter_map(|process| process.has_lock()).map(FencingToken::as_nanoseconds).next()
+    }
+
     /// Who holds which lock, under which token.
     pub(crate) fn holders(&self) -> Vec<(usize, usize, u64)> {
         let holders = self.processes.iter().filter_map(|process| {
@@ -366,5 +411,21 @@ impl World {
             sightings: tally.sightings,
             trace: tally.trace.hash(),
         }
+    }
+}
+
+/// Work under a term, for as long as it goes on.
+pub(crate) struct Shift {
+    world: Arc<World>,
+    number: u64,
+}
+
+impl Drop for Shift {
+    fn drop(&mut self) {
+        let now = self.world.now();
+        self.world.check(|checks| {
+            checks.work_ended(self.number, now);
+            Vec::new()
+        });
     }
 }

@@ -1,9 +1,11 @@
 //! The invariants, one file each, and what they look at.
 
 mod announced;
+mod at_work;
 mod fenced;
 mod history;
 mod later_terms;
+mod once;
 mod one_holder;
 mod other_rows;
 mod progress;
@@ -12,6 +14,7 @@ mod tokens;
 use std::fmt;
 use std::time::Duration;
 
+use spindle::Term;
 use spindle_emulator::engine::Mutation;
 use spindle_protocol::{Act, Row, Timestamp, Writer};
 
@@ -105,6 +108,8 @@ pub(crate) struct Checks {
     writes: fenced::Writes,
     tokens: tokens::Tokens,
     announced: Vec<announced::Announced>,
+    at_work: at_work::AtWork,
+    runs: once::Runs,
     through_client: bool,
     violation: Option<Violation>,
 }
@@ -117,8 +122,11 @@ impl Checks {
             // Whoever deletes or edits rows can have two holders.
             one_holder: !plan.has_hands,
             writes: fenced::Writes::default(),
-            tokens: tokens::Tokens::new(plan.locks.len()),
+            // One more, for the scheduled runs.
+            tokens: tokens::Tokens::new(plan.locks.len() + 1),
             announced: (0..members).map(|_| announced::Announced::default()).collect(),
+            at_work: at_work::AtWork::default(),
+            runs: once::Runs::default(),
             through_client: plan.through_client,
             violation: None,
         }
@@ -167,12 +175,58 @@ impl Checks {
         if held.is_some() {
             if self.one_holder {
                 self.expect(Invariant::I1, now, one_holder::check(process, everyone));
+                let worker = self.at_work.on(process.lock);
+                let alone = one_holder::check_against_work(process, worker);
+                self.expect(Invariant::I1, now, alone);
             }
             let latest = self.tokens.latest(process.lock);
             let renewed = later_terms::renewed_in_time(process, latest, now);
             self.expect(Invariant::I4, now, renewed);
         }
         sightings
+    }
+
+    /// Work begins under a term that was got by one of the library's own ways.
+    pub(crate) fn work_began(
+        &mut self,
+        lock: usize,
+        term: &Term,
+        everyone: &[std::sync::Arc<Process>],
+        now: Duration,
+    ) -> u64 {
+        let token = term.token().as_nanoseconds();
+        let increased = self.tokens.began(lock, token);
+        self.expect(Invariant::I2, now, increased);
+        let begun = self.writes.began(term.lock(), token);
+        self.expect(Invariant::I3, now, begun);
+        let (number, alone) = self.at_work.begins(lock, term);
+        if self.one_holder {
+            self.expect(Invariant::I1, now, alone);
+            for process in everyone.iter().filter(|process| process.lock == lock) {
+                let alone = one_holder::check_against_work(process, Some(term));
+                self.expect(Invariant::I1, now, alone);
+            }
+        }
+        number
+    }
+
+    pub(crate) fn work_ended(&mut self, number: u64, now: Duration) {
+        let ended = self.at_work.ends(number);
+        self.expect(Invariant::I7, now, ended);
+    }
+
+    pub(crate) fn run_began(&mut self, term: &Term, at_least: Duration, now: Duration) {
+        let began = self.runs.began(term.token().as_nanoseconds(), at_least);
+        // It is a promise of exclusion in time, and as void as I1 once rows are deleted.
+        if self.one_holder {
+            self.expect(Invariant::I1, now, began);
+        }
+    }
+
+    /// A write under a fence was acknowledged.
+    pub(crate) fn wrote_fenced(&mut self, term: &Term, at: u64, now: Duration) {
+        let written = self.writes.wrote(term.lock(), term.token().as_nanoseconds(), at);
+        self.expect(Invariant::I3, now, written);
     }
 
     /// A process is about to send something.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use spindle::Term;
+
 use crate::process::Process;
 
 /// Asked whenever an instance has taken a step and holds: two terms can only begin to overlap when
@@ -18,5 +20,18 @@ pub(super) fn check(holder: &Process, everyone: &[Arc<Process>]) -> Result<(), S
             "lock `{}`: #{} holds under {token}, and so does #{} under {rivals_token}",
             holder.lock_name, holder.who, rival.who
         )),
+    }
+}
+
+/// The same, of an instance and of work under a term that was got by `acquire` or `lead`.
+pub(super) fn check_against_work(process: &Process, work: Option<&Term>) -> Result<(), String> {
+    match (process.has_lock(), work) {
+        (Some(token), Some(work)) => Err(format!(
+            "lock `{}`: #{} holds under {token}, and work under {} goes on",
+            process.lock_name,
+            process.who,
+            work.token()
+        )),
+        _ => Ok(()),
     }
 }

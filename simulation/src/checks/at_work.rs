@@ -1,0 +1,41 @@
+//! I1 for those who hold the lock by `acquire`, `lead` or `run_once`: at most one is at work at any
+//! instant, and nobody longer than the lease lasts.
+
+use spindle::Term;
+
+/// Whose work is under way, on which lock, under which term.
+#[derive(Debug, Default)]
+pub(super) struct AtWork {
+    under_way: Vec<(u64, usize, Term)>,
+    begun: u64,
+}
+
+impl AtWork {
+    /// Work begins; the number is to be given back when it ends.
+    pub(super) fn begins(&mut self, lock: usize, term: &Term) -> (u64, Result<(), String>) {
+        let rival = self.on(lock).map(|rival| {
+            format!("lock `{}`: work under {} goes on", rival.lock(), rival.token())
+                + &format!(", and that under {} begins", term.token())
+        });
+        self.begun += 1;
+        self.under_way.push((self.begun, lock, term.clone()));
+        (self.begun, rival.map_or(Ok(()), Err))
+    }
+
+    pub(super) fn ends(&mut self, number: u64) -> Result<(), String> {
+        let Some(index) = self.under_way.iter().position(|(work, ..)| *work == number) else {
+            return Ok(());
+        };
+        let (_, _, term) = self.under_way.swap_remove(index);
+        if term.remaining().is_zero() {
+            let (lock, token) = (term.lock(), term.token());
+            return Err(format!("lock `{lock}`: work under {token} went on after its lease"));
+        }
+        Ok(())
+    }
+
+    /// The term under which there is work on a lock.
+    pub(super) fn on(&self, lock: usize) -> Option<&Term> {
+        self.under_way.iter().find(|(_, of, _)| *of == lock).map(|(.., term)| term)
+    }
+}

@@ -1,0 +1,109 @@
+//! Somebody with the database and no instance: looks, ends terms, tidies up.
+
+use std::sync::Arc;
+
+use rand::RngExt as _;
+use spindle::{Deposed, LockState, LockTable};
+use tokio::time::timeout;
+
+use crate::checks::Invariant;
+use crate::sightings::Sighting;
+use crate::world::World;
+
+/// Uses every verb in turn and at random until the storm is over.
+pub(crate) async fn work(world: Arc<World>) {
+    let Some(server) = &world.server else { return };
+    let table = server.tools_table();
+    while world.is_stormy() {
+        let lease = world.plan.longest_lease();
+        let (verb, which, pause) = world.random(|random| {
+            let which = random.random_range(0..world.plan.locks.len());
+            (random.random_range(0..7), which, lease.mul_f64(random.random_range(0.0..2.0)))
+        });
+        let name = world.plan.locks[which].name.as_str();
+        match verb {
+            0 => inspect(&world, table, name).await,
+            1 => list(&world, table).await,
+            2 => observe(&world, table, name).await,
+            3 => {
+                if let Ok(Some(deposed)) = table.evict(name).await {
+                    world.saw(Sighting::Deposed);
+                    is_deposed(&world, table, name, &deposed).await;
+                }
+            }
+            4 => {
+                if let Ok(swept) = table.sweep().await
+                    && swept > 0
+                {
+                    world.saw(Sighting::SweptByTool);
+                }
+            }
+            // Two may hold after it, so only where I1 is not promised.
+            5 if world.plan.has_hands => {
+                if let Ok(Some(deposed)) = table.seize(name).await {
+                    world.saw(Sighting::SeizedByTool);
+                    is_deposed(&world, table, name, &deposed).await;
+                }
+            }
+            _ => {
+                if table.check().await.is_err_and(|error| error.is_schema()) {
+                    world.fail(Invariant::I6, "the table is said to be wrong".to_string());
+                }
+            }
+        }
+        world.wait_in_storm(pause).await;
+    }
+}
+
+async fn inspect(world: &World, table: &LockTable, name: &str) {
+    let before = world.holder_of(name);
+    let Ok(state) = table.inspect(name).await else { return };
+    if state.name != name {
+        let what = format!("inspect(`{name}`) told of `{}`", state.name);
+        world.fail(Invariant::I6, what);
+    }
+    if state.is_held() {
+        world.saw(Sighting::Inspected);
+    } else if before.is_some() && before == world.holder_of(name) && !world.plan.has_hands {
+        let what = format!("lock `{name}`: {before:?} holds, and is said to be {state:?}");
+        world.fail(Invariant::I1, what);
+    }
+}
+
+/// Whoever was deposed has its token in the row no more.
+async fn is_deposed(world: &World, table: &LockTable, name: &str, deposed: &Deposed) {
+    let Ok(state) = table.inspect(name).await else { return };
+    if state.token == Some(deposed.token) {
+        let what = format!("lock `{name}`: {deposed:?}, and the row has its token");
+        world.fail(Invariant::I2, what);
+    }
+}
+
+async fn list(world: &World, table: &LockTable) {
+    let mut locks = table.list();
+    while let Ok(Some(state)) = locks.next().await {
+        world.saw(Sighting::Listed);
+        if !world.is_name_of_a_lock(&state.name) {
+            let what = format!("`{}` was listed, and is no lock's name", state.name);
+            world.fail(Invariant::I6, what);
+        }
+    }
+}
+
+async fn observe(world: &World, table: &LockTable, name: &str) {
+    let lease = world.plan.longest_lease();
+    let mut observer = table.observe(name).interval(lease / 4);
+    let two = async {
+        let first = observer.next().await?;
+        let second = observer.next().await?;
+        Ok::<_, spindle::Error>((first, second))
+    };
+    if let Ok(Ok((first, second))) = timeout(lease * 2, two).await {
+        world.saw(Sighting::Observed);
+        let term = |state: &LockState| state.token.filter(|_| state.is_held());
+        if term(&first) == term(&second) {
+            let what = format!("lock `{name}`: {:?} was observed twice in a row", first.standing);
+            world.fail(Invariant::I7, what);
+        }
+    }
+}
