@@ -13,6 +13,7 @@ use super::locks::{LockTable, TransactionNumber};
 use super::mutation::Mutation;
 use super::read::Read;
 use super::requests::EndsWithRequest;
+use super::rewrite::Rewrite;
 use super::schema::{Schema, SchemaChange};
 use super::state::{State, TableData, VERSION_RETENTION};
 use super::store::Rows;
@@ -89,31 +90,25 @@ impl Database {
     /// Open read-write transactions are aborted.
     ///
     /// # Errors
-    /// As [`Schema::apply`].
+    /// As [`Schema::apply`], or rows that are there don't fit the new definition of a column.
     pub fn change_schema(&self, changes: &[SchemaChange]) -> Result<()> {
         let now = self.now();
         let mut state = self.state();
         let mut schema = Schema::clone(&state.schema);
-        let mut dropped = Vec::new();
+        let mut rewrite = Rewrite::new(&state, now);
         for change in changes {
-            if let SchemaChange::DropColumn { table, column } = change {
-                let position = schema.table(table).and_then(|table| table.position(column));
-                dropped.extend(position.map(|position| (table.to_ascii_lowercase(), position)));
-            }
-            if let SchemaChange::DropTable { table, .. } = change {
-                dropped.retain(|(dropped, _)| !dropped.eq_ignore_ascii_case(table));
-            }
-            schema.apply(change)?;
+            rewrite.apply(&mut schema, change)?;
         }
+        let rewritten = rewrite.into_rows();
         state.abort_all("Transaction aborted due to a change of the schema.");
         for change in changes {
             if let SchemaChange::DropTable { table, .. } = change {
                 state.tables.remove(&table.to_ascii_lowercase());
             }
         }
-        for (table, position) in dropped {
+        for (table, rows) in rewritten {
             if let Some(table) = state.tables.get_mut(&table) {
-                table.rows.drop_column(position);
+                table.rows = rows;
             }
         }
         for table in schema.tables() {

@@ -19,15 +19,22 @@
 //! a commit or shown by a read before, and never before the clock. So a read at a timestamp has
 //! nobody to wait for: whoever commits after it commits above it.
 
+mod cell;
 mod civil;
 mod clock;
+mod column;
 mod commit;
 mod database;
+mod default;
+pub(crate) mod double;
 mod error;
+mod json;
 mod locks;
 mod mutation;
+mod numeric;
 mod read;
 mod requests;
+mod rewrite;
 mod schema;
 mod state;
 mod store;
@@ -35,14 +42,16 @@ mod transaction;
 mod value;
 
 pub use clock::{Clock, Sleep, TokioClock};
+pub use column::{BYTES_MAX_LENGTH, Column, STRING_MAX_LENGTH};
 pub use commit::MUTATIONS_MAX;
 pub use database::{Database, TransactionNumbers};
+pub use default::{ColumnDefault, DefaultExpression};
 pub use error::{Code, Detail, Error, Result};
+pub use json::Json;
 pub use mutation::{Cell, Mutation, WriteKind};
+pub use numeric::Numeric;
 pub use read::Read;
-pub use schema::{
-    BYTES_MAX_LENGTH, Column, KeyColumn, STRING_MAX_LENGTH, Schema, SchemaChange, Table,
-};
+pub use schema::{KeyColumn, Schema, SchemaChange, Table};
 pub use state::VERSION_RETENTION;
 pub use transaction::{
     Committed, Concurrency, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,

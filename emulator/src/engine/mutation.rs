@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::cell::{already_exists, check_cell, commit_timestamp_not_allowed, omitted_not_null};
+use super::column::Column;
 use super::error::{Code, Error, Result};
 use super::locks::{Columns, Lock, Mode};
-use super::schema::{Column, Table};
+use super::schema::Table;
 use super::store::{Row, Rows};
-use super::value::{Key, KeyRange, Timestamp, Type, Value};
+use super::value::{Key, KeyRange, Timestamp, Value};
 
 /// What a [`Mutation`] puts into a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub enum WriteKind {
     Update,
     /// As an update if the row is there, else as an insert.
     InsertOrUpdate,
-    /// The row becomes what is written; columns that aren't named become NULL.
+    /// The row becomes what is written; columns that aren't named get their default.
     Replace,
 }
 
@@ -161,7 +163,10 @@ impl Target<'_> {
         cells: &[Cell],
         locks: &mut Vec<Lock>,
     ) -> Result<()> {
-        let written = self.resolve(columns, cells)?;
+        let mut written = self.resolve(columns, cells)?;
+        if kind != WriteKind::Update {
+            self.fill(&mut written, |position| self.table.is_key(position))?;
+        }
         for (position, cell) in &written {
             check_cell(self.table, &self.table.columns[*position], cell, self.now)?;
         }
@@ -172,10 +177,15 @@ impl Target<'_> {
             WriteKind::Update if !exists => return Err(self.cannot_update(&key)),
             _ => {}
         }
+        if kind != WriteKind::Update {
+            self.check_not_null(&written)?;
+        }
         let keeps_row = exists && kind != WriteKind::Replace;
+        if !keeps_row {
+            self.fill(&mut written, |_| true)?;
+        }
         locks.extend(write_locks(self.table, &key, &written, keeps_row));
         if !keeps_row {
-            self.check_not_null(&written)?;
             let mut cells = vec![Cell::Value(Value::Null); self.table.columns.len()];
             for (position, cell) in written {
                 cells[position] = cell;
@@ -228,13 +238,7 @@ impl Target<'_> {
                 .position(name)
                 .ok_or_else(|| Error::column_not_found(&self.table.name, name))?;
             let column = &self.table.columns[position];
-            let cell = match cell {
-                Cell::CommitTimestamp if !column.allow_commit_timestamp => {
-                    return Err(commit_timestamp_not_allowed(self.table, column));
-                }
-                Cell::CommitTimestamp if self.committing => Cell::Value(Value::Timestamp(self.now)),
-                cell => cell.clone(),
-            };
+            let cell = self.stamped(column, cell)?;
             if written.insert(position, cell).is_some() {
                 return Err(Error::invalid_argument(format!(
                     "Multiple values for column {name} in table {}.",
@@ -243,6 +247,36 @@ impl Target<'_> {
             }
         }
         Ok(written)
+    }
+
+    /// The cell, with the commit timestamp filled in if it is known.
+    fn stamped(&self, column: &Column, cell: &Cell) -> Result<Cell> {
+        match cell {
+            Cell::CommitTimestamp if !column.allow_commit_timestamp => {
+                Err(commit_timestamp_not_allowed(self.table, column))
+            }
+            Cell::CommitTimestamp if self.committing => Ok(Cell::Value(Value::Timestamp(self.now))),
+            cell => Ok(cell.clone()),
+        }
+    }
+
+    /// Gives columns that aren't written their default, where they have one.
+    fn fill(
+        &self,
+        written: &mut BTreeMap<usize, Cell>,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<()> {
+        for (position, column) in self.table.columns.iter().enumerate() {
+            if let Some(default) = &column.default
+                && wanted(position)
+                && !written.contains_key(&position)
+            {
+                let cell = self.stamped(column, &default.value(column, self.now)?)?;
+                check_cell(self.table, column, &cell, self.now)?;
+                written.insert(position, cell);
+            }
+        }
+        Ok(())
     }
 
     fn key(&self, written: &BTreeMap<usize, Cell>) -> Result<Key> {
@@ -279,12 +313,10 @@ impl Target<'_> {
     }
 
     fn check_not_null(&self, written: &BTreeMap<usize, Cell>) -> Result<()> {
-        let omitted = self
-            .table
-            .columns
-            .iter()
-            .enumerate()
-            .find(|(position, column)| column.not_null && !written.contains_key(position));
+        let mut columns = self.table.columns.iter().enumerate();
+        let omitted = columns.find(|(position, column)| {
+            column.not_null && column.default.is_none() && !written.contains_key(position)
+        });
         match omitted {
             Some((_, column)) => Err(omitted_not_null(self.table, column)),
             None => Ok(()),
@@ -312,68 +344,4 @@ fn write_locks(
         Lock { range: range.clone(), columns: existence, mode: existence_mode },
         Lock { range, columns, mode },
     ]
-}
-
-fn check_cell(table: &Table, column: &Column, cell: &Cell, now: Timestamp) -> Result<()> {
-    let Cell::Value(value) = cell else { return Ok(()) };
-    let Some(value_type) = value.value_type() else {
-        return match column.not_null {
-            true => Err(Error::failed_precondition(format!(
-                "Cannot specify a null value for column: {} in table: {}",
-                column.name, table.name
-            ))),
-            false => Ok(()),
-        };
-    };
-    if value_type != column.column_type {
-        return Err(Error::failed_precondition(format!(
-            "Could not parse {value} as {}",
-            column.column_type
-        )));
-    }
-    let limit = column.max_length.unwrap_or(match column.column_type {
-        Type::String => super::schema::STRING_MAX_LENGTH,
-        _ => super::schema::BYTES_MAX_LENGTH,
-    });
-    let size = match value {
-        Value::String(text) if text.len() as u64 <= limit => 0,
-        Value::String(text) => text.chars().count() as u64,
-        Value::Bytes(bytes) => bytes.len() as u64,
-        _ => 0,
-    };
-    if size > limit {
-        return Err(Error::failed_precondition(format!(
-            "New value exceeds the maximum size limit for this column: {}.{}, size: {size}, limit: {limit}.",
-            table.name, column.name
-        )));
-    }
-    match value {
-        Value::Timestamp(written) if column.allow_commit_timestamp && *written > now => {
-            Err(Error::failed_precondition(format!(
-                "Cannot write timestamps in the future, found: {written} in column: {}.{}",
-                table.name, column.name
-            )))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn already_exists(table: &Table, key: &Key) -> Error {
-    Error::new(Code::AlreadyExists, format!("Table {}: Row {key} already exists.", table.name))
-}
-
-fn omitted_not_null(table: &Table, column: &Column) -> Error {
-    Error::failed_precondition(format!(
-        "A new row in table {} does not specify a non-null value for NOT NULL column: {}",
-        table.name, column.name
-    ))
-}
-
-fn commit_timestamp_not_allowed(table: &Table, column: &Column) -> Error {
-    Error::failed_precondition(format!(
-        "Cannot write commit timestamp because the allow_commit_timestamp column option is not set \
-         to true for column {}.{}, or for all corresponding shared key columns in this table's \
-         interleaved table hierarchy.",
-        table.name, column.name
-    ))
 }

@@ -5,51 +5,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::column::{Column, check_column, check_commit_timestamp_option};
+use super::default::ColumnDefault;
 use super::error::{Error, Result};
 use super::value::{Key, KeyPart, Type, Value};
-
-/// The longest `STRING(n)`, in characters, and what `STRING(MAX)` means.
-pub const STRING_MAX_LENGTH: u64 = 2_621_440;
-/// The longest `BYTES(n)`, in bytes, and what `BYTES(MAX)` means.
-pub const BYTES_MAX_LENGTH: u64 = 10_485_760;
-
-/// A column of a [`Table`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
-    /// The name, in the case it was created with.
-    pub name: String,
-    /// What it holds.
-    pub column_type: Type,
-    /// The `n` of `STRING(n)` (in characters) or `BYTES(n)` (in bytes); `None` for `MAX` and for
-    /// types without a length.
-    pub max_length: Option<u64>,
-    /// Whether NULL is refused.
-    pub not_null: bool,
-    /// The option of that name: whether the commit timestamp may be written here.
-    pub allow_commit_timestamp: bool,
-}
-
-impl Column {
-    /// A nullable column without a limit of its own.
-    pub fn new(name: impl Into<String>, column_type: Type) -> Column {
-        Column {
-            name: name.into(),
-            column_type,
-            max_length: None,
-            not_null: false,
-            allow_commit_timestamp: false,
-        }
-    }
-
-    /// The type as DDL and `information_schema` write it: `STRING(MAX)`, `INT64`.
-    pub fn spanner_type(&self) -> String {
-        match (self.column_type, self.max_length) {
-            (Type::String | Type::Bytes, None) => format!("{}(MAX)", self.column_type),
-            (Type::String | Type::Bytes, Some(length)) => format!("{}({length})", self.column_type),
-            _ => self.column_type.to_string(),
-        }
-    }
-}
 
 /// One column of a primary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +109,22 @@ pub enum SchemaChange {
         /// The column's name, in any case.
         column: String,
     },
+    /// `ALTER TABLE … ALTER COLUMN` with a type: the whole definition but for the options, which stay.
+    AlterColumn {
+        /// The table's name, in any case.
+        table: String,
+        /// The new definition; its name may be in any case.
+        column: Column,
+    },
+    /// `ALTER TABLE … ALTER COLUMN … SET DEFAULT (…)` or `… DROP DEFAULT`
+    SetDefault {
+        /// The table's name, in any case.
+        table: String,
+        /// The column's name, in any case.
+        column: String,
+        /// The new default; `None` to have none.
+        default: Option<ColumnDefault>,
+    },
     /// `ALTER TABLE … ALTER COLUMN … SET OPTIONS (allow_commit_timestamp = …)`
     SetAllowCommitTimestamp {
         /// The table's name, in any case.
@@ -199,6 +174,15 @@ impl Schema {
                 self.add_column(table, column, *if_not_exists)
             }
             SchemaChange::DropColumn { table, column } => self.drop_column(table, column),
+            SchemaChange::AlterColumn { table, column } => self.alter_column(table, column),
+            SchemaChange::SetDefault { table, column, default } => {
+                let (table, position) = self.column_mut(table, column)?;
+                let changed =
+                    Column { default: default.clone(), ..table.columns[position].clone() };
+                check_column(&table.name, &changed)?;
+                table.columns[position] = changed;
+                Ok(())
+            }
             SchemaChange::SetAllowCommitTimestamp { table, column, allow } => {
                 let (table, position) = self.column_mut(table, column)?;
                 let column = &mut table.columns[position];
@@ -233,7 +217,7 @@ impl Schema {
                 false => Err(duplicate_column(&table.name, &column.name)),
             };
         }
-        if column.not_null {
+        if column.not_null && column.default.is_none() {
             return Err(Error::failed_precondition(format!(
                 "Cannot add NOT NULL column {}.{} to existing table {}.",
                 table.name, column.name, table.name
@@ -258,6 +242,44 @@ impl Schema {
                 part.position -= 1;
             }
         }
+        Ok(())
+    }
+
+    fn alter_column(&mut self, table: &str, new: &Column) -> Result<()> {
+        let (table, position) = self.column_mut(table, &new.name)?;
+        let old = &table.columns[position];
+        let named = format!("column {}.{}", table.name, old.name);
+        let (from, to) = (old.column_type, new.column_type);
+        match (from, to) {
+            (Type::String, Type::Bytes) | (Type::Bytes, Type::String) => {
+                return Err(Error::unimplemented(format!(
+                    "Not supported here: changing the type of {named} from {from} to {to}"
+                )));
+            }
+            _ if from != to => {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot change the type of {named} from {from} to {to}."
+                )));
+            }
+            _ if old.not_null != new.not_null && table.is_key(position) => {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot change NOT NULL of key {named}."
+                )));
+            }
+            (_, Type::Array(_)) if new.not_null && !old.not_null => {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot add NOT NULL to {named} of type {to}."
+                )));
+            }
+            _ => {}
+        }
+        let changed = Column {
+            name: old.name.clone(),
+            allow_commit_timestamp: old.allow_commit_timestamp,
+            ..new.clone()
+        };
+        check_column(&table.name, &changed)?;
+        table.columns[position] = changed;
         Ok(())
     }
 
@@ -287,39 +309,19 @@ fn check_table(table: &Table) -> Result<()> {
                 table.name
             )));
         }
+        let column = &table.columns[part.position];
+        if !column.column_type.is_comparable() {
+            return Err(Error::invalid_argument(format!(
+                "Column {}.{} has type {}, but is part of the primary key.",
+                table.name, column.name, column.column_type
+            )));
+        }
         if table.primary_key[..index].iter().any(|other| other.position == part.position) {
             return Err(Error::invalid_argument(format!(
                 "Table {} references key column {} more than once.",
                 table.name, table.columns[part.position].name
             )));
         }
-    }
-    Ok(())
-}
-
-fn check_column(table: &str, column: &Column) -> Result<()> {
-    let longest = match column.column_type {
-        Type::String => STRING_MAX_LENGTH,
-        Type::Bytes => BYTES_MAX_LENGTH,
-        _ => 0,
-    };
-    if let Some(length) = column.max_length
-        && !(1..=longest).contains(&length)
-    {
-        return Err(Error::invalid_argument(format!(
-            "Invalid length for column: {table}.{}, found: {length}.",
-            column.name
-        )));
-    }
-    check_commit_timestamp_option(table, column, column.allow_commit_timestamp)
-}
-
-fn check_commit_timestamp_option(table: &str, column: &Column, allow: bool) -> Result<()> {
-    if allow && column.column_type != Type::Timestamp {
-        return Err(Error::failed_precondition(format!(
-            "Option: allow_commit_timestamp is not allowed on column: {table}.{}, which is of type {}.",
-            column.name, column.column_type
-        )));
     }
     Ok(())
 }

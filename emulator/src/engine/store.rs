@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::error::Result;
 use super::value::{Key, KeyRange, Timestamp, Value};
 
 /// A row's values, in the order of the table's columns. Columns added later may be missing at the
@@ -18,7 +19,7 @@ struct Version {
 }
 
 /// The rows of one table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     /// The versions of each row, oldest first.
     versions: BTreeMap<Key, Vec<Version>>,
@@ -72,6 +73,28 @@ impl Rows {
         {
             self.versions.remove(key);
         }
+    }
+
+    /// Every row as it is now.
+    pub fn all_latest(&self) -> impl Iterator<Item = &Row> {
+        self.versions.values().filter_map(|versions| versions.last()?.row.as_ref())
+    }
+
+    /// Puts values into a column behind all that the rows have so far, in every version.
+    pub fn fill_column(
+        &mut self,
+        position: usize,
+        mut value: impl FnMut() -> Result<Value>,
+    ) -> Result<()> {
+        for version in self.versions.values_mut().flatten() {
+            if let Some(row) = &version.row {
+                let mut values = row.to_vec();
+                values.resize(position, Value::Null);
+                values.push(value()?);
+                version.row = Some(values.into());
+            }
+        }
+        Ok(())
     }
 
     /// Removes a column from every version of every row.

@@ -4,6 +4,8 @@ use std::cmp::{Ordering, Reverse};
 use std::fmt;
 
 pub use super::civil::{Date, Timestamp};
+use super::json::Json;
+use super::numeric::Numeric;
 
 /// What a column can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,19 +24,50 @@ pub enum Type {
     Date,
     /// `TIMESTAMP`
     Timestamp,
+    /// `NUMERIC`
+    Numeric,
+    /// `JSON`
+    Json,
+    /// `ARRAY<…>` of one of the types above.
+    Array(&'static Type),
 }
 
+/// Every type that can be an element of an array.
+static SCALARS: [Type; 9] = [
+    Type::Bool,
+    Type::Int64,
+    Type::Float64,
+    Type::String,
+    Type::Bytes,
+    Type::Date,
+    Type::Timestamp,
+    Type::Numeric,
+    Type::Json,
+];
+
 impl Type {
-    /// Every type, for tests and exhaustive searches.
-    pub const ALL: [Type; 7] = [
-        Type::Bool,
-        Type::Int64,
-        Type::Float64,
-        Type::String,
-        Type::Bytes,
-        Type::Date,
-        Type::Timestamp,
-    ];
+    /// Every type but the arrays, for tests and exhaustive searches.
+    pub fn scalars() -> impl Iterator<Item = Type> {
+        SCALARS.iter().copied()
+    }
+
+    /// The arrays of this type; `None` for arrays, since there are no arrays of arrays.
+    pub fn array(self) -> Option<Type> {
+        SCALARS.iter().find(|scalar| **scalar == self).map(Type::Array)
+    }
+
+    /// What an array's elements are; `None` for what is no array.
+    pub fn element(self) -> Option<Type> {
+        match self {
+            Type::Array(element) => Some(*element),
+            _ => None,
+        }
+    }
+
+    /// Whether two values can be compared, and rows ordered by them.
+    pub fn is_comparable(self) -> bool {
+        !matches!(self, Type::Json | Type::Array(_))
+    }
 
     /// The name in DDL and in error messages: `INT64`.
     pub fn name(self) -> &'static str {
@@ -46,6 +79,18 @@ impl Type {
             Type::Bytes => "BYTES",
             Type::Date => "DATE",
             Type::Timestamp => "TIMESTAMP",
+            Type::Numeric => "NUMERIC",
+            Type::Json => "JSON",
+            Type::Array(Type::Bool) => "ARRAY<BOOL>",
+            Type::Array(Type::Int64) => "ARRAY<INT64>",
+            Type::Array(Type::Float64) => "ARRAY<FLOAT64>",
+            Type::Array(Type::String) => "ARRAY<STRING>",
+            Type::Array(Type::Bytes) => "ARRAY<BYTES>",
+            Type::Array(Type::Date) => "ARRAY<DATE>",
+            Type::Array(Type::Timestamp) => "ARRAY<TIMESTAMP>",
+            Type::Array(Type::Numeric) => "ARRAY<NUMERIC>",
+            Type::Array(Type::Json) => "ARRAY<JSON>",
+            Type::Array(Type::Array(_)) => "ARRAY<ARRAY>",
         }
     }
 }
@@ -79,6 +124,17 @@ pub enum Value {
     Date(Date),
     /// A `TIMESTAMP`.
     Timestamp(Timestamp),
+    /// A `NUMERIC`.
+    Numeric(Numeric),
+    /// A `JSON`.
+    Json(Json),
+    /// An `ARRAY`.
+    Array {
+        /// What its elements are.
+        element: &'static Type,
+        /// The elements; NULL may be among them.
+        values: Vec<Value>,
+    },
 }
 
 impl Value {
@@ -93,6 +149,9 @@ impl Value {
             Value::Bytes(_) => Some(Type::Bytes),
             Value::Date(_) => Some(Type::Date),
             Value::Timestamp(_) => Some(Type::Timestamp),
+            Value::Numeric(_) => Some(Type::Numeric),
+            Value::Json(_) => Some(Type::Json),
+            Value::Array { element, .. } => Some(Type::Array(element)),
         }
     }
 
@@ -126,6 +185,12 @@ impl Ord for Value {
             (Value::Bytes(left), Value::Bytes(right)) => left.cmp(right),
             (Value::Date(left), Value::Date(right)) => left.cmp(right),
             (Value::Timestamp(left), Value::Timestamp(right)) => left.cmp(right),
+            (Value::Numeric(left), Value::Numeric(right)) => left.cmp(right),
+            (Value::Json(left), Value::Json(right)) => left.cmp(right),
+            (
+                Value::Array { element: left_element, values: left },
+                Value::Array { element: right_element, values: right },
+            ) if left_element == right_element => left.cmp(right),
             // `None`, the type of NULL, sorts before every type.
             (left, right) => left.value_type().cmp(&right.value_type()),
         }
@@ -190,6 +255,12 @@ impl fmt::Display for Value {
             Value::Bytes(value) => write!(f, "Bytes(\"{}\")", value.escape_ascii()),
             Value::Date(value) => write!(f, "Date({value})"),
             Value::Timestamp(value) => write!(f, "Timestamp({value})"),
+            Value::Numeric(value) => write!(f, "Numeric({value})"),
+            Value::Json(value) => write!(f, "Json({value})"),
+            Value::Array { values, .. } => {
+                let values: Vec<String> = values.iter().map(Value::to_string).collect();
+                write!(f, "Array[{}]", values.join(", "))
+            }
         }
     }
 }

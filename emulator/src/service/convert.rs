@@ -9,8 +9,8 @@ use proto::key_range::{EndKeyType, StartKeyType};
 use proto::mutation::Operation;
 
 use crate::engine::{
-    Cell, Date, Error, Key, KeyRange, Mutation, Result, Schema, Table, Timestamp, Type, Value,
-    WriteKind,
+    Cell, Date, Error, Json, Key, KeyRange, Mutation, Numeric, Result, Schema, Table, Timestamp,
+    Type, Value, WriteKind,
 };
 
 /// What a request writes to ask for the timestamp of its own commit.
@@ -30,6 +30,11 @@ pub(super) fn encode(value: &Value) -> WireValue {
         Value::Bytes(value) => Kind::StringValue(BASE64_STANDARD.encode(value)),
         Value::Date(value) => Kind::StringValue(value.to_string()),
         Value::Timestamp(value) => Kind::StringValue(value.to_string()),
+        Value::Numeric(value) => Kind::StringValue(value.to_string()),
+        Value::Json(value) => Kind::StringValue(value.to_string()),
+        Value::Array { values, .. } => {
+            Kind::ListValue(ListValue { values: values.iter().map(encode).collect() })
+        }
     };
     WireValue { kind: Some(kind) }
 }
@@ -41,6 +46,11 @@ pub(super) fn decode(value: &WireValue, value_type: Type) -> Result<Value> {
         (Some(Kind::BoolValue(value)), Type::Bool) => Some(Value::Bool(*value)),
         (Some(Kind::NumberValue(value)), Type::Float64) => Some(Value::Float64(*value)),
         (Some(Kind::StringValue(text)), _) => decode_text(text, value_type),
+        (Some(Kind::ListValue(list)), Type::Array(element)) => {
+            let values: Result<_> =
+                list.values.iter().map(|value| decode(value, *element)).collect();
+            Some(Value::Array { element, values: values? })
+        }
         _ => None,
     };
     decoded.ok_or_else(|| {
@@ -50,7 +60,9 @@ pub(super) fn decode(value: &WireValue, value_type: Type) -> Result<Value> {
 
 fn decode_text(text: &str, value_type: Type) -> Option<Value> {
     match value_type {
-        Type::Bool => None,
+        Type::Bool | Type::Array(_) => None,
+        Type::Numeric => Numeric::parse_exact(text).map(Value::Numeric),
+        Type::Json => Json::parse(text).ok().map(Value::Json),
         Type::Int64 => text.parse().ok().map(Value::Int64),
         Type::Float64 => match text {
             "NaN" => Some(Value::Float64(f64::NAN)),
@@ -87,13 +99,28 @@ fn type_code(value_type: Type) -> proto::TypeCode {
         Type::Bytes => proto::TypeCode::Bytes,
         Type::Date => proto::TypeCode::Date,
         Type::Timestamp => proto::TypeCode::Timestamp,
+        Type::Numeric => proto::TypeCode::Numeric,
+        Type::Json => proto::TypeCode::Json,
+        Type::Array(_) => proto::TypeCode::Array,
+    }
+}
+
+fn encode_type(value_type: Type) -> proto::Type {
+    proto::Type {
+        code: type_code(value_type) as i32,
+        array_element_type: value_type.element().map(|element| Box::new(encode_type(element))),
+        ..proto::Type::default()
     }
 }
 
 /// The type that a request states for a parameter.
 pub(super) fn type_of(stated: &proto::Type, parameter: &str) -> Result<Type> {
     let code = proto::TypeCode::try_from(stated.code).unwrap_or(proto::TypeCode::Unspecified);
-    Type::ALL.into_iter().find(|candidate| type_code(*candidate) == code).ok_or_else(|| {
+    let known = match (code, &stated.array_element_type) {
+        (proto::TypeCode::Array, Some(element)) => type_of(element, parameter)?.array(),
+        _ => Type::scalars().find(|candidate| type_code(*candidate) == code),
+    };
+    known.ok_or_else(|| {
         Error::unimplemented(format!("parameter @{parameter}: {}", code.as_str_name()))
     })
 }
@@ -104,7 +131,7 @@ pub(super) fn row_type<'a>(
 ) -> proto::StructType {
     let field = |(name, value_type): (&str, Type)| proto::struct_type::Field {
         name: name.to_owned(),
-        r#type: Some(proto::Type { code: type_code(value_type) as i32, ..proto::Type::default() }),
+        r#type: Some(encode_type(value_type)),
     };
     proto::StructType { fields: columns.into_iter().map(field).collect() }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1::execute_batch_dml_request::Statement;
 
-use crate::engine::{Error, Result, TransactionId};
+use crate::engine::{Error, Result, TransactionId, Type, Value};
 
 /// How many transactions are kept; the oldest go first. Those that commit or roll back go at once.
 const KEPT_MAX: usize = 10_000;
@@ -12,10 +12,21 @@ const KEPT_MAX: usize = 10_000;
 /// What the statements of one request came to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done {
-    /// How many rows each of those that ran has written.
-    pub counts: Vec<u64>,
+    /// What each of those that ran has written.
+    pub written: Vec<Written>,
     /// Why there are no more of them, if one failed.
     pub failed: Option<Error>,
+}
+
+/// What a statement has written.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// How many rows.
+    pub count: u64,
+    /// The columns that it shows of them, and their types.
+    pub columns: Vec<(String, Type)>,
+    /// What it shows of them; nothing if there are no columns.
+    pub rows: Vec<Vec<Value>>,
 }
 
 /// The requests of the open transactions, by their sequence number.

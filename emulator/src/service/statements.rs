@@ -14,7 +14,7 @@ use proto::transaction_selector::Selector;
 use super::Core;
 use super::convert::{decode, row_type, type_of};
 use super::reads::Rows;
-use super::replays::Done;
+use super::replays::{Done, Written};
 use super::transactions::{Handle, Selected};
 use crate::engine::{Code, Database, Error, Result, TransactionId};
 use crate::sql::{
@@ -72,9 +72,12 @@ impl Core {
         }
         let precommit_token = self.precommit_token(&request.session, id)?;
         selected.keep();
-        let metadata = written(selected.described.take());
-        let stats = done.counts.first().map(|count| stats(*count));
-        Ok(Rows { metadata, rows: Vec::new(), stats, precommit_token })
+        let Some(written) = done.written.into_iter().next() else {
+            return Err(Error::new(Code::Internal, "a statement neither failed nor wrote"));
+        };
+        let metadata = described(&written, selected.described.take());
+        let stats = Some(stats(written.count));
+        Ok(Rows { metadata, rows: written.rows, stats, precommit_token })
     }
 
     /// Answers a batch of statements: they run one after another, and the first that fails is the
@@ -97,21 +100,22 @@ impl Core {
             Some(error) if error.code() == Code::Aborted => return Err(error),
             Some(error) => rpc::Status {
                 code: error.code().number(),
-                message: format!("Statement {}: {}", done.counts.len(), error.message()),
+                message: format!("Statement {}: {}", done.written.len(), error.message()),
                 details: Vec::new(),
             },
         };
-        if !done.counts.is_empty() {
+        if !done.written.is_empty() {
             selected.keep();
         }
-        let mut described = selected.described.take();
-        let result_set = |count: &u64| proto::ResultSet {
-            metadata: Some(written(described.take())),
-            stats: Some(stats(*count)),
+        let mut transaction = selected.described.take();
+        // A batch shows no rows, whatever its statements return.
+        let result_set = |written: &Written| proto::ResultSet {
+            metadata: Some(described(written, transaction.take())),
+            stats: Some(stats(written.count)),
             ..proto::ResultSet::default()
         };
         Ok(proto::ExecuteBatchDmlResponse {
-            result_sets: done.counts.iter().map(result_set).collect(),
+            result_sets: done.written.iter().map(result_set).collect(),
             status: Some(status),
             precommit_token: self.precommit_token(&request.session, id)?,
         })
@@ -155,7 +159,7 @@ impl Core {
         let mut done = Done::default();
         for statement in &statements {
             match run(database, id, statement).await {
-                Ok(count) => done.counts.push(count),
+                Ok(written) => done.written.push(written),
                 Err(error) => {
                     done.failed = Some(error);
                     break;
@@ -167,7 +171,7 @@ impl Core {
     }
 }
 
-async fn run(database: &Database, id: TransactionId, statement: &Statement) -> Result<u64> {
+async fn run(database: &Database, id: TransactionId, statement: &Statement) -> Result<Written> {
     let sql = &statement.sql;
     let parsed = parse_statement(sql).map_err(|error| error.in_text(sql))?;
     if matches!(parsed, ast::Statement::Query(_)) {
@@ -176,14 +180,19 @@ async fn run(database: &Database, id: TransactionId, statement: &Statement) -> R
     let parameters = parameters(statement.params.as_ref(), &statement.param_types)?;
     let mut access = InTransaction::read_write(database, id);
     match execute(&parsed, sql, &parameters, &mut access).await? {
-        Outcome::Written(count) => Ok(count),
+        Outcome::Written(count) => Ok(Written { count, columns: Vec::new(), rows: Vec::new() }),
+        Outcome::Returned { count, columns, rows } => Ok(Written { count, columns, rows }),
         Outcome::Rows { .. } => Err(Error::new(Code::Internal, "a statement gave rows")),
     }
 }
 
-/// The metadata of a result without rows.
-fn written(transaction: Option<proto::Transaction>) -> proto::ResultSetMetadata {
-    let row_type = Some(proto::StructType::default());
+/// The metadata of what a statement that writes shows.
+fn described(
+    written: &Written,
+    transaction: Option<proto::Transaction>,
+) -> proto::ResultSetMetadata {
+    let columns = written.columns.iter().map(|(name, value_type)| (name.as_str(), *value_type));
+    let row_type = Some(row_type(columns));
     proto::ResultSetMetadata { row_type, transaction, undeclared_parameters: None }
 }
 
@@ -221,20 +230,30 @@ fn parameters(values: Option<&Struct>, types: &HashMap<String, proto::Type>) -> 
                 })?;
                 Parameter::Typed(stated, value)
             }
-            None => Parameter::Untyped(match &value.kind {
-                None | Some(Kind::NullValue(_)) => Untyped::Null,
-                Some(Kind::BoolValue(value)) => Untyped::Bool(*value),
-                Some(Kind::NumberValue(value)) => Untyped::Number(*value),
-                Some(Kind::StringValue(text)) => Untyped::Text(text.clone()),
-                Some(Kind::ListValue(_)) => {
-                    return Err(Error::unimplemented(format!("parameter @{name}: ARRAY")));
-                }
-                Some(Kind::StructValue(_)) => {
-                    return Err(Error::unimplemented(format!("parameter @{name}: STRUCT")));
-                }
-            }),
+            None => Parameter::Untyped(untyped(value, name)?),
         };
         Ok((name.clone(), parameter))
     };
     fields.map(parameter).collect()
+}
+
+fn untyped(value: &prost_types::Value, name: &str) -> Result<Untyped> {
+    Ok(match &value.kind {
+        None | Some(Kind::NullValue(_)) => Untyped::Null,
+        Some(Kind::BoolValue(value)) => Untyped::Bool(*value),
+        Some(Kind::NumberValue(value)) => Untyped::Number(*value),
+        Some(Kind::StringValue(text)) => Untyped::Text(text.clone()),
+        Some(Kind::ListValue(list)) => {
+            let element = |value: &prost_types::Value| match &value.kind {
+                Some(Kind::ListValue(_)) => {
+                    Err(Error::unimplemented(format!("parameter @{name}: ARRAY of ARRAY")))
+                }
+                _ => untyped(value, name),
+            };
+            Untyped::List(list.values.iter().map(element).collect::<Result<_>>()?)
+        }
+        Some(Kind::StructValue(_)) => {
+            return Err(Error::unimplemented(format!("parameter @{name}: STRUCT")));
+        }
+    })
 }

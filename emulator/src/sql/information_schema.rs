@@ -106,7 +106,7 @@ fn column_row(table: &Table, position: usize, column: &Column) -> Vec<Value> {
         table.name.as_str().into(),
         column.name.as_str().into(),
         ordinal.into(),
-        Value::Null,
+        column.default.as_ref().map(|default| default.text()).into(),
         Value::Null,
         if column.not_null { "NO" } else { "YES" }.into(),
         column.spanner_type().into(),

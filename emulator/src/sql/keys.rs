@@ -283,9 +283,11 @@ fn is_column(node: &Node, wanted: usize) -> bool {
     matches!(node, Node::Column { outward: 0, index } if *index == wanted)
 }
 
-/// Whether a node may have another value for another row. A subquery always may.
+/// Whether a node may have another value for another row. A subquery always may, and so may what is
+/// another value each time.
 fn depends_on_row(node: &Node) -> bool {
-    if matches!(node, Node::Column { outward: 0, .. } | Node::Exists(_)) {
+    let unsteady = matches!(node, Node::Apply(Function::GenerateUuid, _));
+    if unsteady || matches!(node, Node::Column { outward: 0, .. } | Node::Exists(_)) {
         return true;
     }
     let mut depends = false;

@@ -13,10 +13,10 @@ pub fn tokenize(text: &str) -> Result<Vec<Token>> {
     let mut tokens = Vec::new();
     loop {
         lexer.skip_blanks()?;
-        let at = lexer.at;
+        let (at, byte) = (lexer.at, text.len() - lexer.rest.len());
         let kind = lexer.token()?;
         let done = kind == Kind::End;
-        tokens.push(Token { kind, at });
+        tokens.push(Token { kind, at, byte });
         if done {
             return Ok(tokens);
         }

@@ -62,11 +62,20 @@ impl Memory {
                         };
                     }
                 };
+                for (position, column) in table.columns.iter().enumerate() {
+                    if let Some(default) = &column.default
+                        && let Ok(Cell::Value(value)) = default.value(column, now)
+                    {
+                        row[position] = value;
+                    }
+                }
                 set(&mut row);
                 let key = table.key_of_row(&row);
                 match (kind, rows.get_mut(&key)) {
-                    (WriteKind::Insert, None) => drop(rows.insert(key, row)),
-                    (WriteKind::Update, Some(row)) => set(row),
+                    (WriteKind::Insert | WriteKind::InsertOrUpdate, None) => {
+                        drop(rows.insert(key, row))
+                    }
+                    (WriteKind::Update | WriteKind::InsertOrUpdate, Some(row)) => set(row),
                     (WriteKind::Update, None) => {
                         return Err(Error::new(Code::NotFound, key.to_string()));
                     }

@@ -13,6 +13,7 @@ mod access;
 pub mod ast;
 mod bind;
 mod database;
+mod default;
 mod error;
 mod eval;
 mod information_schema;

@@ -22,8 +22,10 @@ pub enum Untyped {
     Bool(bool),
     /// A number: a FLOAT64.
     Number(f64),
-    /// A string, which is also how INT64, BYTES, DATE and TIMESTAMP travel.
+    /// A string, which is also how INT64, NUMERIC, BYTES, DATE, TIMESTAMP and JSON travel.
     Text(String),
+    /// A list: an array.
+    List(Vec<Untyped>),
 }
 
 impl Untyped {
@@ -34,6 +36,14 @@ impl Untyped {
             Untyped::Bool(value) => Value::Bool(*value),
             Untyped::Number(value) => Value::Float64(*value),
             Untyped::Text(text) => Value::String(text.clone()),
+            Untyped::List(contents) => {
+                let values: Vec<Value> = contents.iter().map(Untyped::guess).collect();
+                let mut types = values.iter().filter_map(Value::value_type);
+                match types.next().and_then(Type::array) {
+                    Some(Type::Array(element)) => Value::Array { element, values },
+                    _ => Value::Array { element: &Type::Int64, values },
+                }
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ast::{BinaryOp, Comparison};
+use super::ast::{BinaryOp, Comparison, InsertMode};
 use crate::engine::{Table, Type, Value};
 
 /// A statement.
@@ -26,8 +26,17 @@ pub enum Node {
         /// Which of the columns that are read.
         index: usize,
     },
-    /// An INT64 as FLOAT64.
-    ToFloat(Box<Node>),
+    /// A value as one of another type.
+    Cast {
+        /// The value.
+        operand: Box<Node>,
+        /// The type.
+        target: Type,
+        /// Whether it is NULL where that fails.
+        safe: bool,
+    },
+    /// An array.
+    Array(&'static Type, Vec<Node>),
     /// TRUE if all are.
     And(Vec<Node>),
     /// TRUE if one is.
@@ -40,9 +49,11 @@ pub enum Node {
     Compare(Comparison, Box<Node>, Box<Node>),
     /// Whether the operand is one of the others.
     In(Box<Node>, Vec<Node>),
+    /// Whether the first is an element of the second, an array.
+    InArray(Box<[Node; 2]>),
     /// Whether the operand lies from the second to the third.
     Between(Box<[Node; 3]>),
-    /// Arithmetic on two INT64 or two FLOAT64, or `||` on two STRING or two BYTES.
+    /// Arithmetic on two numbers of one type, or `||` on two STRING or two BYTES.
     Binary(BinaryOp, Box<Node>, Box<Node>),
     /// The number with the other sign.
     Negate(Box<Node>),
@@ -79,14 +90,16 @@ impl Node {
     pub fn for_each_child<'a>(&'a self, see: &mut impl FnMut(&'a Node)) {
         match self {
             Node::Constant(_) | Node::Column { .. } | Node::Exists(_) => {}
-            Node::ToFloat(operand)
+            Node::Cast { operand, .. }
             | Node::Not(operand)
             | Node::Is(operand, _)
             | Node::Negate(operand) => see(operand),
             Node::Shared(operand) => see(operand),
-            Node::And(nodes) | Node::Or(nodes) | Node::Coalesce(nodes) | Node::Apply(_, nodes) => {
-                nodes.iter().for_each(see);
-            }
+            Node::And(nodes)
+            | Node::Or(nodes)
+            | Node::Coalesce(nodes)
+            | Node::Apply(_, nodes)
+            | Node::Array(_, nodes) => nodes.iter().for_each(see),
             Node::Compare(_, left, right) | Node::Binary(_, left, right) => {
                 see(left);
                 see(right);
@@ -96,7 +109,7 @@ impl Node {
                 list.iter().for_each(see);
             }
             Node::Between(nodes) => nodes.iter().for_each(see),
-            Node::NullIf(nodes) => nodes.iter().for_each(see),
+            Node::NullIf(nodes) | Node::InArray(nodes) => nodes.iter().for_each(see),
             Node::Case { branches, otherwise } => {
                 see(otherwise);
                 for (condition, value) in branches {
@@ -133,6 +146,45 @@ pub enum Function {
     TimestampSub(Unit),
     /// `TIMESTAMP(text)`
     Timestamp,
+    /// `text LIKE pattern`
+    Like,
+    /// `ENDS_WITH(text, suffix)`
+    EndsWith,
+    /// `BYTE_LENGTH(text)`
+    ByteLength,
+    /// `LOWER(text)`
+    Lower,
+    /// `UPPER(text)`
+    Upper,
+    /// `SUBSTR(text, position, length)`
+    Substr,
+    /// `TRIM(text, set)`, of the start, the end or both
+    Trim {
+        /// Whether the start is trimmed.
+        start: bool,
+        /// Whether the end is trimmed.
+        end: bool,
+    },
+    /// `REPLACE(text, from, to)`
+    Replace,
+    /// `STRPOS(text, part)`
+    Strpos,
+    /// `TO_HEX(bytes)`
+    ToHex,
+    /// `FROM_HEX(text)`
+    FromHex,
+    /// `GENERATE_UUID()`, another value each time
+    GenerateUuid,
+    /// `ABS(number)`
+    Abs,
+    /// `MOD(number, divisor)`
+    Mod,
+    /// `GREATEST(value, …)`
+    Greatest,
+    /// `LEAST(value, …)`
+    Least,
+    /// `ARRAY_LENGTH(array)`
+    ArrayLength,
 }
 
 /// A unit of time.
@@ -220,10 +272,9 @@ pub struct Query {
     pub source: Option<Source>,
     /// Which rows count.
     pub filter: Option<Node>,
-    /// What is counted over all rows, if that makes them one row: for each count, what must not be
-    /// NULL, or `None` for `COUNT(*)`.
-    pub counts: Option<Vec<Option<Node>>>,
-    /// The result's columns. With `counts`, they see those as their columns.
+    /// What is made of all rows, if that makes them one row.
+    pub aggregates: Option<Vec<Aggregate>>,
+    /// The result's columns. With `aggregates`, they see those as their columns.
     pub outputs: Vec<Output>,
     /// What to order by, the most important first; like `outputs`.
     pub order: Vec<OrderBy>,
@@ -231,6 +282,30 @@ pub struct Query {
     pub skip: u64,
     /// How many rows at most.
     pub limit: Option<u64>,
+}
+
+/// A value made of all rows. NULLs don't count.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregate {
+    /// What is done with the values.
+    pub fold: Fold,
+    /// Whether equal values count once.
+    pub distinct: bool,
+    /// The value of each row.
+    pub operand: Node,
+}
+
+/// What an [`Aggregate`] does with the values of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// How many there are.
+    Count,
+    /// Their sum.
+    Sum,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
 }
 
 /// A column of a result.
@@ -259,22 +334,17 @@ pub struct OrderBy {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// `INSERT`
-    Insert {
-        /// The table's name.
-        table: String,
-        /// Which columns get values.
-        columns: Vec<String>,
-        /// The rows.
-        rows: InsertRows,
-    },
+    Insert(Insertion),
     /// `UPDATE`
     Update {
         /// Which rows, and what is read of them; the key comes first.
         source: Source,
         /// Which rows.
         filter: Node,
-        /// The columns and what they get.
-        assignments: Vec<(String, NewValue)>,
+        /// The columns, by position in the table, and what they get.
+        assignments: Vec<(usize, NewValue)>,
+        /// What is shown of each row, as it is afterwards.
+        returning: Option<Vec<Output>>,
     },
     /// `DELETE`
     Delete {
@@ -282,7 +352,26 @@ pub enum Write {
         source: Source,
         /// Which rows.
         filter: Node,
+        /// What is shown of each row, as it was before.
+        returning: Option<Vec<Output>>,
     },
+}
+
+/// An `INSERT`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Insertion {
+    /// The table, and what of the new rows is shown; the key comes first.
+    pub source: Source,
+    /// What becomes of rows that are there already.
+    pub mode: InsertMode,
+    /// Which columns get values, by position in the table.
+    pub columns: Vec<usize>,
+    /// The rows.
+    pub rows: InsertRows,
+    /// What the other columns of a new row get, where it isn't NULL.
+    pub defaults: Vec<(usize, NewValue)>,
+    /// What is shown of each row.
+    pub returning: Option<Vec<Output>>,
 }
 
 /// The rows of an `INSERT`.

@@ -11,6 +11,8 @@ pub struct Token {
     pub kind: Kind,
     /// Its first character.
     pub at: Pos,
+    /// The byte of the text that it starts with.
+    pub byte: usize,
 }
 
 /// What a token is.

@@ -11,6 +11,7 @@ mod rest;
 mod sessions;
 mod statements;
 mod transactions;
+mod types;
 mod writes;
 
 use googleapis_tonic_google_rpc::google::rpc;
@@ -37,7 +38,15 @@ const DDL: &str = "
     ) PRIMARY KEY (id);
     CREATE TABLE events (day DATE NOT NULL, number INT64, note STRING(MAX) NOT NULL)
       PRIMARY KEY (day, number DESC);
-    CREATE TABLE singleton (value STRING(MAX)) PRIMARY KEY ()";
+    CREATE TABLE singleton (value STRING(MAX)) PRIMARY KEY ();
+    CREATE TABLE things (
+      price NUMERIC NOT NULL,
+      info JSON,
+      tags ARRAY<STRING(5)>,
+      sizes ARRAY<FLOAT64>,
+      note STRING(MAX) DEFAULT ('none'),
+      made TIMESTAMP DEFAULT (PENDING_COMMIT_TIMESTAMP()) OPTIONS (allow_commit_timestamp = true),
+    ) PRIMARY KEY (price)";
 
 /// A server, and a session on it.
 struct World {
@@ -175,6 +184,10 @@ fn shown(value: &Value) -> String {
     match value.kind.as_ref().unwrap() {
         Kind::NullValue(_) => "NULL".into(),
         Kind::StringValue(text) => text.clone(),
+        Kind::NumberValue(number) => number.to_string(),
+        Kind::ListValue(list) => {
+            format!("[{}]", list.values.iter().map(shown).collect::<Vec<_>>().join(","))
+        }
         other => format!("{other:?}"),
     }
 }

@@ -6,7 +6,7 @@ use proto::result_set_stats::RowCount;
 use super::*;
 
 impl World {
-    async fn execute(
+    pub async fn execute(
         &mut self,
         sql: &str,
         seqno: i64,
@@ -24,7 +24,7 @@ impl World {
     }
 
     /// Runs a statement that writes in this transaction, and counts its rows.
-    async fn write(&mut self, id: &[u8], seqno: i64, sql: &str) -> Result<i64, Status> {
+    pub async fn write(&mut self, id: &[u8], seqno: i64, sql: &str) -> Result<i64, Status> {
         let result = self.execute(sql, seqno, Some(Selector::Id(id.to_vec()))).await?;
         match result.stats.unwrap().row_count.unwrap() {
             RowCount::RowCountExact(count) => Ok(count),
@@ -32,11 +32,11 @@ impl World {
         }
     }
 
-    async fn query(&mut self, sql: &str) -> Result<Vec<String>, Status> {
+    pub async fn query(&mut self, sql: &str) -> Result<Vec<String>, Status> {
         Ok(rows(&self.execute(sql, 0, None).await?))
     }
 
-    async fn batch(
+    pub async fn batch(
         &mut self,
         id: &[u8],
         seqno: i64,
@@ -203,7 +203,8 @@ async fn parameters_have_a_type_or_take_that_of_their_place() {
         (text("1"), None, Ok(1)),
         (text("1"), Some(typed(proto::TypeCode::Int64)), Ok(1)),
         (text("x"), Some(typed(proto::TypeCode::Int64)), Err(Code::InvalidArgument)),
-        (text("1"), Some(typed(proto::TypeCode::Numeric)), Err(Code::Unimplemented)),
+        (text("1"), Some(typed(proto::TypeCode::Numeric)), Ok(1)),
+        (text("1"), Some(typed(proto::TypeCode::Uuid)), Err(Code::Unimplemented)),
         (null(), None, Ok(0)),
     ] {
         let request = proto::ExecuteSqlRequest {

@@ -1,7 +1,9 @@
 //! Calls of functions.
 
 use super::Binder;
-use super::expr::no_signature;
+use super::aggregate::aggregate;
+use super::expr::{no_signature, not_comparable};
+use super::text::is_text_function;
 use super::typed::{Origin, Typed, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{Expr, ExprKind};
@@ -18,17 +20,32 @@ impl Binder<'_> {
     pub(super) fn call(&mut self, function: &str, arguments: &[Expr], at: Pos) -> Result<Typed> {
         // Calls nest, so what the kinds of functions need is kept apart, off each other's stack.
         let name = function.to_ascii_uppercase();
+        if let (Some(fold), [operand]) = (aggregate(&name), arguments) {
+            return self.aggregated(fold, &name, operand, false, at);
+        }
         match (name.as_str(), arguments) {
-            ("COUNT", [operand]) => self.count(Some(operand), at),
             ("IF", [condition, then, otherwise]) => {
                 self.conditional(condition, then, otherwise, at)
             }
             ("COALESCE", [_, ..]) | ("IFNULL" | "NULLIF", [_, _]) => {
                 self.null_function(&name, arguments, at)
             }
-            ("STARTS_WITH", [_, _]) | ("CONCAT", [_, ..]) | ("LENGTH", [_]) => {
-                self.text_function(&name, arguments, at)
+            (_, [_, ..]) if is_text_function(&name) => self.text_function(&name, arguments, at),
+            ("SUBSTR" | "SUBSTRING", [_, _] | [_, _, _]) => self.substring(arguments, at),
+            ("TO_HEX", [operand]) => {
+                self.applied(Function::ToHex, &name, (operand, Type::Bytes), Type::String, at)
             }
+            ("FROM_HEX", [operand]) => {
+                self.applied(Function::FromHex, &name, (operand, Type::String), Type::Bytes, at)
+            }
+            ("GENERATE_UUID", []) => {
+                let node = Node::Apply(Function::GenerateUuid, Vec::new());
+                Ok(Typed::computed(at, Type::String, node))
+            }
+            ("ABS", [_]) | ("MOD", [_, _]) | ("GREATEST" | "LEAST", [_, ..]) => {
+                self.number_function(&name, arguments, at)
+            }
+            ("ARRAY_LENGTH", [array]) => self.array_length(array, at),
             (CURRENT_TIMESTAMP, []) => Ok(self.current_timestamp(at)),
             (PENDING_COMMIT_TIMESTAMP, []) => Err(SqlError::invalid(
                 at,
@@ -55,6 +72,11 @@ impl Binder<'_> {
             unified(arguments)?.ok_or_else(|| no_signature(name, &found, at))?;
         let node = match name {
             "NULLIF" => {
+                if let Some(value_type) = value_type
+                    && !value_type.is_comparable()
+                {
+                    return Err(not_comparable(name, value_type, at));
+                }
                 let mut nodes = nodes.into_iter();
                 let pair = [(); 2].map(|()| nodes.next().unwrap_or(Node::Constant(Value::Null)));
                 Node::NullIf(Box::new(pair))
@@ -62,23 +84,6 @@ impl Binder<'_> {
             _ => Node::Coalesce(nodes),
         };
         Ok(Typed { node, value_type, origin: Origin::Computed, at })
-    }
-
-    /// Binds a function whose arguments are all STRING or all BYTES.
-    fn text_function(&mut self, name: &str, arguments: &[Expr], at: Pos) -> Result<Typed> {
-        let arguments = self.exprs(arguments)?;
-        let found = type_names(&arguments);
-        let (nodes, text_type) = match unified(arguments)? {
-            Some((nodes, None)) => (nodes, Type::String),
-            Some((nodes, Some(text_type @ (Type::String | Type::Bytes)))) => (nodes, text_type),
-            _ => return Err(no_signature(name, &found, at)),
-        };
-        let (function, value_type) = match name {
-            "STARTS_WITH" => (Function::StartsWith, Type::Bool),
-            "LENGTH" => (Function::Length, Type::Int64),
-            _ => (Function::Concat, text_type),
-        };
-        Ok(Typed::computed(at, value_type, Node::Apply(function, nodes)))
     }
 
     fn difference(&mut self, later: &Expr, earlier: &Expr, unit: &Expr, at: Pos) -> Result<Typed> {
@@ -166,9 +171,19 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("COALESCE", "at least one argument"),
     ("IFNULL", "two arguments"),
     ("NULLIF", "two arguments"),
-    ("STARTS_WITH", "two arguments"),
-    ("CONCAT", "at least one argument"),
-    ("LENGTH", "one argument"),
+    ("SUM", "one argument"),
+    ("MIN", "one argument"),
+    ("MAX", "one argument"),
+    ("SUBSTR", "two or three arguments"),
+    ("SUBSTRING", "two or three arguments"),
+    ("TO_HEX", "one argument"),
+    ("FROM_HEX", "one argument"),
+    ("GENERATE_UUID", "no arguments"),
+    ("ABS", "one argument"),
+    ("MOD", "two arguments"),
+    ("GREATEST", "at least one argument"),
+    ("LEAST", "at least one argument"),
+    ("ARRAY_LENGTH", "one argument"),
     ("TIMESTAMP", "one argument"),
     ("TIMESTAMP_DIFF", "three arguments"),
     ("TIMESTAMP_ADD", "two arguments"),
@@ -184,6 +199,9 @@ fn unknown_call(function: &str, name: &str, found: usize, at: Pos) -> SqlError {
         Some((known, expected)) => {
             let message = format!("Function {known} takes {expected}, but {found} were given");
             SqlError::invalid(at, message)
+        }
+        None if is_text_function(name) => {
+            SqlError::invalid(at, format!("Function {name} takes arguments, but none were given"))
         }
         None => SqlError::unsupported(at, format_args!("the function {function}")),
     }

@@ -5,15 +5,19 @@ use super::scope::Frame;
 use super::typed::{Origin, Typed};
 use super::{Binder, not_found};
 use crate::engine::{Column, Table, Type, Value};
-use crate::sql::ast::{Delete, Expr, ExprKind, Insert, Name, Select, Source, TableName, Update};
+use crate::sql::ast::{
+    Delete, Expr, ExprKind, Insert, Item, Name, Select, Source, TableName, Update,
+};
 use crate::sql::error::{Result, SqlError};
-use crate::sql::plan::{InsertRows, NewValue, Node, Write};
+use crate::sql::parser::parse_expression;
+use crate::sql::plan::{InsertRows, Insertion, NewValue, Node, Output, Write};
 
 impl Binder<'_> {
     /// Binds an `INSERT`.
     pub(super) fn insert(&mut self, insert: &Insert) -> Result<Write> {
         let table = self.table(&insert.table)?;
-        let columns = inserted_columns(table, &insert.columns)?;
+        let positions = inserted_columns(table, &insert.columns)?;
+        let columns: Vec<&Column> = positions.iter().map(|at| &table.columns[*at]).collect();
         let rows = match &insert.source {
             Source::Values(rows) => {
                 let mut bound = Vec::with_capacity(rows.len());
@@ -34,8 +38,37 @@ impl Binder<'_> {
             }
             Source::Query(select) => self.inserted_query(&columns, select, &insert.table)?,
         };
-        let columns = columns.iter().map(|column| column.name.clone()).collect();
-        Ok(Write::Insert { table: table.name.clone(), columns, rows })
+        let mut defaults = Vec::new();
+        for (position, column) in table.columns.iter().enumerate() {
+            if !positions.contains(&position)
+                && let Some(value) = self.default_of(column)?
+            {
+                defaults.push((position, value));
+            }
+        }
+        // A row that is there keeps its key, whoever said what it is.
+        defaults.sort_by_key(|(position, _)| !table.is_key(*position));
+        self.enter_table(&insert.table, table);
+        let returning = self.returning(&insert.returning)?;
+        let source = self.scope.leave().into_source().ok_or_else(|| not_found(&insert.table))?;
+        let (mode, columns) = (insert.mode, positions);
+        Ok(Write::Insert(Insertion { source, mode, columns, rows, defaults, returning }))
+    }
+
+    /// Binds `THEN RETURN` over the table that was entered.
+    fn returning(&mut self, items: &[Item]) -> Result<Option<Vec<Output>>> {
+        if items.is_empty() {
+            return Ok(None);
+        }
+        let outputs = self.outputs(items)?;
+        Ok(Some(outputs.into_iter().map(Output::from).collect()))
+    }
+
+    /// What a column gets that has a default and isn't mentioned.
+    fn default_of(&mut self, column: &Column) -> Result<Option<NewValue>> {
+        let Some(default) = &column.default else { return Ok(None) };
+        let expr = parse_expression(default.text())?;
+        self.new_value(column, &expr).map(Some)
     }
 
     fn inserted_query(
@@ -67,7 +100,7 @@ impl Binder<'_> {
         let table = self.table(&update.table)?;
         self.enter_table(&update.table, table);
         let filter = self.condition(&update.filter, "WHERE clause")?;
-        let mut assignments: Vec<(String, NewValue)> = Vec::new();
+        let mut assignments: Vec<(usize, NewValue)> = Vec::new();
         for (name, value) in &update.assignments {
             let position = table.position(&name.text).ok_or_else(|| {
                 SqlError::invalid(name.at, format!("Unrecognized name: {}", name.text))
@@ -77,14 +110,15 @@ impl Binder<'_> {
                 let message = format!("Cannot UPDATE primary key column {}", column.name);
                 return Err(SqlError::invalid(name.at, message));
             }
-            if assignments.iter().any(|(assigned, _)| *assigned == column.name) {
+            if assignments.iter().any(|(assigned, _)| *assigned == position) {
                 let message = format!("Update item {} assigned more than once", column.name);
                 return Err(SqlError::invalid(name.at, message));
             }
-            assignments.push((column.name.clone(), self.new_value(column, value)?));
+            assignments.push((position, self.new_value(column, value)?));
         }
+        let returning = self.returning(&update.returning)?;
         let source = self.scope.leave().into_source().ok_or_else(|| not_found(&update.table))?;
-        Ok(Write::Update { source, filter, assignments })
+        Ok(Write::Update { source, filter, assignments, returning })
     }
 
     /// Binds a `DELETE`.
@@ -92,8 +126,9 @@ impl Binder<'_> {
         let table = self.table(&delete.table)?;
         self.enter_table(&delete.table, table);
         let filter = self.condition(&delete.filter, "WHERE clause")?;
+        let returning = self.returning(&delete.returning)?;
         let source = self.scope.leave().into_source().ok_or_else(|| not_found(&delete.table))?;
-        Ok(Write::Delete { source, filter })
+        Ok(Write::Delete { source, filter, returning })
     }
 
     fn enter_table(&mut self, name: &TableName, table: &Table) {
@@ -101,8 +136,13 @@ impl Binder<'_> {
         self.scope.enter(Frame::with_key(called, table));
     }
 
-    fn new_value(&mut self, column: &Column, value: &Expr) -> Result<NewValue> {
-        if let ExprKind::Call { function, arguments } = &value.kind
+    /// Binds what a column gets.
+    pub fn new_value(&mut self, column: &Column, value: &Expr) -> Result<NewValue> {
+        if value.kind == ExprKind::Default {
+            let null = NewValue::Computed(Node::Constant(Value::Null));
+            return Ok(self.default_of(column)?.unwrap_or(null));
+        }
+        if let ExprKind::Call { function, arguments, .. } = &value.kind
             && function.eq_ignore_ascii_case(PENDING_COMMIT_TIMESTAMP)
             && arguments.is_empty()
             && column.column_type == Type::Timestamp
@@ -114,21 +154,21 @@ impl Binder<'_> {
     }
 }
 
-fn inserted_columns<'t>(table: &'t Table, names: &[Name]) -> Result<Vec<&'t Column>> {
-    let mut columns: Vec<&Column> = Vec::with_capacity(names.len());
+fn inserted_columns(table: &Table, names: &[Name]) -> Result<Vec<usize>> {
+    let mut positions: Vec<usize> = Vec::with_capacity(names.len());
     for name in names {
         let position = table.position(&name.text).ok_or_else(|| {
             let message = format!("Column {} is not present in table {}", name.text, table.name);
             SqlError::invalid(name.at, message)
         })?;
-        let column = &table.columns[position];
-        if columns.iter().any(|listed| listed.name == column.name) {
-            let message = format!("INSERT has columns with duplicate name: {}", column.name);
+        if positions.contains(&position) {
+            let column = &table.columns[position].name;
+            let message = format!("INSERT has columns with duplicate name: {column}");
             return Err(SqlError::invalid(name.at, message));
         }
-        columns.push(column);
+        positions.push(position);
     }
-    Ok(columns)
+    Ok(positions)
 }
 
 fn assigned(column: &Column, typed: Typed) -> Result<Node> {

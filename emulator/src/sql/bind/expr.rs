@@ -33,8 +33,24 @@ impl Binder<'_> {
             ExprKind::Case { operand, branches, otherwise } => {
                 self.case(operand.as_deref(), branches, otherwise.as_deref(), at)
             }
-            ExprKind::Call { function, arguments } => self.call(function, arguments, at),
-            ExprKind::CountRows => self.count(None, at),
+            ExprKind::Call { function, arguments, distinct: false } => {
+                self.call(function, arguments, at)
+            }
+            ExprKind::Call { function, arguments, distinct: true } => {
+                self.distinct_call(function, arguments, at)
+            }
+            ExprKind::CountRows => self.count_rows(at),
+            ExprKind::Cast { operand, target, safe } => self.cast(operand, *target, *safe, at),
+            ExprKind::Array { element, items } => self.array(*element, items, at),
+            ExprKind::InArray { operand, array, negated } => {
+                self.in_array(operand, array, *negated, at)
+            }
+            ExprKind::Like { operand, pattern, negated } => {
+                self.like(operand, pattern, *negated, at)
+            }
+            ExprKind::Default => {
+                Err(SqlError::invalid(at, "DEFAULT may only be used as the value of a column"))
+            }
             ExprKind::Interval { .. } => Err(SqlError::unsupported(at, "INTERVAL as a value")),
             ExprKind::Exists(select) => self.exists(select, at),
         }
@@ -115,7 +131,7 @@ impl Binder<'_> {
             (Some(Type::Float64), Node::Constant(Value::Float64(value))) => {
                 Ok(Typed::constant(at, Value::Float64(-value), operand.origin.of_computation()))
             }
-            (Some(Type::Int64 | Type::Float64), _) => Ok(Typed {
+            (Some(Type::Int64 | Type::Float64 | Type::Numeric), _) => Ok(Typed {
                 node: Node::Negate(Box::new(operand.node)),
                 origin: Origin::Computed,
                 ..operand
@@ -135,7 +151,11 @@ impl Binder<'_> {
         }
         let found = type_names(&sides);
         let no_signature = || no_signature(symbol, &found, at);
-        if op == BinaryOp::Divide {
+        let is_numeric = |sides: &[Typed]| match unified(sides.to_vec()) {
+            Ok(Some((_, value_type))) => value_type == Some(Type::Numeric),
+            _ => false,
+        };
+        if op == BinaryOp::Divide && !is_numeric(&sides) {
             return match coerced_all(sides, Type::Float64)? {
                 Some(sides) => Ok(Typed::computed(at, Type::Float64, binary_node(op, sides))),
                 None => Err(no_signature()),
@@ -147,8 +167,11 @@ impl Binder<'_> {
             (BinaryOp::Concat, value_type @ (Type::String | Type::Bytes))
             | (
                 BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply,
-                value_type @ (Type::Int64 | Type::Float64),
-            ) => Ok(Typed::computed(at, value_type, binary_node(op, sides))),
+                value_type @ (Type::Int64 | Type::Float64 | Type::Numeric),
+            )
+            | (BinaryOp::Divide, value_type @ Type::Numeric) => {
+                Ok(Typed::computed(at, value_type, binary_node(op, sides)))
+            }
             (_, value_type @ (Type::Date | Type::Timestamp)) => {
                 Err(SqlError::unsupported(at, format_args!("{symbol} on {value_type}")))
             }
@@ -222,33 +245,6 @@ impl Binder<'_> {
         let query = self.query(select)?;
         Ok(Typed::computed(at, Type::Bool, Node::Exists(Box::new(query))))
     }
-
-    /// Binds `COUNT(*)`, or with an operand `COUNT(operand)`.
-    pub(super) fn count(&mut self, operand: Option<&Expr>, at: Pos) -> Result<Typed> {
-        // Inside another count's operand, and where rows are chosen, there is nothing to count.
-        let Some(mut counts) = self.counts.take() else {
-            return Err(SqlError::invalid(at, "Aggregate function COUNT not allowed here"));
-        };
-        let operand = match operand {
-            None => None,
-            Some(operand) => {
-                self.set_counted(false);
-                let bound = self.expr(operand);
-                self.set_counted(true);
-                Some(bound?.node)
-            }
-        };
-        counts.push(operand);
-        let index = counts.len() - 1;
-        self.counts = Some(counts);
-        Ok(Typed::computed(at, Type::Int64, Node::Column { outward: 0, index }))
-    }
-
-    fn set_counted(&mut self, counted: bool) {
-        if let Some(frame) = self.scope.innermost() {
-            frame.counted = counted;
-        }
-    }
 }
 
 fn constant(literal: &Literal, at: Pos) -> Result<Typed> {
@@ -270,15 +266,18 @@ fn invalid_integer(magnitude: u64, at: Pos) -> SqlError {
     SqlError::invalid(at, format!("Invalid integer literal: {magnitude}"))
 }
 
-fn maybe_not(negated: bool, node: Node, at: Pos) -> Typed {
+pub(super) fn maybe_not(negated: bool, node: Node, at: Pos) -> Typed {
     let node = if negated { Node::Not(Box::new(node)) } else { node };
     Typed::computed(at, Type::Bool, node)
 }
 
 /// These expressions as ones of one type, so that they can be compared.
-fn same_type(all: Vec<Typed>, operator: &str, at: Pos) -> Result<Vec<Node>> {
+pub(super) fn same_type(all: Vec<Typed>, operator: &str, at: Pos) -> Result<Vec<Node>> {
     let found = type_names(&all);
     match unified(all)? {
+        Some((_, Some(value_type))) if !value_type.is_comparable() => {
+            Err(not_comparable(operator, value_type, at))
+        }
         Some((all, _)) => Ok(all),
         None => Err(no_signature(operator, &found, at)),
     }
@@ -292,6 +291,16 @@ fn pair(nodes: Vec<Node>) -> [Node; 2] {
 fn binary_node(op: BinaryOp, sides: Vec<Node>) -> Node {
     let [left, right] = pair(sides);
     Node::Binary(op, Box::new(left), Box::new(right))
+}
+
+/// What is said of comparisons of arrays and of JSON documents.
+pub(super) fn not_comparable(operator: &str, value_type: Type, at: Pos) -> SqlError {
+    let comparison = match operator {
+        "=" | "!=" | "IN" | "CASE" | "NULLIF" => "Equality",
+        other => other,
+    };
+    let message = format!("{comparison} is not defined for arguments of type {value_type}");
+    SqlError::invalid(at, message)
 }
 
 pub(super) fn no_signature(operator: &str, types: &str, at: Pos) -> SqlError {

@@ -1,10 +1,14 @@
 //! From names to what they stand for: a tree becomes a plan.
 
+mod aggregate;
+mod array;
 mod call;
+mod cast;
 mod dml;
 mod expr;
 mod query;
 mod scope;
+mod text;
 mod typed;
 
 use std::collections::BTreeMap;
@@ -13,7 +17,7 @@ use super::ast::{Statement, TableName};
 use super::error::{Result, SqlError};
 use super::information_schema;
 use super::params::Parameters;
-use super::plan::{Node, Plan, Relation};
+use super::plan::{Aggregate, Plan, Relation};
 use crate::engine::{Schema, Table, Timestamp};
 use scope::{Frame, Scope, columns_of};
 use typed::Typed;
@@ -27,8 +31,8 @@ pub struct Binder<'a> {
     /// The result columns that `ORDER BY` can name, while it is bound, by name in lower case;
     /// `None` where several have one name.
     aliases: BTreeMap<String, Option<Typed>>,
-    /// What is counted, while the parts of a query are bound that see its counts.
-    counts: Option<Vec<Option<Node>>>,
+    /// The aggregates so far, while the parts of a query are bound that see them.
+    aggregates: Option<Vec<Aggregate>>,
     queries: usize,
 }
 
@@ -41,7 +45,7 @@ impl<'a> Binder<'a> {
             now,
             scope: Scope::default(),
             aliases: BTreeMap::new(),
-            counts: None,
+            aggregates: None,
             queries: 0,
         }
     }

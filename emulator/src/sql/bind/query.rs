@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Binder;
+use super::aggregate::folds_rows;
 use super::scope::Frame;
 use super::typed::Typed;
 use crate::engine::{Type, Value};
@@ -29,26 +30,23 @@ impl Binder<'_> {
             ));
         }
         self.scope.enter(frame);
-        let (outer_aliases, outer_counts) = (std::mem::take(&mut self.aliases), self.counts.take());
+        let (outer_aliases, outer_aggregates) =
+            (std::mem::take(&mut self.aliases), self.aggregates.take());
         let filter = match &select.filter {
             Some(filter) => Some(self.condition(filter, "WHERE clause")?),
             None => None,
         };
-        if counts_rows(select) {
-            self.count_rows();
+        if folds_rows(select) {
+            self.fold_rows();
         }
         let mut outputs = self.outputs(&select.items)?;
         let order = self.order(&select.order, &mut outputs)?;
-        let outputs = outputs.into_iter().map(|(name, typed)| Output {
-            name,
-            value_type: typed.value_type,
-            node: typed.node,
-        });
+        let outputs = outputs.into_iter().map(Output::from).collect();
         let (skip, limit) = self.limit(select.limit.as_ref())?;
-        let counts = std::mem::replace(&mut self.counts, outer_counts);
+        let aggregates = std::mem::replace(&mut self.aggregates, outer_aggregates);
         self.aliases = outer_aliases;
         let source = self.scope.leave().into_source();
-        Ok(Query { number, source, filter, counts, outputs: outputs.collect(), order, skip, limit })
+        Ok(Query { number, source, filter, aggregates, outputs, order, skip, limit })
     }
 
     /// Binds a condition, which must be BOOL.
@@ -64,15 +62,7 @@ impl Binder<'_> {
         }
     }
 
-    /// From here on, the query being bound has one row, made of counts.
-    fn count_rows(&mut self) {
-        self.counts = Some(Vec::new());
-        if let Some(frame) = self.scope.innermost() {
-            frame.counted = true;
-        }
-    }
-
-    fn outputs(&mut self, items: &[Item]) -> Result<Vec<(String, Typed)>> {
+    pub(super) fn outputs(&mut self, items: &[Item]) -> Result<Vec<(String, Typed)>> {
         let mut outputs = Vec::new();
         for item in items {
             match item {
@@ -135,16 +125,23 @@ impl Binder<'_> {
                 ExprKind::Literal(Literal::Integer(place)) => usize::try_from(*place)
                     .ok()
                     .and_then(|place| outputs.get(place.checked_sub(1)?))
-                    .map(|(_, typed)| typed.node.clone())
                     .ok_or_else(|| {
                         let message = "ORDER BY is out of SELECT column number range";
                         SqlError::invalid(item.expr.at, format!("{message}: {place}"))
+                    })
+                    .and_then(|(_, typed)| {
+                        check_order(typed.value_type, item.expr.at)?;
+                        Ok(typed.node.clone())
                     })?,
                 ExprKind::Literal(_) => {
                     let message = "Cannot ORDER BY a constant that is no column number";
                     return Err(SqlError::invalid(item.expr.at, message));
                 }
-                _ => self.expr(&item.expr)?.node,
+                _ => {
+                    let typed = self.expr(&item.expr)?;
+                    check_order(typed.value_type, item.expr.at)?;
+                    typed.node
+                }
             };
             let descending = item.descending;
             let nulls_first = item.nulls_first.unwrap_or(!descending);
@@ -180,25 +177,18 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a query counts rows rather than showing them.
-fn counts_rows(select: &Select) -> bool {
-    let items = select.items.iter().filter_map(|item| match item {
-        Item::Expr { expr, .. } => Some(expr),
-        Item::Star { .. } => None,
-    });
-    items.chain(select.order.iter().map(|order| &order.expr)).any(contains_count)
+impl From<(String, Typed)> for Output {
+    fn from((name, typed): (String, Typed)) -> Output {
+        Output { name, value_type: typed.value_type, node: typed.node }
+    }
 }
 
-fn contains_count(expr: &Expr) -> bool {
-    match &expr.kind {
-        ExprKind::CountRows => true,
-        ExprKind::Call { function, .. } if function.eq_ignore_ascii_case("COUNT") => true,
-        // What a subquery counts is its own.
-        ExprKind::Exists(_) => false,
-        kind => {
-            let mut found = false;
-            kind.for_each_child(&mut |child| found = found || contains_count(child));
-            found
+fn check_order(value_type: Option<Type>, at: Pos) -> Result<()> {
+    match value_type {
+        Some(value_type) if !value_type.is_comparable() => {
+            let message = format!("ORDER BY does not support expressions of type {value_type}");
+            Err(SqlError::invalid(at, message))
         }
+        _ => Ok(()),
     }
 }

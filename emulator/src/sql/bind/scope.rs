@@ -21,8 +21,8 @@ pub struct Frame {
     relation: Option<Relation>,
     /// The columns used so far, by position.
     used: Vec<usize>,
-    /// Whether the rows have been counted, so that none is at hand.
-    pub counted: bool,
+    /// Whether the rows have been made into one, so that none is at hand.
+    pub folded: bool,
 }
 
 impl Frame {
@@ -33,7 +33,7 @@ impl Frame {
             columns: Vec::new(),
             relation: None,
             used: Vec::new(),
-            counted: false,
+            folded: false,
         }
     }
 
@@ -127,7 +127,7 @@ impl Scope {
         let frame = &mut self.frames[depth];
         let (name, value_type) = &frame.columns[position];
         let value_type = *value_type;
-        if frame.counted {
+        if frame.folded {
             let message = format!(
                 "Expression references column {name} which is neither grouped nor aggregated"
             );

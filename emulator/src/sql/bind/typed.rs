@@ -3,8 +3,9 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::engine::{Date, Timestamp, Type, Value};
+use crate::engine::{Date, Json, Numeric, Timestamp, Type, Value};
 use crate::sql::error::{Pos, Result, SqlError};
+use crate::sql::eval::cast;
 use crate::sql::params::Untyped;
 use crate::sql::plan::Node;
 use crate::sql::time;
@@ -72,7 +73,21 @@ impl Typed {
         match (self.value_type, target, &self.origin, &self.node) {
             (None, ..) => Ok(true),
             (Some(own), target, ..) if own == target => Ok(true),
-            (Some(Type::Int64), Type::Float64, ..) => Ok(true),
+            (Some(Type::Int64), Type::Float64 | Type::Numeric, ..)
+            | (Some(Type::Numeric), Type::Float64, ..) => Ok(true),
+            (Some(Type::Float64), Type::Numeric, Origin::Literal, Node::Constant(constant)) => {
+                Ok(cast::cast(constant.clone(), Type::Numeric).is_ok())
+            }
+            (
+                Some(Type::Array(_)),
+                Type::Array(element),
+                Origin::Literal,
+                Node::Constant(Value::Array { values, .. }),
+            ) => {
+                let fits: Result<Vec<bool>> =
+                    values.iter().map(|value| self.element(value).fits(*element)).collect();
+                Ok(fits?.into_iter().all(|fits| fits))
+            }
             (
                 Some(Type::String),
                 Type::Date | Type::Timestamp,
@@ -105,13 +120,31 @@ impl Typed {
         if self.value_type.is_none_or(|own| own == target) {
             return Ok(Some(Typed { value_type, ..self }));
         }
+        if let (Type::Array(element), Node::Constant(Value::Array { values, .. })) =
+            (target, &self.node)
+        {
+            let mut coerced = Vec::with_capacity(values.len());
+            for value in values {
+                match self.element(value).coerced(*element)?.map(|typed| typed.node) {
+                    Some(Node::Constant(value)) => coerced.push(value),
+                    _ => return Ok(None),
+                }
+            }
+            let node = Node::Constant(Value::Array { element, values: coerced });
+            return Ok(Some(Typed { node, value_type, ..self }));
+        }
         let node = match self.node {
-            Node::Constant(Value::String(text)) => Node::Constant(parse(&text, target, at)?),
-            Node::Constant(Value::Int64(value)) => Node::Constant(Value::Float64(value as f64)),
             Node::Constant(Value::Null) => Node::Constant(Value::Null),
-            other => Node::ToFloat(Box::new(other)),
+            Node::Constant(Value::String(text)) => Node::Constant(parse(&text, target, at)?),
+            Node::Constant(value) => Node::Constant(cast::cast(value, target)?),
+            other => Node::Cast { operand: Box::new(other), target, safe: false },
         };
         Ok(Some(Typed { node, value_type, origin: self.origin.of_computation(), at }))
+    }
+
+    /// An element of this array, as an expression.
+    fn element(&self, value: &Value) -> Typed {
+        Typed::constant(self.at, value.clone(), self.origin.clone())
     }
 
     /// How much its type counts when several expressions need one type.
@@ -163,10 +196,16 @@ pub fn coerced_all(all: Vec<Typed>, target: Type) -> Result<Option<Vec<Node>>> {
     Ok(coerced?.map(|all| all.into_iter().map(|typed| typed.node).collect()))
 }
 
-/// A text as a date or a timestamp.
+/// The text of a literal, as a value of its type.
 pub fn parse(text: &str, target: Type, at: Pos) -> Result<Value> {
     match target {
         Type::Timestamp => time::timestamp(text, at).map(Value::Timestamp),
+        Type::Numeric => Numeric::parse(text)
+            .map(Value::Numeric)
+            .ok_or_else(|| SqlError::invalid(at, format!("Invalid NUMERIC literal: {text:?}"))),
+        Type::Json => Json::parse(text)
+            .map(Value::Json)
+            .map_err(|reason| SqlError::invalid(at, format!("Invalid JSON literal: {reason}"))),
         _ => time::date(text)
             .map(Value::Date)
             .ok_or_else(|| SqlError::invalid(at, format!("Invalid DATE literal: {text:?}"))),
@@ -180,6 +219,17 @@ fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Valu
         (Untyped::Null, _) => Some(Value::Null),
         (Untyped::Bool(value), Type::Bool) => Some(Value::Bool(*value)),
         (Untyped::Number(value), Type::Float64) => Some(Value::Float64(*value)),
+        (Untyped::List(contents), Type::Array(element)) => {
+            let mut values = Vec::with_capacity(contents.len());
+            for content in contents {
+                match untyped_value(content, *element, at)? {
+                    Some(value) => values.push(value),
+                    None => return Ok(None),
+                }
+            }
+            Some(Value::Array { element, values })
+        }
+        (Untyped::Text(_), Type::Array(_)) => None,
         (Untyped::Text(text), _) => {
             return match from_text(text, target) {
                 Some(value) => Ok(Some(value)),
@@ -198,7 +248,9 @@ fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Valu
 
 fn from_text(text: &str, target: Type) -> Option<Value> {
     match target {
-        Type::Bool => None,
+        Type::Bool | Type::Array(_) => None,
+        Type::Numeric => Numeric::parse_exact(text).map(Value::Numeric),
+        Type::Json => Json::parse(text).ok().map(Value::Json),
         Type::String => Some(Value::String(text.to_owned())),
         Type::Int64 => text.parse().ok().map(Value::Int64),
         Type::Float64 => match text {

@@ -1,7 +1,9 @@
 //! Functions.
 
-use super::MAX_VALUE_BYTES;
+use super::like::like;
+use super::{arithmetic, compare, text};
 use crate::engine::{Code, Timestamp, Value};
+use crate::sql::ast::Comparison;
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::plan::{Function, Unit};
 use crate::sql::time;
@@ -15,9 +17,40 @@ pub fn apply(function: Function, arguments: &[Value]) -> Result<Value> {
         (Function::StartsWith, [Value::Bytes(bytes), Value::Bytes(prefix)]) => {
             Ok(Value::Bool(bytes.starts_with(prefix)))
         }
-        (Function::Concat, parts) => concat(parts),
-        (Function::Length, [Value::String(text)]) => Ok(length(text.chars().count())),
-        (Function::Length, [Value::Bytes(bytes)]) => Ok(length(bytes.len())),
+        (Function::EndsWith, [Value::String(text), Value::String(suffix)]) => {
+            Ok(Value::Bool(text.ends_with(suffix.as_str())))
+        }
+        (Function::EndsWith, [Value::Bytes(bytes), Value::Bytes(suffix)]) => {
+            Ok(Value::Bool(bytes.ends_with(suffix)))
+        }
+        (Function::Like, [value, pattern]) => like(value, pattern),
+        (Function::Concat, parts) => text::concat(parts),
+        (Function::Length, [Value::String(text)]) => Ok(text::count(text.chars().count())),
+        (Function::ByteLength, [Value::String(text)]) => Ok(text::count(text.len())),
+        (Function::Length | Function::ByteLength, [Value::Bytes(bytes)]) => {
+            Ok(text::count(bytes.len()))
+        }
+        (Function::Lower, [value]) => text::in_case(value, false),
+        (Function::Upper, [value]) => text::in_case(value, true),
+        (Function::Substr, [value, Value::Int64(position)]) => {
+            text::substring(value, *position, None)
+        }
+        (Function::Substr, [value, Value::Int64(position), Value::Int64(length)]) => {
+            text::substring(value, *position, Some(*length))
+        }
+        (Function::Trim { start, end }, [value, set @ ..]) => {
+            Ok(text::trimmed(value, set.first(), start, end))
+        }
+        (Function::Replace, [value, from, to]) => text::replaced(value, from, to),
+        (Function::Strpos, [value, part]) => Ok(text::place(value, part)),
+        (Function::ToHex, [Value::Bytes(bytes)]) => text::to_hex(bytes),
+        (Function::FromHex, [Value::String(text)]) => text::from_hex(text),
+        (Function::GenerateUuid, []) => Ok(text::uuid()),
+        (Function::Abs, [value]) => arithmetic::absolute(value),
+        (Function::Mod, [value, divisor]) => arithmetic::remainder(value, divisor),
+        (Function::Greatest, values) => Ok(extreme(values, Comparison::Greater)),
+        (Function::Least, values) => Ok(extreme(values, Comparison::Less)),
+        (Function::ArrayLength, [Value::Array { values, .. }]) => Ok(text::count(values.len())),
         (Function::TimestampDiff(unit), [Value::Timestamp(later), Value::Timestamp(earlier)]) => {
             difference(*later, *earlier, unit)
         }
@@ -33,29 +66,16 @@ pub fn apply(function: Function, arguments: &[Value]) -> Result<Value> {
     }
 }
 
-/// The parts, one behind the other. NULL if one is.
-pub fn concat(parts: &[Value]) -> Result<Value> {
-    let (mut text, mut bytes) = (String::new(), Vec::new());
-    for part in parts {
-        match part {
-            Value::String(part) => text.push_str(part),
-            Value::Bytes(part) => bytes.extend_from_slice(part),
-            _ => return Ok(Value::Null),
-        }
-        if text.len().max(bytes.len()) > MAX_VALUE_BYTES {
-            let message = format!("CONCAT: the result is longer than {MAX_VALUE_BYTES} bytes");
-            return Err(SqlError::out_of_range(message));
-        }
-    }
-    Ok(match parts.first() {
-        Some(Value::Bytes(_)) => Value::Bytes(bytes),
-        _ => Value::String(text),
-    })
-}
-
-fn length(length: usize) -> Value {
-    // No value is longer than memory.
-    Value::Int64(i64::try_from(length).unwrap_or(i64::MAX))
+/// The greatest or the least of these values; a NaN, if one is.
+pub fn extreme(values: &[Value], wanted: Comparison) -> Value {
+    let is_nan = |value: &Value| matches!(value, Value::Float64(value) if value.is_nan());
+    let better = |best: Value, next: &Value| {
+        let replaces = is_nan(next) || compare(wanted, next, &best) == Value::Bool(true);
+        if replaces && !is_nan(&best) { next.clone() } else { best }
+    };
+    let mut rest = values.iter();
+    let first = rest.next().cloned().unwrap_or(Value::Null);
+    rest.fold(first, better)
 }
 
 fn difference(later: Timestamp, earlier: Timestamp, unit: Unit) -> Result<Value> {

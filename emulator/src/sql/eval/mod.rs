@@ -5,17 +5,22 @@
 //! read, or locked, that the statement doesn't come to.
 
 mod arithmetic;
+pub mod cast;
+mod fold;
 mod function;
+mod like;
 mod subquery;
+mod text;
 
 use std::cell::Cell;
 use std::cmp::Ordering;
 
 use super::ast::{BinaryOp, Comparison};
 use super::error::SqlError;
-use super::plan::Node;
+use super::plan::{Function, Node};
 use crate::engine::{Code, Value};
 
+pub use fold::fold;
 pub use subquery::{Fetched, Missing, project, read};
 
 /// How many nodes a statement may evaluate. At this many, it would have kept its thread busy for
@@ -87,15 +92,21 @@ impl Evaluation {
 
     /// The value of an expression.
     pub fn value(&self, node: &Node, rows: &Rows) -> Evaluated {
-        self.count_step()?;
+        self.count_steps(1)?;
         match node {
             Node::Constant(value) => Ok(value.clone()),
             Node::Column { outward, index } => Ok(rows.column(*outward, *index)),
             Node::Shared(node) => self.value(node, rows),
-            Node::ToFloat(operand) => Ok(match self.value(operand, rows)? {
-                Value::Int64(value) => Value::Float64(value as f64),
-                other => other,
-            }),
+            Node::Cast { operand, target, safe } => {
+                let value = self.value(operand, rows)?;
+                match cast::cast(value, *target) {
+                    Err(error) if *safe && error.code() == Code::OutOfRange => Ok(Value::Null),
+                    other => Ok(other?),
+                }
+            }
+            Node::Array(element, items) => {
+                Ok(Value::Array { element, values: self.values(items, rows)? })
+            }
             Node::And(parts) => self.connected(parts, rows, false),
             Node::Or(parts) => self.connected(parts, rows, true),
             Node::Not(operand) => Ok(match self.value(operand, rows)? {
@@ -111,6 +122,14 @@ impl Evaluation {
                 Ok(compare(*comparison, &left, &right))
             }
             Node::In(operand, list) => self.is_in(operand, list, rows),
+            Node::InArray(pair) => {
+                let (operand, array) = (self.value(&pair[0], rows)?, self.value(&pair[1], rows)?);
+                match array {
+                    Value::Array { values, .. } => Ok(is_among(&operand, values)),
+                    // An array that is NULL has no elements.
+                    _ => Ok(Value::Bool(false)),
+                }
+            }
             Node::Between(parts) => self.between(parts, rows),
             Node::Binary(op, left, right) => {
                 let (left, right) = (self.value(left, rows)?, self.value(right, rows)?);
@@ -132,8 +151,8 @@ impl Evaluation {
         }
     }
 
-    fn count_step(&self) -> Evaluated<()> {
-        let steps = self.steps.get() + 1;
+    fn count_steps(&self, taken: u64) -> Evaluated<()> {
+        let steps = self.steps.get().saturating_add(taken);
         self.steps.set(steps);
         match steps > MAX_STEPS {
             true => Err(Stop::Failed(SqlError::unplaced(
@@ -171,6 +190,14 @@ impl Evaluation {
         Ok(result)
     }
 
+    fn values(&self, nodes: &[Node], rows: &Rows) -> Evaluated<Vec<Value>> {
+        let mut values = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            values.push(self.value(node, rows)?);
+        }
+        Ok(values)
+    }
+
     fn between(&self, parts: &[Node; 3], rows: &Rows) -> Evaluated {
         let operand = self.value(&parts[0], rows)?;
         let above = compare(Comparison::GreaterOrEqual, &operand, &self.value(&parts[1], rows)?);
@@ -184,7 +211,7 @@ impl Evaluation {
 
     fn binary(&self, op: BinaryOp, left: Value, right: Value) -> Evaluated {
         match op {
-            BinaryOp::Concat => Ok(function::concat(&[left, right])?),
+            BinaryOp::Concat => Ok(text::concat(&[left, right])?),
             _ => Ok(arithmetic::binary(op, left, right)?),
         }
     }
@@ -225,16 +252,28 @@ impl Evaluation {
         Ok(Value::Null)
     }
 
-    fn apply(&self, function: super::plan::Function, arguments: &[Node], rows: &Rows) -> Evaluated {
-        let mut values = Vec::with_capacity(arguments.len());
-        for argument in arguments {
-            values.push(self.value(argument, rows)?);
-        }
+    fn apply(&self, function: Function, arguments: &[Node], rows: &Rows) -> Evaluated {
+        let values = self.values(arguments, rows)?;
         if values.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
+        if function == Function::Like {
+            self.count_steps(like::cost(&values))?;
+        }
         Ok(function::apply(function, &values)?)
     }
+}
+
+fn is_among(operand: &Value, values: Vec<Value>) -> Value {
+    let mut result = Value::Bool(false);
+    for value in values {
+        match compare(Comparison::Equal, operand, &value) {
+            Value::Bool(true) => return Value::Bool(true),
+            Value::Bool(false) => {}
+            _ => result = Value::Null,
+        }
+    }
+    result
 }
 
 /// What SQL says of two values of one type: NULL if one is, and nothing holds of a NaN but that it

@@ -47,8 +47,8 @@ impl Evaluation {
             return Ok(false);
         }
         let Some(source) = &query.source else { return Ok(query.skip == 0) };
-        // Counting makes one row of however many there are.
-        if query.counts.is_some() {
+        // Aggregates make one row of however many there are.
+        if query.aggregates.is_some() {
             return Ok(query.skip == 0);
         }
         match &source.relation {

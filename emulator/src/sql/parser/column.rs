@@ -1,28 +1,18 @@
 //! Column definitions.
 
 use super::Parser;
-use crate::engine::{Column, Type};
+use crate::engine::{Column, ColumnDefault, Type};
+use crate::sql::default::Written;
 use crate::sql::error::Result;
 use crate::sql::token::Kind;
 
 /// Types that Cloud Spanner knows and the engine doesn't.
-const OTHER_TYPES: &[&str] = &[
-    "ARRAY",
-    "FLOAT32",
-    "INTERVAL",
-    "JSON",
-    "NUMERIC",
-    "STRUCT",
-    "TOKENLIST",
-    "UUID",
-    "PROTO",
-    "ENUM",
-    "SERIAL",
-];
+const OTHER_TYPES: &[&str] =
+    &["FLOAT32", "INTERVAL", "STRUCT", "TOKENLIST", "UUID", "PROTO", "ENUM", "SERIAL"];
 
 /// What can be said of a column beyond its type, and isn't understood here.
 const OTHER_ATTRIBUTES: &[&str] =
-    &["DEFAULT", "AS", "GENERATED", "AUTO_INCREMENT", "HIDDEN", "PLACEMENT KEY", "ON UPDATE"];
+    &["AS", "GENERATED", "AUTO_INCREMENT", "HIDDEN", "PLACEMENT KEY", "ON UPDATE"];
 
 impl Parser {
     /// Reads a column's definition; whether it is the primary key comes with it.
@@ -37,6 +27,8 @@ impl Parser {
                 column.not_null = true;
             } else if !is_key && self.keyword("PRIMARY KEY") {
                 is_key = true;
+            } else if column.default.is_none() && self.sees("DEFAULT") {
+                column.default = Some(self.default_value()?);
             } else if self.sees("OPTIONS") {
                 column.allow_commit_timestamp = self.column_options()?;
             } else {
@@ -45,22 +37,68 @@ impl Parser {
         }
     }
 
+    /// Reads `DEFAULT (expression)`.
+    pub(super) fn default_value(&mut self) -> Result<ColumnDefault> {
+        self.expect_keyword("DEFAULT")?;
+        self.expect_symbol("(")?;
+        let first = self.next;
+        let expr = self.expr()?;
+        let text = self.text_from(first).to_owned();
+        self.expect_symbol(")")?;
+        Ok(ColumnDefault::new(Written { text, expr }))
+    }
+
     /// Reads a type with its length, if it has one other than `MAX`.
-    fn column_type(&mut self) -> Result<(Type, Option<u64>)> {
+    pub(super) fn column_type(&mut self) -> Result<(Type, Option<u64>)> {
+        let found = self.type_name(|parser, scalar| match scalar {
+            Type::String | Type::Bytes => parser.length(),
+            _ => Ok(None),
+        })?;
+        self.refuse_vector()?;
+        Ok(found)
+    }
+
+    /// Reads a type where none has a length.
+    pub(super) fn plain_type(&mut self) -> Result<Type> {
+        let (found, ()) = self.type_name(|parser, _| match parser.sees_symbol("(") {
+            true => Err(parser.unsupported("a type with a length or precision here")),
+            false => Ok(()),
+        })?;
+        Ok(found)
+    }
+
+    /// Reads a type; `length` reads what follows its scalar.
+    fn type_name<L>(
+        &mut self,
+        length: impl FnOnce(&mut Parser, Type) -> Result<L>,
+    ) -> Result<(Type, L)> {
+        let is_array = self.keyword("ARRAY");
+        if is_array {
+            self.expect_symbol("<")?;
+        }
         let Kind::Word(word) = self.peek() else { return Err(self.expected("a type")) };
         let word = word.to_ascii_uppercase();
         if OTHER_TYPES.contains(&word.as_str()) {
             return Err(self.unsupported(format_args!("the type {word}")));
         }
-        let Some(found) = Type::ALL.into_iter().find(|known| known.name() == word) else {
+        let Some(scalar) = Type::scalars().find(|known| known.name() == word) else {
             return Err(self.expected("a type"));
         };
         self.advance();
-        let length = match found {
-            Type::String | Type::Bytes => self.length()?,
-            _ => None,
-        };
+        let length = length(self, scalar)?;
+        if is_array {
+            self.expect_symbol(">")?;
+        }
+        let found = if is_array { scalar.array().unwrap_or(scalar) } else { scalar };
         Ok((found, length))
+    }
+
+    /// UNIMPLEMENTED, if the type just read has a length as a vector.
+    fn refuse_vector(&self) -> Result<()> {
+        match self.sees_symbol("(") {
+            true => Err(self.unsupported("the length of a vector")),
+            false => Ok(()),
+        }
     }
 
     fn length(&mut self) -> Result<Option<u64>> {

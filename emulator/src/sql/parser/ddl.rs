@@ -4,6 +4,7 @@ use crate::engine::{KeyColumn, SchemaChange, Table};
 
 use super::Parser;
 use crate::sql::error::{Pos, Result, SqlError};
+use crate::sql::token::Kind;
 
 /// The most bytes a DDL text can have; Cloud Spanner's limit.
 pub const MAX_DDL_BYTES: usize = 10 << 20;
@@ -188,13 +189,51 @@ impl Parser {
         }
         self.expect_keyword("ALTER")?;
         self.keyword("COLUMN");
-        let column = self.identifier()?;
-        if self.sees("SET OPTIONS") {
+        self.alter_column(table)
+    }
+
+    /// Reads from the name of the column on.
+    fn alter_column(&mut self, table: String) -> Result<SchemaChange> {
+        let at = self.at();
+        if self.sees_behind_name("SET OPTIONS") {
+            let column = self.identifier()?;
             self.advance();
             let allow = self.column_options()?;
             return Ok(SchemaChange::SetAllowCommitTimestamp { table, column, allow });
         }
-        Err(self.unsupported("ALTER COLUMN other than SET OPTIONS"))
+        if self.sees_behind_name("SET DEFAULT") {
+            let column = self.identifier()?;
+            self.advance();
+            let default = Some(self.default_value()?);
+            return Ok(SchemaChange::SetDefault { table, column, default });
+        }
+        if self.sees_behind_name("DROP DEFAULT") {
+            let column = self.identifier()?;
+            self.expect_keyword("DROP DEFAULT")?;
+            return Ok(SchemaChange::SetDefault { table, column, default: None });
+        }
+        for construct in ["SET", "DROP", "ALTER", "RESTART"] {
+            if self.sees_behind_name(construct) {
+                let construct = format!("ALTER COLUMN … {construct}");
+                return Err(SqlError::unsupported(at, construct));
+            }
+        }
+        let (column, is_key) = self.column()?;
+        match is_key || column.allow_commit_timestamp {
+            true => Err(SqlError::unsupported(
+                at,
+                "ALTER COLUMN with PRIMARY KEY, or with a type and OPTIONS at once",
+            )),
+            false => Ok(SchemaChange::AlterColumn { table, column }),
+        }
+    }
+
+    /// Whether these keywords come behind the name that comes next.
+    fn sees_behind_name(&self, keywords: &str) -> bool {
+        keywords.split(' ').enumerate().all(|(places, keyword)| {
+            matches!(&self.ahead(places + 1).kind, Kind::Word(word)
+                if word.eq_ignore_ascii_case(keyword))
+        })
     }
 }
 
@@ -293,9 +332,17 @@ CREATE TABLE locktable (
         for (text, error) in [
             ("CREATE UNIQUE INDEX i ON t (a)", "CREATE UNIQUE [at 1:1]"),
             ("CREATE TABLE s.t (a INT64) PRIMARY KEY (a)", "the named schema s [at 1:14]"),
-            ("CREATE TABLE t (a NUMERIC) PRIMARY KEY (a)", "the type NUMERIC [at 1:19]"),
-            ("CREATE TABLE t (a ARRAY<INT64>) PRIMARY KEY (a)", "the type ARRAY [at 1:19]"),
-            ("CREATE TABLE t (a INT64 DEFAULT (1)) PRIMARY KEY (a)", "DEFAULT [at 1:25]"),
+            ("CREATE TABLE t (a UUID) PRIMARY KEY (a)", "the type UUID [at 1:19]"),
+            (
+                "CREATE TABLE t (a ARRAY<STRUCT<b INT64>>) PRIMARY KEY (a)",
+                "the type STRUCT [at 1:25]",
+            ),
+            (
+                "CREATE TABLE t (a ARRAY<FLOAT64>(vector_length=>2)) PRIMARY KEY ()",
+                "the length of a vector [at 1:33]",
+            ),
+            ("CREATE TABLE t (a INT64 AS (1) STORED) PRIMARY KEY (a)", "AS [at 1:25]"),
+            ("ALTER TABLE t ALTER COLUMN a ALTER IDENTITY", "ALTER COLUMN … ALTER [at 1:28]"),
             (
                 "CREATE TABLE t (a INT64, CONSTRAINT c CHECK (a > 0)) PRIMARY KEY (a)",
                 "CONSTRAINT [at 1:26]",
@@ -306,6 +353,9 @@ CREATE TABLE locktable (
             ),
             ("ALTER TABLE t ADD CONSTRAINT x CHECK (a > 0)", "ADD CONSTRAINT [at 1:15]"),
             ("DROP INDEX i", "DROP INDEX [at 1:1]"),
+            ("CREATE VIEW v SQL SECURITY INVOKER AS SELECT 1", "CREATE VIEW [at 1:1]"),
+            ("CREATE CHANGE STREAM s FOR ALL", "CREATE CHANGE [at 1:1]"),
+            ("CREATE SEQUENCE s", "CREATE SEQUENCE [at 1:1]"),
         ] {
             let found = parse_ddl(text).unwrap_err();
             assert_eq!(found.code(), Code::Unimplemented, "{text}");

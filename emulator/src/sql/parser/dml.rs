@@ -1,12 +1,19 @@
 //! `INSERT`, `UPDATE` and `DELETE`, each from behind its first word on.
 
 use super::Parser;
-use crate::sql::ast::{Delete, Expr, Insert, Name, Row, Source, TableName, Update};
+use crate::sql::ast::{
+    Delete, Expr, ExprKind, Insert, InsertMode, Item, Name, Row, Source, TableName, Update,
+};
 use crate::sql::error::{Result, SqlError};
 
 impl Parser {
     pub(super) fn insert(&mut self) -> Result<Insert> {
-        self.refuse(&["OR IGNORE", "OR UPDATE", "IGNORE", "UPDATE", "OR"])?;
+        let mode = match () {
+            () if self.keyword("OR UPDATE") => InsertMode::OrUpdate,
+            () if self.keyword("OR IGNORE") => InsertMode::OrIgnore,
+            () => InsertMode::Insert,
+        };
+        self.refuse(&["OR", "IGNORE", "UPDATE"])?;
         self.keyword("INTO");
         let table = self.written_table()?;
         if !self.sees_symbol("(") {
@@ -26,8 +33,8 @@ impl Parser {
             }
             return Err(self.expected("keyword VALUES"));
         };
-        self.end_of_dml()?;
-        Ok(Insert { table, columns, source })
+        let returning = self.returning()?;
+        Ok(Insert { mode, table, columns, source, returning })
     }
 
     pub(super) fn update(&mut self) -> Result<Update> {
@@ -36,14 +43,16 @@ impl Parser {
         let assignments = self.list(Parser::assignment)?;
         self.refuse(&["FROM"])?;
         let filter = self.filter_of_dml("UPDATE")?;
-        Ok(Update { table, assignments, filter })
+        let returning = self.returning()?;
+        Ok(Update { table, assignments, filter, returning })
     }
 
     pub(super) fn delete(&mut self) -> Result<Delete> {
         self.keyword("FROM");
         let table = self.written_table()?;
         let filter = self.filter_of_dml("DELETE")?;
-        Ok(Delete { table, filter })
+        let returning = self.returning()?;
+        Ok(Delete { table, filter, returning })
     }
 
     fn written_table(&mut self) -> Result<TableName> {
@@ -81,8 +90,11 @@ impl Parser {
     }
 
     fn new_value(&mut self) -> Result<Expr> {
-        self.refuse(&["DEFAULT"])?;
-        self.expr()
+        let at = self.at();
+        match self.keyword("DEFAULT") {
+            true => Ok(Expr::new(at, ExprKind::Default)),
+            false => self.expr(),
+        }
     }
 
     fn filter_of_dml(&mut self, statement: &str) -> Result<Expr> {
@@ -90,12 +102,16 @@ impl Parser {
             let message = format!("{statement} must have a WHERE clause");
             return Err(SqlError::syntax(self.at(), message));
         }
-        let filter = self.expr()?;
-        self.end_of_dml()?;
-        Ok(filter)
+        self.expr()
     }
 
-    fn end_of_dml(&self) -> Result<()> {
-        self.refuse(&["THEN RETURN", "ASSERT_ROWS_MODIFIED", "ON CONFLICT"])
+    /// Reads `THEN RETURN …`, if that comes next.
+    fn returning(&mut self) -> Result<Vec<Item>> {
+        self.refuse(&["ASSERT_ROWS_MODIFIED", "ON CONFLICT"])?;
+        if !self.keyword("THEN RETURN") {
+            return Ok(Vec::new());
+        }
+        self.refuse(&["WITH ACTION"])?;
+        self.items()
     }
 }

@@ -119,8 +119,18 @@ impl Parser {
             let high = Box::new(self.sum()?);
             return self.node(at, ExprKind::Between { operand, low, high, negated });
         }
-        self.refuse(&["LIKE", "IN UNNEST"])?;
+        if self.keyword("LIKE") {
+            self.refuse(&["ANY", "SOME", "ALL"])?;
+            let pattern = Box::new(self.sum()?);
+            return self.node(at, ExprKind::Like { operand, pattern, negated });
+        }
         self.expect_keyword("IN")?;
+        if self.keyword("UNNEST") {
+            self.expect_symbol("(")?;
+            let array = Box::new(self.expr()?);
+            self.expect_symbol(")")?;
+            return self.node(at, ExprKind::InArray { operand, array, negated });
+        }
         self.expect_symbol("(")?;
         self.refuse_subquery("IN with a subquery")?;
         let list = self.list(Parser::expr)?;

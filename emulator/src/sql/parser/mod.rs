@@ -11,7 +11,7 @@ mod query;
 #[cfg(test)]
 mod tests;
 
-use super::ast::Statement;
+use super::ast::{Expr, Statement};
 use super::error::{Pos, Result, SqlError};
 use super::lexer::tokenize;
 use super::token::{Kind, Token, is_reserved};
@@ -55,8 +55,22 @@ pub fn parse_statement(text: &str) -> Result<Statement> {
     }
 }
 
+/// Parses an expression that is a text of its own, such as a column's default.
+///
+/// # Errors
+/// As [`parse_statement`].
+pub fn parse_expression(text: &str) -> Result<Expr> {
+    let mut parser = Parser::new(text)?;
+    let expr = parser.expr()?;
+    match parser.is_done() {
+        true => Ok(expr),
+        false => Err(parser.expected("end of expression")),
+    }
+}
+
 /// The tokens of a text and the place that the parser has reached.
 pub struct Parser {
+    text: Box<str>,
     tokens: Vec<Token>,
     next: usize,
     depth: usize,
@@ -65,7 +79,8 @@ pub struct Parser {
 
 impl Parser {
     fn new(text: &str) -> Result<Parser> {
-        Ok(Parser { tokens: tokenize(text)?, next: 0, depth: 0, subquery_depth: 0 })
+        let tokens = tokenize(text)?;
+        Ok(Parser { text: text.into(), tokens, next: 0, depth: 0, subquery_depth: 0 })
     }
 
     fn statement(&mut self) -> Result<Statement> {
@@ -102,6 +117,12 @@ impl Parser {
 
     fn advance(&mut self) {
         self.next += 1;
+    }
+
+    /// What the text says from the token at this place up to the next one to be read.
+    fn text_from(&self, first: usize) -> &str {
+        let start = self.tokens.get(first).map_or(0, |token| token.byte);
+        self.text.get(start..self.ahead(0).byte).unwrap_or("").trim_end()
     }
 
     fn is_done(&self) -> bool {

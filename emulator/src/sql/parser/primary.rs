@@ -9,11 +9,10 @@ use crate::sql::token::{Kind, is_reserved};
 
 /// Expressions that start with a keyword and that this parser doesn't know.
 const OTHER_EXPRESSIONS: &[&str] =
-    &["CAST", "EXTRACT", "ARRAY", "STRUCT", "NEW", "UNNEST", "GROUPING", "INTERVAL", "WITH"];
+    &["EXTRACT", "STRUCT", "NEW", "UNNEST", "GROUPING", "INTERVAL", "WITH"];
 
 /// Words that make a literal with the string behind them, of types that the engine doesn't know.
-const OTHER_LITERALS: &[&str] =
-    &["NUMERIC", "BIGNUMERIC", "JSON", "DATETIME", "TIME", "UUID", "INTERVAL", "RANGE"];
+const OTHER_LITERALS: &[&str] = &["BIGNUMERIC", "DATETIME", "TIME", "UUID", "INTERVAL", "RANGE"];
 
 impl Parser {
     pub(super) fn primary(&mut self) -> Result<Expr> {
@@ -32,7 +31,7 @@ impl Parser {
                 return Ok(Expr::new(at, kind));
             }
             Kind::Symbol("(") => return self.parenthesized(),
-            Kind::Symbol("[") => return Err(self.unsupported("an array")),
+            Kind::Symbol("[") => return self.array(at, None),
             Kind::Symbol("?") => return Err(self.unsupported("a parameter without a name")),
             Kind::Symbol("@{") => return Err(self.unsupported("a hint in an expression")),
             Kind::Word(_) => return self.word(at),
@@ -65,11 +64,20 @@ impl Parser {
         if self.keyword("EXISTS") {
             return self.exists(at);
         }
-        self.refuse(OTHER_EXPRESSIONS)?;
+        if self.keyword("ARRAY") {
+            return self.array_of_a_type(at);
+        }
+        if self.keyword("CAST") {
+            return self.cast(at, false);
+        }
         let is_called = self.ahead(1).kind == Kind::Symbol("(");
         if is_called {
+            if self.keyword("SAFE_CAST") {
+                return self.cast(at, true);
+            }
             self.refuse(&["LEFT", "RIGHT"])?;
         }
+        self.refuse(OTHER_EXPRESSIONS)?;
         match self.peek() {
             Kind::Word(word) if is_reserved(word) && !(is_called && self.sees("IF")) => {
                 Err(self.unexpected())
@@ -78,19 +86,59 @@ impl Parser {
         }
     }
 
-    /// Reads `DATE '…'` or `TIMESTAMP '…'`, if that comes next.
+    /// Reads `[…]`.
+    fn array(&mut self, at: Pos, element: Option<Type>) -> Result<Expr> {
+        self.expect_symbol("[")?;
+        let items = match self.sees_symbol("]") {
+            true => Vec::new(),
+            false => self.list(Parser::expr)?,
+        };
+        self.expect_symbol("]")?;
+        self.node(at, ExprKind::Array { element, items })
+    }
+
+    /// Reads an array from behind its `ARRAY` on.
+    fn array_of_a_type(&mut self, at: Pos) -> Result<Expr> {
+        if self.sees_symbol("(") {
+            return Err(SqlError::unsupported(at, "ARRAY with a subquery"));
+        }
+        let element = match self.symbol("<") {
+            true => {
+                let element = self.plain_type()?;
+                self.expect_symbol(">")?;
+                Some(element)
+            }
+            false => None,
+        };
+        match element.is_some_and(|element| element.array().is_none()) {
+            true => Err(SqlError::invalid(at, "Cannot construct array with element type ARRAY")),
+            false => self.array(at, element),
+        }
+    }
+
+    /// Reads a cast from behind its first word on.
+    fn cast(&mut self, at: Pos, safe: bool) -> Result<Expr> {
+        self.expect_symbol("(")?;
+        self.refuse_subquery("a subquery as a value")?;
+        let operand = Box::new(self.expr()?);
+        self.expect_keyword("AS")?;
+        let target = self.plain_type()?;
+        self.refuse(&["FORMAT", "AT"])?;
+        self.expect_symbol(")")?;
+        self.node(at, ExprKind::Cast { operand, target, safe })
+    }
+
+    /// Reads `DATE '…'` and the like, if that comes next.
     fn typed_literal(&mut self, at: Pos) -> Result<Option<Expr>> {
         let Kind::Text(text) = &self.ahead(1).kind else { return Ok(None) };
-        let typed = match () {
-            () if self.sees("DATE") => Literal::Typed(Type::Date, text.clone()),
-            () if self.sees("TIMESTAMP") => Literal::Typed(Type::Timestamp, text.clone()),
-            () => {
-                return match OTHER_LITERALS.iter().find(|word| self.sees(word)) {
-                    Some(word) => Err(self.unsupported(format_args!("a literal of type {word}"))),
-                    None => Ok(None),
-                };
-            }
+        let types = [Type::Date, Type::Timestamp, Type::Numeric, Type::Json];
+        let Some(found) = types.into_iter().find(|known| self.sees(known.name())) else {
+            return match OTHER_LITERALS.iter().find(|word| self.sees(word)) {
+                Some(word) => Err(self.unsupported(format_args!("a literal of type {word}"))),
+                None => Ok(None),
+            };
         };
+        let typed = Literal::Typed(found, text.clone());
         self.advance();
         self.advance();
         Ok(Some(literal(at, typed)))
@@ -170,12 +218,12 @@ impl Parser {
         let kind = if counts && self.symbol("*") {
             ExprKind::CountRows
         } else if self.sees_symbol(")") {
-            ExprKind::Call { function, arguments: Vec::new() }
+            ExprKind::Call { function, arguments: Vec::new(), distinct: false }
         } else {
-            self.refuse(&["DISTINCT"])?;
+            let distinct = self.keyword("DISTINCT");
             self.refuse_subquery("a subquery as an argument")?;
             let arguments = self.list(Parser::argument)?;
-            ExprKind::Call { function, arguments }
+            ExprKind::Call { function, arguments, distinct }
         };
         self.refuse(&["ORDER", "LIMIT", "HAVING", "IGNORE", "RESPECT", "AT"])?;
         if self.sees_symbol("=>") {

@@ -60,7 +60,7 @@ impl Parser {
         Ok(Select { items, from, filter, order, limit })
     }
 
-    fn items(&mut self) -> Result<Vec<Item>> {
+    pub(super) fn items(&mut self) -> Result<Vec<Item>> {
         let mut items = vec![self.item()?];
         while self.symbol(",") {
             // A comma may stand behind the last item.

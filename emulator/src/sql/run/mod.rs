@@ -1,5 +1,6 @@
 //! The execution of a statement: evaluation, and the reads and writes it asks for.
 
+mod insert;
 mod query;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,15 @@ pub enum Outcome {
     },
     /// How many rows a statement wrote.
     Written(u64),
+    /// What a statement with `THEN RETURN` wrote.
+    Returned {
+        /// How many rows it wrote.
+        count: u64,
+        /// As in [`Outcome::Rows`].
+        columns: Vec<(String, Type)>,
+        /// What is shown of each row that was written.
+        rows: Vec<Vec<Value>>,
+    },
 }
 
 /// Executes a statement, parsed from `text`.
@@ -45,7 +55,7 @@ pub async fn execute<A: Access>(
     let mut execution = Execution { access, evaluation: Evaluation::default() };
     match plan {
         Plan::Query(query) => execution.query(&query).await,
-        Plan::Write(write) => execution.write(&write).await.map(Outcome::Written),
+        Plan::Write(write) => execution.write(&write).await,
     }
 }
 

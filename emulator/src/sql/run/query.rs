@@ -5,55 +5,56 @@ use std::cmp::Ordering;
 use super::{Execution, Outcome};
 use crate::engine::{Result, Type, Value};
 use crate::sql::access::Access;
-use crate::sql::eval::{Rows, project};
-use crate::sql::plan::{OrderBy, Query, Relation};
+use crate::sql::eval::{Rows, fold, project};
+use crate::sql::plan::{Aggregate, Node, OrderBy, Output, Query, Relation};
 
 type Row = Vec<Value>;
 
 impl<A: Access> Execution<'_, A> {
     pub(super) async fn query(&mut self, query: &Query) -> Result<Outcome> {
         let rows = self.query_rows(query).await?;
-        let columns = query.outputs.iter();
-        // A NULL that could have any type is shown as the first of them.
-        let columns = columns
-            .map(|output| (output.name.clone(), output.value_type.unwrap_or(Type::Int64)))
-            .collect();
-        Ok(Outcome::Rows { columns, rows })
+        Ok(Outcome::Rows { columns: columns(&query.outputs), rows })
     }
 
     pub(super) async fn query_rows(&mut self, query: &Query) -> Result<Vec<Row>> {
         let mut rows = self.source_rows(query).await?;
-        if let Some(counts) = &query.counts {
-            let mut totals = vec![0_i64; counts.len()];
-            for row in &rows {
-                for (total, operand) in totals.iter_mut().zip(counts) {
-                    let value = match operand {
-                        None => Value::Bool(true),
-                        Some(operand) => {
-                            self.evaluate(|evaluation| evaluation.value(operand, &Rows::only(row)))
-                                .await?
-                        }
-                    };
-                    *total += i64::from(!value.is_null());
-                }
-            }
-            rows = vec![totals.into_iter().map(Value::Int64).collect()];
+        if let Some(aggregates) = &query.aggregates {
+            rows = vec![self.folded(aggregates, &rows).await?];
         }
         let rows = self.ordered(rows, &query.order).await?;
         let skip = usize::try_from(query.skip).unwrap_or(usize::MAX);
         let limit = query.limit.map_or(usize::MAX, |limit| limit.try_into().unwrap_or(usize::MAX));
         let mut result = Vec::new();
         for row in rows.into_iter().skip(skip).take(limit) {
-            let mut outputs = Vec::with_capacity(query.outputs.len());
-            for output in &query.outputs {
-                let value = self
-                    .evaluate(|evaluation| evaluation.value(&output.node, &Rows::only(&row)))
-                    .await?;
-                outputs.push(value);
-            }
-            result.push(outputs);
+            result.push(self.outputs(&query.outputs, &row).await?);
         }
         Ok(result)
+    }
+
+    /// What is shown of a row.
+    pub(super) async fn outputs(&mut self, outputs: &[Output], row: &[Value]) -> Result<Row> {
+        let mut values = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            values.push(self.value(&output.node, row).await?);
+        }
+        Ok(values)
+    }
+
+    /// The value of an expression on a row.
+    pub(super) async fn value(&mut self, node: &Node, row: &[Value]) -> Result<Value> {
+        self.evaluate(|evaluation| evaluation.value(node, &Rows::only(row))).await
+    }
+
+    async fn folded(&mut self, aggregates: &[Aggregate], rows: &[Row]) -> Result<Row> {
+        let mut folded = Vec::with_capacity(aggregates.len());
+        for Aggregate { fold: with, distinct, operand } in aggregates {
+            let mut values = Vec::with_capacity(rows.len());
+            for row in rows {
+                values.push(self.value(operand, row).await?);
+            }
+            folded.push(fold(*with, *distinct, values)?);
+        }
+        Ok(folded)
     }
 
     async fn source_rows(&mut self, query: &Query) -> Result<Vec<Row>> {
@@ -78,10 +79,7 @@ impl<A: Access> Execution<'_, A> {
         for row in rows {
             let mut key = Vec::with_capacity(order.len());
             for item in order {
-                let value = self
-                    .evaluate(|evaluation| evaluation.value(&item.node, &Rows::only(&row)))
-                    .await?;
-                key.push(value);
+                key.push(self.value(&item.node, &row).await?);
             }
             keyed.push((key, row));
         }
@@ -93,6 +91,12 @@ impl<A: Access> Execution<'_, A> {
         });
         Ok(keyed.into_iter().map(|(_, row)| row).collect())
     }
+}
+
+/// The columns of a result. A NULL that could have any type is shown as an INT64.
+pub(super) fn columns(outputs: &[Output]) -> Vec<(String, Type)> {
+    let column = |output: &Output| (output.name.clone(), output.value_type.unwrap_or(Type::Int64));
+    outputs.iter().map(column).collect()
 }
 
 impl OrderBy {

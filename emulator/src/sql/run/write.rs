@@ -1,63 +1,46 @@
 //! Statements that write.
 
-use super::Execution;
+use super::query::columns;
+use super::{Execution, Outcome};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
 use crate::sql::access::Access;
-use crate::sql::eval::Rows;
-use crate::sql::plan::{InsertRows, NewValue, Node, Relation, Source, Write};
+use crate::sql::plan::{NewValue, Node, Output, Relation, Source, Write};
+
+/// What a statement is about to write, and what it shows of that.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub mutations: Vec<Mutation>,
+    pub returned: Vec<Vec<Value>>,
+}
 
 impl<A: Access> Execution<'_, A> {
     /// Writes, and says how many rows.
-    pub(super) async fn write(&mut self, write: &Write) -> Result<u64> {
-        let mutations = match write {
-            Write::Insert { table, columns, rows } => {
-                let rows = self.inserted_rows(rows).await?;
-                let insert = |cells| Mutation::Write {
-                    kind: WriteKind::Insert,
-                    table: table.clone(),
-                    columns: columns.clone(),
-                    cells,
-                };
-                rows.into_iter().map(insert).collect()
+    pub(super) async fn write(&mut self, write: &Write) -> Result<Outcome> {
+        let (changes, returning) = match write {
+            Write::Insert(insertion) => {
+                (self.insertions(insertion).await?, insertion.returning.as_ref())
             }
-            Write::Update { source, filter, assignments } => {
-                self.updates(stored(source)?, source, filter, assignments).await?
-            }
-            Write::Delete { source, filter } => {
+            Write::Update { source, filter, assignments, returning } => {
+                let shown = returning.as_deref();
                 let table = stored(source)?;
-                let rows = self.rows(table, source, Some(filter)).await?;
-                let delete = |row: &Vec<Value>| {
-                    let keys = vec![KeyRange::prefix(key(table, row)?)];
-                    Ok(Mutation::Delete { table: table.name.clone(), keys })
-                };
-                rows.iter().map(delete).collect::<Result<Vec<_>>>()?
+                let changes = self.updates(table, source, filter, assignments, shown).await?;
+                (changes, returning.as_ref())
+            }
+            Write::Delete { source, filter, returning } => {
+                let shown = returning.as_deref();
+                (self.deletions(stored(source)?, source, filter, shown).await?, returning.as_ref())
             }
         };
-        let count = mutations.len() as u64;
+        let count = changes.mutations.len() as u64;
         if count > 0 {
-            self.access.write(mutations).await?;
+            self.access.write(changes.mutations).await?;
         }
-        Ok(count)
-    }
-
-    async fn inserted_rows(&mut self, rows: &InsertRows) -> Result<Vec<Vec<Cell>>> {
-        match rows {
-            InsertRows::Values(rows) => {
-                let mut inserted = Vec::with_capacity(rows.len());
-                for row in rows {
-                    let mut cells = Vec::with_capacity(row.len());
-                    for value in row {
-                        cells.push(self.cell(value, &[]).await?);
-                    }
-                    inserted.push(cells);
-                }
-                Ok(inserted)
+        Ok(match returning {
+            None => Outcome::Written(count),
+            Some(outputs) => {
+                Outcome::Returned { count, columns: columns(outputs), rows: changes.returned }
             }
-            InsertRows::Query(query) => {
-                let rows = self.query_rows(query).await?;
-                Ok(rows.into_iter().map(|row| row.into_iter().map(Cell::Value).collect()).collect())
-            }
-        }
+        })
     }
 
     async fn updates(
@@ -65,46 +48,94 @@ impl<A: Access> Execution<'_, A> {
         table: &Table,
         source: &Source,
         filter: &Node,
-        assignments: &[(String, NewValue)],
-    ) -> Result<Vec<Mutation>> {
-        let key_columns = table.primary_key.iter().map(|part| &table.columns[part.position].name);
-        let assigned = assignments.iter().map(|(column, _)| column);
-        let columns: Vec<String> = key_columns.chain(assigned).cloned().collect();
-        let mut mutations = Vec::new();
+        assignments: &[(usize, NewValue)],
+        returning: Option<&[Output]>,
+    ) -> Result<Changes> {
+        let key = table.primary_key.iter().map(|part| part.position);
+        let written: Vec<usize> = key.chain(assignments.iter().map(|(at, _)| *at)).collect();
+        let names = names(table, &written);
+        let mut changes = Changes::default();
         for row in self.rows(table, source, Some(filter)).await? {
             let key = row.iter().take(table.primary_key.len()).cloned();
             let mut cells: Vec<Cell> = key.map(Cell::Value).collect();
             for (_, value) in assignments {
                 cells.push(self.cell(value, &row).await?);
             }
-            mutations.push(Mutation::Write {
+            if let Some(outputs) = returning {
+                let row = overlaid(table, source, row, &written, &cells)?;
+                changes.returned.push(self.outputs(outputs, &row).await?);
+            }
+            changes.mutations.push(Mutation::Write {
                 kind: WriteKind::Update,
                 table: table.name.clone(),
-                columns: columns.clone(),
+                columns: names.clone(),
                 cells,
             });
         }
-        Ok(mutations)
+        Ok(changes)
     }
 
-    async fn cell(&mut self, value: &NewValue, row: &[Value]) -> Result<Cell> {
+    async fn deletions(
+        &mut self,
+        table: &Table,
+        source: &Source,
+        filter: &Node,
+        returning: Option<&[Output]>,
+    ) -> Result<Changes> {
+        let mut changes = Changes::default();
+        for row in self.rows(table, source, Some(filter)).await? {
+            let keys = vec![KeyRange::prefix(key(table, &row)?)];
+            changes.mutations.push(Mutation::Delete { table: table.name.clone(), keys });
+            if let Some(outputs) = returning {
+                changes.returned.push(self.outputs(outputs, &row).await?);
+            }
+        }
+        Ok(changes)
+    }
+
+    pub(super) async fn cell(&mut self, value: &NewValue, row: &[Value]) -> Result<Cell> {
         match value {
             NewValue::CommitTimestamp => Ok(Cell::CommitTimestamp),
-            NewValue::Computed(node) => {
-                let value =
-                    self.evaluate(|evaluation| evaluation.value(node, &Rows::only(row))).await?;
-                Ok(Cell::Value(value))
-            }
+            NewValue::Computed(node) => self.value(node, row).await.map(Cell::Value),
         }
     }
 }
 
 /// The key of a row whose first columns are those of the key.
-fn key(table: &Table, row: &[Value]) -> Result<Key> {
+pub(super) fn key(table: &Table, row: &[Value]) -> Result<Key> {
     table.key(row.iter().take(table.primary_key.len()).cloned())
 }
 
-fn stored(source: &Source) -> Result<&Table> {
+/// The names of the columns at these positions.
+pub(super) fn names(table: &Table, positions: &[usize]) -> Vec<String> {
+    positions.iter().map(|position| table.columns[*position].name.clone()).collect()
+}
+
+/// A row, as far as a statement uses it, with what is written to the columns at these positions.
+pub(super) fn overlaid(
+    table: &Table,
+    source: &Source,
+    mut row: Vec<Value>,
+    written: &[usize],
+    cells: &[Cell],
+) -> Result<Vec<Value>> {
+    for (value, position) in row.iter_mut().zip(&source.used) {
+        match written.iter().position(|written| written == position).map(|index| &cells[index]) {
+            None => {}
+            Some(Cell::Value(new)) => *value = new.clone(),
+            Some(Cell::CommitTimestamp) => {
+                return Err(Error::invalid_argument(format!(
+                    "Column {} cannot be returned: the PENDING_COMMIT_TIMESTAMP() function may only \
+                     be used as a value for INSERT or UPDATE",
+                    table.columns[*position].name
+                )));
+            }
+        }
+    }
+    Ok(row)
+}
+
+pub(super) fn stored(source: &Source) -> Result<&Table> {
     match &source.relation {
         Relation::Table(table) => Ok(table),
         Relation::Fixed(_) => Err(Error::unimplemented("writing to what is not a table")),

@@ -1,7 +1,13 @@
 //! What statements come to.
 
+mod alter;
+mod arrays;
+mod casts;
+mod defaults;
 mod keys;
 mod refusals;
+mod returning;
+mod text;
 mod values;
 
 use super::super::memory::Memory;
@@ -100,6 +106,11 @@ fn shown(value: &Value) -> String {
         Value::Bytes(value) => format!("{value:?}"),
         Value::Date(value) => value.to_string(),
         Value::Timestamp(value) => value.to_string(),
+        Value::Numeric(value) => value.to_string(),
+        Value::Json(value) => value.to_string(),
+        Value::Array { values, .. } => {
+            format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(","))
+        }
     }
 }
 

@@ -1,145 +1,8 @@
-//! What a statement says, before anyone looks whether its names exist.
+//! Expressions.
 
-use super::error::Pos;
+use super::{Name, Select};
 use crate::engine::Type;
-
-/// A statement that reads or writes rows.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Statement {
-    /// `SELECT`
-    Query(Select),
-    /// `INSERT`
-    Insert(Insert),
-    /// `UPDATE`
-    Update(Update),
-    /// `DELETE`
-    Delete(Delete),
-}
-
-/// A table, and what the statement calls it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TableName {
-    /// `INFORMATION_SCHEMA`, if anything.
-    pub schema: Option<String>,
-    /// The table's own name.
-    pub name: String,
-    /// The name that replaces it in the statement.
-    pub alias: Option<String>,
-    /// Where it stands.
-    pub at: Pos,
-}
-
-/// `SELECT … FROM … WHERE … ORDER BY … LIMIT … OFFSET …`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Select {
-    /// What each row of the result consists of.
-    pub items: Vec<Item>,
-    /// Where the rows come from; without it, there is one row.
-    pub from: Option<TableName>,
-    /// Which rows count.
-    pub filter: Option<Expr>,
-    /// In which order.
-    pub order: Vec<Order>,
-    /// How many of them at most, and how many of them are left out first.
-    pub limit: Option<Limit>,
-}
-
-/// One item of a select list.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Item {
-    /// `*` or `table.*`
-    Star {
-        /// The table's name or alias.
-        table: Option<String>,
-        /// Where it stands.
-        at: Pos,
-    },
-    /// An expression.
-    Expr {
-        /// What to compute.
-        expr: Expr,
-        /// The name of the result's column.
-        alias: Option<String>,
-    },
-}
-
-/// One item of `ORDER BY`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Order {
-    /// What to order by.
-    pub expr: Expr,
-    /// Whether large values come first.
-    pub descending: bool,
-    /// Where NULLs come, if that is said.
-    pub nulls_first: Option<bool>,
-}
-
-/// `LIMIT count OFFSET skip`, both literals or parameters.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limit {
-    /// How many rows at most.
-    pub count: Expr,
-    /// How many rows to leave out before.
-    pub skip: Option<Expr>,
-}
-
-/// `INSERT INTO table (columns) …`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Insert {
-    /// Where to.
-    pub table: TableName,
-    /// The columns, in the order of the values.
-    pub columns: Vec<Name>,
-    /// The rows.
-    pub source: Source,
-}
-
-/// Where the rows of an `INSERT` come from.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Source {
-    /// `VALUES (…), (…)`
-    Values(Vec<Row>),
-    /// A query.
-    Query(Box<Select>),
-}
-
-/// One row of `VALUES`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// One value for each column.
-    pub values: Vec<Expr>,
-    /// Where it stands.
-    pub at: Pos,
-}
-
-/// `UPDATE table SET … WHERE …`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Update {
-    /// Which table.
-    pub table: TableName,
-    /// The new values.
-    pub assignments: Vec<(Name, Expr)>,
-    /// Which rows.
-    pub filter: Expr,
-}
-
-/// `DELETE FROM table WHERE …`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Delete {
-    /// Which table.
-    pub table: TableName,
-    /// Which rows.
-    pub filter: Expr,
-}
-
-/// A column's name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Name {
-    /// As written.
-    pub text: String,
-    /// Where it stands.
-    pub at: Pos,
-}
+use crate::sql::error::Pos;
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,13 +31,17 @@ impl ExprKind {
             ExprKind::Literal(_)
             | ExprKind::Parameter(_)
             | ExprKind::Column { .. }
-            | ExprKind::CountRows => {}
+            | ExprKind::CountRows
+            | ExprKind::Default => {}
             ExprKind::And(parts) | ExprKind::Or(parts) => parts.iter().for_each(see),
             ExprKind::Not(operand) | ExprKind::Negate(operand) => see(operand),
-            ExprKind::Is { operand, .. } => see(operand),
-            ExprKind::Binary(_, left, right) => {
-                [left, right].into_iter().for_each(|side| see(side))
+            ExprKind::Is { operand, .. } | ExprKind::Cast { operand, .. } => see(operand),
+            ExprKind::Binary(_, left, right)
+            | ExprKind::Like { operand: left, pattern: right, .. }
+            | ExprKind::InArray { operand: left, array: right, .. } => {
+                [left, right].into_iter().for_each(|side| see(side));
             }
+            ExprKind::Array { items, .. } => items.iter().for_each(see),
             ExprKind::In { operand, list, .. } => {
                 see(operand);
                 list.iter().for_each(see);
@@ -192,23 +59,6 @@ impl ExprKind {
             ExprKind::Call { arguments, .. } => arguments.iter().for_each(see),
             ExprKind::Interval { amount, .. } => see(amount),
             ExprKind::Exists(select) => select.for_each_expr(see),
-        }
-    }
-}
-
-impl Select {
-    /// Shows every expression that stands in the clauses.
-    pub fn for_each_expr<'a>(&'a self, see: &mut impl FnMut(&'a Expr)) {
-        for item in &self.items {
-            if let Item::Expr { expr, .. } = item {
-                see(expr);
-            }
-        }
-        self.filter.iter().for_each(&mut *see);
-        self.order.iter().for_each(|order| see(&order.expr));
-        if let Some(limit) = &self.limit {
-            see(&limit.count);
-            limit.skip.iter().for_each(see);
         }
     }
 }
@@ -255,6 +105,24 @@ pub enum ExprKind {
         /// Whether it is to be absent.
         negated: bool,
     },
+    /// `… [NOT] IN UNNEST(…)`
+    InArray {
+        /// What is sought.
+        operand: Box<Expr>,
+        /// The array in which it is sought.
+        array: Box<Expr>,
+        /// Whether it is to be absent.
+        negated: bool,
+    },
+    /// `… [NOT] LIKE …`
+    Like {
+        /// What is compared.
+        operand: Box<Expr>,
+        /// What it is to look like.
+        pattern: Box<Expr>,
+        /// Whether it is to look otherwise.
+        negated: bool,
+    },
     /// `… [NOT] BETWEEN … AND …`
     Between {
         /// What is compared.
@@ -281,7 +149,27 @@ pub enum ExprKind {
         function: String,
         /// What it is applied to.
         arguments: Vec<Expr>,
+        /// Whether `DISTINCT` stands before the arguments.
+        distinct: bool,
     },
+    /// `CAST(… AS type)`, `SAFE_CAST(… AS type)`
+    Cast {
+        /// What is converted.
+        operand: Box<Expr>,
+        /// What it becomes.
+        target: Type,
+        /// Whether it becomes NULL where it cannot be converted.
+        safe: bool,
+    },
+    /// `[…]`, `ARRAY<type>[…]`
+    Array {
+        /// The type, if it is said.
+        element: Option<Type>,
+        /// The elements.
+        items: Vec<Expr>,
+    },
+    /// `DEFAULT`, which stands only where a column gets a value.
+    Default,
     /// `COUNT(*)`
     CountRows,
     /// `INTERVAL amount unit`, an argument of some functions.
@@ -310,7 +198,7 @@ pub enum Literal {
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// `DATE '…'`, `TIMESTAMP '…'`
+    /// `DATE '…'`, `TIMESTAMP '…'`, `NUMERIC '…'`, `JSON '…'`
     Typed(Type, String),
 }
 

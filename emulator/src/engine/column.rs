@@ -1,0 +1,99 @@
+//! A column's definition.
+
+use super::default::ColumnDefault;
+use super::error::{Error, Result};
+use super::value::Type;
+
+/// The longest `STRING(n)`, in characters, and what `STRING(MAX)` means.
+pub const STRING_MAX_LENGTH: u64 = 2_621_440;
+/// The longest `BYTES(n)`, in bytes, and what `BYTES(MAX)` means.
+pub const BYTES_MAX_LENGTH: u64 = 10_485_760;
+
+/// A column of a [`Table`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The name, in the case it was created with.
+    pub name: String,
+    /// What it holds.
+    pub column_type: Type,
+    /// The `n` of `STRING(n)` (in characters) or `BYTES(n)` (in bytes), also of an array's elements;
+    /// `None` for `MAX` and for types without a length.
+    pub max_length: Option<u64>,
+    /// Whether NULL is refused.
+    pub not_null: bool,
+    /// The option of that name: whether the commit timestamp may be written here.
+    pub allow_commit_timestamp: bool,
+    /// What it gets in a new row that says nothing of it; without one, NULL.
+    pub default: Option<ColumnDefault>,
+}
+
+impl Column {
+    /// A nullable column without a limit of its own.
+    pub fn new(name: impl Into<String>, column_type: Type) -> Column {
+        Column {
+            name: name.into(),
+            column_type,
+            max_length: None,
+            not_null: false,
+            allow_commit_timestamp: false,
+            default: None,
+        }
+    }
+
+    /// The type as DDL and `information_schema` write it: `STRING(MAX)`, `ARRAY<INT64>`.
+    pub fn spanner_type(&self) -> String {
+        let element = self.column_type.element();
+        let scalar = element.unwrap_or(self.column_type);
+        let scalar = match (scalar, self.max_length) {
+            (Type::String | Type::Bytes, None) => format!("{scalar}(MAX)"),
+            (Type::String | Type::Bytes, Some(length)) => format!("{scalar}({length})"),
+            _ => scalar.to_string(),
+        };
+        match element {
+            Some(_) => format!("ARRAY<{scalar}>"),
+            None => scalar,
+        }
+    }
+
+    /// The longest value, or element, that the column can hold, in the unit of its type.
+    pub(super) fn length_limit(&self) -> u64 {
+        self.max_length.unwrap_or(match self.column_type.element().unwrap_or(self.column_type) {
+            Type::String => STRING_MAX_LENGTH,
+            _ => BYTES_MAX_LENGTH,
+        })
+    }
+}
+
+/// Whether a table can have this column.
+pub(super) fn check_column(table: &str, column: &Column) -> Result<()> {
+    let longest = match column.column_type.element().unwrap_or(column.column_type) {
+        Type::String => STRING_MAX_LENGTH,
+        Type::Bytes => BYTES_MAX_LENGTH,
+        _ => 0,
+    };
+    if let Some(length) = column.max_length
+        && !(1..=longest).contains(&length)
+    {
+        return Err(Error::invalid_argument(format!(
+            "Invalid length for column: {table}.{}, found: {length}.",
+            column.name
+        )));
+    }
+    check_commit_timestamp_option(table, column, column.allow_commit_timestamp)?;
+    column.default.as_ref().map_or(Ok(()), |default| default.check(column))
+}
+
+/// Whether the option of that name can have this value.
+pub(super) fn check_commit_timestamp_option(
+    table: &str,
+    column: &Column,
+    allow: bool,
+) -> Result<()> {
+    if allow && column.column_type != Type::Timestamp {
+        return Err(Error::failed_precondition(format!(
+            "Option: allow_commit_timestamp is not allowed on column: {table}.{}, which is of type {}.",
+            column.name, column.column_type
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! `NUMERIC`: decimal numbers of 29 digits before the point and nine behind it, exact.
+
+use std::fmt;
+
+const SCALE: u32 = 9;
+/// How many of the smallest steps make one.
+const ONE: u128 = 10_u128.pow(SCALE);
+/// One step more than the largest value.
+const LIMIT: u128 = 10_u128.pow(38);
+
+/// A `NUMERIC`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Numeric {
+    /// In steps of 10^-9.
+    steps: i128,
+}
+
+impl Numeric {
+    /// The largest value: 38 nines, nine of them behind the point.
+    pub const MAX: Numeric = Numeric { steps: LIMIT as i128 - 1 };
+
+    /// Reads a decimal such as `-12.5`, `.5` or `1e-3`. Digits behind the ninth are rounded, half
+    /// away from zero. `None` for what is no decimal, or is too large.
+    pub fn parse(text: &str) -> Option<Numeric> {
+        Decimal::parse(text).and_then(|decimal| decimal.rounded(true))
+    }
+
+    /// As [`Numeric::parse`], but `None` if digits would be lost.
+    pub fn parse_exact(text: &str) -> Option<Numeric> {
+        Decimal::parse(text).and_then(|decimal| decimal.rounded(false))
+    }
+
+    /// The number, rounded half away from zero; `None` if it isn't finite, or is too large.
+    pub fn from_f64(value: f64) -> Option<Numeric> {
+        // Beyond this many digits, no double has any.
+        value.is_finite().then(|| format!("{value:.1074}")).and_then(|text| Numeric::parse(&text))
+    }
+
+    /// The nearest double.
+    pub fn to_f64(self) -> f64 {
+        self.to_string().parse().unwrap_or(f64::NAN)
+    }
+
+    /// The nearest integer, half away from zero; `None` if no INT64 is it.
+    pub fn to_i64(self) -> Option<i64> {
+        let (whole, rest) = (self.steps.unsigned_abs() / ONE, self.steps.unsigned_abs() % ONE);
+        let rounded = i128::try_from(whole + u128::from(rest * 2 >= ONE)).ok()?;
+        i64::try_from(if self.steps < 0 { -rounded } else { rounded }).ok()
+    }
+
+    /// The sum; `None` if it is too large.
+    pub fn checked_add(self, other: Numeric) -> Option<Numeric> {
+        Numeric::of_steps(self.steps + other.steps)
+    }
+
+    /// The difference; `None` if it is too large.
+    pub fn checked_sub(self, other: Numeric) -> Option<Numeric> {
+        Numeric::of_steps(self.steps - other.steps)
+    }
+
+    /// The product, rounded half away from zero; `None` if it is too large.
+    pub fn checked_mul(self, other: Numeric) -> Option<Numeric> {
+        let product = product(self.steps.unsigned_abs(), other.steps.unsigned_abs());
+        self.signed_like_product(other, rounded_quotient(product, ONE)?)
+    }
+
+    /// The quotient, rounded half away from zero; `None` if it is too large, or of nothing by zero.
+    pub fn checked_div(self, other: Numeric) -> Option<Numeric> {
+        let dividend = product(self.steps.unsigned_abs(), ONE);
+        self.signed_like_product(other, rounded_quotient(dividend, other.steps.unsigned_abs())?)
+    }
+
+    /// What is left of the division, with the sign of `self`; `None` for a division by zero.
+    pub fn checked_rem(self, other: Numeric) -> Option<Numeric> {
+        self.steps.checked_rem(other.steps).map(|steps| Numeric { steps })
+    }
+
+    /// The number with the other sign.
+    pub fn negated(self) -> Numeric {
+        Numeric { steps: -self.steps }
+    }
+
+    /// The number without its sign.
+    pub fn absolute(self) -> Numeric {
+        Numeric { steps: self.steps.abs() }
+    }
+
+    fn of_steps(steps: i128) -> Option<Numeric> {
+        (steps.unsigned_abs() < LIMIT).then_some(Numeric { steps })
+    }
+
+    fn signed_like_product(self, other: Numeric, steps: u128) -> Option<Numeric> {
+        let steps = i128::try_from(steps).ok()?;
+        let negative = (self.steps < 0) != (other.steps < 0);
+        Numeric::of_steps(if negative { -steps } else { steps })
+    }
+}
+
+impl From<i64> for Numeric {
+    fn from(value: i64) -> Numeric {
+        Numeric { steps: i128::from(value) * ONE as i128 }
+    }
+}
+
+/// Without an exponent and without zeros that say nothing: `-12.5`.
+impl fmt::Display for Numeric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = self.steps.unsigned_abs();
+        let sign = if self.steps < 0 { "-" } else { "" };
+        write!(f, "{sign}{}", steps / ONE)?;
+        match steps % ONE {
+            0 => Ok(()),
+            rest => write!(f, ".{}", format!("{rest:09}").trim_end_matches('0')),
+        }
+    }
+}
+
+/// The digits of a text, before anyone asks whether they fit.
+struct Decimal<'a> {
+    negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+    exponent: i64,
+}
+
+impl Decimal<'_> {
+    fn parse(text: &str) -> Option<Decimal<'_>> {
+        let text = text.trim_matches(|next: char| next.is_ascii_whitespace());
+        let negative = text.starts_with('-');
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let (digits, exponent) = match unsigned.split_once(['e', 'E']) {
+            None => (unsigned, 0),
+            Some((digits, exponent)) => (digits, parse_exponent(exponent)?),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let all_digits = |text: &str| text.bytes().all(|next| next.is_ascii_digit());
+        let is_number =
+            all_digits(whole) && all_digits(fraction) && whole.len() + fraction.len() > 0;
+        is_number.then_some(Decimal { negative, whole, fraction, exponent })
+    }
+
+    fn rounded(&self, may_lose_digits: bool) -> Option<Numeric> {
+        let places = i64::try_from(self.whole.len()).ok()?;
+        // How many of the digits lie above the last step.
+        let kept = places.checked_add(self.exponent)?.checked_add(i64::from(SCALE))?;
+        let mut steps: u128 = 0;
+        let mut rest = false;
+        let mut round_up = false;
+        for (place, digit) in (0_i64..).zip(self.whole.bytes().chain(self.fraction.bytes())) {
+            let digit = u128::from(digit - b'0');
+            if place < kept {
+                steps = steps.checked_mul(10)?.checked_add(digit)?;
+            } else {
+                round_up |= place == kept && digit >= 5;
+                rest |= digit > 0;
+            }
+        }
+        if rest && !may_lose_digits {
+            return None;
+        }
+        let digits = i64::try_from(self.whole.len() + self.fraction.len()).ok()?;
+        let missing = u32::try_from((kept - digits).max(0)).ok()?;
+        if steps > 0 {
+            steps = steps.checked_mul(10_u128.checked_pow(missing)?)?;
+        }
+        let steps = i128::try_from(steps + u128::from(round_up)).ok()?;
+        Numeric::of_steps(if self.negative { -steps } else { steps })
+    }
+}
+
+fn parse_exponent(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|next| next.is_ascii_digit());
+    is_number.then(|| text.parse().ok())?
+}
+
+/// The product, as its high and its low half.
+fn product(left: u128, right: u128) -> (u128, u128) {
+    const HALF: u32 = 64;
+    const LOW: u128 = u64::MAX as u128;
+    let (left_high, left_low) = (left >> HALF, left & LOW);
+    let (right_high, right_low) = (right >> HALF, right & LOW);
+    let low = left_low * right_low;
+    // Both factors are below 2^127, so none of these sums overflows.
+    let middle = left_high * right_low + (low >> HALF);
+    let (middle, carry) = middle.overflowing_add(left_low * right_high);
+    let high = left_high * right_high + (middle >> HALF) + (u128::from(carry) << HALF);
+    (high, (middle << HALF) | (low & LOW))
+}
+
+/// The quotient, rounded half up; `None` if it has more than 128 bits, or of a division by zero.
+/// The divisor is below 2^127.
+fn rounded_quotient((high, low): (u128, u128), divisor: u128) -> Option<u128> {
+    if high >= divisor {
+        return None;
+    }
+    let (mut quotient, mut rest) = (0_u128, high);
+    for bit in (0..u128::BITS).rev() {
+        rest = (rest << 1) | (low >> bit & 1);
+        quotient <<= 1;
+        if rest >= divisor {
+            rest -= divisor;
+            quotient |= 1;
+        }
+    }
+    quotient.checked_add(u128::from(rest * 2 >= divisor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(text: &str) -> Numeric {
+        Numeric::parse(text).unwrap()
+    }
+
+    #[test]
+    fn decimals_are_read_exactly_or_rounded_half_away_from_zero() {
+        for (text, meant) in [
+            ("0", "0"),
+            ("-0.0", "0"),
+            ("+12.50", "12.5"),
+            (".5", "0.5"),
+            ("5.", "5"),
+            ("1e3", "1000"),
+            ("-25E-1", "-2.5"),
+            ("0.0000000005", "0.000000001"),
+            ("-0.0000000005", "-0.000000001"),
+            ("0.00000000049999", "0"),
+            ("1e-9", "0.000000001"),
+            ("5e-10", "0.000000001"),
+            ("4e-10", "0"),
+            ("1e-999999999999", "0"),
+            ("0e999999", "0"),
+            ("99999999999999999999999999999.999999999", "99999999999999999999999999999.999999999"),
+        ] {
+            assert_eq!(number(text).to_string(), meant, "{text}");
+        }
+        assert_eq!(number("99999999999999999999999999999.999999999"), Numeric::MAX);
+        for text in [
+            "",
+            ".",
+            "-",
+            "1e",
+            "1e+",
+            "1.2.3",
+            "x",
+            "1 2",
+            "0x1",
+            "1e29",
+            "NaN",
+            "1e999999999999999999999",
+            "99999999999999999999999999999.9999999995",
+        ] {
+            assert_eq!(Numeric::parse(text), None, "{text}");
+        }
+        assert_eq!(Numeric::parse_exact("1.0000000001"), None);
+        assert_eq!(Numeric::parse_exact("1.0000000010000"), Some(number("1.000000001")));
+    }
+
+    #[test]
+    fn arithmetic_is_exact_up_to_the_last_of_38_digits() {
+        let max = Numeric::MAX;
+        assert_eq!(max.checked_add(number("1e-9")), None);
+        assert_eq!(max.negated().checked_sub(number("1e-9")), None);
+        assert_eq!(max.checked_mul(number("1")), Some(max));
+        assert_eq!(max.checked_mul(number("1.000000001")), None);
+        assert_eq!(max.checked_mul(max), None);
+        assert_eq!(max.checked_div(max), Some(number("1")));
+        assert_eq!(max.checked_div(number("0.1")), None);
+        assert_eq!(max.checked_div(number("0")), None);
+        let show = |value: Option<Numeric>| value.unwrap().to_string();
+        assert_eq!(show(number("-1.5").checked_mul(number("0.000000001"))), "-0.000000002");
+        assert_eq!(show(number("2").checked_div(number("3"))), "0.666666667");
+        assert_eq!(show(number("-1").checked_div(number("3"))), "-0.333333333");
+        assert_eq!(
+            show(number("123456789012345678901.5").checked_mul(number("1000.1"))),
+            "123469134691246913469390.15"
+        );
+        assert_eq!(show(number("-7.5").checked_rem(number("2"))), "-1.5");
+        assert_eq!(number("7").checked_rem(number("0")), None);
+    }
+
+    #[test]
+    fn products_and_quotients_agree_with_each_other() {
+        let mut state = 88_172_645_463_325_252_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..2_000 {
+            let left = u128::from(next()) << (next() % 63);
+            let right = (u128::from(next()) << (next() % 63)).max(1);
+            assert_eq!(rounded_quotient(product(left, right), right), Some(left));
+            let small = u128::from(next() >> 32) * u128::from(next() >> 32);
+            assert_eq!(product(small, 1 << 40), (small >> 88, small << 40));
+        }
+    }
+
+    #[test]
+    fn other_numbers_become_the_nearest() {
+        assert_eq!(Numeric::from(i64::MIN).to_i64(), Some(i64::MIN));
+        assert_eq!(number("2.5").to_i64(), Some(3));
+        assert_eq!(number("-2.5").to_i64(), Some(-3));
+        assert_eq!(Numeric::MAX.to_i64(), None);
+        assert_eq!(Numeric::from_f64(0.1), Some(number("0.1")));
+        assert_eq!(Numeric::from_f64(1e28).unwrap().to_f64(), 1e28);
+        assert_eq!(Numeric::from_f64(1.1e29), None);
+        assert_eq!(Numeric::from_f64(f64::NAN), None);
+        assert_eq!(Numeric::from_f64(5e-324), Some(number("0")));
+        assert_eq!(number("-12.5").to_f64(), -12.5);
+    }
+}

@@ -1,0 +1,119 @@
+//! Conversions between types.
+
+use crate::engine::{Code, Numeric, Type, Value, double};
+use crate::sql::error::{Pos, Result, SqlError};
+use crate::sql::time;
+
+/// The value as one of another type, as `CAST` makes it.
+///
+/// # Errors
+/// OUT_OF_RANGE if it is no such value.
+pub fn cast(value: Value, target: Type) -> Result<Value> {
+    match (value, target) {
+        (Value::Null, _) => Ok(Value::Null),
+        (Value::String(text), target) => from_text(&text, target),
+        (value, Type::String) => to_text(value).map(Value::String),
+        (Value::Bool(value), Type::Int64) => Ok(Value::Int64(i64::from(value))),
+        (Value::Int64(value), Type::Bool) => Ok(Value::Bool(value != 0)),
+        (Value::Int64(value), Type::Float64) => Ok(Value::Float64(value as f64)),
+        (Value::Int64(value), Type::Numeric) => Ok(Value::Numeric(Numeric::from(value))),
+        (Value::Numeric(value), Type::Float64) => Ok(Value::Float64(value.to_f64())),
+        (Value::Numeric(value), Type::Int64) => value
+            .to_i64()
+            .map(Value::Int64)
+            .ok_or_else(|| SqlError::out_of_range(format!("int64 out of range: {value}"))),
+        (Value::Float64(value), Type::Numeric) => {
+            Numeric::from_f64(value).map(Value::Numeric).ok_or_else(|| {
+                let shown = double::text(value);
+                SqlError::out_of_range(format!("Illegal conversion of double to numeric: {shown}"))
+            })
+        }
+        (Value::Float64(value), Type::Int64) => integer(value).map(Value::Int64),
+        // The binder lets nothing else through but what needs no conversion.
+        (value, _) => Ok(value),
+    }
+}
+
+/// The nearest integer, half away from zero.
+fn integer(value: f64) -> Result<i64> {
+    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+    let rounded = value.round();
+    match (-TWO_TO_63..TWO_TO_63).contains(&rounded) {
+        true => Ok(rounded as i64),
+        false => Err(SqlError::out_of_range(format!(
+            "Illegal conversion of non-finite floating point number to an integer, or out of \
+             range: {}",
+            double::text(value)
+        ))),
+    }
+}
+
+fn to_text(value: Value) -> Result<String> {
+    Ok(match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Int64(value) => value.to_string(),
+        Value::Numeric(value) => value.to_string(),
+        Value::Float64(value) => double::text(value),
+        Value::Date(value) => value.to_string(),
+        Value::Bytes(bytes) => String::from_utf8(bytes)
+            .map_err(|_| SqlError::out_of_range("Invalid cast of bytes to UTF8 string"))?,
+        other => other.to_string(),
+    })
+}
+
+fn from_text(text: &str, target: Type) -> Result<Value> {
+    let bad = |what: &str| SqlError::out_of_range(format!("Bad {what} value: {text}"));
+    let blank = |next: char| next.is_ascii_whitespace();
+    match target {
+        Type::Bool if text.eq_ignore_ascii_case("true") => Ok(Value::Bool(true)),
+        Type::Bool if text.eq_ignore_ascii_case("false") => Ok(Value::Bool(false)),
+        Type::Bool => Err(bad("bool")),
+        Type::Int64 => {
+            parse_integer(text.trim_matches(blank)).map(Value::Int64).ok_or_else(|| bad("int64"))
+        }
+        Type::Float64 => {
+            parse_double(text.trim_matches(blank)).map(Value::Float64).ok_or_else(|| bad("double"))
+        }
+        Type::Numeric => Numeric::parse(text)
+            .map(Value::Numeric)
+            .ok_or_else(|| SqlError::out_of_range(format!("Invalid NUMERIC value: {text}"))),
+        Type::Bytes => Ok(Value::Bytes(text.as_bytes().to_vec())),
+        Type::Date => time::date(text)
+            .map(Value::Date)
+            .ok_or_else(|| SqlError::out_of_range(format!("Invalid date: {text:?}"))),
+        Type::Timestamp => {
+            time::timestamp(text, Pos::START).map(Value::Timestamp).map_err(|error| {
+                match error.code() {
+                    Code::InvalidArgument => {
+                        SqlError::out_of_range(format!("Invalid timestamp: {text:?}"))
+                    }
+                    code => SqlError::unplaced(code, error.message()),
+                }
+            })
+        }
+        Type::String | Type::Json | Type::Array(_) => Ok(Value::String(text.to_owned())),
+    }
+}
+
+/// Reads a decimal integer, or one such as `-0x1F`.
+fn parse_integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let Some(hexadecimal) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) else {
+        return text.parse().ok();
+    };
+    // A sign here would be a second one.
+    let unsigned = hexadecimal.starts_with(|next: char| next.is_ascii_hexdigit());
+    let magnitude = unsigned.then(|| u64::from_str_radix(hexadecimal, 16).ok())??;
+    match text.starts_with('-') {
+        true => 0_i64.checked_sub_unsigned(magnitude),
+        false => i64::try_from(magnitude).ok(),
+    }
+}
+
+/// Reads a floating point number, or one of the words for those that aren't finite.
+fn parse_double(text: &str) -> Option<f64> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let is_word = ["inf", "infinity", "nan"].iter().any(|word| unsigned.eq_ignore_ascii_case(word));
+    let value: f64 = text.parse().ok()?;
+    (is_word || value.is_finite()).then_some(value)
+}

@@ -1,0 +1,102 @@
+//! `LIKE`.
+
+use crate::engine::Value;
+use crate::sql::error::{Result, SqlError};
+
+/// One place of a pattern.
+#[derive(Clone, Copy, PartialEq)]
+enum Piece<C> {
+    /// This character.
+    Only(C),
+    /// Any one character.
+    Any,
+    /// Any number of characters.
+    Many,
+}
+
+/// Whether the text looks like the pattern, in which `%` stands for any characters, `_` for one,
+/// and a backslash takes the meaning of the next.
+///
+/// # Errors
+/// The pattern ends with a backslash.
+pub fn like(value: &Value, pattern: &Value) -> Result<Value> {
+    match (value, pattern) {
+        (Value::String(text), Value::String(pattern)) => {
+            let pieces = pieces(pattern.chars(), ['\\', '%', '_'])?;
+            let text: Vec<char> = text.chars().collect();
+            Ok(Value::Bool(matches(&text, &pieces)))
+        }
+        (Value::Bytes(bytes), Value::Bytes(pattern)) => {
+            let pieces = pieces(pattern.iter().copied(), [b'\\', b'%', b'_'])?;
+            Ok(Value::Bool(matches(bytes, &pieces)))
+        }
+        _ => Ok(Value::Null),
+    }
+}
+
+/// About how many steps [`like`] may take.
+pub fn cost(arguments: &[Value]) -> u64 {
+    let length = |value: Option<&Value>| match value {
+        Some(Value::String(text)) => text.len(),
+        Some(Value::Bytes(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    let product = length(arguments.first()).saturating_mul(length(arguments.get(1)));
+    product as u64 / 16
+}
+
+fn pieces<C: Copy + PartialEq>(
+    mut pattern: impl Iterator<Item = C>,
+    [escape, many, any]: [C; 3],
+) -> Result<Vec<Piece<C>>> {
+    let mut pieces = Vec::new();
+    while let Some(next) = pattern.next() {
+        pieces.push(if next == escape {
+            let message = "LIKE pattern ends with a backslash";
+            Piece::Only(pattern.next().ok_or_else(|| SqlError::out_of_range(message))?)
+        } else if next == many {
+            Piece::Many
+        } else if next == any {
+            Piece::Any
+        } else {
+            Piece::Only(next)
+        });
+    }
+    Ok(pieces)
+}
+
+/// Whether a text has these pieces. Only the last `%` passed is ever gone back to: what an earlier
+/// one could match more of, the last one can too.
+fn matches<C: Copy + PartialEq>(text: &[C], pieces: &[Piece<C>]) -> bool {
+    let (mut at, mut piece) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while at < text.len() || piece < pieces.len() {
+        match pieces.get(piece) {
+            Some(Piece::Many) => {
+                retry = Some((at, piece));
+                piece += 1;
+                continue;
+            }
+            Some(Piece::Any) if at < text.len() => {
+                at += 1;
+                piece += 1;
+                continue;
+            }
+            Some(Piece::Only(wanted)) if text.get(at) == Some(wanted) => {
+                at += 1;
+                piece += 1;
+                continue;
+            }
+            _ => {}
+        }
+        match retry {
+            Some((from, many)) if from < text.len() => {
+                at = from + 1;
+                piece = many + 1;
+                retry = Some((at, many));
+            }
+            _ => return false,
+        }
+    }
+    true
+}

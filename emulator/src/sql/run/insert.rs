@@ -1,0 +1,158 @@
+//! `INSERT`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Execution;
+use super::write::{Changes, key, names, overlaid, stored};
+use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
+use crate::sql::access::Access;
+use crate::sql::ast::InsertMode;
+use crate::sql::eval::read;
+use crate::sql::plan::{InsertRows, Insertion};
+
+impl<A: Access> Execution<'_, A> {
+    pub(super) async fn insertions(&mut self, insertion: &Insertion) -> Result<Changes> {
+        let table = stored(&insertion.source)?;
+        let mut rows = Vec::new();
+        for given in self.inserted_rows(&insertion.rows).await? {
+            rows.push(self.with_defaults(insertion, given).await?);
+        }
+        let all: Vec<usize> = insertion
+            .columns
+            .iter()
+            .chain(insertion.defaults.iter().map(|(position, _)| position))
+            .copied()
+            .collect();
+        let mut there = match insertion.mode {
+            InsertMode::Insert => BTreeMap::new(),
+            InsertMode::OrUpdate | InsertMode::OrIgnore => {
+                self.rows_there(insertion, table, &all, &rows).await?
+            }
+        };
+        let mut seen = BTreeSet::new();
+        let mut changes = Changes::default();
+        for cells in rows {
+            let mut stored = None;
+            if insertion.mode != InsertMode::Insert {
+                let key = key_of(table, &all, &cells)?;
+                stored = there.remove(&key);
+                match (insertion.mode, seen.insert(key.clone())) {
+                    (InsertMode::OrUpdate, false) => {
+                        return Err(Error::invalid_argument(format!(
+                            "Cannot affect a row second time for key: {key}"
+                        )));
+                    }
+                    (InsertMode::OrIgnore, is_first) if !is_first || stored.is_some() => continue,
+                    _ => {}
+                }
+            }
+            self.insertion(insertion, table, (&all, cells), stored, &mut changes).await?;
+        }
+        Ok(changes)
+    }
+
+    /// Adds the write of one row, which may be there already.
+    async fn insertion(
+        &mut self,
+        insertion: &Insertion,
+        table: &Table,
+        (all, mut cells): (&[usize], Vec<Cell>),
+        stored: Option<Vec<Value>>,
+        changes: &mut Changes,
+    ) -> Result<()> {
+        let source = &insertion.source;
+        let mut written = all;
+        if stored.is_some() {
+            // Of a row that is there, what isn't mentioned stays as it is, and the key is the same.
+            let mentioned =
+                |position: &usize| insertion.columns.contains(position) || table.is_key(*position);
+            let count = all.iter().take_while(|position| mentioned(position)).count();
+            debug_assert!(!all[count..].iter().any(mentioned), "key defaults come first");
+            written = &all[..count];
+            cells.truncate(count);
+        }
+        if let Some(outputs) = &insertion.returning {
+            let before = stored.unwrap_or_else(|| vec![Value::Null; source.used.len()]);
+            let row = overlaid(table, source, before, written, &cells)?;
+            changes.returned.push(self.outputs(outputs, &row).await?);
+        }
+        let kind = match insertion.mode {
+            InsertMode::OrUpdate => WriteKind::InsertOrUpdate,
+            InsertMode::Insert | InsertMode::OrIgnore => WriteKind::Insert,
+        };
+        let columns = names(table, written);
+        changes.mutations.push(Mutation::Write { kind, table: table.name.clone(), columns, cells });
+        Ok(())
+    }
+
+    async fn inserted_rows(&mut self, rows: &InsertRows) -> Result<Vec<Vec<Cell>>> {
+        match rows {
+            InsertRows::Values(rows) => {
+                let mut inserted = Vec::with_capacity(rows.len());
+                for row in rows {
+                    let mut cells = Vec::with_capacity(row.len());
+                    for value in row {
+                        cells.push(self.cell(value, &[]).await?);
+                    }
+                    inserted.push(cells);
+                }
+                Ok(inserted)
+            }
+            InsertRows::Query(query) => {
+                let rows = self.query_rows(query).await?;
+                Ok(rows.into_iter().map(|row| row.into_iter().map(Cell::Value).collect()).collect())
+            }
+        }
+    }
+
+    async fn with_defaults(
+        &mut self,
+        insertion: &Insertion,
+        mut cells: Vec<Cell>,
+    ) -> Result<Vec<Cell>> {
+        for (_, value) in &insertion.defaults {
+            cells.push(self.cell(value, &[]).await?);
+        }
+        Ok(cells)
+    }
+
+    /// Those of the rows to be inserted that are there already, as far as the statement uses them.
+    async fn rows_there(
+        &mut self,
+        insertion: &Insertion,
+        table: &Table,
+        columns: &[usize],
+        rows: &[Vec<Cell>],
+    ) -> Result<BTreeMap<Key, Vec<Value>>> {
+        let mut keys = BTreeSet::new();
+        for cells in rows {
+            keys.insert(key_of(table, columns, cells)?);
+        }
+        let ranges: Vec<KeyRange> = keys.into_iter().map(KeyRange::prefix).collect();
+        if ranges.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let rows = self.access.read(read(table, &insertion.source, ranges)).await?;
+        rows.into_iter().map(|row| Ok((key(table, &row)?, row))).collect()
+    }
+}
+
+/// The key of a new row.
+fn key_of(table: &Table, columns: &[usize], cells: &[Cell]) -> Result<Key> {
+    let mut values = Vec::with_capacity(table.primary_key.len());
+    for part in &table.primary_key {
+        let place = columns.iter().position(|column| *column == part.position);
+        values.push(match place.map(|place| &cells[place]) {
+            Some(Cell::Value(value)) => value.clone(),
+            None => Value::Null,
+            Some(Cell::CommitTimestamp) => {
+                return Err(Error::unimplemented(format!(
+                    "a pending commit timestamp in key column {}.{} before the commit; write the \
+                     row with a mutation",
+                    table.name, table.columns[part.position].name
+                )));
+            }
+        });
+    }
+    table.key(values)
+}
