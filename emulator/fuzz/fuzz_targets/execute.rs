@@ -21,12 +21,16 @@ const TABLES: &str = "
     ) PRIMARY KEY (name);
     CREATE TABLE t (
       a INT64 NOT NULL, b STRING(5), c FLOAT64, d BOOL, e DATE, f BYTES(4), g TIMESTAMP,
+      h NUMERIC DEFAULT (1.5), i JSON, j ARRAY<INT64>, k ARRAY<STRING(3)> DEFAULT (['x']),
     ) PRIMARY KEY (a, b DESC);";
 
-const ROWS: &str = "
-    INSERT INTO t (a, b, c, d, e, f) VALUES
-      (1, 'x', 1.5, true, '2026-01-02', b'x'), (1, NULL, NULL, NULL, NULL, NULL),
-      (2, 'yy', -0.0, false, '0001-01-01', b''), (-1, '', 1e308, true, '9999-12-31', b'abcd')";
+const ROWS: &str = r#"
+    INSERT INTO t (a, b, c, d, e, f, h, i, j) VALUES
+      (1, 'x', 1.5, true, '2026-01-02', b'x', 1, JSON '{"a": 1}', [1, NULL]),
+      (1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+      (2, 'yy', -0.0, false, '0001-01-01', b'', DEFAULT, JSON '[]', []),
+      (-1, '', 1e308, true, '9999-12-31', b'abcd',
+       NUMERIC '-99999999999999999999999999999.999999999', JSON '""', [2])"#;
 
 struct World {
     runtime: tokio::runtime::Runtime,
@@ -55,6 +59,14 @@ fn world() -> &'static World {
             ("i", Parameter::Typed(Type::Int64, Value::Int64(i64::MAX))),
             ("n", Parameter::Untyped(Untyped::Null)),
             ("f", Parameter::Untyped(Untyped::Number(0.5))),
+            (
+                "l",
+                Parameter::Untyped(Untyped::List(vec![
+                    Untyped::Text("1".into()),
+                    Untyped::Null,
+                    Untyped::Text("2".into()),
+                ])),
+            ),
             ("b", Parameter::Untyped(Untyped::Bool(true))),
             ("s", Parameter::Typed(Type::String, Value::String("2026-01-02".into()))),
             ("g", Parameter::Typed(Type::Timestamp, Value::Timestamp(Timestamp::MAX))),

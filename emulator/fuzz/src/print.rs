@@ -2,25 +2,32 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::sql::ast::{Expr, ExprKind, Item, Literal, Name, Select, Source, Statement, TableName};
+use crate::sql::ast::{
+    Expr, ExprKind, InsertMode, Item, Literal, Name, Select, Source, Statement, TableName,
+};
 
 /// The text of a statement. Every operator gets its own parentheses.
 pub fn print(statement: &Statement) -> String {
     match statement {
         Statement::Query(select) => Text(select).to_string(),
         Statement::Insert(insert) => {
+            let mode = match insert.mode {
+                InsertMode::Insert => "",
+                InsertMode::OrUpdate => "OR UPDATE ",
+                InsertMode::OrIgnore => "OR IGNORE ",
+            };
             let columns = list(&insert.columns);
             let table = Text(&insert.table);
-            match &insert.source {
-                Source::Query(select) => {
-                    format!("INSERT INTO {table} ({columns}) {}", Text(&**select))
-                }
+            let source = match &insert.source {
+                Source::Query(select) => Text(&**select).to_string(),
                 Source::Values(rows) => {
                     let rows: Vec<String> =
                         rows.iter().map(|row| format!("({})", list(&row.values))).collect();
-                    format!("INSERT INTO {table} ({columns}) VALUES {}", rows.join(", "))
+                    format!("VALUES {}", rows.join(", "))
                 }
-            }
+            };
+            let returning = returning(&insert.returning);
+            format!("INSERT {mode}INTO {table} ({columns}) {source}{returning}")
         }
         Statement::Update(update) => {
             let set: Vec<String> = update
@@ -29,11 +36,20 @@ pub fn print(statement: &Statement) -> String {
                 .map(|(name, value)| format!("{} = {}", Text(name), Text(value)))
                 .collect();
             let (table, filter) = (Text(&update.table), Text(&update.filter));
-            format!("UPDATE {table} SET {} WHERE {filter}", set.join(", "))
+            let returning = returning(&update.returning);
+            format!("UPDATE {table} SET {} WHERE {filter}{returning}", set.join(", "))
         }
         Statement::Delete(delete) => {
-            format!("DELETE FROM {} WHERE {}", Text(&delete.table), Text(&delete.filter))
+            let returning = returning(&delete.returning);
+            format!("DELETE FROM {} WHERE {}{returning}", Text(&delete.table), Text(&delete.filter))
         }
+    }
+}
+
+fn returning(items: &[Item]) -> String {
+    match items.is_empty() {
+        true => String::new(),
+        false => format!(" THEN RETURN {}", list(items)),
     }
 }
 
@@ -193,13 +209,31 @@ impl Display for Text<'_, Expr> {
                 otherwise.iter().try_for_each(|value| write!(f, " ELSE {}", Text(&**value)))?;
                 f.write_str(" END")
             }
-            ExprKind::Call { function, arguments } => {
+            ExprKind::InArray { operand, array, negated } => {
+                let (operand, array) = (Text(&**operand), Text(&**array));
+                write!(f, "({operand} {}IN UNNEST({array}))", negation(*negated))
+            }
+            ExprKind::Like { operand, pattern, negated } => {
+                let (operand, pattern) = (Text(&**operand), Text(&**pattern));
+                write!(f, "({operand} {}LIKE {pattern})", negation(*negated))
+            }
+            ExprKind::Cast { operand, target, safe } => {
+                let safe = if *safe { "SAFE_" } else { "" };
+                write!(f, "{safe}CAST({} AS {target})", Text(&**operand))
+            }
+            ExprKind::Array { element, items } => {
+                element.iter().try_for_each(|element| write!(f, "ARRAY<{element}>"))?;
+                write!(f, "[{}]", list(items))
+            }
+            ExprKind::Default => f.write_str("DEFAULT"),
+            ExprKind::Call { function, arguments, distinct } => {
                 // The one function that has a keyword for its name can't be quoted.
                 match function.eq_ignore_ascii_case("IF") {
                     true => f.write_str(function)?,
                     false => identifier(f, function)?,
                 }
-                write!(f, "({})", list(arguments))
+                let distinct = if *distinct { "DISTINCT " } else { "" };
+                write!(f, "({distinct}{})", list(arguments))
             }
             ExprKind::CountRows => f.write_str("COUNT(*)"),
             ExprKind::Interval { amount, unit } => {
