@@ -30,6 +30,9 @@ fn definition(column: &Column) -> String {
     if column.not_null {
         text.push_str(" NOT NULL");
     }
+    if let Some(default) = &column.default {
+        let _ = write!(text, " DEFAULT ({})", default.text());
+    }
     if column.allow_commit_timestamp {
         text.push_str(" OPTIONS (\n    allow_commit_timestamp = true\n  )");
     }
@@ -80,6 +83,10 @@ mod tests {
     fn what_is_printed_makes_the_same_schema_again() {
         let before = schema(
             "CREATE TABLE `select` (`from` INT64 NOT NULL, g FLOAT64, d DATE, n BOOL) PRIMARY KEY (`from` DESC);
+             CREATE TABLE wide (n NUMERIC NOT NULL DEFAULT ( 1.5 ), j JSON,
+               a ARRAY<STRING(5)> DEFAULT (['x', NULL]), t TIMESTAMP
+               DEFAULT (PENDING_COMMIT_TIMESTAMP()) OPTIONS (allow_commit_timestamp = true),
+             ) PRIMARY KEY (n);
              CREATE TABLE one (value STRING(MAX)) PRIMARY KEY ();
              CREATE TABLE grown (k INT64) PRIMARY KEY (k);
              ALTER TABLE grown ADD COLUMN at_ TIMESTAMP;

@@ -163,7 +163,7 @@ async fn it_shares_everything_with_the_grpc_port() {
     let world = World::start().await;
     let path = format!("/v1/{DATABASE}/ddl");
     let statements = get(&world.emulator, &path).await["statements"].clone();
-    assert_eq!(statements.as_array().unwrap().len(), 3);
+    assert_eq!(statements.as_array().unwrap().len(), 4);
     world.emulator.restart(Restart::lose_databases()).await.unwrap();
     assert_eq!(send(&world.emulator, &format!("GET {path}"), Json::Null).await.0, 404);
 }
