@@ -1,7 +1,7 @@
 //! What the fuzz targets work on: the emulator's sources without its network, which takes many
 //! times as long to build and has nothing to do with reading texts.
 
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 #[path = "../../src/engine/mod.rs"]
 pub mod engine;

@@ -32,8 +32,8 @@ impl Numeric {
 
     /// The number, rounded half away from zero; `None` if it isn't finite, or is too large.
     pub fn from_f64(value: f64) -> Option<Numeric> {
-        // Beyond this many digits, no double has any.
-        value.is_finite().then(|| format!("{value:.1074}")).and_then(|text| Numeric::parse(&text))
+        // A double that is at least half a step has no digits beyond these.
+        value.is_finite().then(|| format!("{value:.90}")).and_then(|text| Numeric::parse(&text))
     }
 
     /// The nearest double.
@@ -310,6 +310,9 @@ mod tests {
         assert_eq!(Numeric::from_f64(1.1e29), None);
         assert_eq!(Numeric::from_f64(f64::NAN), None);
         assert_eq!(Numeric::from_f64(5e-324), Some(number("0")));
+        // The nearest doubles to half a step lie above and below it.
+        assert_eq!(Numeric::from_f64(0.000_000_000_5), Some(number("0.000000001")));
+        assert_eq!(Numeric::from_f64(0.000_000_000_5_f64.next_down()), Some(number("0")));
         assert_eq!(number("-12.5").to_f64(), -12.5);
     }
 }

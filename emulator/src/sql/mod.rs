@@ -1,4 +1,4 @@
-//! GoogleSQL, as far as locks and fenced writes need it.
+//! GoogleSQL, as far as locks, fenced writes and the usual programs need it.
 //!
 //! A text becomes tokens (`lexer`), tokens become a tree or a schema change (`parser`).
 //! What lies outside the supported subset is UNIMPLEMENTED and names the construct and its place;

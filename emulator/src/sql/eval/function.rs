@@ -8,6 +8,23 @@ use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::plan::{Function, Unit};
 use crate::sql::time;
 
+/// About how many steps a function takes beyond the one that every node counts for.
+pub fn cost(function: Function, arguments: &[Value]) -> u64 {
+    let length = |value: Option<&Value>| match value {
+        Some(Value::String(text)) => text.len(),
+        Some(Value::Bytes(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    let of_bytes = matches!(arguments.first(), Some(Value::Bytes(_)));
+    match function {
+        // Each place of the one may be compared with each of the other.
+        Function::Like | Function::Trim { .. } => {}
+        Function::Strpos | Function::Replace if of_bytes => {}
+        _ => return 0,
+    }
+    length(arguments.first()).saturating_mul(length(arguments.get(1))) as u64 / 32
+}
+
 /// Applies a function to values that are not NULL.
 pub fn apply(function: Function, arguments: &[Value]) -> Result<Value> {
     match (function, arguments) {

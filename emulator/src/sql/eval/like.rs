@@ -34,17 +34,6 @@ pub fn like(value: &Value, pattern: &Value) -> Result<Value> {
     }
 }
 
-/// About how many steps [`like`] may take.
-pub fn cost(arguments: &[Value]) -> u64 {
-    let length = |value: Option<&Value>| match value {
-        Some(Value::String(text)) => text.len(),
-        Some(Value::Bytes(bytes)) => bytes.len(),
-        _ => 0,
-    };
-    let product = length(arguments.first()).saturating_mul(length(arguments.get(1)));
-    product as u64 / 16
-}
-
 fn pieces<C: Copy + PartialEq>(
     mut pattern: impl Iterator<Item = C>,
     [escape, many, any]: [C; 3],

@@ -257,9 +257,7 @@ impl Evaluation {
         if values.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
-        if function == Function::Like {
-            self.count_steps(like::cost(&values))?;
-        }
+        self.count_steps(function::cost(function, &values))?;
         Ok(function::apply(function, &values)?)
     }
 }

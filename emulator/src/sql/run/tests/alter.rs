@@ -133,6 +133,14 @@ async fn mutations_get_defaults_too() {
 }
 
 #[tokio::test]
+async fn what_may_insert_names_every_column_that_cannot_be_null() {
+    let database = database("CREATE TABLE t (k INT64, v INT64 NOT NULL) PRIMARY KEY (k)").await;
+    insert(&database, &[("k", 1.into()), ("v", 1.into())]).await.unwrap();
+    let upsert = Mutation::write(WriteKind::InsertOrUpdate, "t", [("k", Cell::from(1_i64))]);
+    assert_eq!(refused(database.apply(&[upsert]).await), Code::FailedPrecondition);
+}
+
+#[tokio::test]
 async fn a_new_column_is_filled_with_its_default() {
     let database = database("CREATE TABLE t (k INT64, gone INT64) PRIMARY KEY (k)").await;
     for k in 1..=2 {

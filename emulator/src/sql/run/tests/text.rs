@@ -37,6 +37,8 @@ fn texts_are_matched_against_patterns() {
     );
     let long = format!("SELECT LOWER('{}') LIKE '%{}b'", "a".repeat(900_000), "a".repeat(50_000));
     assert_eq!(world.error(&long).0, Code::ResourceExhausted, "it would take minutes");
+    let bytes = format!("STRPOS(b'{}', b'{}b')", "a".repeat(450_000), "a".repeat(200_000));
+    assert_eq!(world.error(&format!("SELECT {bytes}")).0, Code::ResourceExhausted);
 }
 
 #[test]
