@@ -16,6 +16,16 @@ test:
 demo:
     cargo run --example failover
 
+# The protocol in every small world, and fleets of the lock in virtual time.
+prove:
+    cargo model
+    cargo simulate
+
+# Each deliberate breakage and who noticed; the gate asks for it when the protocol or a checker changed.
+breakages:
+    cargo breakages
+    .ci/fingerprint > proof/breakages/checked
+
 # The lock hunted in real processes; what is left is in target/chaos/.
 chaos:
     cargo chaos
