@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::sql::ast::{
-    Expr, ExprKind, InsertMode, Item, Literal, Name, Select, Source, Statement, TableName,
+    Expr, ExprKind, FromItem, InsertMode, Item, Literal, Name, Select, Source, Statement, TableName,
 };
 
 /// The text of a statement. Every operator gets its own parentheses.
@@ -104,7 +104,16 @@ impl Display for Text<'_, Select> {
         let select = self.0;
         write!(f, "SELECT {}", list(&select.items))?;
         if let Some(from) = &select.from {
-            write!(f, " FROM {}", Text(from))?;
+            match from {
+                FromItem::Table(table) => write!(f, " FROM {}", Text(table))?,
+                FromItem::Unnest { array, alias } => {
+                    write!(f, " FROM UNNEST({})", Text(array))?;
+                    if let Some(alias) = alias {
+                        f.write_str(" AS ")?;
+                        identifier(f, alias)?;
+                    }
+                }
+            }
         }
         if let Some(filter) = &select.filter {
             write!(f, " WHERE {}", Text(filter))?;

@@ -83,12 +83,7 @@ pub(super) fn check_column(table: &str, column: &Column) -> Result<()> {
     column.default.as_ref().map_or(Ok(()), |default| default.check(column))
 }
 
-/// Whether the option of that name can have this value.
-pub(super) fn check_commit_timestamp_option(
-    table: &str,
-    column: &Column,
-    allow: bool,
-) -> Result<()> {
+fn check_commit_timestamp_option(table: &str, column: &Column, allow: bool) -> Result<()> {
     if allow && column.column_type != Type::Timestamp {
         return Err(Error::failed_precondition(format!(
             "Option: allow_commit_timestamp is not allowed on column: {table}.{}, which is of type {}.",

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::column::{Column, check_column, check_commit_timestamp_option};
+use super::column::{Column, check_column};
 use super::default::ColumnDefault;
 use super::error::{Error, Result};
 use super::value::{Key, KeyPart, Type, Value};
@@ -176,19 +176,13 @@ impl Schema {
             SchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             SchemaChange::AlterColumn { table, column } => self.alter_column(table, column),
             SchemaChange::SetDefault { table, column, default } => {
-                let (table, position) = self.column_mut(table, column)?;
-                let changed =
-                    Column { default: default.clone(), ..table.columns[position].clone() };
-                check_column(&table.name, &changed)?;
-                table.columns[position] = changed;
-                Ok(())
+                self.replace_column(table, column, |old| Column { default: default.clone(), ..old })
             }
             SchemaChange::SetAllowCommitTimestamp { table, column, allow } => {
-                let (table, position) = self.column_mut(table, column)?;
-                let column = &mut table.columns[position];
-                check_commit_timestamp_option(&table.name, column, *allow)?;
-                column.allow_commit_timestamp = *allow;
-                Ok(())
+                self.replace_column(table, column, |old| Column {
+                    allow_commit_timestamp: *allow,
+                    ..old
+                })
             }
         }
     }
@@ -242,6 +236,19 @@ impl Schema {
                 part.position -= 1;
             }
         }
+        Ok(())
+    }
+
+    fn replace_column(
+        &mut self,
+        table: &str,
+        column: &str,
+        change: impl FnOnce(Column) -> Column,
+    ) -> Result<()> {
+        let (table, position) = self.column_mut(table, column)?;
+        let changed = change(table.columns[position].clone());
+        check_column(&table.name, &changed)?;
+        table.columns[position] = changed;
         Ok(())
     }
 

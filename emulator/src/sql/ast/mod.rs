@@ -38,13 +38,27 @@ pub struct Select {
     /// What each row of the result consists of.
     pub items: Vec<Item>,
     /// Where the rows come from; without it, there is one row.
-    pub from: Option<TableName>,
+    pub from: Option<FromItem>,
     /// Which rows count.
     pub filter: Option<Expr>,
     /// In which order.
     pub order: Vec<Order>,
     /// How many of them at most, and how many of them are left out first.
     pub limit: Option<Limit>,
+}
+
+/// What stands behind `FROM`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FromItem {
+    /// A table.
+    Table(TableName),
+    /// `UNNEST(array) [AS alias]`: a row for each element.
+    Unnest {
+        /// The array.
+        array: Expr,
+        /// What the statement calls an element.
+        alias: Option<String>,
+    },
 }
 
 /// One item of a select list.
@@ -170,6 +184,9 @@ impl Select {
             if let Item::Expr { expr, .. } = item {
                 see(expr);
             }
+        }
+        if let Some(FromItem::Unnest { array, .. }) = &self.from {
+            see(array);
         }
         self.filter.iter().for_each(&mut *see);
         self.order.iter().for_each(|order| see(&order.expr));

@@ -2,11 +2,12 @@
 
 use super::Binder;
 use super::expr::{maybe_not, no_signature, same_type};
+use super::scope::Frame;
 use super::typed::{Origin, Typed, coerced_all, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::Expr;
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::plan::Node;
+use crate::sql::plan::{Node, Relation};
 
 impl Binder<'_> {
     /// Binds `[…]`, whose elements may have to be of a type.
@@ -61,13 +62,7 @@ impl Binder<'_> {
         {
             array = coerced;
         }
-        let Some(Type::Array(element)) = array.value_type else {
-            let message = format!(
-                "Values referenced in UNNEST must be arrays. UNNEST contains expression of type {}",
-                array.type_name()
-            );
-            return Err(SqlError::invalid(array.at, message));
-        };
+        let Some(Type::Array(element)) = array.value_type else { return Err(no_array(&array)) };
         match array.node {
             // One by one, so that a key can be looked up by them.
             Node::Constant(Value::Array { values, .. }) => {
@@ -94,4 +89,34 @@ impl Binder<'_> {
             }
         }
     }
+    /// What a query over `UNNEST(array)` has to offer.
+    pub(super) fn unnested(&mut self, array: &Expr, alias: Option<&str>) -> Result<Frame> {
+        let array = self.expr(array)?;
+        let at = array.at;
+        let Some(Type::Array(element)) = array.value_type else { return Err(no_array(&array)) };
+        let Some(array) = array.coerced(Type::Array(element))? else {
+            return Err(SqlError::unsupported(at, "an array of values of several types"));
+        };
+        let values = match array.node {
+            Node::Constant(Value::Array { values, .. }) => values,
+            // An array that is NULL has no elements.
+            Node::Constant(_) => Vec::new(),
+            _ => {
+                let construct = "FROM UNNEST of anything but constants and parameters";
+                return Err(SqlError::unsupported(at, construct));
+            }
+        };
+        let rows = values.into_iter().map(|value| vec![value]).collect();
+        let columns = vec![(alias.unwrap_or_default().to_owned(), *element)];
+        // The alias is the name of an element, and nothing is inside an element.
+        Ok(Frame::new("", columns, Relation::Fixed(rows)))
+    }
+}
+
+fn no_array(found: &Typed) -> SqlError {
+    let message = format!(
+        "Values referenced in UNNEST must be arrays. UNNEST contains expression of type {}",
+        found.type_name()
+    );
+    SqlError::invalid(found.at, message)
 }

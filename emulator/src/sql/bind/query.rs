@@ -7,7 +7,7 @@ use super::aggregate::folds_rows;
 use super::scope::Frame;
 use super::typed::Typed;
 use crate::engine::{Type, Value};
-use crate::sql::ast::{Expr, ExprKind, Item, Limit, Literal, Order, Select};
+use crate::sql::ast::{Expr, ExprKind, FromItem, Item, Limit, Literal, Order, Select};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::plan::{Node, OrderBy, Output, Query};
 
@@ -20,7 +20,8 @@ impl Binder<'_> {
         self.queries += 1;
         let number = self.queries;
         let frame = match &select.from {
-            Some(name) => self.frame(name)?,
+            Some(FromItem::Table(name)) => self.frame(name)?,
+            Some(FromItem::Unnest { array, alias }) => self.unnested(array, alias.as_deref())?,
             None => Frame::empty(),
         };
         if let (Some(filter), None) = (&select.filter, &select.from) {

@@ -89,3 +89,47 @@ fn matches<C: Copy + PartialEq>(text: &[C], pieces: &[Piece<C>]) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every text of up to this many of these characters.
+    fn texts(characters: &[char], longest: usize) -> Vec<Vec<char>> {
+        let mut texts = vec![Vec::new()];
+        for start in 0.. {
+            match texts.get(start) {
+                Some(text) if text.len() < longest => {
+                    let longer = characters.iter().map(|next| [text.as_slice(), &[*next]].concat());
+                    texts.extend(longer.collect::<Vec<_>>());
+                }
+                _ => return texts,
+            }
+        }
+        texts
+    }
+
+    /// What LIKE means, said without any haste.
+    fn looks_like(text: &[char], pattern: &[char]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            ['%', rest @ ..] => (0..=text.len()).any(|skipped| looks_like(&text[skipped..], rest)),
+            ['_', rest @ ..] => !text.is_empty() && looks_like(&text[1..], rest),
+            [next, rest @ ..] => text.first() == Some(next) && looks_like(&text[1..], rest),
+        }
+    }
+
+    #[test]
+    fn every_short_pattern_matches_the_texts_that_it_means() {
+        for pattern in texts(&['a', 'b', '%', '_'], 5) {
+            let pieces = pieces(pattern.iter().copied(), ['\\', '%', '_']).unwrap();
+            for text in texts(&['a', 'b'], 5) {
+                assert_eq!(
+                    matches(&text, &pieces),
+                    looks_like(&text, &pattern),
+                    "{text:?} LIKE {pattern:?}"
+                );
+            }
+        }
+    }
+}

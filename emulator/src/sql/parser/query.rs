@@ -1,7 +1,7 @@
 //! `SELECT`.
 
 use super::Parser;
-use crate::sql::ast::{Item, Limit, Order, Select, TableName};
+use crate::sql::ast::{FromItem, Item, Limit, Order, Select, TableName};
 use crate::sql::error::{Result, SqlError};
 use crate::sql::token::{Kind, is_reserved};
 
@@ -103,21 +103,38 @@ impl Parser {
         }
     }
 
-    fn from(&mut self) -> Result<TableName> {
+    fn from(&mut self) -> Result<FromItem> {
         if self.sees_symbol("(") {
             return Err(self.unsupported("a subquery in FROM"));
         }
-        self.refuse(JOINS)?;
-        let table = self.table()?;
-        if self.sees_symbol("(") {
-            let construct = format!("the table function {}", table.name);
-            return Err(SqlError::unsupported(table.at, construct));
-        }
+        let from = match self.keyword("UNNEST") {
+            true => self.unnest()?,
+            false => {
+                self.refuse(JOINS)?;
+                let table = self.table()?;
+                if self.sees_symbol("(") {
+                    let construct = format!("the table function {}", table.name);
+                    return Err(SqlError::unsupported(table.at, construct));
+                }
+                FromItem::Table(table)
+            }
+        };
         if self.sees_symbol(",") {
             return Err(self.unsupported("more than one table in FROM"));
         }
         self.refuse(JOINS)?;
-        Ok(table)
+        Ok(from)
+    }
+
+    /// Reads `UNNEST(array) [AS alias]` from behind its first word on.
+    fn unnest(&mut self) -> Result<FromItem> {
+        self.expect_symbol("(")?;
+        let array = self.expr()?;
+        self.expect_symbol(")")?;
+        self.refuse(&["WITH OFFSET"])?;
+        let alias = self.alias()?;
+        self.refuse(&["WITH OFFSET"])?;
+        Ok(FromItem::Unnest { array, alias })
     }
 
     /// Reads a table's name with its hints and its alias.

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::engine::Code;
-use crate::sql::ast::{Comparison, Expr, ExprKind, Item, Literal, Select, Source, Statement};
+use crate::sql::ast::{
+    Comparison, Expr, ExprKind, FromItem, Item, Literal, Select, Source, Statement,
+};
 
 fn parsed(text: &str) -> Statement {
     parse_statement(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -102,7 +104,7 @@ fn a_query_has_all_its_clauses() {
          ORDER BY a DESC, 2 NULLS LAST LIMIT 5 OFFSET @skip;",
     );
     assert_eq!(select.items.len(), 4);
-    let from = select.from.unwrap();
+    let Some(FromItem::Table(from)) = select.from else { panic!() };
     assert_eq!((from.name.as_str(), from.alias.as_deref()), ("Orders", Some("t")));
     assert!(select.filter.is_some() && select.limit.unwrap().skip.is_some());
     let order: Vec<_> =
@@ -112,7 +114,10 @@ fn a_query_has_all_its_clauses() {
 
 #[test]
 fn a_table_can_have_an_alias_a_hint_and_a_schema() {
-    let from = query("select 1 from information_schema.tables t").from.unwrap();
+    let Some(FromItem::Table(from)) = query("select 1 from information_schema.tables t").from
+    else {
+        panic!()
+    };
     assert_eq!(from.schema.as_deref(), Some("information_schema"));
     assert_eq!((from.name.as_str(), from.alias.as_deref()), ("tables", Some("t")));
     query("@{LOCK_SCANNED_RANGES=exclusive} SELECT a FROM t@{FORCE_INDEX=_BASE_TABLE} AS u");
@@ -187,7 +192,8 @@ fn what_is_not_supported_is_named_with_its_place() {
         ("SELECT a[0]", "access to an element [at 1:9]"),
         ("SELECT ARRAY(SELECT 1)", "ARRAY with a subquery [at 1:8]"),
         ("SELECT CAST(a AS STRUCT<b INT64>)", "the type STRUCT [at 1:18]"),
-        ("SELECT a FROM UNNEST(@p)", "UNNEST [at 1:15]"),
+        ("SELECT a FROM UNNEST(@p) AS a WITH OFFSET", "WITH OFFSET [at 1:31]"),
+        ("SELECT a FROM UNNEST(@p) AS a, t", "more than one table in FROM [at 1:30]"),
         ("SELECT BIGNUMERIC '1'", "a literal of type BIGNUMERIC [at 1:8]"),
         ("INSERT OR REPLACE t (a) VALUES (1)", "OR [at 1:8]"),
         ("INSERT t (a) VALUES (1) ON CONFLICT DO NOTHING", "ON CONFLICT [at 1:25]"),

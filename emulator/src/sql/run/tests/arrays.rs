@@ -76,6 +76,36 @@ fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
 }
 
 #[test]
+fn the_elements_of_an_array_are_rows() {
+    let mut world = world();
+    let ids =
+        Untyped::List(vec![Untyped::Text("b".into()), Untyped::Null, Untyped::Text("a".into())]);
+    let parameters = Parameters::from_iter([("p", Parameter::Untyped(ids))]);
+    assert_eq!(world.rows_with("SELECT * FROM UNNEST(@p)", &parameters), ["b", "NULL", "a"]);
+    let query = "SELECT x || '!' FROM UNNEST(@p) AS x WHERE x IS NOT NULL ORDER BY x";
+    assert_eq!(world.rows_with(query, &parameters), ["a!", "b!"]);
+    assert_eq!(world.rows("SELECT SUM(x), COUNT(*) FROM UNNEST([1, 2, NULL]) x"), ["3 3"]);
+    assert_eq!(world.rows("SELECT 1 FROM UNNEST(CAST(NULL AS ARRAY<INT64>))"), [""; 0]);
+    assert_eq!(
+        world.rows(
+            "SELECT k FROM Flags WHERE EXISTS (SELECT 1 FROM UNNEST(['x', 'y']) e WHERE e = k)"
+        ),
+        ["x"]
+    );
+    world.run("INSERT Flags (k) SELECT x FROM UNNEST(@p) x WHERE x > 'a'", &parameters).unwrap();
+    assert_eq!(world.rows("SELECT k FROM Flags WHERE k < 'c'"), ["b"]);
+    for (text, code) in [
+        ("SELECT x.x FROM UNNEST([1]) x", Code::InvalidArgument),
+        ("SELECT x.* FROM UNNEST([1]) x", Code::InvalidArgument),
+        ("SELECT 1 FROM UNNEST(1)", Code::InvalidArgument),
+        ("SELECT 1 FROM UNNEST([GENERATE_UUID()])", Code::Unimplemented),
+        ("SELECT k FROM Flags WHERE EXISTS (SELECT 1 FROM UNNEST([k]))", Code::Unimplemented),
+    ] {
+        assert_eq!(world.error(text).0, code, "{text}");
+    }
+}
+
+#[test]
 fn arrays_and_documents_are_not_compared_and_no_keys() {
     let mut world = Memory::new(SHELF);
     for (text, message) in [

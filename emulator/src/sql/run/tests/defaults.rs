@@ -73,6 +73,11 @@ fn a_default_that_fits_nothing_is_refused_with_the_table() {
     }
     let allowed = "CREATE TABLE t (a TIMESTAMP DEFAULT (PENDING_COMMIT_TIMESTAMP())
         OPTIONS (allow_commit_timestamp = true)) PRIMARY KEY ()";
+    let mut schema = crate::engine::Schema::default();
+    let taken_away = "ALTER TABLE t ALTER COLUMN a SET OPTIONS (allow_commit_timestamp = null)";
+    let changes = parse_ddl(&format!("{allowed}; {taken_away}")).unwrap();
+    assert_eq!(schema.apply(&changes[0]), Ok(()));
+    assert_eq!(schema.apply(&changes[1]).unwrap_err().code(), Code::InvalidArgument);
     let mut world = Memory::new(allowed);
     assert_eq!(world.write("INSERT t (a) VALUES (DEFAULT)"), 1);
     assert_eq!(world.rows("SELECT a FROM t"), ["2026-01-02T03:04:05.000006Z"]);
