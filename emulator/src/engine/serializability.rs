@@ -373,7 +373,7 @@ async fn a_million_transactions_are_serializable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute; a run of its own"]
 async fn a_minute_of_transactions_is_serializable() {
-    let started = std::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let first: u32 = std::process::id();
     for seed in (u64::from(first)..).take_while(|_| started.elapsed().as_secs() < 60) {
         assert_serializable(&check(10_000, 16, seed, false).await);
