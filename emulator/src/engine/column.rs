@@ -9,7 +9,7 @@ pub const STRING_MAX_LENGTH: u64 = 2_621_440;
 /// The longest `BYTES(n)`, in bytes, and what `BYTES(MAX)` means.
 pub const BYTES_MAX_LENGTH: u64 = 10_485_760;
 
-/// A column of a [`Table`].
+/// A column of a [`super::Table`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The name, in the case it was created with.

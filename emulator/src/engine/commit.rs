@@ -18,6 +18,8 @@ pub const MUTATIONS_MAX: usize = 80_000;
 struct Plan {
     drafts: BTreeMap<String, TableDraft>,
     locks: Vec<(String, Lock)>,
+    /// How many cells get their default.
+    filled: usize,
 }
 
 impl State {
@@ -54,11 +56,7 @@ impl State {
         let transaction = self.open_transaction(number, now)?;
         let cells = mutations.iter().map(Mutation::cell_count).sum::<usize>();
         let mutation_count = cells + transaction.draft_cells;
-        if mutation_count > MUTATIONS_MAX {
-            return Err(Error::invalid_argument(format!(
-                "The transaction contains too many mutations: {mutation_count}, limit: {MUTATIONS_MAX}."
-            )));
-        }
+        check_count(mutation_count)?;
         let writes = !mutations.is_empty() || !transaction.draft.is_empty();
         // Without writes there is nothing that an outdated read could have misled.
         if let Some(snapshot) = transaction.snapshot
@@ -72,6 +70,8 @@ impl State {
         }
         let timestamp = self.next_timestamp(now);
         let plan = self.plan(number, mutations, timestamp)?;
+        let mutation_count = mutation_count + plan.filled;
+        check_count(mutation_count)?;
         if let Some(blocked) = self.acquire(number, &plan.locks, false, now) {
             return Ok(Step::Blocked(blocked, plan.locks));
         }
@@ -91,6 +91,7 @@ impl State {
         let mut plan = Plan {
             drafts: transaction.map(|t| t.draft.clone()).unwrap_or_default(),
             locks: transaction.map(|t| t.draft_locks.clone()).unwrap_or_default(),
+            filled: 0,
         };
         for mutation in mutations {
             let (table, data) = self.table(mutation.table())?;
@@ -103,8 +104,10 @@ impl State {
                 base: Timestamp::MAX,
                 now: timestamp,
                 committing: true,
+                filled: 0,
             };
             target.apply(mutation, &mut locks)?;
+            plan.filled += target.filled;
             plan.locks.extend(locks.into_iter().map(|lock| (name.clone(), lock)));
         }
         Ok(plan)
@@ -165,14 +168,16 @@ impl State {
         let transaction = self.open_transaction(number, now)?;
         let mut drafts = transaction.draft.clone();
         let mut wanted = Vec::new();
+        let mut filled = 0;
         for mutation in mutations {
             let (table, data) = self.table(mutation.table())?;
             let name = table.name.to_ascii_lowercase();
             let draft = drafts.entry(name.clone()).or_default();
             let mut locks = Vec::new();
             let mut target =
-                Target { table, rows: &data.rows, draft, base, now, committing: false };
+                Target { table, rows: &data.rows, draft, base, now, committing: false, filled: 0 };
             target.apply(mutation, &mut locks)?;
+            filled += target.filled;
             wanted.extend(locks.into_iter().map(|lock| (name.clone(), lock)));
         }
         let existence = existence_reads(&wanted);
@@ -186,9 +191,19 @@ impl State {
         }
         let transaction = self.open_transaction(number, now)?;
         transaction.draft = drafts;
-        transaction.draft_cells += mutations.iter().map(Mutation::cell_count).sum::<usize>();
+        transaction.draft_cells +=
+            mutations.iter().map(Mutation::cell_count).sum::<usize>() + filled;
         transaction.draft_locks.extend(wanted);
         Ok(Step::Done(()))
+    }
+}
+
+fn check_count(mutation_count: usize) -> Result<()> {
+    match mutation_count > MUTATIONS_MAX {
+        true => Err(Error::invalid_argument(format!(
+            "The transaction contains too many mutations: {mutation_count}, limit: {MUTATIONS_MAX}."
+        ))),
+        false => Ok(()),
     }
 }
 

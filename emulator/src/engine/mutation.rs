@@ -140,6 +140,8 @@ pub(super) struct Target<'a> {
     pub now: Timestamp,
     /// Whether this is the commit, so that `now` really is the commit timestamp.
     pub committing: bool,
+    /// How many cells have got their default so far.
+    pub filled: usize,
 }
 
 impl Target<'_> {
@@ -165,7 +167,8 @@ impl Target<'_> {
     ) -> Result<()> {
         let mut written = self.resolve(columns, cells)?;
         if kind != WriteKind::Update {
-            self.fill(&mut written, |position| self.table.is_key(position))?;
+            let table = self.table;
+            self.fill(&mut written, |position| table.is_key(position))?;
         }
         for (position, cell) in &written {
             check_cell(self.table, &self.table.columns[*position], cell, self.now)?;
@@ -262,7 +265,7 @@ impl Target<'_> {
 
     /// Gives columns that aren't written their default, where they have one.
     fn fill(
-        &self,
+        &mut self,
         written: &mut BTreeMap<usize, Cell>,
         wanted: impl Fn(usize) -> bool,
     ) -> Result<()> {
@@ -274,6 +277,7 @@ impl Target<'_> {
                 let cell = self.stamped(column, &default.value(column, self.now)?)?;
                 check_cell(self.table, column, &cell, self.now)?;
                 written.insert(position, cell);
+                self.filled += 1;
             }
         }
         Ok(())

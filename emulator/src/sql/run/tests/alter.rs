@@ -110,7 +110,8 @@ async fn mutations_get_defaults_too() {
          ) PRIMARY KEY (k)",
     )
     .await;
-    insert(&database, &[]).await.unwrap();
+    let nothing = Mutation::write(WriteKind::Insert, "t", []);
+    assert_eq!(database.apply(&[nothing]).await.unwrap().mutation_count, 3, "they count");
     insert(&database, &[("v", 8.into())]).await.unwrap();
     let mut values = column(&database, "v");
     values.sort();
