@@ -1,5 +1,6 @@
 //! The socket: who is connected, and how connections end.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -7,9 +8,9 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::rt::Executor;
-use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -111,19 +112,11 @@ async fn serve(stream: TcpStream, services: Services, connection: Connection) {
     let cut = connection.0.clone();
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());
-        let (mut spanner, admin) = (spanner.clone(), Arc::clone(&admin));
-        async move {
-            let is_data = request.uri().path().split('/').nth(1) == Some(SERVICE_NAME);
-            if is_data {
-                spanner.call(request).await
-            } else {
-                Ok(admin::grpc::answer(admin, request).await)
-            }
-        }
+        answer(spanner.clone(), Arc::clone(&admin), request)
     });
-    let serving = http2::Builder::new(requests)
-        .max_concurrent_streams(CONCURRENT_REQUESTS_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+    let mut server = auto::Builder::new(requests);
+    server.http2().max_concurrent_streams(CONCURRENT_REQUESTS_MAX);
+    let serving = server.serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         biased;
         () = cut.cancelled() => {}
@@ -131,6 +124,22 @@ async fn serve(stream: TcpStream, services: Services, connection: Connection) {
         _ = serving => {}
     }
     cut.cancel();
+}
+
+async fn answer(
+    mut spanner: SpannerServer<Spanner>,
+    admin: Arc<Admin>,
+    request: http::Request<Incoming>,
+) -> Result<http::Response<tonic::body::Body>, Infallible> {
+    // gRPC needs HTTP/2, and Google's Rust client administers an emulator that isn't on the usual
+    // port over REST on this one.
+    if request.version() < http::Version::HTTP_2 {
+        return Ok(admin::rest::answer(&admin, request).await.map(tonic::body::Body::new));
+    }
+    match request.uri().path().split('/').nth(1) {
+        Some(SERVICE_NAME) => spanner.call(request).await,
+        _ => Ok(admin::grpc::answer(admin, request).await),
+    }
 }
 
 /// Runs the requests of one connection, and drops them with it.

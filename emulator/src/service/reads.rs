@@ -9,7 +9,7 @@ use proto::read_request::LockHint;
 
 use super::convert::{encode, key_ranges, row_type, table};
 use super::transactions::Handle;
-use super::{Core, convert};
+use super::{Core, convert, status};
 use crate::engine::{Error, Read, Result, Type, Value};
 
 /// The size that a message of a stream is kept at, in bytes; clients refuse those above 4 MiB.
@@ -27,6 +27,17 @@ pub(super) struct Rows {
 /// The messages of a stream.
 pub(crate) type Chunks =
     tokio_stream::Iter<vec::IntoIter<Result<proto::PartialResultSet, tonic::Status>>>;
+
+/// A result as a stream.
+///
+/// An error is in the stream, so that the reply has begun before it: Cloud Spanner does it so, and
+/// Node's client takes an error without a reply for a connection that failed, and tries for seconds.
+pub(super) fn chunks(result: Result<Rows>) -> Chunks {
+    match result {
+        Ok(rows) => rows.into_chunks(),
+        Err(error) => tokio_stream::iter(vec![Err(status(&error))]),
+    }
+}
 
 impl Core {
     /// Answers a read.
@@ -111,7 +122,7 @@ impl Rows {
     }
 
     /// As a stream of messages of a bounded size.
-    pub fn into_chunks(self) -> Chunks {
+    fn into_chunks(self) -> Chunks {
         let mut chunks = vec![proto::PartialResultSet {
             metadata: Some(self.metadata),
             ..proto::PartialResultSet::default()

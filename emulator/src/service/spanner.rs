@@ -5,7 +5,7 @@ use std::sync::Arc;
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use tonic::{Request, Response, Status};
 
-use super::reads::Chunks;
+use super::reads::{Chunks, chunks};
 use super::sessions::batch_size;
 use super::{Core, Empty, generated};
 use crate::engine::Error;
@@ -115,7 +115,7 @@ impl generated::spanner_server::Spanner for Spanner {
         request: Request<proto::ExecuteSqlRequest>,
     ) -> Reply<Chunks> {
         let apply = |core: Arc<Core>, request: proto::ExecuteSqlRequest| -> _ {
-            Box::pin(async move { Ok(core.execute(&request).await?.into_chunks()) }) as _
+            Box::pin(async move { Ok(chunks(core.execute(&request).await)) }) as _
         };
         self.0.call(Rpc::ExecuteStreamingSql, request, apply).await
     }
@@ -139,7 +139,7 @@ impl generated::spanner_server::Spanner for Spanner {
 
     async fn streaming_read(&self, request: Request<proto::ReadRequest>) -> Reply<Chunks> {
         let apply = |core: Arc<Core>, request: proto::ReadRequest| -> _ {
-            Box::pin(async move { Ok(core.read(&request).await?.into_chunks()) }) as _
+            Box::pin(async move { Ok(chunks(core.read(&request).await)) }) as _
         };
         self.0.call(Rpc::StreamingRead, request, apply).await
     }

@@ -181,3 +181,24 @@ async fn a_large_result_arrives_in_several_messages() {
     assert!(last && messages > 1, "{messages}");
     assert_eq!(values, 80);
 }
+
+#[tokio::test]
+async fn a_stream_begins_before_its_error() {
+    let mut world = World::start().await;
+    let query = proto::ExecuteSqlRequest {
+        session: world.session.clone(),
+        sql: "SELECT nothing".into(),
+        ..Default::default()
+    };
+    let stream = world.client.execute_streaming_sql(query).await;
+    assert_eq!(code(stream.unwrap().into_inner().message().await), Code::InvalidArgument);
+    let read = proto::ReadRequest {
+        session: world.session.clone(),
+        table: "nothing".into(),
+        columns: vec!["id".into()],
+        key_set: Some(all()),
+        ..Default::default()
+    };
+    let stream = world.client.streaming_read(read).await;
+    assert_eq!(code(stream.unwrap().into_inner().message().await), Code::NotFound);
+}

@@ -13,7 +13,10 @@ const TABLE: &str = "CREATE TABLE t (k INT64 NOT NULL) PRIMARY KEY (k)";
 
 /// Sends one request, and gives the status and the reply.
 async fn send(emulator: &Emulator, request: &str, body: Json) -> (u16, Json) {
-    let endpoint = emulator.rest_endpoint();
+    send_to(&emulator.rest_endpoint(), request, body).await
+}
+
+async fn send_to(endpoint: &str, request: &str, body: Json) -> (u16, Json) {
     let address = endpoint.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -166,6 +169,15 @@ async fn it_shares_everything_with_the_grpc_port() {
     assert_eq!(statements.as_array().unwrap().len(), 4);
     world.emulator.restart(Restart::lose_databases()).await.unwrap();
     assert_eq!(send(&world.emulator, &format!("GET {path}"), Json::Null).await.0, 404);
+}
+
+/// Google's Rust client knows of the second port only where the first one is 9010.
+#[tokio::test]
+async fn the_grpc_port_answers_it_too() {
+    let emulator = start().await;
+    let request = format!("GET {INSTANCES}/orders");
+    let (status, reply) = send_to(&emulator.endpoint(), &request, Json::Null).await;
+    assert_eq!((status, reply), (200, get(&emulator, &format!("{INSTANCES}/orders")).await));
 }
 
 #[tokio::test]

@@ -26,13 +26,16 @@ pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<S
     let admin = Arc::clone(&running.admin);
     http1::start(&running.core, address, move |request| {
         let admin = Arc::clone(&admin);
-        async move {
-            match answer(&admin, request).await {
-                Ok(body) => http1::reply(StatusCode::OK, &body),
-                Err(error) => refusal(&error),
-            }
-        }
+        async move { answer(&admin, request).await }
     })
+}
+
+/// Answers a request.
+pub(crate) async fn answer(admin: &Admin, request: Request<Incoming>) -> http1::Reply {
+    match done(admin, request).await {
+        Ok(body) => http1::reply(StatusCode::OK, &body),
+        Err(error) => refusal(&error),
+    }
 }
 
 /// An error as Google's HTTP APIs report it.
@@ -58,7 +61,7 @@ fn refusal(error: &Error) -> http1::Reply {
     http1::reply(status, &body)
 }
 
-async fn answer(admin: &Admin, request: Request<Incoming>) -> Result<Value> {
+async fn done(admin: &Admin, request: Request<Incoming>) -> Result<Value> {
     let (head, body) = request.into_parts();
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?.to_bytes();
