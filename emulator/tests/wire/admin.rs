@@ -403,3 +403,31 @@ async fn a_restart_that_loses_databases_loses_their_instances() {
     office.instances = InstanceAdminClient::new(channel);
     assert_eq!(office.names().await, (vec![], vec![]));
 }
+
+#[tokio::test]
+async fn a_column_changes_where_its_rows_allow_it() {
+    use spindle_emulator::engine::{Mutation, WriteKind};
+
+    let mut office = Office::with_orders().await;
+    let row = [("k", 1.into()), ("v", "long".into())];
+    let database = office.emulator.database(ORDERS).unwrap();
+    database.apply(&[Mutation::write(WriteKind::Insert, "t", row)]).await.unwrap();
+    let shorter = office.update(&["ALTER TABLE t ALTER COLUMN v STRING(3)"]).await.unwrap();
+    let Some(operation::Result::Error(refused)) = shorter.result else { panic!() };
+    assert_eq!(refused.code, Code::FailedPrecondition as i32, "{refused:?}");
+    let changes = [
+        "ALTER TABLE t ALTER COLUMN v STRING(4) NOT NULL",
+        "ALTER TABLE t ALTER COLUMN v SET DEFAULT ('new')",
+        "ALTER TABLE t ADD COLUMN n NUMERIC NOT NULL DEFAULT (1.5)",
+    ];
+    assert!(office.update(&changes).await.unwrap().done);
+    let reported = "CREATE TABLE t (
+  k INT64 NOT NULL,
+  v STRING(4) NOT NULL DEFAULT ('new'),
+  n NUMERIC NOT NULL DEFAULT (1.5),
+) PRIMARY KEY(k)";
+    assert_eq!(office.ddl().await.unwrap(), [reported]);
+    let index = office.update(&["CREATE INDEX by_v ON t (v)"]).await.unwrap_err();
+    assert_eq!(index.code(), Code::Unimplemented);
+    assert!(index.message().contains("CREATE INDEX [at 1:1]"), "{index}");
+}

@@ -160,3 +160,25 @@ async fn rows_get_their_defaults_and_the_time_of_the_commit() {
     let notes: Vec<&str> = found.iter().map(|row| &row[..6]).collect();
     assert_eq!(notes, ["1 none", "2 none"]);
 }
+
+#[tokio::test]
+async fn what_is_made_of_all_rows_has_its_type() {
+    let mut world = World::start().await;
+    world.commit_once([thing("1.5"), thing("2"), insert(7)]).await.unwrap();
+    let sql = "SELECT SUM(price) AS s, COUNT(DISTINCT note) AS c, MAX(CAST(price AS STRING)) AS m,
+               MIN(CAST(price AS FLOAT64)) AS f FROM things WHERE note LIKE 'n%'";
+    let found = world.execute(sql, 0, None).await.unwrap();
+    assert_eq!(rows(&found), ["3.5 1 2 1.5"]);
+    assert_eq!(types(&found), ["s NUMERIC", "c INT64", "m STRING", "f FLOAT64"]);
+    for (sql, named) in [
+        ("SELECT note FROM things GROUP BY note", "GROUP [at 1:25]"),
+        ("SELECT 1 FROM things AS a CROSS JOIN users", "CROSS [at 1:27]"),
+        ("SELECT (SELECT 1)", "a subquery as a value [at 1:9]"),
+        ("SELECT JSON_VALUE(info, '$.a') FROM things", "the function JSON_VALUE [at 1:8]"),
+        ("SELECT AVG(price) FROM things", "the function AVG [at 1:8]"),
+    ] {
+        let error = world.query(sql).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented, "{sql}: {error}");
+        assert!(error.message().contains(named), "{sql}: {error}");
+    }
+}
