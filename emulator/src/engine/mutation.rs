@@ -32,7 +32,8 @@ pub enum WriteKind {
     Insert,
     /// The row must be there; columns that aren't named stay as they are.
     Update,
-    /// As an update if the row is there, else as an insert.
+    /// As an update if the row is there, else as an insert. Either way it must name the columns that
+    /// cannot be NULL and have no default.
     InsertOrUpdate,
     /// The row becomes what is written; columns that aren't named get their default.
     Replace,

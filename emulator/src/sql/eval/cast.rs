@@ -53,7 +53,8 @@ fn to_text(value: Value) -> Result<String> {
         Value::Bool(value) => value.to_string(),
         Value::Int64(value) => value.to_string(),
         Value::Numeric(value) => value.to_string(),
-        Value::Float64(value) => double::text(value),
+        // A zero has no sign here.
+        Value::Float64(value) => double::text(value + 0.0),
         Value::Date(value) => value.to_string(),
         Value::Bytes(bytes) => String::from_utf8(bytes)
             .map_err(|_| SqlError::out_of_range("Invalid cast of bytes to UTF8 string"))?,
