@@ -148,8 +148,24 @@ fn whatever_can_be_parsed_can_be_evaluated_on_half_a_small_stack() {
             ("true IN (", "true", ")"),
             ("true = (", "true", ")"),
             ("1 + (", "1.5", ")"),
+            ("1 / (", "NUMERIC '1'", ")"),
+            ("SUBSTR(", "note", ", 1, 5)"),
+            ("LOWER(", "note", ")"),
+            ("ABS(", "id", ")"),
+            ("GREATEST(1, ", "id", ")"),
+            ("SAFE_CAST(", "id", " AS INT64)"),
         ] {
             let expr = format!("{}{inner}{}", open.repeat(48), close.repeat(48));
+            let rows = world.rows(&format!("SELECT {expr} FROM Orders WHERE shard = 2"));
+            assert_eq!(rows.len(), 2, "{expr}");
+        }
+        for (open, inner, close) in [
+            ("CAST(CAST(", "id", " AS STRING) AS INT64)"),
+            ("ARRAY_LENGTH([", "id", "])"),
+            ("true IN UNNEST([paid, ", "paid", "])"),
+            ("CAST('x' LIKE ", "note", " AS STRING)"),
+        ] {
+            let expr = format!("{}{inner}{}", open.repeat(24), close.repeat(24));
             let rows = world.rows(&format!("SELECT {expr} FROM Orders WHERE shard = 2"));
             assert_eq!(rows.len(), 2, "{expr}");
         }
