@@ -50,12 +50,12 @@ impl Numeric {
 
     /// The sum; `None` if it is too large.
     pub fn checked_add(self, other: Numeric) -> Option<Numeric> {
-        Numeric::of_steps(self.steps + other.steps)
+        self.steps.checked_add(other.steps).and_then(Numeric::of_steps)
     }
 
     /// The difference; `None` if it is too large.
     pub fn checked_sub(self, other: Numeric) -> Option<Numeric> {
-        Numeric::of_steps(self.steps - other.steps)
+        self.steps.checked_sub(other.steps).and_then(Numeric::of_steps)
     }
 
     /// The product, rounded half away from zero; `None` if it is too large.
@@ -159,11 +159,11 @@ impl Decimal<'_> {
             return None;
         }
         let digits = i64::try_from(self.whole.len() + self.fraction.len()).ok()?;
-        let missing = u32::try_from((kept - digits).max(0)).ok()?;
+        let missing = u32::try_from(kept.saturating_sub(digits).max(0)).ok()?;
         if steps > 0 {
             steps = steps.checked_mul(10_u128.checked_pow(missing)?)?;
         }
-        let steps = i128::try_from(steps + u128::from(round_up)).ok()?;
+        let steps = i128::try_from(steps.checked_add(u128::from(round_up))?).ok()?;
         Numeric::of_steps(if self.negative { -steps } else { steps })
     }
 }
@@ -231,6 +231,7 @@ mod tests {
             ("5e-10", "0.000000001"),
             ("4e-10", "0"),
             ("1e-999999999999", "0"),
+            ("0.00000000000000000001e-9223372036854775808", "0"),
             ("0e999999", "0"),
             ("99999999999999999999999999999.999999999", "99999999999999999999999999999.999999999"),
         ] {
@@ -250,6 +251,8 @@ mod tests {
             "1e29",
             "NaN",
             "1e999999999999999999999",
+            // As many steps as 128 bits can count, and half of one more.
+            "340282366920938463463374607431.7682114555",
             "99999999999999999999999999999.9999999995",
         ] {
             assert_eq!(Numeric::parse(text), None, "{text}");
@@ -263,6 +266,7 @@ mod tests {
         let max = Numeric::MAX;
         assert_eq!(max.checked_add(number("1e-9")), None);
         assert_eq!(max.negated().checked_sub(number("1e-9")), None);
+        assert_eq!((max.checked_add(max), max.negated().checked_sub(max)), (None, None));
         assert_eq!(max.checked_mul(number("1")), Some(max));
         assert_eq!(max.checked_mul(number("1.000000001")), None);
         assert_eq!(max.checked_mul(max), None);

@@ -130,10 +130,8 @@ pub fn replaced(value: &Value, from: &Value, to: &Value) -> Result<Value> {
                 return Ok(value.clone());
             }
             let count = text.matches(from.as_str()).count();
-            check_size(
-                "REPLACE",
-                text.len() - count * from.len() + count.saturating_mul(to.len()),
-            )?;
+            let kept = text.len() - count * from.len();
+            check_size("REPLACE", kept.saturating_add(count.saturating_mul(to.len())))?;
             Ok(Value::String(text.replace(from.as_str(), to)))
         }
         (Value::Bytes(bytes), Value::Bytes(from), Value::Bytes(to)) => {
