@@ -14,7 +14,8 @@ const DDL = [
      plain TIMESTAMP
    ) PRIMARY KEY (account, number)`,
   `CREATE TABLE types (
-     k INT64 NOT NULL, b BOOL, f FLOAT64, s STRING(MAX), y BYTES(MAX), d DATE, t TIMESTAMP
+     k INT64 NOT NULL, b BOOL, f FLOAT64, s STRING(MAX), y BYTES(MAX), d DATE, t TIMESTAMP,
+     n NUMERIC, j JSON, a ARRAY<INT64>, w ARRAY<STRING(MAX)>
    ) PRIMARY KEY (k)`,
 ];
 const DATABASE = 'projects/node/instances/clients/databases/cases';
@@ -111,11 +112,13 @@ await run('an instance and a database are created', async () => {
 });
 
 await run('the schema is changed and reported', async () => {
-  const [changing] = await database.updateSchema('ALTER TABLE accounts ADD COLUMN note STRING(MAX)');
+  const [changing] = await database.updateSchema(
+    "ALTER TABLE accounts ADD COLUMN note STRING(MAX) DEFAULT ('none')",
+  );
   await changing.promise();
   const [schema] = await database.getSchema();
   assert.equal(schema.length, 3);
-  assert.match(schema[0], /note STRING\(MAX\)/);
+  assert.match(schema[0], /note STRING\(MAX\) DEFAULT \('none'\)/);
   // What is reported makes the same database again.
   const [copy, copying] = await instance.createDatabase('copy', {schema});
   await copying.promise();
@@ -152,6 +155,26 @@ await run('DML writes and counts its rows', async () => {
   });
   assert.deepEqual(found, [1, 2, {3: 31}, 1]);
   assert.deepEqual(await readAll(), {2: 21, 3: 31});
+});
+
+await run('DML upserts, returns rows and takes a list', async () => {
+  await startWith([1, 'a', 10], [2, 'b', 20]);
+  const [upserted, returned] = await transact(async transaction => {
+    const [count] = await transaction.runUpdate(
+      "INSERT OR UPDATE INTO accounts (id, owner, balance) VALUES (2, 'c', 30), (3, 'c', 40)",
+    );
+    const [rows] = await transaction.run({
+      sql: 'UPDATE accounts SET balance = balance + 1 WHERE id IN UNNEST(@ids) THEN RETURN id, balance',
+      params: {ids: [1, 3]},
+      types: {ids: {type: 'array', child: 'int64'}},
+    });
+    return [count, balances(rows)];
+  });
+  assert.deepEqual([upserted, returned], [2, {1: 11, 3: 41}]);
+  const [[row]] = await database.run(
+    "SELECT MIN(id) AS first, MAX(id) AS last, SUM(balance) AS sum FROM accounts WHERE owner LIKE 'c%'",
+  );
+  assert.deepEqual(row.toJSON(), {first: 2, last: 3, sum: 71});
 });
 
 await run('batch DML stops at the error in the middle', async () => {
@@ -287,17 +310,18 @@ await run('commit timestamps in column and response', async () => {
 await run('every type comes back as it went', async () => {
   const full = {
     k: 1, b: true, f: 1.5, s: 'ä\n', y: Buffer.from([0, 255]), d: Spanner.date('1969-12-31'),
-    t: Spanner.timestamp('2026-02-03T04:05:06.789012345Z'),
+    t: Spanner.timestamp('2026-02-03T04:05:06.789012345Z'), n: Spanner.numeric('-12345678901234567890.123456789'),
+    j: {a: [1, null]}, a: [1, null], w: ['x'],
   };
-  const empty = {k: 2, b: null, f: null, s: null, y: null, d: null, t: null};
+  const empty = {k: 2, b: null, f: null, s: null, y: null, d: null, t: null, n: null, j: null, a: null, w: null};
   await apply(mutations => mutations.insert('types', [full, empty]));
-  const shown = row => ({...row, d: row.d?.toJSON(), t: row.t?.toISOString()});
+  const shown = row => ({...row, d: row.d?.toJSON(), t: row.t?.toISOString(), n: row.n?.toJSON()});
   const [rows] = await database.table('types').read(all(Object.keys(full)));
   assert.deepEqual(rows.map(row => shown(row.toJSON())), [shown(full), shown(empty)]);
   const [found] = await database.run({
-    sql: 'SELECT * FROM types WHERE s = @s AND y = @y AND t = @t AND f = @f AND d = @d AND b = @b',
-    params: full,
-    types: {k: 'int64', b: 'bool', f: 'float64', s: 'string', y: 'bytes', d: 'date', t: 'timestamp'},
+    sql: 'SELECT * FROM types WHERE s = @s AND y = @y AND t = @t AND f = @f AND d = @d AND b = @b AND n = @n',
+    params: {b: full.b, f: full.f, s: full.s, y: full.y, d: full.d, t: full.t, n: full.n},
+    types: {b: 'bool', f: 'float64', s: 'string', y: 'bytes', d: 'date', t: 'timestamp', n: 'numeric'},
   });
   assert.deepEqual(found.map(row => shown(row.toJSON())), [shown(full)]);
 });
@@ -366,7 +390,7 @@ await refused('fewer values than columns', 'INVALID_ARGUMENT', async () => {
 await refused('an unknown session', 'NOT_FOUND', () =>
   api.beginTransaction({session: `${session}0`, options: READ_WRITE}));
 await refused('an unknown transaction', 'NOT_FOUND', async () =>
-  commit(Buffer.concat([await begin(), Buffer.from('777')])));
+  commit(Buffer.concat([await begin(), Buffer.from('777777')])));
 await refused('a commit after a rollback', 'FAILED_PRECONDITION', async () => {
   const id = await begin();
   await rollback(id);

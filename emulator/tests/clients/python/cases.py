@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 import urllib.request
+from decimal import Decimal
 
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
@@ -18,6 +19,7 @@ from google.cloud.spanner_v1 import (
     ExecuteBatchDmlRequest,
     ExecuteSqlRequest,
     KeyRange,
+    JsonObject,
     KeySet,
     TransactionOptions,
     TransactionSelector,
@@ -34,7 +36,8 @@ DDL = [
          plain TIMESTAMP
        ) PRIMARY KEY (account, number)""",
     """CREATE TABLE types (
-         k INT64 NOT NULL, b BOOL, f FLOAT64, s STRING(MAX), y BYTES(MAX), d DATE, t TIMESTAMP
+         k INT64 NOT NULL, b BOOL, f FLOAT64, s STRING(MAX), y BYTES(MAX), d DATE, t TIMESTAMP,
+         n NUMERIC, j JSON, a ARRAY<INT64>, w ARRAY<STRING(MAX)>
        ) PRIMARY KEY (k)""",
 ]
 ACCOUNTS = ["id", "owner", "balance"]
@@ -119,10 +122,10 @@ def _():
 
 @case("the schema is changed and reported")
 def _():
-    database.update_ddl(["ALTER TABLE accounts ADD COLUMN note STRING(MAX)"]).result(timeout=60)
+    database.update_ddl(["ALTER TABLE accounts ADD COLUMN note STRING(MAX) DEFAULT ('none')"]).result(timeout=60)
     database.reload()
     assert len(database.ddl_statements) == 3
-    assert "note STRING(MAX)" in database.ddl_statements[0], database.ddl_statements
+    assert "note STRING(MAX) DEFAULT ('none')" in database.ddl_statements[0], database.ddl_statements
     # What is reported makes the same database again.
     copy = instance.database("copy", ddl_statements=database.ddl_statements)
     copy.create().result(timeout=60)
@@ -163,6 +166,27 @@ def _():
 
     assert database.run_in_transaction(work) == (1, 2, [[31]], 1)
     assert balances() == {2: 21, 3: 31}
+
+
+@case("DML upserts, returns rows and takes a list")
+def _():
+    start_with([(1, "a", 10), (2, "b", 20)])
+
+    def work(transaction):
+        upserted = transaction.execute_update(
+            "INSERT OR UPDATE INTO accounts (id, owner, balance) VALUES (2, 'c', 30), (3, 'c', 40)"
+        )
+        returned = transaction.execute_sql(
+            "UPDATE accounts SET balance = balance + 1 WHERE id IN UNNEST(@ids) THEN RETURN id, balance",
+            params={"ids": [1, 3]},
+            param_types={"ids": param_types.Array(param_types.INT64)},
+        )
+        return upserted, sorted(returned)
+
+    assert database.run_in_transaction(work) == (2, [[1, 11], [3, 41]])
+    with database.snapshot() as snapshot:
+        sums = list(snapshot.execute_sql("SELECT MIN(id), MAX(id), SUM(balance) FROM accounts WHERE owner LIKE 'c%'"))
+    assert sums == [[2, 3, 71]], sums
 
 
 @case("batch DML stops at the error in the middle")
@@ -333,10 +357,11 @@ def _():
 @case("every type comes back as it went")
 def _():
     # The client leaves base64 to its user.
-    columns = ["k", "b", "f", "s", "y", "d", "t"]
+    columns = ["k", "b", "f", "s", "y", "d", "t", "n", "j", "a", "w"]
     at = datetime.datetime(2026, 2, 3, 4, 5, 6, 789012, tzinfo=datetime.timezone.utc)
     row = [1, True, 1.5, "ä\n", base64.b64encode(b"\x00\xff"), datetime.date(1969, 12, 31), at]
-    nulls = [2] + [None] * 6
+    row += [Decimal("-12345678901234567890.123456789"), JsonObject({"a": [1, None]}), [1, None], ["x"]]
+    nulls = [2] + [None] * 10
     with database.batch() as batch:
         batch.insert("types", columns, [row, nulls])
     with database.snapshot(multi_use=True) as snapshot:
@@ -512,9 +537,7 @@ def _():
 
 @refused("an unknown transaction", exceptions.NotFound)
 def _():
-    other = api.create_session(database=database.name).name
-    id = api.begin_transaction(session=other, options=READ_WRITE).id
-    commit(bytes(reversed(id)) + b"7")
+    commit(begin() + b"777777")
 
 
 @refused("a commit after a rollback", exceptions.FailedPrecondition)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"os"
 	"reflect"
@@ -47,7 +48,8 @@ var ddl = []string{
 	   plain TIMESTAMP
 	 ) PRIMARY KEY (account, number)`,
 	`CREATE TABLE types (
-	   k INT64 NOT NULL, b BOOL, f FLOAT64, s STRING(MAX), y BYTES(MAX), d DATE, t TIMESTAMP
+	   k INT64 NOT NULL, b BOOL, f FLOAT64, s STRING(MAX), y BYTES(MAX), d DATE, t TIMESTAMP,
+	   n NUMERIC, j JSON, a ARRAY<INT64>, w ARRAY<STRING(MAX)>
 	 ) PRIMARY KEY (k)`,
 }
 
@@ -254,14 +256,14 @@ func setUp() {
 		return same(only.Name, databaseName)
 	})
 	run("the schema is changed and reported", func() error {
-		if err := updateDdl("ALTER TABLE accounts ADD COLUMN note STRING(MAX)"); err != nil {
+		if err := updateDdl("ALTER TABLE accounts ADD COLUMN note STRING(MAX) DEFAULT ('none')"); err != nil {
 			return err
 		}
 		statements, err := reported(databaseName)
 		if err != nil {
 			return err
 		}
-		if len(statements) != 3 || !strings.Contains(statements[0], "note STRING(MAX)") {
+		if len(statements) != 3 || !strings.Contains(statements[0], "note STRING(MAX) DEFAULT ('none')") {
 			return fmt.Errorf("found %v", statements)
 		}
 		// What is reported makes the same database again.
@@ -329,6 +331,29 @@ func writes() {
 			return errors.Join(same([]int64{inserted, updated, deleted}, []int64{1, 2, 1}), same(seen, map[int64]int64{3: 31}))
 		})
 		return errors.Join(err, holds(map[int64]int64{2: 21, 3: 31}))
+	})
+	run("DML upserts, returns rows and takes a list", func() error {
+		if err := startWith(row{1, "a", 10}, row{2, "b", 20}); err != nil {
+			return err
+		}
+		_, err := client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+			upserted, err := txn.Update(ctx, spanner.NewStatement(
+				"INSERT OR UPDATE INTO accounts (id, owner, balance) VALUES (2, 'c', 30), (3, 'c', 40)"))
+			if err != nil {
+				return err
+			}
+			returned, err := pairs(txn.Query(ctx, spanner.Statement{
+				SQL:    "UPDATE accounts SET balance = balance + 1 WHERE id IN UNNEST(@ids) THEN RETURN id, balance",
+				Params: map[string]any{"ids": []int64{1, 3}},
+			}))
+			return errors.Join(err, same(upserted, int64(2)), same(returned, map[int64]int64{1: 11, 3: 41}))
+		})
+		if err != nil {
+			return err
+		}
+		sums := spanner.NewStatement("SELECT MIN(id) + MAX(id), SUM(balance) FROM accounts WHERE owner LIKE 'c%'")
+		found, err := pairs(client.Single().Query(ctx, sums))
+		return errors.Join(err, same(found, map[int64]int64{5: 71}))
 	})
 	run("batch DML stops at the error in the middle", func() error {
 		batch := func(inTheMiddle string, expected codes.Code) error {
@@ -557,13 +582,21 @@ func transactions() {
 			Y []byte              `spanner:"y"`
 			D spanner.NullDate    `spanner:"d"`
 			T spanner.NullTime    `spanner:"t"`
+			N spanner.NullNumeric `spanner:"n"`
+			J spanner.NullJSON    `spanner:"j"`
+			A []spanner.NullInt64 `spanner:"a"`
+			W []string            `spanner:"w"`
 		}
 		at := time.Date(2026, 2, 3, 4, 5, 6, 789012345, time.UTC)
 		day := civil.Date{Year: 1969, Month: 12, Day: 31}
+		number, _ := new(big.Rat).SetString("-12345678901234567890.123456789")
 		full := types{
 			1, spanner.NullBool{Bool: true, Valid: true}, spanner.NullFloat64{Float64: 1.5, Valid: true},
 			spanner.NullString{StringVal: "ä\n", Valid: true}, []byte{0, 255},
 			spanner.NullDate{Date: day, Valid: true}, spanner.NullTime{Time: at, Valid: true},
+			spanner.NullNumeric{Numeric: *number, Valid: true},
+			spanner.NullJSON{Value: map[string]any{"a": []any{1.0, nil}}, Valid: true},
+			[]spanner.NullInt64{{Int64: 1, Valid: true}, {}}, []string{"x"},
 		}
 		empty := types{K: 2}
 		if err := apply(must(spanner.InsertStruct("types", full)), must(spanner.InsertStruct("types", empty))); err != nil {
@@ -575,11 +608,11 @@ func transactions() {
 			defer func() { found = append(found, one) }()
 			return row.ToStruct(&one)
 		}
-		columns := []string{"k", "b", "f", "s", "y", "d", "t"}
+		columns := []string{"k", "b", "f", "s", "y", "d", "t", "n", "j", "a", "w"}
 		err := client.Single().Read(ctx, "types", spanner.AllKeys(), columns).Do(keep)
 		asked := spanner.Statement{
-			SQL:    "SELECT * FROM types WHERE s = @s AND y = @y AND t = @t AND f = @f AND d = @d AND b = @b",
-			Params: map[string]any{"s": "ä\n", "y": []byte{0, 255}, "t": at, "f": 1.5, "d": day, "b": true},
+			SQL:    "SELECT * FROM types WHERE s = @s AND y = @y AND t = @t AND f = @f AND d = @d AND b = @b AND n = @n",
+			Params: map[string]any{"s": "ä\n", "y": []byte{0, 255}, "t": at, "f": 1.5, "d": day, "b": true, "n": number},
 		}
 		return errors.Join(err, client.Single().Query(ctx, asked).Do(keep), same(found, []types{full, empty, full}))
 	})
@@ -704,7 +737,7 @@ func errorsOfTransactions() {
 		_, err := begin(session+"0", readWrite)
 		return err
 	})
-	refused("an unknown transaction", codes.NotFound, func() error { return commit(append(fresh(), '7', '7', '7')) })
+	refused("an unknown transaction", codes.NotFound, func() error { return commit(append(fresh(), "777777"...)) })
 	refused("a commit after a rollback", codes.FailedPrecondition, func() error {
 		id := fresh()
 		return after(rollback(id), commit(id))

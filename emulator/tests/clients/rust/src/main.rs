@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_lro::Poller;
-use google_cloud_spanner::Error;
 use google_cloud_spanner::batch::BatchDml;
 use google_cloud_spanner::client::{DatabaseAdmin, DatabaseClient, InstanceAdmin, Spanner};
 use google_cloud_spanner::error::BatchUpdateError;
@@ -21,6 +20,7 @@ use google_cloud_spanner::result::ResultSet;
 use google_cloud_spanner::statement::Statement;
 use google_cloud_spanner::transaction::{ReadWriteTransaction, TimestampBound};
 use google_cloud_spanner::value::Value;
+use google_cloud_spanner::{Decimal, Error};
 use google_cloud_spanner_admin_instance_v1::model::Instance;
 use google_cloud_type::model::Date;
 use google_cloud_wkt::Timestamp;
@@ -39,7 +39,8 @@ const DDL: [&str; 3] = [
        plain TIMESTAMP
      ) PRIMARY KEY (account, number)",
     "CREATE TABLE types (
-       k INT64 NOT NULL, b BOOL, f FLOAT64, s STRING(MAX), y BYTES(MAX), d DATE, t TIMESTAMP
+       k INT64 NOT NULL, b BOOL, f FLOAT64, s STRING(MAX), y BYTES(MAX), d DATE, t TIMESTAMP,
+       n NUMERIC, j JSON, a ARRAY<INT64>, w ARRAY<STRING(MAX)>
      ) PRIMARY KEY (k)",
 ];
 const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
@@ -147,9 +148,12 @@ async fn an_instance_and_a_database(world: &World) -> Story {
 }
 
 async fn the_schema(world: &World) -> Story {
-    world.update_ddl("ALTER TABLE accounts ADD COLUMN note STRING(MAX)").await?;
+    world.update_ddl("ALTER TABLE accounts ADD COLUMN note STRING(MAX) DEFAULT ('none')").await?;
     let statements = world.ddl("cases").await?;
-    same((statements.len(), statements[0].contains("note STRING(MAX)")), (3, true))?;
+    same(
+        (statements.len(), statements[0].contains("note STRING(MAX) DEFAULT ('none')")),
+        (3, true),
+    )?;
     // What is reported makes the same database again.
     world.create_database("copy", statements.clone()).await?;
     same(world.ddl("copy").await?, statements)
@@ -259,6 +263,24 @@ async fn dml(client: &DatabaseClient) -> Story {
     let found = client.read_write_transaction().build().run(work).await?.into_inner();
     same(found, (1, 2, [(3, 31)].into(), 1))?;
     holds(client, &[(2, 21), (3, 31)]).await
+}
+
+async fn upserts_and_lists(client: &DatabaseClient) -> Story {
+    start_with(client, &[(1, "a", 10), (2, "b", 20)]).await?;
+    let work = |transaction: ReadWriteTransaction| async move {
+        let upsert = "INSERT OR UPDATE INTO accounts (id, owner, balance)
+                      VALUES (2, 'c', 30), (3, 'c', 40)";
+        let upserted = transaction.execute_update(upsert).await?;
+        let update = "UPDATE accounts SET balance = balance + 1 WHERE id IN UNNEST(@ids)
+                      THEN RETURN id, balance";
+        let update = Statement::builder(update).add_param("ids", vec![1_i64, 3]).build();
+        Ok((upserted, pairs(transaction.execute_query(update).await?).await?))
+    };
+    let found = client.read_write_transaction().build().run(work).await?.into_inner();
+    same(found, (2, [(1, 11), (3, 41)].into()))?;
+    let sums = "SELECT MIN(id) + MAX(id), SUM(balance) FROM accounts WHERE owner LIKE 'c%'";
+    let sums = client.single_use().build().execute_query(sums).await?;
+    same(pairs(sums).await?, [(5, 71)].into())
 }
 
 async fn batch_dml(client: &DatabaseClient) -> Story {
@@ -456,14 +478,19 @@ type Row = (
     Option<Vec<u8>>,
     Option<Date>,
     Option<Timestamp>,
+    Option<Decimal>,
+    Option<String>,
+    Option<Vec<Option<i64>>>,
+    Option<Vec<String>>,
 );
 
 async fn every_type(client: &DatabaseClient) -> Story {
-    let columns = ["k", "b", "f", "s", "y", "d", "t"];
+    let columns = ["k", "b", "f", "s", "y", "d", "t", "n", "j", "a", "w"];
     let (day, at) = (
         Date::new().set_year(1969).set_month(12).set_day(31),
         Timestamp::try_from("2026-02-03T04:05:06.789012345Z")?,
     );
+    let number: Decimal = "-12345678901234567890.123456789".parse()?;
     let full: Row = (
         1,
         Some(true),
@@ -472,10 +499,14 @@ async fn every_type(client: &DatabaseClient) -> Story {
         Some(vec![0, 255]),
         Some(day.clone()),
         Some(at),
+        Some(number),
+        Some(r#"{"a":[1,null]}"#.to_owned()),
+        Some(vec![Some(1), None]),
+        Some(vec!["x".to_owned()]),
     );
-    let empty: Row = (2, None, None, None, None, None, None);
+    let empty: Row = (2, None, None, None, None, None, None, None, None, None, None);
     let mutation = |row: Row| {
-        let values: [Value; 7] = [
+        let values: [Value; 11] = [
             row.0.into(),
             row.1.into(),
             row.2.into(),
@@ -483,6 +514,10 @@ async fn every_type(client: &DatabaseClient) -> Story {
             row.4.into(),
             row.5.into(),
             row.6.into(),
+            row.7.into(),
+            row.8.into(),
+            row.9.into(),
+            row.10.into(),
         ];
         let row = columns.iter().zip(values);
         row.fold(insert("types"), |row, (column, value)| row.set(*column).to(value)).build()
@@ -490,15 +525,15 @@ async fn every_type(client: &DatabaseClient) -> Story {
     apply(client, vec![mutation(full.clone()), mutation(empty.clone())]).await?;
     let rows = client.single_use().build().execute_read(all("types", &columns)).await?;
     same(typed(rows).await?, vec![full.clone(), empty])?;
-    let query =
-        "SELECT * FROM types WHERE s = @s AND y = @y AND t = @t AND f = @f AND d = @d AND b = @b";
+    let query = "SELECT * FROM types WHERE s = @s AND y = @y AND t = @t AND f = @f AND d = @d AND b = @b AND n = @n";
     let query = Statement::builder(query)
         .add_param("s", "ä\n")
         .add_param("y", vec![0_u8, 255])
         .add_param("t", at)
         .add_param("f", 1.5)
         .add_param("d", day)
-        .add_param("b", true);
+        .add_param("b", true)
+        .add_param("n", number);
     let rows = client.single_use().build().execute_query(query.build()).await?;
     same(typed(rows).await?, vec![full])
 }
@@ -642,6 +677,8 @@ async fn stories(cases: &mut Cases) -> Story {
     let client = &world.open(DATABASE).await?;
     cases.say("mutations of each kind", mutations_of_each_kind(client).await);
     cases.say("DML writes and counts its rows", dml(client).await);
+    let name = "DML upserts, returns rows and takes a list";
+    cases.say(name, upserts_and_lists(client).await);
     cases.say("batch DML stops at the error in the middle", batch_dml(client).await);
     cases.say("reads by key, by range and of all", reads(client).await);
     cases.say("strong, stale and exact-timestamp reads", bounds(client).await);
