@@ -7,6 +7,7 @@ use googleapis_tonic_google_spanner_admin_instance_v1::google::spanner::admin::i
 use instance::instance_admin_client::InstanceAdminClient;
 use longrunning::operation;
 use longrunning::operations_client::OperationsClient;
+use spindle_emulator::engine::{Cell, Mutation, WriteKind};
 
 use super::*;
 
@@ -315,6 +316,28 @@ async fn a_statement_that_cannot_succeed_is_named_and_none_is_applied() {
     }
     assert_eq!(code(office.update(&[]).await), Code::InvalidArgument);
     assert_eq!(office.ddl().await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn an_update_that_the_rows_stop_keeps_what_came_before_it() {
+    let mut office = Office::with_orders().await;
+    let database = office.emulator.database(ORDERS).unwrap();
+    let row = [("k", Cell::Value(1.into()))];
+    database.apply(&[Mutation::write(WriteKind::Insert, "t", row)]).await.unwrap();
+
+    let stopped = office.update(&[
+        "CREATE TABLE before (k INT64) PRIMARY KEY (k)",
+        "ALTER TABLE t ALTER COLUMN v STRING(10) NOT NULL",
+        "CREATE TABLE after (k INT64) PRIMARY KEY (k)",
+    ]);
+    let stopped = stopped.await.unwrap();
+    match stopped.result.as_ref().unwrap() {
+        operation::Result::Error(error) => assert_eq!(error.code, 9, "{error:?}"),
+        operation::Result::Response(_) => panic!("there is a NULL in the way"),
+    }
+    assert_eq!(metadata(&stopped).commit_timestamps.len(), 1);
+    let schema = database.schema();
+    assert!(schema.table("before").is_some() && schema.table("after").is_none());
 }
 
 #[tokio::test]
