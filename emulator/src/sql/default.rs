@@ -37,6 +37,11 @@ impl DefaultExpression for Written {
                 let message = "PENDING_COMMIT_TIMESTAMP() needs the option allow_commit_timestamp";
                 Err(refused(column, &SqlError::invalid(self.expr.at, message)))
             }
+            NewValue::Computed(_) if column.allow_commit_timestamp => {
+                let message = "with the option allow_commit_timestamp, only \
+                               PENDING_COMMIT_TIMESTAMP() can be a default";
+                Err(refused(column, &SqlError::invalid(self.expr.at, message)))
+            }
             NewValue::CommitTimestamp | NewValue::Computed(_) => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use crate::engine::{Column, Table, Type, Value};
 use crate::sql::ast::{
     Delete, Expr, ExprKind, Insert, Item, Name, Select, Source, TableName, Update,
 };
-use crate::sql::error::{Result, SqlError};
+use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::parser::parse_expression;
 use crate::sql::plan::{InsertRows, Insertion, NewValue, Node, Output, Write};
 
@@ -59,6 +59,14 @@ impl Binder<'_> {
     fn returning(&mut self, items: &[Item]) -> Result<Option<Vec<Output>>> {
         if items.is_empty() {
             return Ok(None);
+        }
+        for item in items {
+            // It would see the rows as they were, or as they will be.
+            if let Item::Expr { expr, .. } = item
+                && let Some(at) = subquery(expr)
+            {
+                return Err(SqlError::unsupported(at, "a subquery in THEN RETURN"));
+            }
         }
         let outputs = self.outputs(items)?;
         Ok(Some(outputs.into_iter().map(Output::from).collect()))
@@ -152,6 +160,16 @@ impl Binder<'_> {
         let typed = self.expr(value)?;
         assigned(column, typed).map(NewValue::Computed)
     }
+}
+
+/// Where the first subquery of an expression stands, if it has one.
+fn subquery(expr: &Expr) -> Option<Pos> {
+    if let ExprKind::Exists(_) = expr.kind {
+        return Some(expr.at);
+    }
+    let mut found = None;
+    expr.kind.for_each_child(&mut |child| found = found.or_else(|| subquery(child)));
+    found
 }
 
 fn inserted_columns(table: &Table, names: &[Name]) -> Result<Vec<usize>> {

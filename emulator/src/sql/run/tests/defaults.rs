@@ -62,6 +62,10 @@ fn a_default_that_fits_nothing_is_refused_with_the_table() {
         ("INT64 DEFAULT (@p)", Code::InvalidArgument),
         ("INT64 DEFAULT (COUNT(*))", Code::InvalidArgument),
         ("TIMESTAMP DEFAULT (PENDING_COMMIT_TIMESTAMP())", Code::InvalidArgument),
+        (
+            "TIMESTAMP DEFAULT (CURRENT_TIMESTAMP()) OPTIONS (allow_commit_timestamp = true)",
+            Code::InvalidArgument,
+        ),
         ("INT64 DEFAULT (SOUNDEX('a'))", Code::Unimplemented),
         ("INT64 DEFAULT (GET_NEXT_SEQUENCE_VALUE(SEQUENCE s))", Code::InvalidArgument),
     ] {

@@ -57,6 +57,10 @@ fn what_cannot_come_back_is_refused_and_nothing_is_written() {
         ("INSERT Flags (k) VALUES ('n') THEN RETURN WITH ACTION k", Code::Unimplemented),
         ("INSERT Flags (k) VALUES ('n') THEN RETURN * EXCEPT (k)", Code::Unimplemented),
         (
+            "DELETE Flags WHERE true THEN RETURN NOT EXISTS (SELECT 1 FROM Flags)",
+            Code::Unimplemented,
+        ),
+        (
             "INSERT locktable (name, token) VALUES ('n', PENDING_COMMIT_TIMESTAMP()) THEN RETURN token",
             Code::InvalidArgument,
         ),
