@@ -63,7 +63,11 @@
 //! - `tls` (default): gives Google's client its crypto provider. Without one, `https` endpoints
 //!   panic inside the client; switch it off only if the service installs a `rustls` provider
 //!   itself, or talks to a plain-text endpoint.
+//! - `serde`: tokens and fences travel, in any of serde's formats.
+//! - `admin`: `LockTable::create` makes the table through Google's admin client.
 
+#[cfg(feature = "admin")]
+mod admin;
 mod check;
 mod claims;
 mod clock;

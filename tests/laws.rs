@@ -10,6 +10,8 @@ mod world;
 
 #[path = "laws/acquire.rs"]
 mod acquire;
+#[path = "laws/admin.rs"]
+mod admin;
 #[path = "laws/ambient.rs"]
 mod ambient;
 #[path = "laws/dropping.rs"]
