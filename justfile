@@ -30,6 +30,10 @@ breakages:
 chaos:
     cargo chaos
 
+# Google's clients in four languages, on the embedded Spanner.
+clients:
+    emulator/tests/clients/run
+
 bench:
     cargo bench
 

@@ -23,7 +23,7 @@ const CODES = {INVALID_ARGUMENT: 3, NOT_FOUND: 5, ALREADY_EXISTS: 6, FAILED_PREC
 
 const spanner = new Spanner({projectId: 'node'});
 const instance = spanner.instance('clients');
-// Opened once it is there: a handle opens a session at once, and keeps what comes of it.
+// Made once it is there: a handle asks for a session at once.
 let database;
 let failed = false;
 
