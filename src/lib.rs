@@ -11,39 +11,81 @@
 //! - [`Term`] is what it holds: the token, a cancellation, and a [`Fence`] that makes a
 //!   transaction in the same database conditional on it.
 //!
-//! # A first lock
+//! # From nothing to a fenced write
 //!
-//! On the embedded Spanner, which needs nothing but this test's process; in production
-//! [`LockTable::connect`] or [`Spindle::new`] take its place.
+//! On the embedded Spanner, which needs nothing but this process; in production the client is that
+//! of your service.
 //!
 //! ```
-//! use spindle::{CancellationToken, LockTable};
+//! use spindle::LockTable;
+//! use spindle::google_cloud_spanner::client::Spanner;
+//! use spindle::google_cloud_spanner::mutation::Mutation;
 //! use spindle_emulator::Emulator;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A database with the lock table, and a table of the service's own.
 //! let database = "projects/p/instances/i/databases/d";
-//! let spanner = Emulator::start().await?;
-//! # const DDL: &str = include_str!("../ddl/googlesql.sql");
-//! spanner.create_database(database, DDL).await?;
+//! let orders = "CREATE TABLE orders (id INT64 NOT NULL) PRIMARY KEY (id)";
+//! let emulator = Emulator::start().await?;
+//! emulator.create_database(database, &format!("{} {orders}", LockTable::DDL)).await?;
+//! let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await?;
+//! let client = spanner.database_client(database).build().await?;
 //!
-//! let table = LockTable::connect_to(spanner.endpoint(), database, "locktable");
+//! // Hold the lock: it is renewed in the background for as long as the guard lives.
+//! let table = LockTable::new(client.clone(), "locktable");
+//! let lock = table.lock("billing").build()?;
+//! let guard = lock.acquire().await?;
+//!
+//! // Write under its fence: committed while this term goes on, or not at all.
+//! let order = |id: i64| [Mutation::new_insert_builder("orders").set("id").to(id).build()];
+//! guard.fence().write(&client, order(7)).await?;
+//!
+//! // The next holder has a greater token, and what the last one sends late is refused.
+//! let late = guard.fence();
+//! guard.release().await;
+//! let next = table.lock("billing").build()?.acquire().await?;
+//! assert!(next.token() > late.token());
+//! let refused = late.write(&client, order(8)).await.unwrap_err();
+//! assert!(refused.is_fenced(), "{refused}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Guard`] is one way to hold. [`lead`](Spindle::lead) runs a task while this process leads,
+//! [`run_once`](LockTable::run_once) a scheduled job that one process of a fleet runs and the
+//! others skip, and [`run`](Spindle::run) contends in the background for a service that asks
+//! [`has_lock`](Spindle::has_lock) where it matters:
+//!
+//! ```
+//! use spindle::{CancellationToken, Change, LockTable};
+//! # use spindle_emulator::Emulator;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let database = "projects/p/instances/i/databases/d";
+//! # let emulator = Emulator::start().await?;
+//! # emulator.create_database(database, LockTable::DDL).await?;
+//! let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
 //! let lock = table.lock("billing").build()?;
 //! let cancel = CancellationToken::new();
 //! let running = lock.run(cancel.clone());
 //!
 //! let mut changes = lock.watch();
-//! if let Some(spindle::Change::Gained(term)) = changes.next().await {
+//! if let Some(Change::Gained(term)) = changes.next().await {
 //!     assert_eq!(lock.has_lock(), Some(term.token()));
 //!     assert_eq!(lock.verify().await?, term.token());
 //! }
 //!
+//! // Ends the term, releases the lock, and leaves nothing running.
 //! cancel.cancel();
 //! running.await?;
 //! assert_eq!(lock.has_lock(), None);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Without an instance, [`LockTable`] tells who leads, lists, observes, evicts, seizes and sweeps.
 //!
 //! # What to rely on
 //!
