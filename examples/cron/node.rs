@@ -15,10 +15,10 @@ use crate::fleet::Failure;
 
 pub const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 pub const JOB: &str = "report";
-pub const PERIOD: Duration = Duration::from_millis(1_500);
+pub const PERIOD: Duration = Duration::from_millis(3_000);
 /// Longer than the schedules of the nodes differ, shorter than the period.
-pub const AT_LEAST: Duration = Duration::from_millis(1_000);
-pub const AT_MOST: Duration = Duration::from_millis(2_500);
+pub const AT_LEAST: Duration = Duration::from_millis(2_000);
+pub const AT_MOST: Duration = Duration::from_millis(5_000);
 
 pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
     let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
