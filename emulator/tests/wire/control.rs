@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
@@ -10,18 +9,8 @@ use super::*;
 /// Sends one request, and gives the status and the body of the reply.
 async fn send(world: &World, request: &str, body: &str) -> (u16, String) {
     let endpoint = world.emulator.control_endpoint().unwrap();
-    let address = endpoint.strip_prefix("http://").unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let length = body.len();
-    let text = format!(
-        "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(text.as_bytes()).await.unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).await.unwrap();
-    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, body.trim().to_owned())
+    let reply = http::send(&endpoint, request, body).await;
+    (reply.status, reply.body.trim().to_owned())
 }
 
 async fn ok(world: &World, request: &str, body: &str) -> String {

@@ -5,6 +5,7 @@
 
 mod admin;
 mod control;
+mod http;
 mod life;
 mod reads;
 mod rest;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use spindle_emulator::Restart;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::*;
@@ -17,20 +17,10 @@ async fn send(emulator: &Emulator, request: &str, body: Json) -> (u16, Json) {
 }
 
 async fn send_to(endpoint: &str, request: &str, body: Json) -> (u16, Json) {
-    let address = endpoint.strip_prefix("http://").unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let length = body.len();
-    let text = format!(
-        "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(text.as_bytes()).await.unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).await.unwrap();
-    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains("content-type: application/json"), "{head}");
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap())
+    let reply = http::send(endpoint, request, &body).await;
+    assert!(reply.head.contains("content-type: application/json"), "{}", reply.head);
+    (reply.status, serde_json::from_str(&reply.body).unwrap())
 }
 
 async fn ok(emulator: &Emulator, request: &str, body: Json) -> Json {
