@@ -17,7 +17,8 @@ use crate::world::World;
 /// The name of the lock that scheduled runs share.
 pub(crate) const NIGHTLY: &str = "nightly";
 
-/// One process of them.
+/// One process of them; its clones are others in the same process, with the same handle.
+#[derive(Clone)]
 pub(crate) struct Caller {
     world: Arc<World>,
     plan: CallerPlan,

@@ -20,6 +20,7 @@ mod network;
 mod plan;
 mod process;
 mod server;
+mod shift;
 mod sightings;
 mod store;
 mod tool;

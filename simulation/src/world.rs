@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use spindle::{CancellationToken, FencingToken, Term, simulation};
+use spindle::{CancellationToken, FencingToken, simulation};
 use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
 use spindle_emulator::sql::parse_ddl;
 use spindle_protocol::{Act, Answer, Rejection, Timestamp, Writer};
@@ -68,7 +68,9 @@ async fn live(plan: &Plan, prints: bool) -> Report {
         tokio::spawn(tool::work(Arc::clone(&world)));
     }
     for index in 0..plan.callers.len() {
-        tokio::spawn(Caller::new(&world, index).live());
+        let caller = Caller::new(&world, index);
+        tokio::spawn(caller.clone().live());
+        tokio::spawn(caller.live());
     }
     let fleet: Vec<_> = (world.processes().iter())
         .map(|process| tokio::spawn(Arc::clone(process).live(Arc::clone(&world))))
@@ -231,7 +233,7 @@ impl World {
     }
 
     /// Lets the checks look, counts what they have seen, and ends the world on a violation.
-    fn check(&self, look: impl FnOnce(&mut Checks) -> Vec<Sighting>) {
+    pub(crate) fn check(&self, look: impl FnOnce(&mut Checks) -> Vec<Sighting>) {
         let (seen, has_failed) = {
             let mut checks = lock(&self.checks);
             (look(&mut checks), checks.violation().is_some())
@@ -338,33 +340,6 @@ impl World {
         }
     }
 
-    /// Work begins under a term; it is over when what is given back is dropped.
-    pub(crate) fn go_to_work(self: &Arc<World>, lock: usize, term: &Term) -> Shift {
-        let now = self.now();
-        let mut number = 0;
-        self.check(|checks| {
-            number = checks.work_began(lock, term, &self.processes, now);
-            Vec::new()
-        });
-        Shift { world: Arc::clone(self), number }
-    }
-
-    pub(crate) fn run_began(&self, term: &Term, at_least: Duration) {
-        let now = self.now();
-        self.check(|checks| {
-            checks.run_began(term, at_least, now);
-            Vec::new()
-        });
-    }
-
-    pub(crate) fn wrote_fenced(&self, term: &Term, at_nanoseconds: u64) {
-        let now = self.now();
-        self.check(|checks| {
-            checks.wrote_fenced(term, at_nanoseconds, now);
-            vec![Sighting::FencedWrite]
-        });
-    }
-
     /// Whether a lock of this name is known to anybody here.
     pub(crate) fn is_name_of_a_lock(&self, name: &str) -> bool {
         let planned = self.plan.locks.iter().map(|lock| lock.name.as_str());
@@ -411,21 +386,5 @@ impl World {
             sightings: tally.sightings,
             trace: tally.trace.hash(),
         }
-    }
-}
-
-/// Work under a term, for as long as it goes on.
-pub(crate) struct Shift {
-    world: Arc<World>,
-    number: u64,
-}
-
-impl Drop for Shift {
-    fn drop(&mut self) {
-        let now = self.world.now();
-        self.world.check(|checks| {
-            checks.work_ended(self.number, now);
-            Vec::new()
-        });
     }
 }
