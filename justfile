@@ -1,7 +1,19 @@
 # The daily commands. Each is one line, so that it can be typed where `just` isn't installed.
 
 # Everything that must hold before a commit.
-default: format lint test
+default: quick
+
+# Before each commit: the tests of the packages that differ from main.
+quick: format lint
+    .ci/changed | xargs --no-run-if-empty cargo test
+
+# Before a review.
+check: format lint test
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+# Sentences that a tired reader reads twice.
+prose:
+    cargo run --quiet -p spindle-tidy -- prose
 
 format:
     cargo fmt --all

@@ -1,0 +1,37 @@
+//! Checks what compilers don't: which room may use which, how the prose reads, whether the docs
+//! quote the figures that were measured.
+
+mod graph;
+mod modules;
+mod prose;
+mod rooms;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: tidy rooms [--edges] | prose [--counts]
+  rooms          fails if a module uses one above its own, or if modules use each other in a circle
+  rooms --edges  lists who uses whom
+  prose          lists sentences that a tired reader reads twice; never fails
+  prose --counts prints the counts alone";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let checked = match arguments[..] {
+        ["rooms"] => rooms::check(false),
+        ["rooms", "--edges"] => rooms::check(true),
+        ["prose"] => prose::list(false),
+        ["prose", "--counts"] => prose::list(true),
+        _ => Err(USAGE.to_string()),
+    };
+    match checked {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}
