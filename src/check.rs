@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::connection::Leased;
 use crate::error::{self, Error, Kind, Result};
+use crate::locks::REQUEST_LIMIT;
 use crate::row;
 use crate::table::{COMMIT_TIMESTAMP, Table};
 use crate::transact::transact;
@@ -60,13 +61,13 @@ impl Table {
 
     /// Says exactly what is wrong with the table that is there, including what writing needs.
     pub(crate) async fn check(&self) -> Result<()> {
-        let leased = self.connection.client().await?;
+        let leased = self.connection.client(REQUEST_LIMIT).await?;
         if let Err(error) = self.diagnose(&leased).await {
             if !error.is_session_lost() {
                 return Err(error);
             }
             // A connection of our own is made anew.
-            let leased = self.connection.client().await?;
+            let leased = self.connection.client(REQUEST_LIMIT).await?;
             self.diagnose(&leased).await?;
             return self.probe_write(&leased).await;
         }
@@ -88,7 +89,7 @@ impl Table {
         match timeout(PROBE_LIMIT, asking).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(source)) if error::code(&source) == Some(Code::NotFound) => {
-                Err(self.connection.session_lost(leased).await)
+                Err(self.connection.session_lost(leased))
             }
             Ok(Err(source)) => Err(Error::from_read(doing, source)),
             Err(_) => Err(Error::timed_out(doing, PROBE_LIMIT)),

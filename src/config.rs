@@ -221,6 +221,7 @@ impl LockBuilder {
 
     fn settings(&self) -> Result<Settings> {
         check_table_name(&self.table.name)?;
+        self.table.connection.check()?;
         check_lock_name(&self.name)?;
         let id = self.id.clone().unwrap_or_else(default_id);
         let lock = &self.name;
@@ -415,6 +416,14 @@ mod tests {
             assert!(refusal(table.lock("job")).contains("identifier"), "{name}");
         }
         assert!(LockTable::connect(DATABASE, "my_schema.locktable").lock("job").build().is_ok());
+    }
+
+    #[test]
+    fn a_database_name_or_an_endpoint_that_cannot_work_is_refused_here() {
+        let refused = refusal(LockTable::connect("mydb", "locktable").lock("job"));
+        assert!(refused.contains("`mydb`"), "{refused}");
+        let table = LockTable::connect_to("localhost:9010", DATABASE, "locktable");
+        assert!(refusal(table.lock("job")).contains("no scheme"));
     }
 
     #[test]

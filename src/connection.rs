@@ -1,18 +1,21 @@
-use std::sync::Arc;
+//! How requests reach the database: a client for each runtime, made on first use.
+//!
+//! A client's channels and tasks live on the runtime that made it and die with that runtime, so a
+//! table that outlives a runtime needs a client per runtime.
+
+mod line;
+mod target;
+
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use google_cloud_gax::options::RequestOptions;
-use google_cloud_gax::retry_policy::NeverRetry;
-use google_cloud_spanner::channel_pool::StaticChannelPoolConfig;
-use google_cloud_spanner::client::{DatabaseClient, Spanner, SpannerBuilderExt as _};
-use tokio::sync::Mutex;
-use tokio::time::timeout;
+use google_cloud_spanner::client::DatabaseClient;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Kind, Result};
-
-/// Making a connection includes credentials, DNS, TLS and a session, so it has more time than any
-/// one request; the client itself would go on for ever.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+use line::{Line, State};
+use target::Target;
 
 /// How requests reach the database.
 #[derive(Clone, Debug)]
@@ -21,30 +24,38 @@ pub(crate) struct Connection(Arc<Origin>);
 #[derive(Debug)]
 enum Origin {
     /// The caller's client: shared with its service, and never replaced.
-    Given(DatabaseClient),
-    /// Made here on first use, and made again when its session is lost.
-    Own { database: String, endpoint: Option<String>, current: Mutex<Current> },
+    Given(Box<DatabaseClient>),
+    /// Clients made here, one for each runtime that asks.
+    Own(Own),
 }
 
-#[derive(Debug, Default)]
-struct Current {
-    client: Option<DatabaseClient>,
-    generation: u64,
+#[derive(Debug)]
+struct Own {
+    /// A malformed target is an error to whoever uses it.
+    target: Result<Target>,
+    /// Locked for moments only, never while anything is sent.
+    lines: Mutex<Vec<Line>>,
 }
 
-/// A client, and which one it is of those that a connection has had.
+/// A client, and what is left of the time in which to use it.
 pub(crate) struct Leased {
     pub(crate) client: DatabaseClient,
-    generation: u64,
+    pub(crate) limit: Duration,
+    /// Absent from a client that was given.
+    line: Option<Line>,
 }
 
 impl Connection {
     pub(crate) fn given(client: DatabaseClient) -> Connection {
-        Connection(Arc::new(Origin::Given(client)))
+        Connection(Arc::new(Origin::Given(Box::new(client))))
     }
 
     pub(crate) fn own(database: String, endpoint: Option<String>) -> Connection {
-        Connection(Arc::new(Origin::Own { database, endpoint, current: Mutex::default() }))
+        Connection::to(Target::new(database, endpoint))
+    }
+
+    fn to(target: Result<Target>) -> Connection {
+        Connection(Arc::new(Origin::Own(Own { target, lines: Mutex::default() })))
     }
 
     /// Another connection to the same place, for a runtime of its own; none from a given client,
@@ -52,72 +63,90 @@ impl Connection {
     pub(crate) fn another(&self) -> Option<Connection> {
         match &*self.0 {
             Origin::Given(_) => None,
-            Origin::Own { database, endpoint, .. } => {
-                Some(Connection::own(database.clone(), endpoint.clone()))
-            }
+            Origin::Own(own) => Some(Connection::to(own.target.clone())),
         }
     }
 
-    pub(crate) async fn client(&self) -> Result<Leased> {
+    /// Refuses a database name or an endpoint that can't work.
+    pub(crate) fn check(&self) -> Result<()> {
         match &*self.0 {
-            Origin::Given(client) => Ok(Leased { client: client.clone(), generation: 0 }),
-            Origin::Own { database, endpoint, current } => {
-                let mut current = current.lock().await;
-                if let Some(client) = &current.client {
-                    return Ok(Leased { client: client.clone(), generation: current.generation });
-                }
-                let client = connect(database, endpoint.as_deref()).await?;
-                current.client = Some(client.clone());
-                current.generation += 1;
-                Ok(Leased { client, generation: current.generation })
+            Origin::Given(_) => Ok(()),
+            Origin::Own(own) => own.target.as_ref().map(drop).map_err(Error::clone),
+        }
+    }
+
+    /// Provides this runtime's client, connecting first where there is none; in `limit` at most.
+    ///
+    /// Callers share one attempt to connect, and each waits for it no longer than its own limit.
+    pub(crate) async fn client(&self, limit: Duration) -> Result<Leased> {
+        let runtime = Handle::try_current()
+            .map_err(|_| Error::config("spanner: asked outside of a tokio runtime"))?;
+        let own = match &*self.0 {
+            Origin::Given(client) => {
+                return Ok(Leased { client: DatabaseClient::clone(client), limit, line: None });
             }
+            Origin::Own(own) => own,
+        };
+        let target = own.target.as_ref().map_err(Error::clone)?;
+        let line = own.line(&runtime, target);
+        let deadline = Instant::now() + limit;
+        match timeout(limit, line.settled()).await {
+            Ok(State::Ready(client)) => {
+                let limit = deadline.saturating_duration_since(Instant::now());
+                Ok(Leased { client: *client, limit, line: Some(line) })
+            }
+            Ok(State::Failed { error, .. }) => Err(error),
+            Ok(State::Gone) => {
+                own.discard(&line);
+                Err(Error::new(Kind::Disconnected { database: target.database.clone() }))
+            }
+            Ok(State::Connecting) | Err(_) => Err(Error::timed_out(target.connecting(), limit)),
+        }
+    }
+
+    /// Takes note of how a request ended, and drops a client that has gone deaf.
+    pub(crate) fn heard(&self, leased: &Leased, error: Option<&Error>) {
+        if let (Origin::Own(own), Some(line)) = (&*self.0, &leased.line)
+            && line.is_dead_after(error)
+        {
+            own.discard(line);
         }
     }
 
     /// Takes note that the session of `lost` is gone; the next request makes a new one.
     ///
     /// Says how to go on where there is none to be made.
-    pub(crate) async fn session_lost(&self, lost: &Leased) -> Error {
-        let whose = match &*self.0 {
-            Origin::Given(_) => "the client that was given".to_string(),
-            Origin::Own { database, current, .. } => {
-                let mut current = current.lock().await;
-                if current.generation == lost.generation {
-                    current.client = None;
+    pub(crate) fn session_lost(&self, lost: &Leased) -> Error {
+        let owner = match (&*self.0, &lost.line) {
+            (Origin::Own(own), Some(line)) => {
+                own.discard(line);
+                match &own.target {
+                    Ok(target) => format!("the connection to `{}`", target.database),
+                    Err(_) => "the connection".to_string(),
                 }
-                format!("the connection to `{database}`")
             }
+            _ => "the client that was given".to_string(),
         };
-        Error::new(Kind::SessionLost { whose })
+        Error::new(Kind::SessionLost { owner })
     }
 }
 
-async fn connect(database: &str, endpoint: Option<&str>) -> Result<DatabaseClient> {
-    let doing = || format!("database `{database}`: connect");
-    let mut options = RequestOptions::default();
-    options.set_retry_policy(NeverRetry);
-    options.set_attempt_timeout(CONNECT_LIMIT);
-    // One channel is enough for heartbeats, and a larger pool sends queries to warm itself up.
-    let mut builder = Spanner::builder().with_channel_pool(StaticChannelPoolConfig::new(1));
-    if let Some(endpoint) = endpoint {
-        builder = builder.with_endpoint(endpoint);
+impl Own {
+    /// The line of `runtime`, begun if there is none that is of use.
+    fn line(&self, runtime: &Handle, target: &Target) -> Line {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        // Runtimes that are gone took their channels with them.
+        lines.retain(Line::is_of_use);
+        if let Some(line) = lines.iter().find(|line| line.runtime() == runtime.id()) {
+            return line.clone();
+        }
+        let line = Line::begin(runtime, target.clone());
+        lines.push(line.clone());
+        line
     }
-    let connecting = async {
-        let spanner = builder.build().await.map_err(|error| {
-            let denied = error.is_default_credentials();
-            let source = google_cloud_spanner::Error::connect(error);
-            let doing = doing();
-            Error::new(if denied {
-                Kind::Denied { doing, source }
-            } else {
-                Kind::Failed { doing, source }
-            })
-        })?;
-        let client = spanner.database_client(database).with_request_options(options);
-        client.build().await.map_err(|error| Error::from_read(doing(), error))
-    };
-    match timeout(CONNECT_LIMIT, connecting).await {
-        Ok(client) => client,
-        Err(_) => Err(Error::timed_out(doing(), CONNECT_LIMIT)),
+
+    fn discard(&self, line: &Line) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.retain(|other| !other.is(line));
     }
 }

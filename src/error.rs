@@ -2,12 +2,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use google_cloud_gax::error::rpc::{Code, Status};
+use google_cloud_gax::error::rpc::{Code, Status, StatusDetails};
 
 use crate::{FencingToken, Loss};
 
 /// The result of this library's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// How people give the client credentials.
+const CREDENTIALS_HINT: &str = "set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud \
+     auth application-default login`, or set SPANNER_EMULATOR_HOST to reach an emulator";
 
 /// Why something could not be done.
 ///
@@ -31,7 +35,9 @@ pub(crate) enum Kind {
     /// The table in the database is not the one that the library needs.
     Schema(String),
     /// The session that the client holds exists no more, and the client never makes a new one.
-    SessionLost { whose: String },
+    SessionLost { owner: String },
+    /// The runtime on which a connection was being made is gone, or the client panicked.
+    Disconnected { database: String },
     /// Spanner refuses the caller.
     Denied { doing: String, source: google_cloud_spanner::Error },
     /// Spanner said no, or nothing; the request was not and will not be applied.
@@ -80,11 +86,13 @@ impl Error {
         source: google_cloud_spanner::Error,
     ) -> Error {
         let doing = doing.into();
+        // A credential that can't be had just now says nothing of what it will be allowed.
+        let no_credential = source.is_authentication() && !source.is_transient_and_before_rpc();
         match code(&source) {
             Some(Code::PermissionDenied | Code::Unauthenticated) => {
                 Error::new(Kind::Denied { doing, source })
             }
-            _ if source.is_authentication() => Error::new(Kind::Denied { doing, source }),
+            _ if no_credential => Error::new(Kind::Denied { doing, source }),
             _ => Error::new(Kind::Failed { doing, source }),
         }
     }
@@ -126,7 +134,7 @@ impl Error {
                         | Code::Unimplemented
                 )
             ),
-            Kind::TimedOut { .. } | Kind::NotAcquired { .. } => true,
+            Kind::TimedOut { .. } | Kind::NotAcquired { .. } | Kind::Disconnected { .. } => true,
             _ => false,
         }
     }
@@ -152,7 +160,8 @@ impl Error {
         matches!(*self.0, Kind::Unstoppable { .. })
     }
 
-    /// What the caller asked for can't work; the text names the rule.
+    /// What the caller asked for can't work, and repeating it doesn't help; the text names the
+    /// rule. A database that is not there counts, and a server that no lock can live on.
     pub fn is_config(&self) -> bool {
         matches!(*self.0, Kind::Config(_))
     }
@@ -168,6 +177,9 @@ impl Error {
     }
 
     /// Spanner refuses these credentials, or there are none.
+    ///
+    /// False while a credential can't be fetched for a passing reason: that is
+    /// [`is_retryable`](Error::is_retryable).
     pub fn is_denied(&self) -> bool {
         matches!(*self.0, Kind::Denied { .. })
     }
@@ -184,6 +196,22 @@ impl Error {
     /// Whether an answer came that could not be read as what it should be.
     pub(crate) fn is_malformed(&self) -> bool {
         self.spanner().is_some_and(google_cloud_spanner::Error::is_deserialization)
+    }
+
+    /// Whether Spanner said something, be it no: the connection works.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self.code() {
+            // The client says these of itself, too.
+            Some(Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Unknown)
+            | None => self.is_malformed(),
+            Some(_) => true,
+        }
+    }
+
+    /// Whether the client has no credential and won't fetch one again.
+    pub(crate) fn is_dead_credentials(&self) -> bool {
+        self.spanner()
+            .is_some_and(|error| error.is_authentication() && !error.is_transient_and_before_rpc())
     }
 
     /// What was wrong in the caller's own terms: the error of type `E` among the causes of this
@@ -241,6 +269,45 @@ pub(crate) fn code(error: &google_cloud_spanner::Error) -> Option<Code> {
     source.downcast_ref::<google_cloud_spanner::Error>().and_then(code)
 }
 
+/// What Spanner says is not there, where it names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Session,
+    /// The database, or its instance.
+    Database,
+}
+
+impl Missing {
+    /// Reads the details of a status, never its text.
+    pub(crate) fn named_in(error: &google_cloud_spanner::Error) -> Option<Missing> {
+        let status = error.status().filter(|status| status.code == Code::NotFound)?;
+        status.details.iter().find_map(|detail| match detail {
+            StatusDetails::ResourceInfo(resource) => {
+                match resource.resource_type.rsplit(['.', '/']).next() {
+                    Some("Session") => Some(Missing::Session),
+                    Some("Database" | "Instance") => Some(Missing::Database),
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
+    }
+}
+
+/// An error's text, and that of its causes where it keeps them to itself.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// Whether a write that ended so certainly was not applied and will not be.
 ///
 /// Everything that is not on this list leaves the outcome unknown.
@@ -286,11 +353,23 @@ impl fmt::Display for Error {
                 write!(f, "fencing token {token} superseded by {highest}, the highest seen")
             }
             Kind::NotHeld { lock } => write!(f, "lock `{lock}`: not held by this instance"),
-            Kind::SessionLost { whose } => write!(
+            Kind::Disconnected { database } => {
+                write!(f, "database `{database}`: the connection was lost while it was made")
+            }
+            Kind::SessionLost { owner } => write!(
                 f,
-                "{whose}: its session is gone; a client never makes a new one, a lock table with a \
+                "{owner}: its session is gone; a client never makes a new one, a lock table with a \
                  connection of its own does"
             ),
+            Kind::Denied { doing, source } | Kind::Failed { doing, source }
+                if source.is_authentication() =>
+            {
+                let source = with_causes(source);
+                write!(f, "{doing}: no usable credentials ({CREDENTIALS_HINT}): {source}")
+            }
+            Kind::Denied { doing, source } if code(source) == Some(Code::Unauthenticated) => {
+                write!(f, "{doing}: credentials refused by spanner ({CREDENTIALS_HINT}): {source}")
+            }
             Kind::Denied { doing, source } => write!(f, "{doing}: refused by spanner: {source}"),
             Kind::Failed { doing, source } => write!(f, "{doing}: {source}"),
             Kind::Unknown { doing, source: Some(source) } => {
@@ -356,6 +435,7 @@ impl fmt::Debug for KindName<'_> {
             Kind::NotHeld { .. } => "NotHeld",
             Kind::Schema(_) => "Schema",
             Kind::SessionLost { .. } => "SessionLost",
+            Kind::Disconnected { .. } => "Disconnected",
             Kind::Denied { .. } => "Denied",
             Kind::Failed { .. } => "Failed",
             Kind::Unknown { .. } => "Unknown",
@@ -376,6 +456,8 @@ impl std::error::Error for Error {
 
 #[cfg(test)]
 mod tests {
+    use google_cloud_gax::error::CredentialsError;
+
     use super::*;
 
     fn service(code: Code) -> google_cloud_spanner::Error {
@@ -394,6 +476,64 @@ mod tests {
         }
         let timeout = google_cloud_spanner::Error::timeout("slow");
         assert!(Error::from_write("commit", timeout).is_outcome_unknown());
+    }
+
+    fn no_credential(is_transient: bool) -> Error {
+        let error = CredentialsError::from_msg(is_transient, "no token");
+        Error::from_read("connect", google_cloud_spanner::Error::authentication(error))
+    }
+
+    #[test]
+    fn a_credential_that_cannot_be_had_just_now_is_no_refusal() {
+        let (passing, lasting) = (no_credential(true), no_credential(false));
+        assert!(passing.is_retryable() && !passing.is_denied());
+        assert!(lasting.is_denied() && !lasting.is_retryable());
+        let unsent =
+            google_cloud_spanner::Error::authentication(CredentialsError::from_msg(true, ""));
+        let unsent = Error::from_write("commit", unsent);
+        assert!(unsent.is_retryable() && !unsent.is_outcome_unknown(), "it was never sent");
+    }
+
+    #[test]
+    fn an_error_of_credentials_says_where_they_come_from() {
+        let refused = Error::from_read("read", service(Code::Unauthenticated));
+        for error in [no_credential(true), no_credential(false), refused] {
+            for way in [
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                "gcloud auth application-default login",
+                "SPANNER_EMULATOR_HOST",
+            ] {
+                assert!(error.to_string().contains(way), "{error}");
+            }
+        }
+        let denied = Error::from_read("read", service(Code::PermissionDenied));
+        assert!(!denied.to_string().contains("gcloud"), "{denied}");
+    }
+
+    #[test]
+    fn a_missing_session_is_told_from_a_missing_database_by_the_details() {
+        for (resource, named) in [
+            ("type.googleapis.com/google.spanner.v1.Session", Some(Missing::Session)),
+            (
+                "type.googleapis.com/google.spanner.admin.database.v1.Database",
+                Some(Missing::Database),
+            ),
+            (
+                "type.googleapis.com/google.spanner.admin.instance.v1.Instance",
+                Some(Missing::Database),
+            ),
+            ("spanner.googleapis.com/Table", None),
+        ] {
+            let detail = serde_json::json!({
+                "@type": "type.googleapis.com/google.rpc.ResourceInfo",
+                "resourceType": resource,
+            });
+            let detail: StatusDetails = serde_json::from_value(detail).unwrap();
+            let status = Status::default().set_code(Code::NotFound).set_details([detail]);
+            let error = google_cloud_spanner::Error::service(status);
+            assert_eq!(Missing::named_in(&error), named, "{resource}");
+        }
+        assert_eq!(Missing::named_in(&service(Code::NotFound)), None);
     }
 
     #[test]

@@ -16,10 +16,11 @@ use google_cloud_spanner::read::ReadRequest;
 use spindle_protocol::{
     Answer, Observation, Rejection, Row, Seen, Timestamp, Writer, takeover_key,
 };
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::connection::{Connection, Leased};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::row::{self, FullRow, milliseconds};
 use crate::transact::transact;
 
@@ -111,7 +112,8 @@ impl Table {
         limit: Duration,
     ) -> Result<(Option<FullRow>, Timestamp)> {
         let doing = || format!("lock `{lock}`: read its row");
-        let leased = self.connection.client().await?;
+        let leased = self.connection.client(limit).await?;
+        let limit = leased.limit;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request = self.row_request(self.columns(), lock, limit);
@@ -119,15 +121,27 @@ impl Table {
             let row = row::full_row(&mut rows).await?;
             Ok((row, transaction.read_timestamp()))
         };
-        match timeout(limit, reading).await {
-            Ok(Ok((row, Some(read_at)))) => Ok((row, row::timestamp(read_at))),
-            Ok(Ok((_, None))) => {
-                let source = google_cloud_spanner::Error::deser("no read timestamp in the answer");
-                Err(Error::new(Kind::Failed { doing: doing(), source }))
+        let (row, read_at) = self.answered(&leased, timeout(limit, reading).await, doing).await?;
+        Ok((row, read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?))
+    }
+
+    /// What came of a read that was given the limit of `leased`.
+    pub(crate) async fn answered<T>(
+        &self,
+        leased: &Leased,
+        answer: Result<google_cloud_spanner::Result<T>, Elapsed>,
+        doing: impl Fn() -> String,
+    ) -> Result<T> {
+        let error = match answer {
+            Ok(Ok(found)) => {
+                self.connection.heard(leased, None);
+                return Ok(found);
             }
-            Ok(Err(source)) => Err(self.explain(&leased, Error::from_read(doing(), source)).await),
-            Err(_) => Err(Error::timed_out(doing(), limit)),
-        }
+            Ok(Err(source)) => Error::from_read(doing(), source),
+            Err(_) => Error::timed_out(doing(), leased.limit),
+        };
+        self.connection.heard(leased, Some(&error));
+        Err(self.explain(leased, error).await)
     }
 
     pub(crate) async fn observe(&self, lock: &str, limit: Duration) -> Outcome {
@@ -311,14 +325,16 @@ impl Table {
         limit: Duration,
         decide: impl Fn(Option<Row>) -> Result<Vec<Mutation>, Rejection> + Send + Sync + 'static,
     ) -> Outcome {
-        let leased = match self.connection.client().await {
+        let leased = match self.connection.client(limit).await {
             Ok(leased) => leased,
             Err(error) => return Outcome::failed(Answer::NotApplied, error),
         };
+        let limit = leased.limit;
         let read = self.row_request(columns.iter().copied(), lock, limit);
         let doing = format!("lock `{lock}`: {doing}");
         let decide = move |full: Option<FullRow>| decide(full.map(|full| full.row));
         let mut outcome = transact(&leased.client, doing, read, limit, decide).await;
+        self.connection.heard(&leased, outcome.error.as_ref());
         if let Some(error) = outcome.error.take() {
             outcome.error = Some(self.explain(&leased, error).await);
         }
@@ -333,7 +349,7 @@ impl Table {
         limit: Duration,
     ) -> Result<Vec<String>> {
         let doing = || format!("lock `{lock}`: list its takeover rows");
-        let leased = self.connection.client().await?;
+        let leased = self.connection.client(limit).await?;
         // Tokens since 2001 have 19 digits, so that `job_1` and the like stay outside the range.
         let first = takeover_key(lock, Timestamp(1_000_000_000_000_000_000));
         let range = KeyRange::closed_open(key![first], key![takeover_key(lock, before)]);
@@ -366,7 +382,7 @@ impl Table {
             let request = row::request(&self.name, ["heartbeat"], keys.clone(), None, limit);
             let doing = format!("takeover row `{name}`: delete it");
             let delete = Mutation::delete(&self.name, keys);
-            let leased = self.connection.client().await?;
+            let leased = self.connection.client(limit).await?;
             let decide = move |found: Option<FullRow>| match found {
                 Some(found) if found.without_heartbeat => Ok(vec![delete.clone()]),
                 _ => Err(Rejection::Changed(None)),
@@ -419,6 +435,14 @@ impl Outcome {
             _ => self,
         }
     }
+}
+
+/// Says that no lock can live on a server that doesn't tell the time of its reads.
+pub(crate) fn without_read_timestamp(doing: &str) -> Error {
+    Error::config(format!(
+        "{doing}: the server gives no read timestamps, by which leases are judged; no lock can be \
+         taken there"
+    ))
 }
 
 fn changed(row: &Row) -> Rejection {

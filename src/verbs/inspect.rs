@@ -5,11 +5,10 @@ use tokio::time::timeout;
 
 use super::{LockState, Obstacle};
 use crate::config::{check_lock_name, check_table_name};
-use crate::connection::Leased;
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::locks::{LockTable, REQUEST_LIMIT};
 use crate::row::{self, FullRow};
-use crate::table::Table;
+use crate::table::{Table, without_read_timestamp};
 
 impl LockTable {
     /// Everything about one lock: who holds it, under which token, since when it was heard of,
@@ -66,7 +65,7 @@ impl Table {
         &self,
         lock: &str,
     ) -> Result<(Option<FullRow>, Option<FullRow>, Timestamp)> {
-        let leased = self.connection.client().await?;
+        let leased = self.connection.client(REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request = self.row_request(self.columns(), lock, REQUEST_LIMIT);
@@ -83,9 +82,13 @@ impl Table {
             Ok((found, obstacle, transaction.read_timestamp()))
         };
         let doing = || format!("lock `{lock}`: inspect it");
-        let answer = timeout(REQUEST_LIMIT, reading).await;
-        let (found, obstacle, read_at) = self.read_answer(&leased, answer, doing()).await?;
-        Ok((found, obstacle, self.read_at(read_at, doing())?))
+        let answer = timeout(leased.limit, reading).await;
+        let (found, obstacle, read_at) = self.answered(&leased, answer, doing).await?;
+        Ok((
+            found,
+            obstacle,
+            read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?,
+        ))
     }
 
     /// Rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the read.
@@ -106,7 +109,7 @@ impl Table {
         keys: KeySet,
         rows_max: i64,
     ) -> Result<(Vec<FullRow>, Timestamp)> {
-        let leased = self.connection.client().await?;
+        let leased = self.connection.client(REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request =
@@ -119,33 +122,9 @@ impl Table {
             Ok((page, transaction.read_timestamp()))
         };
         let doing = || format!("table `{}`: read its rows", self.name);
-        let answer = timeout(REQUEST_LIMIT, reading).await;
-        let (page, read_at) = self.read_answer(&leased, answer, doing()).await?;
-        Ok((page, self.read_at(read_at, doing())?))
-    }
-
-    async fn read_answer<T>(
-        &self,
-        leased: &Leased,
-        answer: Result<google_cloud_spanner::Result<T>, tokio::time::error::Elapsed>,
-        doing: String,
-    ) -> Result<T> {
-        match answer {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(source)) => Err(self.explain(leased, Error::from_read(doing, source)).await),
-            Err(_) => Err(Error::timed_out(doing, REQUEST_LIMIT)),
-        }
-    }
-
-    fn read_at(
-        &self,
-        read_at: Option<google_cloud_spanner::value::Timestamp>,
-        doing: String,
-    ) -> Result<Timestamp> {
-        read_at.map(row::timestamp).ok_or_else(|| {
-            let source = google_cloud_spanner::Error::deser("no read timestamp in the answer");
-            Error::new(Kind::Failed { doing, source })
-        })
+        let answer = timeout(leased.limit, reading).await;
+        let (page, read_at) = self.answered(&leased, answer, doing).await?;
+        Ok((page, read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?))
     }
 }
 

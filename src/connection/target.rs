@@ -1,0 +1,144 @@
+use std::time::Duration;
+
+use google_cloud_gax::error::CredentialsError;
+use google_cloud_gax::options::RequestOptions;
+use google_cloud_gax::retry_policy::NeverRetry;
+use google_cloud_spanner::channel_pool::StaticChannelPoolConfig;
+use google_cloud_spanner::client::{DatabaseClient, Spanner, SpannerBuilderExt as _};
+use tokio::time::timeout;
+
+use crate::error::{self, Error, Missing, Result};
+
+/// How long one attempt to connect may go on: credentials, DNS, TLS and a session. Callers with
+/// less patience leave it to the next ones.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where a connection leads.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) database: String,
+    endpoint: Option<String>,
+}
+
+impl Target {
+    /// Refuses a database name or an endpoint that can't work.
+    pub(super) fn new(database: String, endpoint: Option<String>) -> Result<Target> {
+        check_database(&database)?;
+        if let Some(endpoint) = &endpoint {
+            check_endpoint(endpoint)?;
+        }
+        Ok(Target { database, endpoint })
+    }
+
+    pub(super) fn connecting(&self) -> String {
+        match &self.endpoint {
+            Some(endpoint) => format!("database `{}`: connect to {endpoint}", self.database),
+            None => format!("database `{}`: connect", self.database),
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Result<DatabaseClient> {
+        let mut options = RequestOptions::default();
+        options.set_retry_policy(NeverRetry);
+        options.set_attempt_timeout(CONNECT_LIMIT);
+        // One channel is enough for heartbeats, and a larger pool sends queries to warm itself up.
+        let mut builder = Spanner::builder().with_channel_pool(StaticChannelPoolConfig::new(1));
+        if let Some(endpoint) = &self.endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        let connecting = async {
+            let spanner = builder.build().await.map_err(|error| self.not_built(error))?;
+            let client = spanner.database_client(&self.database).with_request_options(options);
+            client.build().await.map_err(|error| self.not_opened(error))
+        };
+        match timeout(CONNECT_LIMIT, connecting).await {
+            Ok(client) => client,
+            Err(_) => Err(Error::timed_out(self.connecting(), CONNECT_LIMIT)),
+        }
+    }
+
+    fn not_built(&self, error: google_cloud_gax::client_builder::Error) -> Error {
+        if error.is_default_credentials() {
+            let error = CredentialsError::from_source(false, error);
+            let source = google_cloud_spanner::Error::authentication(error);
+            return Error::from_read(self.connecting(), source);
+        }
+        // Nothing was sent: the endpoint, or what the environment says of it, is at fault.
+        Error::config(format!("{}: {}", self.connecting(), error::with_causes(&error)))
+    }
+
+    fn not_opened(&self, source: google_cloud_spanner::Error) -> Error {
+        match Missing::named_in(&source) {
+            Some(Missing::Database) => {
+                Error::config(format!("database `{}` is not there: {source}", self.database))
+            }
+            _ => Error::from_read(self.connecting(), source),
+        }
+    }
+}
+
+/// Accepts `projects/P/instances/I/databases/D`.
+fn check_database(database: &str) -> Result<()> {
+    let parts: Vec<&str> = database.split('/').collect();
+    let is_id = |id: &str| !id.is_empty() && !id.contains(|c: char| c.is_whitespace());
+    match parts[..] {
+        ["projects", project, "instances", instance, "databases", name]
+            if is_id(project) && is_id(instance) && is_id(name) =>
+        {
+            Ok(())
+        }
+        _ => Err(Error::config(format!(
+            "database name `{database}`: expected `projects/P/instances/I/databases/D`"
+        ))),
+    }
+}
+
+/// Accepts a URI with a scheme that the client can speak, and a host.
+fn check_endpoint(endpoint: &str) -> Result<()> {
+    let refuse = |rule: &str| {
+        Err(Error::config(format!(
+            "endpoint `{endpoint}`: {rule}; expected `http://HOST:PORT` or `https://HOST`"
+        )))
+    };
+    let Ok(uri) = endpoint.parse::<http::Uri>() else { return refuse("not a URI") };
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        Some(_) => return refuse("a scheme other than `http` or `https`"),
+        None => return refuse("no scheme"),
+    }
+    if uri.host().is_none_or(str::is_empty) { refuse("no host") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_named_in_full() {
+        for name in ["mydb", "", "projects/p/instances/i/databases/", "projects/p/instances/i"] {
+            let error = check_database(name).unwrap_err();
+            assert!(error.is_config() && error.to_string().contains("expected"), "{error}");
+        }
+        check_database("projects/example.com:p/instances/i/databases/d").unwrap();
+    }
+
+    #[test]
+    fn an_endpoint_has_a_scheme_and_a_host() {
+        for (endpoint, rule) in [
+            ("127.0.0.1:9010", "no scheme"),
+            ("localhost:9010", "no scheme"),
+            ("localhost", "no scheme"),
+            ("unix:///tmp/socket", "scheme other"),
+            ("http://", "not a URI"),
+            ("http:// a", "not a URI"),
+        ] {
+            let error = check_endpoint(endpoint).unwrap_err();
+            assert!(error.is_config() && error.to_string().contains(rule), "{error}");
+        }
+        for endpoint in
+            ["http://127.0.0.1:9010", "https://spanner.googleapis.com", "http://[::1]:1"]
+        {
+            check_endpoint(endpoint).unwrap();
+        }
+    }
+}

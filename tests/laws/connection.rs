@@ -1,0 +1,176 @@
+//! A connection outlives the runtime that made it, a peer that falls silent, and its callers.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use spindle::{Clock, LockTable};
+use spindle_emulator::{Emulator, Rpc};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::world::{
+    Contender, DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until,
+};
+
+/// What each call documents.
+const CALL_LIMIT: Duration = Duration::from_secs(5);
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A server on a runtime of its own, and a table that reaches it.
+fn served() -> (Runtime, Emulator, LockTable) {
+    let server =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let spanner = server.block_on(async {
+        let spanner = Emulator::start().await.unwrap();
+        spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
+        spanner
+    });
+    let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+    (server, spanner, table)
+}
+
+#[test]
+fn a_table_works_from_one_runtime_after_another() {
+    let (_server, spanner, table) = served();
+    for _ in 0..3 {
+        let runtime = runtime();
+        runtime.block_on(table.check()).unwrap();
+        runtime.block_on(async {
+            let lock = table.lock(LOCK).build().unwrap();
+            lock.acquire().await.unwrap().release().await;
+        });
+    }
+    assert_eq!(spanner.requests().get(Rpc::CreateSession), 3, "one connection for each runtime");
+}
+
+#[test]
+fn two_runtimes_share_a_table_and_neither_takes_the_other_along() {
+    let (_server, _spanner, table) = served();
+    let (first, second) = (runtime(), runtime());
+    first.block_on(table.check()).unwrap();
+    second.block_on(table.check()).unwrap();
+    drop(first);
+    second.block_on(table.check()).unwrap();
+}
+
+#[test]
+fn outside_of_a_runtime_it_is_an_error_and_no_panic() {
+    let table = LockTable::connect(DATABASE, "locktable");
+    let mut checking = pin!(table.check());
+    let Poll::Ready(checked) = checking.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    else {
+        panic!("it waits for a runtime that isn't there")
+    };
+    let error = checked.unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("runtime"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_caller_waits_for_a_silent_peer_no_longer_than_its_own_limit() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let asked = [(); 4].map(|()| timed(table.leader(LOCK)));
+    let [a, b, c, d] = asked;
+    let (a, b, c, d) = tokio::join!(a, b, c, d);
+    for (answer, took) in [a, b, c, d, timed(table.leader(LOCK)).await] {
+        assert!(answer.unwrap_err().is_retryable());
+        assert!(took <= CALL_LIMIT + Duration::from_millis(50), "{took:?}");
+    }
+    let (checked, took) = timed(table.check()).await;
+    assert!(checked.unwrap_err().is_retryable());
+    assert!(took <= CALL_LIMIT + Duration::from_millis(50), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_up_later_is_reached_by_the_same_table() {
+    let world = World::start().await;
+    let table = world.table();
+    world.spanner.pause().await;
+    assert!(table.check().await.unwrap_err().is_retryable());
+    world.spanner.resume().await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    table.check().await.unwrap();
+}
+
+/// A line to the server that can be cut without a word: its ends stay open and nothing passes.
+struct Line {
+    endpoint: String,
+    cuts: watch::Sender<u64>,
+}
+
+impl Line {
+    async fn to(spanner: &Emulator) -> Line {
+        let server = spanner.endpoint().trim_start_matches("http://").to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let (cuts, cut) = watch::channel(0);
+        tokio::spawn(async move {
+            loop {
+                let (mut near, _) = listener.accept().await.unwrap();
+                let mut far = TcpStream::connect(&server).await.unwrap();
+                let mut cut = cut.clone();
+                cut.mark_unchanged();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut near, &mut far) => return,
+                        _ = cut.changed() => {}
+                    }
+                    std::future::pending::<()>().await;
+                });
+            }
+        });
+        Line { endpoint, cuts }
+    }
+
+    fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_hears_nothing_is_replaced() {
+    let world = World::start().await;
+    let line = Line::to(&world.spanner).await;
+    let table = LockTable::connect_to(&line.endpoint, DATABASE, "locktable");
+    let lock = table.lock(LOCK).id("a").lease(LEASE).clock(Clock::runtime());
+    let a = Contender::run(lock);
+    let first = a.holds().await;
+    line.cut();
+    a.holds_no_more().await;
+    let (second, took) = timed(a.holds()).await;
+    assert!(second > first);
+    assert!(took < EVENTUALLY / 3, "{took:?}");
+    a.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_locks_ask_one_attempt_a_second_is_made() {
+    let refusing = Arc::new(TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let endpoint = format!("http://{}", refusing.local_addr().unwrap());
+    let (count, attempts) = watch::channel(0);
+    tokio::spawn(async move {
+        loop {
+            drop(refusing.accept().await.unwrap());
+            count.send_modify(|count| *count += 1);
+        }
+    });
+    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let contenders: Vec<_> = (0..50)
+        .map(|n| Contender::run(table.lock(format!("lock-{n}")).clock(Clock::runtime())))
+        .collect();
+    until("it was tried", || (*attempts.borrow() > 0).then_some(())).await;
+    let before = *attempts.borrow();
+    sleep(Duration::from_secs(20)).await;
+    let made = *attempts.borrow() - before;
+    assert!((1..=25).contains(&made), "{made} attempts in 20 s");
+    drop(contenders);
+}
