@@ -128,7 +128,8 @@ mod tests {
             ("127.0.0.1:9010", "no scheme"),
             ("localhost:9010", "no scheme"),
             ("localhost", "no scheme"),
-            ("unix:///tmp/socket", "scheme other"),
+            ("unix:///tmp/socket", "not a URI"),
+            ("ftp://host", "scheme other"),
             ("http://", "not a URI"),
             ("http:// a", "not a URI"),
         ] {
