@@ -1,15 +1,18 @@
 //! Who may notice a breakage, and what it says.
 
 /// One that is run on a broken copy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Checker {
     /// The model checker with these options.
     Model(&'static [&'static str]),
     /// The simulation with these options.
     Simulation(&'static [&'static str]),
+    /// One test of a package, which the patch names.
+    Law { package: String, name: String },
 }
 
 /// How a broken copy was noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catch {
     /// What was broken, or never seen.
     pub property: String,
@@ -29,8 +32,13 @@ impl Checker {
     /// The checkers for what a patch touches, from the quickest to the most thorough.
     ///
     /// The model checker runs neither the driver nor the real table, and the simulation has no
-    /// use for the model's specification of one.
+    /// use for the model's specification of one. A patch with a line `Law: PACKAGE NAME` is for
+    /// that test alone, because no other checker can see what it breaks.
     pub fn for_patch(patch: &str) -> Vec<Checker> {
+        let law = patch.lines().find_map(|line| line.strip_prefix("Law: "));
+        if let Some((package, name)) = law.and_then(|law| law.trim().split_once(' ')) {
+            return vec![Checker::Law { package: package.into(), name: name.into() }];
+        }
         let touches = |folder: &str| patch.contains(&format!("\n--- a/{folder}/"));
         if touches("proof") {
             MODEL.to_vec()
@@ -41,27 +49,51 @@ impl Checker {
         }
     }
 
-    /// The package and the program in it.
-    pub fn program(self) -> [&'static str; 4] {
+    /// What cargo is asked to build.
+    pub fn build(&self) -> Vec<&str> {
         match self {
-            Checker::Model(_) => ["-p", "spindle-proof", "--bin", "model"],
-            Checker::Simulation(_) => ["-p", "spindle-simulation", "--bin", "simulate"],
+            Checker::Model(_) => vec!["build", "-p", "spindle-proof", "--bin", "model"],
+            Checker::Simulation(_) => {
+                vec!["build", "-p", "spindle-simulation", "--bin", "simulate"]
+            }
+            Checker::Law { package, .. } => [&["test", "--no-run"], &tests(package)[..]].concat(),
         }
     }
 
-    /// What it is run with.
-    pub fn options(self) -> Vec<&'static str> {
+    /// What cargo is asked to run.
+    pub fn run(&self) -> Vec<&str> {
         match self {
-            Checker::Model(options) => ["--first"].iter().chain(options).copied().collect(),
+            Checker::Model(options) => {
+                let program = ["run", "-p", "spindle-proof", "--bin", "model", "--", "--first"];
+                [&program, *options].concat()
+            }
             // Always the same seeds, so that the table can be made again.
             Checker::Simulation(options) => {
-                ["--first", "1"].iter().chain(options).copied().collect()
+                let program = ["run", "-p", "spindle-simulation", "--bin", "simulate"];
+                [&program[..], &["--", "--first", "1"], options].concat()
+            }
+            Checker::Law { package, name } => {
+                [&["test"], &tests(package)[..], &["--", name.as_str()]].concat()
             }
         }
     }
 
+    /// The folders with the sources that it runs or that judge.
+    pub fn reads(&self) -> &'static [&'static str] {
+        match self {
+            Checker::Model(_) => &["protocol/src", "proof/src"],
+            Checker::Simulation(options) if options.contains(&"--client") => {
+                &["protocol/src", "src", "simulation/src", "emulator/src"]
+            }
+            Checker::Simulation(_) => {
+                &["protocol/src", "src", "simulation/src", "emulator/src/engine"]
+            }
+            Checker::Law { .. } => &["protocol/src", "src", "tests/laws", "emulator/src"],
+        }
+    }
+
     /// Reads the verdict off what it printed; none if there is none.
-    pub fn verdict(self, printed: &str) -> Option<Option<Catch>> {
+    pub fn verdict(&self, printed: &str) -> Option<Option<Catch>> {
         match self {
             Checker::Model(_) => {
                 let verdict = printed.lines().find_map(|line| line.strip_prefix("model: "))?;
@@ -74,7 +106,25 @@ impl Checker {
                 let failure = verdict.strip_prefix("FAILED ");
                 Some(failure.map(|failure| noticed_by_simulation(failure, place)))
             }
+            Checker::Law { package, name } => {
+                let results = || printed.lines().filter_map(|it| it.strip_prefix("test result: "));
+                let failed = results().any(|result| result.starts_with("FAILED"));
+                // A name that no test has proves nothing.
+                let ran = failed || results().any(|result| !result.starts_with("ok. 0 passed"));
+                let after = String::new();
+                let place = format!("law of {package}");
+                let catch = Catch { property: format!("`{name}`"), after, place };
+                ran.then_some(failed.then_some(catch))
+            }
         }
+    }
+}
+
+/// The laws of the lock are one test binary; other packages keep theirs beside the code.
+fn tests(package: &str) -> [&str; 3] {
+    match package {
+        "spindle-lock" => ["--test=laws", "-p", package],
+        _ => ["--lib", "-p", package],
     }
 }
 

@@ -1,33 +1,47 @@
 //! Breaks copies of the shipped sources on purpose, one patch at a time, and shows which checker
 //! notices, and in how many steps: a checker that lets a broken protocol pass proves nothing.
+//!
+//! A verdict is kept with a hash of the patch and of all that its checkers read, so that only what
+//! has changed is judged again.
 
+mod breakage;
 mod checker;
 mod workshop;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use spindle_proof::run::stopwatch;
 
+use crate::breakage::{Breakage, Verdict, Verdicts};
 use crate::workshop::Workshop;
 
-const USAGE: &str = "usage: breakages [--only TEXT] [--jobs N]
+const USAGE: &str = "usage: breakages [--only TEXT] [--again] [--minutes N] [--jobs N]
   --only TEXT  the patches whose names contain TEXT
+  --again      also those whose verdict is kept and still true
+  --minutes N  begin no patch after so long; those without a verdict fail the run
   --jobs N     so many at once; two by default";
 
 struct Options {
     only: String,
+    again: bool,
+    minutes: Option<u64>,
     jobs: usize,
 }
 
-/// The rows of the table by the number of their patch, and whether it was noticed.
-type Rows = BTreeMap<usize, (String, bool)>;
+/// What the workers share: the breakages still to be judged, and the verdicts so far.
+struct Court<'a> {
+    workspace: &'a Path,
+    file: PathBuf,
+    docket: Mutex<Vec<&'a Breakage>>,
+    verdicts: Mutex<Verdicts>,
+    is_late: &'a (dyn Fn() -> bool + Sync),
+}
 
 fn main() -> ExitCode {
     let Some(options) = options(std::env::args().skip(1)) else {
@@ -45,10 +59,12 @@ fn main() -> ExitCode {
 }
 
 fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options = Options { only: String::new(), jobs: 2 };
+    let mut options = Options { only: String::new(), again: false, minutes: None, jobs: 2 };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--only" => options.only = arguments.next()?,
+            "--again" => options.again = true,
+            "--minutes" => options.minutes = Some(arguments.next()?.parse().ok()?),
             "--jobs" => options.jobs = arguments.next()?.parse().ok().filter(|jobs| *jobs > 0)?,
             _ => return None,
         }
@@ -59,42 +75,108 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
 fn run(options: &Options) -> io::Result<bool> {
     let began = stopwatch();
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    let patches = patches(&workspace.join("proof/breakages"), &options.only)?;
-    let first = Workshop::open(&workspace, 0)?;
-    first.build()?;
-    let mut workshops = vec![first];
-    for index in 1..options.jobs.min(patches.len()) {
-        workshops.push(Workshop::open(&workspace, index)?);
-    }
+    let folder = workspace.join("proof/breakages");
     // The sources as they are come first: a checker that notices something in them is no judge.
-    let queue = Mutex::new(iter::once(None).chain(patches.iter().map(Some)).enumerate());
-    let rows = Mutex::new(BTreeMap::new());
-    thread::scope(|scope| {
-        let workers: Vec<_> =
-            workshops.iter().map(|shop| scope.spawn(|| shop.work_off(&queue, &rows))).collect();
-        workers.into_iter().try_for_each(|worker| {
-            worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker died")))
-        })
-    })?;
-    let rows = rows.into_inner().unwrap_or_default();
-    println!("| breakage | what is broken | noticed as | after | in |\n|---|---|---|---|---|");
-    let mut caught = 0;
-    for (row, noticed) in rows.values() {
-        println!("{row}");
-        caught += usize::from(*noticed);
+    let mut breakages = vec![Breakage::none()];
+    for patch in patches(&folder, &options.only)? {
+        breakages.push(Breakage::read(&patch)?);
     }
-    let total = patches.len();
-    let sound = rows.get(&0).is_some_and(|(_, noticed)| !noticed);
-    let verdict = if sound && caught == total && total > 0 { "ok" } else { "FAILED" };
-    println!("breakages: {verdict} caught={caught}/{total} seconds={}", began.elapsed().as_secs());
+    let file = folder.join("verdicts");
+    let kept = breakage::load(&file)?;
+    let mut docket = Vec::new();
+    for breakage in &breakages {
+        let is_judged = match kept.get(&breakage.name) {
+            Some(verdict) if !options.again => breakage.is_judged_by(verdict, &workspace)?,
+            _ => false,
+        };
+        if !is_judged {
+            docket.push(breakage);
+        }
+    }
+    let judged = docket.len();
+    let limit = options.minutes.map(|minutes| Duration::from_secs(minutes * 60));
+    let is_late = || limit.is_some_and(|limit| began.elapsed() > limit);
+    docket.reverse();
+    let (docket, verdicts) = (Mutex::new(docket), Mutex::new(kept));
+    let court = Court { workspace: &workspace, file, docket, verdicts, is_late: &is_late };
+    court.judge_all(options.jobs.min(judged))?;
+    let verdicts = court.verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let caught = report(&breakages, &verdicts, &workspace)?;
+    let total = breakages.len();
+    let verdict = if caught == total && total > 1 { "ok" } else { "FAILED" };
+    println!(
+        "breakages: {verdict} caught={}/{} judged={judged} seconds={}",
+        caught.saturating_sub(1),
+        total - 1,
+        began.elapsed().as_secs()
+    );
     Ok(verdict == "ok")
+}
+
+impl Court<'_> {
+    fn judge_all(&self, jobs: usize) -> io::Result<()> {
+        if jobs == 0 {
+            return Ok(());
+        }
+        let first = Workshop::open(self.workspace, 0)?;
+        first.build()?;
+        let mut workshops = vec![first];
+        for index in 1..jobs {
+            workshops.push(Workshop::open(self.workspace, index)?);
+        }
+        thread::scope(|scope| {
+            let workers: Vec<_> =
+                workshops.iter().map(|shop| scope.spawn(|| self.work_off(shop))).collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker died")))
+            })
+        })
+    }
+
+    /// Takes one breakage after the other until none is left, or the time is over.
+    fn work_off(&self, workshop: &Workshop) -> io::Result<()> {
+        while !(self.is_late)() {
+            let next = self.docket.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(breakage) = next else { return Ok(()) };
+            let caught = workshop.judge(breakage)?;
+            eprintln!("{}", breakage.row(caught.as_ref().map(|(_, catch)| catch)));
+            let checkers = caught.as_ref().map_or(breakage.checkers.len(), |(index, _)| index + 1);
+            let key = breakage.key(self.workspace, checkers)?;
+            let verdict = Verdict { checkers, key, catch: caught.map(|(_, catch)| catch) };
+            let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+            verdicts.insert(breakage.name.clone(), verdict);
+            breakage::save(&self.file, &verdicts)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the table, and says how many breakages have the verdict that they should.
+fn report(breakages: &[Breakage], verdicts: &Verdicts, workspace: &Path) -> io::Result<usize> {
+    println!("| breakage | what is broken | noticed as | after | in |\n|---|---|---|---|---|");
+    let mut right = 0;
+    for breakage in breakages {
+        let verdict = verdicts.get(&breakage.name);
+        let is_judged = match verdict {
+            Some(verdict) => breakage.is_judged_by(verdict, workspace)?,
+            None => false,
+        };
+        right += usize::from(is_judged);
+        if breakage.patch.is_some() {
+            println!("{}", breakage.row(verdict.and_then(|verdict| verdict.catch.as_ref())));
+        }
+        if !is_judged {
+            println!("breakages: `{}` has no verdict that is right and true now", breakage.name);
+        }
+    }
+    Ok(right)
 }
 
 fn patches(folder: &Path, only: &str) -> io::Result<Vec<PathBuf>> {
     let mut patches = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let named = path.to_string_lossy().contains(only);
+        let named = path.file_name().is_some_and(|name| name.to_string_lossy().contains(only));
         if named && path.extension().is_some_and(|extension| extension == "patch") {
             patches.push(path);
         }

@@ -4,13 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
-use crate::Rows;
+use crate::breakage::Breakage;
 use crate::checker::{Catch, Checker};
 
 /// The sources as they are have to pass this.
-const SOUND: [Checker; 2] =
+pub const SOUND: [Checker; 2] =
     [Checker::Model(&["--quick"]), Checker::Simulation(&["--seconds", "30"])];
 
 pub struct Workshop {
@@ -36,50 +35,23 @@ impl Workshop {
         Ok(Workshop { copy, target })
     }
 
-    /// Takes one patch after the other until none is left.
-    pub fn work_off<'a>(
-        &self,
-        queue: &Mutex<impl Iterator<Item = (usize, Option<&'a PathBuf>)>>,
-        rows: &Mutex<Rows>,
-    ) -> io::Result<()> {
-        loop {
-            let next = queue.lock().map_err(|_| io::Error::other("a worker died"))?.next();
-            let Some((number, patch)) = next else { return Ok(()) };
-            let (name, what, catch) = match patch {
-                Some(patch) => {
-                    let text = fs::read_to_string(patch)?;
-                    let name = patch.file_stem().unwrap_or_default().to_string_lossy();
-                    let what = text.lines().next().unwrap_or_default().trim_end_matches('.');
-                    (name.into_owned(), what.to_string(), self.break_and_check(patch, &text)?)
-                }
-                None => ("none".into(), "the sources as they are".into(), self.check_all(&SOUND)?),
-            };
-            let noticed = catch.is_some();
-            let row = match catch {
-                Some(Catch { property, after, place }) => {
-                    format!("| `{name}` | {what} | {property} | {after} | {place} |")
-                }
-                None => format!("| `{name}` | {what} | nothing | | |"),
-            };
-            eprintln!("{row}");
-            let mut rows = rows.lock().map_err(|_| io::Error::other("a worker died"))?;
-            rows.insert(number, (row, noticed));
+    /// Breaks the copy with a patch and lets its checkers look; who noticed, and what.
+    pub fn judge(&self, breakage: &Breakage) -> io::Result<Option<(usize, Catch)>> {
+        if let Some(patch) = &breakage.patch {
+            self.apply(patch, &[])?;
         }
-    }
-
-    fn break_and_check(&self, patch: &Path, text: &str) -> io::Result<Option<Catch>> {
-        self.apply(patch, &[])?;
-        let caught = self.check_all(&Checker::for_patch(text))?;
-        self.apply(patch, &["--reverse"])?;
-        Ok(caught)
+        let caught = self.check_all(&breakage.checkers);
+        if let Some(patch) = &breakage.patch {
+            self.apply(patch, &["--reverse"])?;
+        }
+        caught
     }
 
     /// Runs the checkers until one notices.
-    fn check_all(&self, checkers: &[Checker]) -> io::Result<Option<Catch>> {
-        for checker in checkers {
-            let caught = self.check(*checker)?;
-            if caught.is_some() {
-                return Ok(caught);
+    fn check_all(&self, checkers: &[Checker]) -> io::Result<Option<(usize, Catch)>> {
+        for (index, checker) in checkers.iter().enumerate() {
+            if let Some(catch) = self.check(checker)? {
+                return Ok(Some((index, catch)));
             }
         }
         Ok(None)
@@ -100,7 +72,8 @@ impl Workshop {
         Err(io::Error::other(format!("{} does not apply any more", patch.display())))
     }
 
-    fn cargo(&self, command: &str, checker: Checker) -> Command {
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let (command, others) = arguments.split_at(1);
         let mut cargo = Command::new("cargo");
         cargo
             .current_dir(&self.copy)
@@ -108,16 +81,16 @@ impl Workshop {
             // Most are noticed at once: what counts is how soon a copy is built.
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
             .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
-            .arg(command)
+            .args(command)
             .args(["--release", "--quiet"])
-            .args(checker.program());
+            .args(others);
         cargo
     }
 
     /// Builds what the sources as they are will be checked with, before others copy it.
     pub fn build(&self) -> io::Result<()> {
         for checker in SOUND {
-            if !self.cargo("build", checker).status()?.success() {
+            if !self.cargo(&checker.build()).status()?.success() {
                 return Err(io::Error::other("the copy of the workspace does not build"));
             }
         }
@@ -125,12 +98,12 @@ impl Workshop {
     }
 
     /// Runs a checker in the copy; what it noticed, if it did.
-    fn check(&self, checker: Checker) -> io::Result<Option<Catch>> {
-        let output = self.cargo("run", checker).arg("--").args(checker.options()).output()?;
+    fn check(&self, checker: &Checker) -> io::Result<Option<Catch>> {
+        let output = self.cargo(&checker.run()).output()?;
         let printed = String::from_utf8_lossy(&output.stdout);
         checker.verdict(&printed).ok_or_else(|| {
             let errors = String::from_utf8_lossy(&output.stderr);
-            io::Error::other(format!("the copy does not run:\n{errors}"))
+            io::Error::other(format!("the copy does not run:\n{printed}\n{errors}"))
         })
     }
 }
