@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use spindle_protocol::{Answer, Moment, Rejection, Row};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,13 @@ pub struct Occupied {
     pub reserved_for: Option<String>,
     /// The token in the row.
     pub token: FencingToken,
+}
+
+impl Occupied {
+    /// Since when the holder holds, or the lock is reserved, by Spanner's clock.
+    pub fn since(&self) -> DateTime<Utc> {
+        self.token.to_datetime()
+    }
 }
 
 /// What a claimant did.

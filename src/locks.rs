@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use google_cloud_spanner::client::DatabaseClient;
 
 use crate::config::{LockBuilder, check_table_name};
@@ -133,4 +134,11 @@ pub struct Leader {
     pub lease: Option<Duration>,
     /// How old its last heartbeat was, by Spanner's clock.
     pub heartbeat_age: Duration,
+}
+
+impl Leader {
+    /// Since when it holds, by Spanner's clock.
+    pub fn since(&self) -> DateTime<Utc> {
+        self.token.to_datetime()
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use spindle_protocol::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -299,6 +300,11 @@ impl Run {
 }
 
 impl LastRun {
+    /// When it started, by Spanner's clock.
+    pub fn since(&self) -> DateTime<Utc> {
+        self.token.to_datetime()
+    }
+
     fn of(full: &FullRow, read_at: Timestamp) -> Option<LastRun> {
         let row = &full.row;
         if row.is_released() {

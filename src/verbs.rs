@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use spindle_protocol::Timestamp;
 
 use crate::row::FullRow;
@@ -41,6 +42,8 @@ pub struct LockState {
     /// What keeps the next contender waiting, found by
     /// [`inspect`](crate::LockTable::inspect) alone.
     pub obstacle: Option<Obstacle>,
+    /// When Spanner read the row, by its clock.
+    pub read_at: DateTime<Utc>,
 }
 
 /// Who holds a lock, or why nobody does.
@@ -94,7 +97,14 @@ impl LockState {
         matches!(self.standing, Standing::Held { .. })
     }
 
-    pub(crate) fn new(name: &str, found: Option<FullRow>, read_at: Timestamp) -> LockState {
+    /// Since when the holder holds, by Spanner's clock; if nobody does, when the last term was
+    /// ended by a release, an eviction or a seizure, or when the term began that ran out.
+    pub fn since(&self) -> Option<DateTime<Utc>> {
+        self.token.map(FencingToken::to_datetime)
+    }
+
+    pub(crate) fn new(name: &str, found: Option<FullRow>, asked_at: Timestamp) -> LockState {
+        let read_at = DateTime::from_timestamp_nanos(asked_at.0);
         let Some(FullRow { row, info, .. }) = found else {
             return LockState {
                 name: name.to_string(),
@@ -104,9 +114,10 @@ impl LockState {
                 lease: None,
                 info: None,
                 obstacle: None,
+                read_at,
             };
         };
-        let age = read_at.since(row.heartbeat);
+        let age = asked_at.since(row.heartbeat);
         let standing = match (row.writer.id(), row.writer.successor_id()) {
             (_, Some(to)) if row.is_released() => Standing::Promised { to: to.to_string() },
             _ if row.is_released() => Standing::Released,
@@ -124,6 +135,7 @@ impl LockState {
             lease: row.lease,
             info,
             obstacle: None,
+            read_at,
         }
     }
 }

@@ -128,15 +128,50 @@ impl Table {
     }
 }
 
-/// The keys after `last`, or all of them.
-pub(super) fn keys_after(last: Option<&str>) -> KeySet {
-    match last {
-        None => KeySet::all(),
-        Some(last) => {
-            // An end of no columns is the end of the table.
-            let end = Key::new(Vec::new());
-            let range = KeyRange::open_closed(key![last.to_string()], end);
-            KeySet::builder().add_range(range).build()
+/// The keys that begin with `prefix` and come after `last`, or all of them.
+pub(super) fn keys_with(prefix: &str, last: Option<&str>) -> KeySet {
+    let start = |last: &str| key![last.to_string()];
+    // An end of no columns is the end of the table.
+    let all = || Key::new(Vec::new());
+    let range = match (last, after(prefix)) {
+        (None, _) if prefix.is_empty() => return KeySet::all(),
+        (None, None) => KeyRange::closed_closed(start(prefix), all()),
+        (None, Some(end)) => KeyRange::closed_open(start(prefix), key![end]),
+        (Some(last), None) => KeyRange::open_closed(start(last), all()),
+        (Some(last), Some(end)) => KeyRange::open_open(start(last), key![end]),
+    };
+    KeySet::builder().add_range(range).build()
+}
+
+/// The first text that comes after all that begin with `prefix`, if there is one.
+fn after(prefix: &str) -> Option<String> {
+    let mut text: Vec<char> = prefix.chars().collect();
+    while let Some(last) = text.pop() {
+        // Between the two lie the surrogates, which no text has.
+        let next =
+            if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(last as u32 + 1) };
+        if let Some(next) = next {
+            text.push(next);
+            return Some(text.into_iter().collect());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_begins_with_a_prefix_comes_after_its_end() {
+        assert_eq!(after("shard-"), Some("shard.".to_string()));
+        assert_eq!(after("a\u{10ffff}"), Some("b".to_string()));
+        assert_eq!(after("\u{d7ff}"), Some("\u{e000}".to_string()));
+        assert_eq!(after(""), None);
+        assert_eq!(after("\u{10ffff}\u{10ffff}"), None);
+        for prefix in ["a", "é", "日本", "\u{d7ff}"] {
+            let end = after(prefix).unwrap();
+            assert!(end.as_str() > prefix && end > format!("{prefix}\u{10ffff}"), "{prefix}");
         }
     }
 }

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::LockState;
-use super::inspect::keys_after;
+use super::inspect::keys_with;
 use crate::config::check_table_name;
 use crate::error::Result;
 use crate::locks::LockTable;
@@ -28,6 +28,7 @@ impl LockTable {
     pub fn list(&self) -> Locks {
         Locks {
             table: Arc::clone(self.table()),
+            prefix: String::new(),
             page: VecDeque::new(),
             last: None,
             is_last_page: false,
@@ -43,6 +44,7 @@ impl LockTable {
 #[must_use = "a listing reads nothing until `next` is called"]
 pub struct Locks {
     table: Arc<Table>,
+    prefix: String,
     page: VecDeque<LockState>,
     /// The last key that was read.
     last: Option<String>,
@@ -50,6 +52,22 @@ pub struct Locks {
 }
 
 impl Locks {
+    /// Only those locks whose names begin with `prefix`; the rows of others are not read.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut shards = table.list().prefix("shard-");
+    /// while let Some(lock) = shards.next().await? {
+    ///     println!("{} since {:?}", lock.name, lock.since());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Locks {
+        self.prefix = prefix.into();
+        self
+    }
+
     /// The next lock; none after the last.
     ///
     /// # Errors
@@ -74,7 +92,7 @@ impl Locks {
     async fn read_page(&mut self) -> Result<()> {
         let table = &self.table;
         check_table_name(&table.name)?;
-        let keys = keys_after(self.last.as_deref());
+        let keys = keys_with(&self.prefix, self.last.as_deref());
         let (rows, read_at) = table.read_page(keys, PAGE_ROWS).await?;
         // A page may be all takeover rows, yet not the last.
         self.is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);

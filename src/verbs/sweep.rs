@@ -4,7 +4,7 @@ use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use spindle_protocol::Timestamp;
 
-use super::inspect::keys_after;
+use super::inspect::keys_with;
 use super::list::PAGE_ROWS;
 use crate::config::{check_lock_name, check_table_name};
 use crate::error::Result;
@@ -39,7 +39,7 @@ impl LockTable {
         let mut last = None;
         let mut swept = 0;
         loop {
-            let keys = keys_after(last.as_deref());
+            let keys = keys_with("", last.as_deref());
             let (rows, read_at) = table.read_page(keys, PAGE_ROWS).await?;
             let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
             last = rows.last().map(|row| row.name.clone());

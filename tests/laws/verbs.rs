@@ -51,6 +51,8 @@ async fn inspect_says_who_holds_and_why_nobody_does() {
     let held = table.inspect(LOCK).await.unwrap();
     assert!(matches!(&held.standing, Standing::Held { id, .. } if id == "a"), "{held:?}");
     assert_eq!((held.token, held.lease), (Some(token), Some(LEASE)));
+    assert_eq!(held.since(), Some(token.to_datetime()));
+    assert!(held.read_at > token.to_datetime());
     assert_eq!(held.info.as_deref(), Some("10.0.0.7"));
     assert!(held.heartbeat_age.unwrap() <= LEASE / 2, "{held:?}");
     assert_eq!(held.obstacle, None);
@@ -135,6 +137,31 @@ async fn a_list_shows_every_lock_once_and_no_takeover_row() {
     let held: Vec<_> = found.iter().filter(|lock| lock.is_held()).collect();
     assert_eq!(held.len(), 1);
     assert_eq!((held[0].name.as_str(), held[0].token), (LOCK, a.lock.has_lock()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_of_a_prefix_shows_the_locks_that_begin_so_and_no_others() {
+    let world = World::start().await;
+    for n in 0..230 {
+        world.write(row(&format!("shard-{n:03}"), Some(PAST), PAST)).await;
+    }
+    for other in ["shard", "shard.", "shar", "shard,z", "tshard-1"] {
+        world.write(row(other, Some(PAST), PAST)).await;
+    }
+    let names = async |prefix: &str| {
+        let mut locks = world.table().list().prefix(prefix);
+        let mut names = Vec::new();
+        while let Some(lock) = locks.next().await.unwrap() {
+            names.push(lock.name);
+        }
+        names
+    };
+    let shards: Vec<_> = (0..230).map(|n| format!("shard-{n:03}")).collect();
+    assert_eq!(names("shard-").await, shards);
+    assert_eq!(names("shard-22").await, shards[220..]);
+    assert_eq!(names("shard.").await, ["shard."]);
+    assert_eq!(names("zebra").await, [""; 0]);
+    assert_eq!(names("").await.len(), 235);
 }
 
 #[tokio::test(start_paused = true)]
