@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
@@ -34,6 +34,33 @@ where
     let address = listener.local_addr()?;
     core.tasks.spawn(accept(listener, Arc::clone(core), answer));
     Ok(address)
+}
+
+/// Why a request may be one that a web page makes its visitor's browser send, if it may be.
+///
+/// A page can reach every port of the machine. Its requests name it as their origin, or have one
+/// of the content types that need nobody's leave; or their host's name leads here by a trick.
+pub(crate) fn refuse_web_page(head: &http::request::Parts) -> Result<(), String> {
+    let text = |name| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    if let Some(origin) = text(http::header::ORIGIN) {
+        return Err(format!("a request from the web page {origin} is refused"));
+    }
+    let host = text(http::header::HOST).or(head.uri.host()).unwrap_or_default();
+    let has_port = |(_, port): &(&str, &str)| port.bytes().all(|next| next.is_ascii_digit());
+    let name = host.rsplit_once(':').filter(has_port).map_or(host, |(name, _)| name);
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    // Anybody can point a public name, which has a dot, to this machine.
+    let is_private =
+        |name: &str| [".localhost", ".local", ".internal"].iter().any(|zone| name.ends_with(zone));
+    if address.contains('.') && address.parse::<IpAddr>().is_err() && !is_private(address) {
+        return Err(format!("the host {host} is a public name, not this machine's address"));
+    }
+    match text(http::header::CONTENT_TYPE) {
+        Some(kind) if kind.split(';').next().map(str::trim) != Some("application/json") => {
+            Err(format!("the content type {kind} is not application/json"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A reply of this status with a JSON body.

@@ -72,6 +72,8 @@ impl From<io::Error> for Refused {
 
 async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, Refused> {
     let (head, body) = request.into_parts();
+    http1::refuse_web_page(&head)
+        .map_err(|reason| Refused { status: StatusCode::FORBIDDEN, reason })?;
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| Refused::malformed(error.to_string()))?.to_bytes();
     let fields = || Fields::parse(&body);

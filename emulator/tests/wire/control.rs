@@ -108,3 +108,26 @@ async fn what_is_not_understood_is_refused_and_harms_nobody() {
     }
     world.users(None).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_web_page_cannot_use_it() {
+    let world = start().await;
+    let control = world.emulator.control_endpoint().unwrap();
+    let (rest, grpc) = (world.emulator.rest_endpoint(), world.emulator.endpoint());
+    let instances = "GET /v1/projects/p/instances";
+    for (endpoint, request) in [(&control, "GET /requests"), (&rest, instances), (&grpc, instances)]
+    {
+        for (headers, status) in [
+            ("host: localhost", 200),
+            ("host: [::1]:9", 200),
+            ("host: emulator:9020\ncontent-type: application/json; charset=utf-8", 200),
+            ("host: localhost\norigin: http://example.com", 403),
+            ("host: localhost\norigin: null", 403),
+            ("host: rebound.example.com:9020", 403),
+            ("host: localhost\ncontent-type: text/plain", 403),
+        ] {
+            let reply = http::send_with(endpoint, request, headers, "").await;
+            assert_eq!(reply.status, status, "{endpoint} {headers}: {}", reply.body);
+        }
+    }
+}

@@ -63,6 +63,7 @@ fn refusal(error: &Error) -> http1::Reply {
 
 async fn done(admin: &Admin, request: Request<Incoming>) -> Result<Value> {
     let (head, body) = request.into_parts();
+    http1::refuse_web_page(&head).map_err(|reason| Error::new(Code::PermissionDenied, reason))?;
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?.to_bytes();
     let path = request::decoded(head.uri.path());

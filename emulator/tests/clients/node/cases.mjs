@@ -87,7 +87,7 @@ function transact(work) {
 
 /** Asks the emulator's control service. */
 async function control(path, body) {
-  const options = body ? {method: 'POST', body: JSON.stringify(body)} : {};
+  const options = body ? {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(body)} : {};
   const reply = await fetch(process.env.SPANNER_EMULATOR_CONTROL + path, options);
   return reply.json();
 }

@@ -100,7 +100,8 @@ def start_with(rows):
 def fault(**fields):
     """Makes the server fail on purpose; gives what counts how often it did."""
     control = os.environ["SPANNER_EMULATOR_CONTROL"]
-    request = urllib.request.Request(f"{control}/faults", json.dumps(fields).encode())
+    request = urllib.request.Request(f"{control}/faults", json.dumps(fields).encode(),
+                                     {"Content-Type": "application/json"})
     number = json.load(urllib.request.urlopen(request))["id"]
     return lambda: json.load(urllib.request.urlopen(f"{control}/faults/{number}"))["hits"]
 
