@@ -20,6 +20,8 @@ use crate::admin::{self, Admin};
 use crate::service::generated::spanner_server::{SERVICE_NAME, SpannerServer};
 use crate::service::{Connection, Core, Spanner};
 
+/// The largest request; Cloud Spanner's limit for a commit.
+pub(crate) const REQUEST_BYTES_MAX: usize = 100 << 20;
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1_024;
 /// How many requests one connection may have under way. A client with a single connection can
@@ -108,7 +110,7 @@ async fn serve(stream: TcpStream, services: Services, connection: Connection) {
     // Small messages in both directions; it works without, only slower.
     let _ = stream.set_nodelay(true);
     let requests = Requests { tasks: core.tasks.clone(), connection: connection.clone() };
-    let spanner = SpannerServer::new(Spanner(core));
+    let spanner = SpannerServer::new(Spanner(core)).max_decoding_message_size(REQUEST_BYTES_MAX);
     let cut = connection.0.clone();
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());

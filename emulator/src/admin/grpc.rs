@@ -11,6 +11,7 @@ use tonic_prost::ProstCodec;
 
 use super::Admin;
 use crate::engine::Result;
+use crate::server::REQUEST_BYTES_MAX;
 use crate::service::status;
 
 type Reply = http::Response<tonic::body::Body>;
@@ -95,5 +96,8 @@ where
     Q: Message + Default + Send + 'static,
     R: Message + Default + Send + 'static,
 {
-    Grpc::new(ProstCodec::<R, Q>::default()).unary(Call { admin, apply }, request).await
+    Grpc::new(ProstCodec::<R, Q>::default())
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .unary(Call { admin, apply }, request)
+        .await
 }

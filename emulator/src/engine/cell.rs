@@ -44,10 +44,7 @@ pub(super) fn check_cell(
     }
     match value {
         Value::Timestamp(written) if column.allow_commit_timestamp && *written > now => {
-            Err(Error::failed_precondition(format!(
-                "Cannot write timestamps in the future, found: {written} in column: {}.{}",
-                table.name, column.name
-            )))
+            Err(in_the_future(table, column, *written))
         }
         _ => Ok(()),
     }
@@ -61,6 +58,13 @@ fn size(value: &Value, limit: u64) -> u64 {
         Value::Bytes(bytes) => bytes.len() as u64,
         _ => 0,
     }
+}
+
+pub(super) fn in_the_future(table: &Table, column: &Column, found: Timestamp) -> Error {
+    Error::failed_precondition(format!(
+        "Cannot write timestamps in the future, found: {found} in column: {}.{}",
+        table.name, column.name
+    ))
 }
 
 pub(super) fn already_exists(table: &Table, key: &Key) -> Error {

@@ -1,11 +1,10 @@
 //! The moment in which a transaction's writes become everybody's.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::{Code, Error, Result};
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
-use super::mutation::{Cell, Mutation, TableDraft, Target};
+use super::mutation::{Cell, Drafts, Mutation, Target};
 use super::state::{State, Step};
 use super::store::Row;
 use super::transaction::{Committed, Concurrency, Status};
@@ -14,9 +13,10 @@ use super::value::{Timestamp, Value};
 /// The most cells that one commit may write.
 pub const MUTATIONS_MAX: usize = 80_000;
 
-/// What a transaction would write, and the locks that this takes.
-struct Plan {
-    drafts: BTreeMap<String, TableDraft>,
+/// What some mutations write, and the locks that this takes.
+#[derive(Default)]
+struct Applied {
+    drafts: Drafts,
     locks: Vec<(String, Lock)>,
     /// How many cells get their default.
     filled: usize,
@@ -69,30 +69,36 @@ impl State {
             )));
         }
         let timestamp = self.next_timestamp(now);
-        let plan = self.plan(number, mutations, timestamp)?;
-        let mutation_count = mutation_count + plan.filled;
+        let written = self.transactions.get(&number);
+        let (draft, mut locks) = match written {
+            Some(transaction) => (transaction.draft.clone(), transaction.draft_locks.clone()),
+            None => Default::default(),
+        };
+        let applied = self.apply_mutations(&draft, mutations, Timestamp::MAX, (timestamp, true))?;
+        let mutation_count = mutation_count + applied.filled;
         check_count(mutation_count)?;
-        if let Some(blocked) = self.acquire(number, &plan.locks, false, now) {
-            return Ok(Step::Blocked(blocked, plan.locks));
+        let drafts = laid_over(draft, applied.drafts);
+        locks.extend(applied.locks);
+        if let Some(blocked) = self.acquire(number, &locks, false, now) {
+            return Ok(Step::Blocked(blocked, locks));
         }
         self.last_timestamp = timestamp;
-        self.write(plan.drafts, timestamp);
+        self.write(drafts, timestamp);
         self.forget_old_versions(now);
         Ok(Step::Done(Committed { timestamp, mutation_count }))
     }
 
-    fn plan(
+    /// Applies mutations to what a transaction has written and to the rows of `base`.
+    ///
+    /// With `committing`, `now` is the commit's timestamp; before, nothing later can be written.
+    fn apply_mutations(
         &self,
-        number: TransactionNumber,
+        draft: &Drafts,
         mutations: &[Mutation],
-        timestamp: Timestamp,
-    ) -> Result<Plan> {
-        let transaction = self.transactions.get(&number);
-        let mut plan = Plan {
-            drafts: transaction.map(|t| t.draft.clone()).unwrap_or_default(),
-            locks: transaction.map(|t| t.draft_locks.clone()).unwrap_or_default(),
-            filled: 0,
-        };
+        base: Timestamp,
+        (now, committing): (Timestamp, bool),
+    ) -> Result<Applied> {
+        let mut applied = Applied::default();
         for mutation in mutations {
             let (table, data) = self.table(mutation.table())?;
             let name = table.name.to_ascii_lowercase();
@@ -100,21 +106,22 @@ impl State {
             let mut target = Target {
                 table,
                 rows: &data.rows,
-                draft: plan.drafts.entry(name.clone()).or_default(),
-                base: Timestamp::MAX,
-                now: timestamp,
-                committing: true,
+                below: draft.get(&name),
+                draft: applied.drafts.entry(name.clone()).or_default(),
+                base,
+                now,
+                committing,
                 filled: 0,
             };
             target.apply(mutation, &mut locks)?;
-            plan.filled += target.filled;
-            plan.locks.extend(locks.into_iter().map(|lock| (name.clone(), lock)));
+            applied.filled += target.filled;
+            applied.locks.extend(locks.into_iter().map(|lock| (name.clone(), lock)));
         }
-        Ok(plan)
+        Ok(applied)
     }
 
     /// Makes drafts into versions.
-    fn write(&mut self, drafts: BTreeMap<String, TableDraft>, timestamp: Timestamp) {
+    fn write(&mut self, drafts: Drafts, timestamp: Timestamp) {
         let schema = Arc::clone(&self.schema);
         for (name, drafts) in drafts {
             for (key, draft) in drafts {
@@ -165,22 +172,9 @@ impl State {
             Concurrency::Pessimistic => Timestamp::MAX,
             Concurrency::Optimistic => self.snapshot(number, now),
         };
-        let transaction = self.open_transaction(number, now)?;
-        let mut drafts = transaction.draft.clone();
-        let mut wanted = Vec::new();
-        let mut filled = 0;
-        for mutation in mutations {
-            let (table, data) = self.table(mutation.table())?;
-            let name = table.name.to_ascii_lowercase();
-            let draft = drafts.entry(name.clone()).or_default();
-            let mut locks = Vec::new();
-            let mut target =
-                Target { table, rows: &data.rows, draft, base, now, committing: false, filled: 0 };
-            target.apply(mutation, &mut locks)?;
-            filled += target.filled;
-            wanted.extend(locks.into_iter().map(|lock| (name.clone(), lock)));
-        }
-        let existence = existence_reads(&wanted);
+        let Some(transaction) = self.transactions.get(&number) else { return Ok(Step::Done(())) };
+        let applied = self.apply_mutations(&transaction.draft, mutations, base, (now, false))?;
+        let existence = existence_reads(&applied.locks);
         match concurrency {
             Concurrency::Optimistic => self.record_reads(number, &existence),
             Concurrency::Pessimistic => {
@@ -190,12 +184,20 @@ impl State {
             }
         }
         let transaction = self.open_transaction(number, now)?;
-        transaction.draft = drafts;
+        transaction.draft = laid_over(std::mem::take(&mut transaction.draft), applied.drafts);
         transaction.draft_cells +=
-            mutations.iter().map(Mutation::cell_count).sum::<usize>() + filled;
-        transaction.draft_locks.extend(wanted);
+            mutations.iter().map(Mutation::cell_count).sum::<usize>() + applied.filled;
+        transaction.draft_locks.extend(applied.locks);
         Ok(Step::Done(()))
     }
+}
+
+/// What a transaction has written, with what it writes now.
+fn laid_over(mut below: Drafts, above: Drafts) -> Drafts {
+    for (table, drafts) in above {
+        below.entry(table).or_default().extend(drafts);
+    }
+    below
 }
 
 fn check_count(mutation_count: usize) -> Result<()> {

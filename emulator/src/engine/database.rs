@@ -11,7 +11,7 @@ use super::clock::{Clock, TokioClock};
 use super::error::{Code, Error, Result};
 use super::locks::{LockTable, TransactionNumber};
 use super::mutation::Mutation;
-use super::read::Read;
+use super::read::{Read, Reading};
 use super::requests::EndsWithRequest;
 use super::rewrite::Rewrite;
 use super::schema::{Schema, SchemaChange};
@@ -113,7 +113,6 @@ impl Database {
         }
         for table in schema.tables() {
             state.tables.entry(table.name.to_ascii_lowercase()).or_insert_with(|| TableData {
-                created_at: now,
                 rows: Rows::default(),
                 locks: LockTable::new(table.primary_key.len()),
             });
@@ -139,7 +138,25 @@ impl Database {
     /// What the read names isn't there, or the transaction is over; ABORTED if it lost to an older
     /// one.
     pub async fn read(&self, id: TransactionId, read: &Read) -> Result<Vec<Vec<Value>>> {
-        self.request(id).run(|state, now| state.try_read(id.0, read, now)).await
+        let mut reading = Reading::new(read);
+        let mut rows = self.read_page(id, &mut reading).await?;
+        while !reading.is_done() {
+            tokio::task::yield_now().await;
+            rows.extend(self.read_page(id, &mut reading).await?);
+        }
+        Ok(rows)
+    }
+
+    /// Reads some more rows inside a read-write transaction: none is no sign of the end.
+    ///
+    /// # Errors
+    /// As [`Database::read`].
+    pub async fn read_page(
+        &self,
+        id: TransactionId,
+        reading: &mut Reading,
+    ) -> Result<Vec<Vec<Value>>> {
+        self.request(id).run(|state, now| state.try_read_page(id.0, reading, now)).await
     }
 
     /// Reads as of a moment, which [`Database::read_timestamp`] gives. Takes no locks.
@@ -147,10 +164,27 @@ impl Database {
     /// # Errors
     /// What the read names isn't there, or the moment is too long ago.
     pub async fn read_at(&self, moment: Timestamp, read: &Read) -> Result<Vec<Vec<Value>>> {
+        let mut reading = Reading::new(read);
+        let mut rows = self.read_page_at(moment, &mut reading).await?;
+        while !reading.is_done() {
+            tokio::task::yield_now().await;
+            rows.extend(self.read_page_at(moment, &mut reading).await?);
+        }
+        Ok(rows)
+    }
+
+    /// Reads some more rows as of a moment: none is no sign of the end.
+    ///
+    /// # Errors
+    /// As [`Database::read_at`].
+    pub async fn read_page_at(
+        &self,
+        moment: Timestamp,
+        reading: &mut Reading,
+    ) -> Result<Vec<Vec<Value>>> {
         self.clock.wait_until(moment).await;
         let now = self.now();
         let mut state = self.state();
-        let resolved = state.resolve(read)?;
         if moment < now.saturating_sub(VERSION_RETENTION) {
             return Err(Error::failed_precondition(format!(
                 "Read-only transaction timestamp {moment} has exceeded the maximum timestamp staleness"
@@ -158,11 +192,7 @@ impl Database {
         }
         // A commit after this gets a later timestamp, so what was read here stays as it was read.
         state.last_timestamp = state.last_timestamp.max(moment);
-        let (table, data) = state.table(&read.table)?;
-        if moment < data.created_at {
-            return Err(Error::table_not_found(&read.table));
-        }
-        resolved.rows(table, &data.rows, moment, None)
+        state.read_page_at(reading, moment)
     }
 
     /// Chooses the moment of a read-only transaction.
@@ -287,10 +317,11 @@ impl Database {
         let state = self.state();
         let columns = &state.table(table)?.0.columns;
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-        let read = Read::all(table, names.iter().map(String::as_str));
-        let resolved = state.resolve(&read)?;
-        let (definition, data) = state.table(table)?;
-        let rows = resolved.rows(definition, &data.rows, Timestamp::MAX, None)?;
+        let mut reading = Reading::new(&Read::all(table, names.iter().map(String::as_str)));
+        let mut rows = Vec::new();
+        while !reading.is_done() {
+            rows.extend(state.read_page_at(&mut reading, Timestamp::MAX)?);
+        }
         Ok(rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect())
     }
 

@@ -4,7 +4,6 @@
 //! keys is locked whole, with the rows that aren't there yet, so nothing can appear in it.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use super::value::{Key, KeyPart, KeyRange};
 
@@ -80,7 +79,7 @@ pub(super) struct Lock {
     pub mode: Mode,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Holding {
     holder: TransactionNumber,
     columns: Columns,
@@ -131,7 +130,13 @@ impl LockTable {
             self.held_keys.entry(holder).or_default().push(range.start.clone());
             self.keys.entry(range.start).or_default().push(holding);
         } else {
-            self.ranges.push((range, holding));
+            match self.ranges.last_mut() {
+                // The next page of a long read.
+                Some((last, held)) if last.end == range.start && *held == holding => {
+                    last.end = range.end;
+                }
+                _ => self.ranges.push((range, holding)),
+            }
         }
     }
 
@@ -149,8 +154,7 @@ impl LockTable {
     }
 
     fn overlapping<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a Holding> {
-        let bounds = (Bound::Included(&range.start), Bound::Excluded(&range.end));
-        let keys = (!range.is_empty()).then(|| self.keys.range(bounds)).into_iter().flatten();
+        let keys = range.of(&self.keys);
         let ranges = self.ranges.iter().filter(|(held, _)| held.overlaps(range));
         keys.flat_map(|(_, held)| held).chain(ranges.map(|(_, held)| held))
     }

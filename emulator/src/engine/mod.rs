@@ -50,7 +50,7 @@ pub use error::{Code, Detail, Error, Result};
 pub use json::Json;
 pub use mutation::{Cell, Mutation, WriteKind};
 pub use numeric::Numeric;
-pub use read::Read;
+pub use read::{Read, Reading};
 pub use schema::{KeyColumn, Schema, SchemaChange, Table};
 pub use state::VERSION_RETENTION;
 pub use transaction::{

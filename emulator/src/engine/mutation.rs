@@ -1,14 +1,20 @@
 //! What a transaction wants to write, and what comes of it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::cell::{already_exists, check_cell, commit_timestamp_not_allowed, omitted_not_null};
+use super::cell::{
+    already_exists, check_cell, commit_timestamp_not_allowed, in_the_future, omitted_not_null,
+};
 use super::column::Column;
 use super::error::{Code, Error, Result};
 use super::locks::{Columns, Lock, Mode};
 use super::schema::Table;
 use super::store::{Row, Rows};
-use super::value::{Key, KeyRange, Timestamp, Value};
+use super::value::{Key, KeyPart, KeyRange, Timestamp, Value};
+
+/// The longest key, in bytes.
+const KEY_BYTES_MAX: usize = 8 << 10;
 
 /// What a [`Mutation`] puts into a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +63,8 @@ pub enum Mutation {
     Delete {
         /// The table's name, in any case.
         table: String,
-        /// Which keys; [`KeyRange::prefix`] of a whole key for one row.
+        /// Which keys; [`KeyRange::prefix`] of a whole key for one row. In a column to which the
+        /// commit timestamp may be written, [`Timestamp::MAX`] stands for that of this commit.
         keys: Vec<KeyRange>,
     },
 }
@@ -92,6 +99,9 @@ impl Mutation {
 
 /// What a transaction has written to one table and not committed yet.
 pub(super) type TableDraft = BTreeMap<Key, Draft>;
+
+/// What a transaction has written, by table name in lower case.
+pub(super) type Drafts = BTreeMap<String, TableDraft>;
 
 /// What a transaction makes of one row.
 #[derive(Clone, Debug)]
@@ -134,6 +144,9 @@ pub(super) fn cells_of(table: &Table, row: &Row) -> Vec<Cell> {
 pub(super) struct Target<'a> {
     pub table: &'a Table,
     pub rows: &'a Rows,
+    /// What the transaction has written before.
+    pub below: Option<&'a TableDraft>,
+    /// What is written now, laid over that.
     pub draft: &'a mut TableDraft,
     /// The moment whose rows count as there.
     pub base: Timestamp,
@@ -153,7 +166,9 @@ impl Target<'_> {
                 self.write(*kind, columns, cells, locks)
             }
             Mutation::Delete { keys, .. } => {
-                keys.iter().for_each(|range| self.delete(range, locks));
+                for range in keys.iter().filter(|range| !range.is_empty()) {
+                    self.delete(&self.stamped_range(range)?, locks);
+                }
                 Ok(())
             }
         }
@@ -177,6 +192,12 @@ impl Target<'_> {
         let key = self.key(&written)?;
         let exists = self.exists(&key);
         match kind {
+            WriteKind::Insert if self.committing && self.is_written(&key) => {
+                return Err(Error::invalid_argument(format!(
+                    "Table {}: Row {key} is inserted twice in one commit.",
+                    self.table.name
+                )));
+            }
             WriteKind::Insert if exists => return Err(already_exists(self.table, &key)),
             WriteKind::Update if !exists => return Err(self.cannot_update(&key)),
             _ => {}
@@ -197,7 +218,9 @@ impl Target<'_> {
             self.draft.insert(key, Draft::Row(cells));
             return Ok(());
         }
-        match self.draft.entry(key).or_insert_with(|| Draft::Patch(BTreeMap::new())) {
+        let below = self.below.and_then(|below| below.get(&key));
+        let before = || below.cloned().unwrap_or_else(|| Draft::Patch(BTreeMap::new()));
+        match self.draft.entry(key).or_insert_with(before) {
             Draft::Row(cells) => {
                 written.into_iter().for_each(|(position, cell)| cells[position] = cell);
             }
@@ -211,16 +234,27 @@ impl Target<'_> {
         let mut columns = Columns::existence();
         (0..self.table.columns.len()).for_each(|position| columns.insert(position));
         locks.push(Lock { range: range.clone(), columns, mode: Mode::Exclusive });
-        let stored = self.rows.range_at(range, self.base).map(|(key, _)| key.clone());
-        let drafted = self.draft.keys().filter(|key| range.contains(key)).cloned();
-        let keys: Vec<Key> = stored.chain(drafted).collect();
+        let stored = self.rows.range_at(range, self.base).map(|(key, _)| key);
+        let drafts = self.below.into_iter().chain([&*self.draft]);
+        let drafted = drafts.flat_map(|draft| range.of(draft)).map(|(key, _)| key);
+        let keys: Vec<Key> = stored.chain(drafted).cloned().collect();
         for key in keys {
             self.draft.insert(key, Draft::Deleted);
         }
     }
 
+    /// What the transaction makes of a row so far.
+    fn drafted(&self, key: &Key) -> Option<&Draft> {
+        self.draft.get(key).or_else(|| self.below?.get(key))
+    }
+
+    /// Whether the row is one that this commit has written itself.
+    fn is_written(&self, key: &Key) -> bool {
+        matches!(self.draft.get(key), Some(Draft::Row(_)))
+    }
+
     fn exists(&self, key: &Key) -> bool {
-        match self.draft.get(key) {
+        match self.drafted(key) {
             Some(draft) => !matches!(draft, Draft::Deleted),
             None => self.rows.at(key, self.base).is_some(),
         }
@@ -264,6 +298,30 @@ impl Target<'_> {
         }
     }
 
+    /// A range with the commit timestamp filled in. No row of the future can be named.
+    fn stamped_range(&self, range: &KeyRange) -> Result<KeyRange> {
+        let mut stamped = range.clone();
+        for key in [&mut stamped.start, &mut stamped.end] {
+            for (part, place) in self.table.primary_key.iter().zip(&mut key.0) {
+                let column = &self.table.columns[part.position];
+                let (KeyPart::Ascending(value) | KeyPart::Descending(Reverse(value))) = place
+                else {
+                    continue;
+                };
+                match value {
+                    Value::Timestamp(named)
+                        if !column.allow_commit_timestamp || *named <= self.now => {}
+                    Value::Timestamp(named) if *named == Timestamp::MAX => *named = self.now,
+                    Value::Timestamp(named) => {
+                        return Err(in_the_future(self.table, column, *named));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(stamped)
+    }
+
     /// Gives columns that aren't written their default, where they have one.
     fn fill(
         &mut self,
@@ -301,11 +359,19 @@ impl Target<'_> {
                 None => Value::Null,
             });
         }
+        let size = values.iter().map(Value::size).sum::<usize>();
+        if size > KEY_BYTES_MAX {
+            return Err(Error::invalid_argument(format!(
+                "Number of bytes for key of table {} is {size} which exceeds the maximum of \
+                 {KEY_BYTES_MAX}.",
+                self.table.name
+            )));
+        }
         self.table.key(values)
     }
 
     fn cannot_update(&self, key: &Key) -> Error {
-        match self.draft.get(key) {
+        match self.drafted(key) {
             Some(Draft::Deleted) => Error::invalid_argument(format!(
                 "Row {key} in {} was deleted and then updated in the same transaction.",
                 self.table.name

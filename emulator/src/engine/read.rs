@@ -1,15 +1,21 @@
 //! Reading rows: at a moment, or inside a read-write transaction.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
 
 use super::error::{Error, Result};
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
 use super::mutation::{Cell, Draft, TableDraft, cells_of};
 use super::schema::Table;
-use super::state::{State, Step};
-use super::store::{Row, Rows};
+use super::state::{State, Step, TableData};
+use super::store::Row;
 use super::transaction::{Concurrency, ReadRecord};
 use super::value::{Key, KeyRange, Timestamp, Value};
+
+/// How many rows one page looks at.
+const PAGE_ROWS: usize = 1_000;
+/// The size at which a page is full, in bytes of values.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// Which rows and columns are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,139 +51,202 @@ impl Read {
     }
 }
 
-/// A [`Read`] whose names were found.
-pub(super) struct Resolved {
-    /// The table's name in lower case.
-    pub table: String,
-    pub positions: Vec<usize>,
-    /// Sorted, and none overlaps another.
-    pub ranges: Vec<KeyRange>,
-    limit: usize,
-    mode: Mode,
+/// A read under way, which goes on page by page, so that nobody waits for all of a long one.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// What is read; its keys are in `ranges`.
+    read: Read,
+    /// What is left to look at: sorted, and none overlaps another.
+    ranges: VecDeque<KeyRange>,
+    /// How many more rows are wanted.
+    wanted: usize,
 }
 
-impl Resolved {
-    /// The columns to lock, or to find unchanged.
-    pub fn columns(&self, table: &Table) -> Columns {
-        let mut columns = Columns::existence();
-        let not_key = self.positions.iter().filter(|position| !table.is_key(**position));
-        not_key.for_each(|position| columns.insert(*position));
-        columns
+impl Reading {
+    /// A read that has not begun.
+    pub fn new(read: &Read) -> Reading {
+        let ranges = merge(read.keys.clone()).into();
+        let wanted = read.limit.unwrap_or(usize::MAX);
+        Reading { read: Read { keys: Vec::new(), ..read.clone() }, ranges, wanted }
     }
 
-    /// The locks of a read that locks.
-    pub fn locks(&self, table: &Table) -> Vec<(String, Lock)> {
-        let columns = self.columns(table);
-        let lock = |range: &KeyRange| Lock {
-            range: range.clone(),
-            columns: columns.clone(),
-            mode: self.mode,
-        };
-        self.ranges.iter().map(|range| (self.table.clone(), lock(range))).collect()
+    /// Whether nothing is left to read.
+    pub fn is_done(&self) -> bool {
+        self.ranges.is_empty() || self.wanted == 0
     }
 
-    /// The rows, as they are at `moment` under a transaction's own writes.
-    pub fn rows(
+    /// The next rows, as they are at `moment` under a transaction's own writes.
+    fn page(
         &self,
-        table: &Table,
-        rows: &Rows,
+        (table, data): (&Table, &TableData),
+        positions: &[usize],
         moment: Timestamp,
         draft: Option<&TableDraft>,
-    ) -> Result<Vec<Vec<Value>>> {
-        let mut result = Vec::new();
+    ) -> Result<Page> {
+        let mut page = Page::default();
+        let mut looked_at = 0;
+        let mut bytes = 0;
         for range in &self.ranges {
-            for (key, row) in drafted_rows(rows, range, moment, draft) {
-                if result.len() >= self.limit {
-                    return Ok(result);
-                }
-                match draft.and_then(|draft| draft.get(key)) {
-                    None => result.extend(row.map(|row| self.project_row(row))),
-                    Some(drafted) => result.extend(self.project_draft(table, drafted, row)?),
+            for (key, row) in drafted_rows(data, range, moment, draft) {
+                let row = match draft.and_then(|draft| draft.get(key)) {
+                    None => row.map(|row| project_row(row, positions)),
+                    Some(drafted) => project_draft(table, drafted, row, positions)?,
+                };
+                bytes += row.iter().flatten().map(Value::size).sum::<usize>();
+                looked_at += 1;
+                page.rows.extend(row);
+                if looked_at >= PAGE_ROWS || bytes >= PAGE_BYTES || page.rows.len() >= self.wanted {
+                    page.until = Some(key.clone().after());
+                    return Ok(page);
                 }
             }
+            page.ranges += 1;
+            looked_at += 1;
+            if looked_at >= PAGE_ROWS {
+                break;
+            }
         }
-        Ok(result)
+        Ok(page)
     }
 
-    fn project_row(&self, row: &Row) -> Vec<Value> {
-        let cell = |position: &usize| row.get(*position).cloned().unwrap_or(Value::Null);
-        self.positions.iter().map(cell).collect()
+    /// What a page has looked at.
+    fn seen(&self, page: &Page) -> impl Iterator<Item = KeyRange> {
+        let cut = self.ranges.get(page.ranges).zip(page.until.clone());
+        let cut = cut.map(|(range, end)| KeyRange { start: range.start.clone(), end });
+        self.ranges.iter().take(page.ranges).cloned().chain(cut)
     }
 
-    fn project_draft(
-        &self,
-        table: &Table,
-        draft: &Draft,
-        stored: Option<&Row>,
-    ) -> Result<Option<Vec<Value>>> {
-        let Some(cells) = draft.over(table, stored) else { return Ok(None) };
-        let value = |position: &usize| match &cells[*position] {
-            Cell::Value(value) => Ok(value.clone()),
-            Cell::CommitTimestamp => Err(Error::invalid_argument(format!(
-                "Column {} cannot be accessed because it, or its associated index, has a pending \
-                 CommitTimestamp",
-                table.columns[*position].name
-            ))),
-        };
-        self.positions.iter().map(value).collect::<Result<_>>().map(Some)
+    /// Goes on behind a page.
+    fn turn(&mut self, page: Page) -> Vec<Vec<Value>> {
+        self.ranges.drain(..page.ranges);
+        if let Some((range, until)) = self.ranges.front_mut().zip(page.until) {
+            range.start = until;
+            if range.is_empty() {
+                self.ranges.pop_front();
+            }
+        }
+        self.wanted -= page.rows.len();
+        page.rows
     }
 }
 
-/// The rows of a range, and `None` for the keys that only the draft knows.
+/// Some of the rows of a read.
+#[derive(Default)]
+struct Page {
+    rows: Vec<Vec<Value>>,
+    /// How many ranges it has exhausted.
+    ranges: usize,
+    /// Where it stopped in the range behind those.
+    until: Option<Key>,
+}
+
+fn project_row(row: &Row, positions: &[usize]) -> Vec<Value> {
+    let cell = |position: &usize| row.get(*position).cloned().unwrap_or(Value::Null);
+    positions.iter().map(cell).collect()
+}
+
+fn project_draft(
+    table: &Table,
+    draft: &Draft,
+    stored: Option<&Row>,
+    positions: &[usize],
+) -> Result<Option<Vec<Value>>> {
+    let Some(cells) = draft.over(table, stored) else { return Ok(None) };
+    let value = |position: &usize| match &cells[*position] {
+        Cell::Value(value) => Ok(value.clone()),
+        Cell::CommitTimestamp => Err(Error::invalid_argument(format!(
+            "Column {} cannot be accessed because it, or its associated index, has a pending \
+             CommitTimestamp",
+            table.columns[*position].name
+        ))),
+    };
+    positions.iter().map(value).collect::<Result<_>>().map(Some)
+}
+
+/// The rows of a range in order, and `None` for the keys that only the draft knows.
 fn drafted_rows<'a>(
-    rows: &'a Rows,
+    data: &'a TableData,
     range: &'a KeyRange,
     moment: Timestamp,
     draft: Option<&'a TableDraft>,
-) -> BTreeMap<&'a Key, Option<&'a Row>> {
-    let drafted = draft.into_iter().flat_map(TableDraft::keys);
-    let mut merged: BTreeMap<_, _> =
-        drafted.filter(|key| range.contains(key)).map(|key| (key, None)).collect();
-    merged.extend(rows.range_at(range, moment).map(|(key, row)| (key, Some(row))));
-    merged
+) -> impl Iterator<Item = (&'a Key, Option<&'a Row>)> {
+    let mut stored = data.rows.range_at(range, moment).peekable();
+    let mut drafted = draft.into_iter().flat_map(|draft| range.of(draft)).peekable();
+    std::iter::from_fn(move || {
+        let order = match (stored.peek(), drafted.peek()) {
+            (Some((stored, _)), Some((drafted, _))) => stored.cmp(drafted),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        if order == Ordering::Greater {
+            return drafted.next().map(|(key, _)| (key, None));
+        }
+        if order == Ordering::Equal {
+            drafted.next();
+        }
+        stored.next().map(|(key, row)| (key, Some(row)))
+    })
+}
+
+/// The columns to lock, or to find unchanged.
+fn columns(table: &Table, positions: &[usize]) -> Columns {
+    let mut columns = Columns::existence();
+    let not_key = positions.iter().filter(|position| !table.is_key(**position));
+    not_key.for_each(|position| columns.insert(*position));
+    columns
 }
 
 impl State {
-    /// Finds what a read names.
-    pub fn resolve(&self, read: &Read) -> Result<Resolved> {
+    /// Finds the columns that a read names.
+    fn positions(&self, read: &Read) -> Result<Vec<usize>> {
         let (table, _) = self.table(&read.table)?;
         let position = |name: &String| {
             table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))
         };
-        Ok(Resolved {
-            table: table.name.to_ascii_lowercase(),
-            positions: read.columns.iter().map(position).collect::<Result<_>>()?,
-            ranges: merge(read.keys.clone()),
-            limit: read.limit.unwrap_or(usize::MAX),
-            mode: if read.exclusive { Mode::Exclusive } else { Mode::Shared },
-        })
+        read.columns.iter().map(position).collect()
     }
 
-    /// Reads inside a transaction, if nothing is in the way.
-    pub fn try_read(
+    /// Reads the next page at a moment.
+    pub fn read_page_at(
+        &self,
+        reading: &mut Reading,
+        moment: Timestamp,
+    ) -> Result<Vec<Vec<Value>>> {
+        let positions = self.positions(&reading.read)?;
+        let page = reading.page(self.table(&reading.read.table)?, &positions, moment, None)?;
+        Ok(reading.turn(page))
+    }
+
+    /// Reads the next page inside a transaction, if nothing is in the way.
+    pub fn try_read_page(
         &mut self,
         number: TransactionNumber,
-        read: &Read,
+        reading: &mut Reading,
         now: Timestamp,
     ) -> Result<Step<Vec<Vec<Value>>>> {
         let concurrency = self.open_transaction(number, now)?.concurrency;
-        let resolved = self.resolve(read)?;
-        let locks = resolved.locks(self.table(&read.table)?.0);
         let moment = match concurrency {
-            Concurrency::Optimistic => {
-                self.record_reads(number, &locks);
-                self.snapshot(number, now)
-            }
+            Concurrency::Optimistic => self.snapshot(number, now),
+            Concurrency::Pessimistic => Timestamp::MAX,
+        };
+        let positions = self.positions(&reading.read)?;
+        let (table, data) = self.table(&reading.read.table)?;
+        let name = table.name.to_ascii_lowercase();
+        let draft = self.transactions.get(&number).and_then(|t| t.draft.get(&name));
+        let page = reading.page((table, data), &positions, moment, draft)?;
+        let columns = columns(table, &positions);
+        let mode = if reading.read.exclusive { Mode::Exclusive } else { Mode::Shared };
+        let lock = |range| (name.clone(), Lock { range, columns: columns.clone(), mode });
+        let locks: Vec<_> = reading.seen(&page).map(lock).collect();
+        match concurrency {
+            Concurrency::Optimistic => self.record_reads(number, &locks),
             Concurrency::Pessimistic => {
                 if let Some(blocked) = self.acquire(number, &locks, true, now) {
                     return Ok(Step::Blocked(blocked, locks));
                 }
-                Timestamp::MAX
             }
-        };
-        let (table, data) = self.table(&read.table)?;
-        let draft = self.transactions.get(&number).and_then(|t| t.draft.get(&resolved.table));
-        resolved.rows(table, &data.rows, moment, draft).map(Step::Done)
+        }
+        Ok(Step::Done(reading.turn(page)))
     }
 
     /// The moment that an optimistic transaction sees: that of its first read.

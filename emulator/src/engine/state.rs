@@ -22,7 +22,6 @@ const FINISHED_KEPT: usize = 100_000;
 /// The contents of one table.
 #[derive(Debug)]
 pub(super) struct TableData {
-    pub created_at: Timestamp,
     pub rows: Rows,
     pub locks: LockTable,
 }

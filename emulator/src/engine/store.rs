@@ -1,7 +1,6 @@
 //! The rows of one table, in every version that can still be read.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use super::error::Result;
@@ -42,7 +41,8 @@ impl Rows {
         range: &'a KeyRange,
         moment: Timestamp,
     ) -> impl Iterator<Item = (&'a Key, &'a Row)> {
-        self.range(range)
+        range
+            .of(&self.versions)
             .filter_map(move |(key, versions)| Some((key, version_at(versions, moment)?)))
     }
 
@@ -52,7 +52,8 @@ impl Rows {
         range: &'a KeyRange,
         moment: Timestamp,
     ) -> impl Iterator<Item = &'a Key> {
-        self.range(range)
+        range
+            .of(&self.versions)
             .filter(move |(_, versions)| versions.last().is_some_and(|v| v.written_at > moment))
             .map(|(key, _)| key)
     }
@@ -108,14 +109,6 @@ impl Rows {
                 version.row = Some(values.into());
             }
         }
-    }
-
-    fn range<'a>(
-        &'a self,
-        range: &'a KeyRange,
-    ) -> impl Iterator<Item = (&'a Key, &'a Vec<Version>)> {
-        let bounds = (Bound::Included(&range.start), Bound::Excluded(&range.end));
-        (!range.is_empty()).then(|| self.versions.range(bounds)).into_iter().flatten()
     }
 }
 

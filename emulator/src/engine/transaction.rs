@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::Error;
 use super::locks::{Columns, Lock, TransactionNumber};
-use super::mutation::TableDraft;
+use super::mutation::Drafts;
 use super::value::{KeyRange, Timestamp};
 
 /// How long a transaction may go without a request before it is aborted.
@@ -125,7 +125,7 @@ pub(super) struct Transaction {
     pub snapshot: Option<Timestamp>,
     pub reads: Vec<ReadRecord>,
     /// What its statements have written, by table name in lower case.
-    pub draft: BTreeMap<String, TableDraft>,
+    pub draft: Drafts,
     pub draft_cells: usize,
     /// What the commit must lock for the draft.
     pub draft_locks: Vec<(String, Lock)>,

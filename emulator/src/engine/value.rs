@@ -1,7 +1,9 @@
 //! The values a cell can hold, and the keys that order rows.
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 
 pub use super::civil::{Date, Timestamp};
 use super::json::Json;
@@ -152,6 +154,20 @@ impl Value {
             Value::Numeric(_) => Some(Type::Numeric),
             Value::Json(_) => Some(Type::Json),
             Value::Array { element, .. } => Some(Type::Array(element)),
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Value::Null | Value::Bool(_) => 1,
+            Value::Int64(_) | Value::Float64(_) | Value::Date(_) => 8,
+            Value::Timestamp(_) => 12,
+            Value::Numeric(_) => 22,
+            Value::String(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Json(json) => json.to_string().len(),
+            Value::Array { values, .. } => values.iter().map(Value::size).sum(),
         }
     }
 
@@ -333,6 +349,16 @@ impl KeyRange {
     /// Every key that starts with `prefix`; for a whole key, just this one.
     pub fn prefix(prefix: Key) -> KeyRange {
         KeyRange { start: prefix.clone(), end: prefix.after() }
+    }
+
+    /// The entries of a map in the range, in order.
+    pub(super) fn of<'a, V>(
+        &'a self,
+        map: &'a BTreeMap<Key, V>,
+    ) -> impl DoubleEndedIterator<Item = (&'a Key, &'a V)> {
+        // A map has no range that ends before it starts.
+        let bounds = (Bound::Included(&self.start), Bound::Excluded(&self.end));
+        (!self.is_empty()).then(|| map.range(bounds)).into_iter().flatten()
     }
 
     /// Whether no key can be in the range.

@@ -9,8 +9,8 @@ use proto::key_range::{EndKeyType, StartKeyType};
 use proto::mutation::Operation;
 
 use crate::engine::{
-    Cell, Date, Error, Json, Key, KeyRange, Mutation, Numeric, Result, Schema, Table, Timestamp,
-    Type, Value, WriteKind,
+    Cell, Column, Date, Error, Json, Key, KeyRange, Mutation, Numeric, Result, Schema, Table,
+    Timestamp, Type, Value, WriteKind,
 };
 
 /// What a request writes to ask for the timestamp of its own commit.
@@ -136,25 +136,29 @@ pub(super) fn row_type<'a>(
     proto::StructType { fields: columns.into_iter().map(field).collect() }
 }
 
-/// The ranges of keys that a request names.
-pub(super) fn key_ranges(table: &Table, keys: &proto::KeySet) -> Result<Vec<KeyRange>> {
+/// The ranges of keys that a request names. With `stamped`, they can name the commit timestamp.
+pub(super) fn key_ranges(
+    table: &Table,
+    keys: &proto::KeySet,
+    stamped: bool,
+) -> Result<Vec<KeyRange>> {
     if keys.all {
         return Ok(vec![KeyRange::all()]);
     }
     let mut ranges = Vec::with_capacity(keys.keys.len() + keys.ranges.len());
     for key in &keys.keys {
-        ranges.push(KeyRange::prefix(whole_key(table, key)?));
+        ranges.push(KeyRange::prefix(whole_key(table, key, stamped)?));
     }
     for range in &keys.ranges {
         ranges.push(KeyRange {
             start: match &range.start_key_type {
-                Some(StartKeyType::StartClosed(key)) => key_prefix(table, key)?,
-                Some(StartKeyType::StartOpen(key)) => key_prefix(table, key)?.after(),
+                Some(StartKeyType::StartClosed(key)) => key_prefix(table, key, stamped)?,
+                Some(StartKeyType::StartOpen(key)) => key_prefix(table, key, stamped)?.after(),
                 None => return Err(Error::invalid_argument("KeyRange must specify a start.")),
             },
             end: match &range.end_key_type {
-                Some(EndKeyType::EndClosed(key)) => key_prefix(table, key)?.after(),
-                Some(EndKeyType::EndOpen(key)) => key_prefix(table, key)?,
+                Some(EndKeyType::EndClosed(key)) => key_prefix(table, key, stamped)?.after(),
+                Some(EndKeyType::EndOpen(key)) => key_prefix(table, key, stamped)?,
                 None => return Err(Error::invalid_argument("KeyRange must specify an end.")),
             },
         });
@@ -162,20 +166,44 @@ pub(super) fn key_ranges(table: &Table, keys: &proto::KeySet) -> Result<Vec<KeyR
     Ok(ranges)
 }
 
-fn whole_key(table: &Table, key: &ListValue) -> Result<Key> {
+/// Refuses ranges that Cloud Spanner doesn't delete.
+fn check_deleted_range(range: &proto::KeyRange) -> Result<()> {
+    let (Some(StartKeyType::StartClosed(start) | StartKeyType::StartOpen(start)), Some(end)) =
+        (&range.start_key_type, &range.end_key_type)
+    else {
+        return Ok(());
+    };
+    let (EndKeyType::EndClosed(end) | EndKeyType::EndOpen(end)) = end;
+    let same = start.values.iter().zip(&end.values).take_while(|(start, end)| start == end).count();
+    match start.values.len().max(end.values.len()) > same + 1 {
+        true => Err(Error::unimplemented(
+            "For delete ranges, start and limit keys may only differ in the final key part.",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn whole_key(table: &Table, key: &ListValue, stamped: bool) -> Result<Key> {
     if key.values.len() != table.primary_key.len() {
         return Err(wrong_key_parts(table, key));
     }
-    key_prefix(table, key)
+    key_prefix(table, key, stamped)
 }
 
-fn key_prefix(table: &Table, key: &ListValue) -> Result<Key> {
+fn key_prefix(table: &Table, key: &ListValue, stamped: bool) -> Result<Key> {
     if key.values.len() > table.primary_key.len() {
         return Err(wrong_key_parts(table, key));
     }
     let parts = table.primary_key.iter().zip(&key.values);
     let value = |(part, value): (&crate::engine::KeyColumn, &WireValue)| {
-        decode(value, table.columns[part.position].column_type)
+        let column = &table.columns[part.position];
+        match &value.kind {
+            // See `Mutation::Delete`.
+            Some(Kind::StringValue(text)) if stamped && is_stamp(column, text) => {
+                Ok(Value::Timestamp(Timestamp::MAX))
+            }
+            _ => decode(value, column.column_type),
+        }
     };
     table.key(parts.map(value).collect::<Result<Vec<_>>>()?)
 }
@@ -200,7 +228,10 @@ pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Resul
             Some(Operation::Replace(write)) => (WriteKind::Replace, write),
             Some(Operation::Delete(delete)) => {
                 let table = table(schema, &delete.table)?;
-                let keys = delete.key_set.as_ref().map_or(Ok(vec![]), |k| key_ranges(table, k))?;
+                let keys = delete.key_set.as_ref().map_or(Ok(vec![]), |keys| {
+                    keys.ranges.iter().try_for_each(check_deleted_range)?;
+                    key_ranges(table, keys, true)
+                })?;
                 decoded.push(Mutation::Delete { table: delete.table.clone(), keys });
                 continue;
             }
@@ -232,21 +263,25 @@ fn cells(table: &Table, columns: &[String], row: &ListValue) -> Result<Vec<Cell>
     let cell = |(name, value): (&String, &WireValue)| {
         let position =
             table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))?;
-        let column_type = table.columns[position].column_type;
+        let column = &table.columns[position];
         match &value.kind {
-            Some(Kind::StringValue(text))
-                if column_type == Type::Timestamp && text == COMMIT_TIMESTAMP =>
-            {
-                Ok(Cell::CommitTimestamp)
-            }
-            _ => decode(value, column_type).map(Cell::Value),
+            Some(Kind::StringValue(text)) if is_stamp(column, text) => Ok(Cell::CommitTimestamp),
+            _ => decode(value, column.column_type).map(Cell::Value),
         }
     };
     columns.iter().zip(&row.values).map(cell).collect()
 }
 
+/// Whether a text in this column asks for the timestamp of the commit.
+fn is_stamp(column: &Column, text: &str) -> bool {
+    column.column_type == Type::Timestamp && text == COMMIT_TIMESTAMP
+}
+
 /// The table that a request names.
 pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> Result<&'a Table> {
+    if name.is_empty() {
+        return Err(Error::invalid_argument("The request does not specify a table."));
+    }
     schema.table(name).ok_or_else(|| Error::table_not_found(name))
 }
 

@@ -5,6 +5,7 @@ mod commits;
 mod convert;
 mod reads;
 mod replays;
+mod results;
 mod select;
 mod sessions;
 mod spanner;

@@ -27,7 +27,6 @@ pub(super) struct Session {
     pub latest: Option<TransactionId>,
     database_name: String,
     labels: HashMap<String, String>,
-    creator_role: String,
     created_at: Timestamp,
     last_used: Timestamp,
 }
@@ -57,14 +56,10 @@ impl Sessions {
             latest: None,
             database_name: database_name.to_owned(),
             labels: template.map(|template| template.labels.clone()).unwrap_or_default(),
-            creator_role: template
-                .map(|template| template.creator_role.clone())
-                .unwrap_or_default(),
             created_at: now,
             last_used: now,
         };
-        // Cloud Spanner doesn't repeat the labels here, only where sessions are looked up.
-        let reply = proto::Session { labels: HashMap::new(), ..session.describe(&name) };
+        let reply = session.describe(&name);
         self.by_name.insert(name, session);
         reply
     }
@@ -166,7 +161,7 @@ impl Session {
             labels: self.labels.clone(),
             create_time: Some(encode_timestamp(self.created_at)),
             approximate_last_use_time: Some(encode_timestamp(self.last_used)),
-            creator_role: self.creator_role.clone(),
+            creator_role: String::new(),
             multiplexed: self.multiplexed,
         }
     }
@@ -179,6 +174,14 @@ pub(super) fn batch_size(asked: i32) -> Result<usize> {
         _ => Err(Error::invalid_argument(format!(
             "Invalid BatchCreateSessions request: session_count must be positive, found: {asked}."
         ))),
+    }
+}
+
+/// Refuses a role: there are none, and a session would have more rights than it asks for.
+pub(super) fn check_role(template: Option<&proto::Session>) -> Result<()> {
+    match template.map(|template| template.creator_role.as_str()) {
+        None | Some("") => Ok(()),
+        Some(role) => Err(Error::unimplemented(format!("Not supported here: the role {role}"))),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use tonic::{Request, Response, Status};
 
-use super::reads::{Chunks, chunks};
-use super::sessions::batch_size;
+use super::results::{Chunks, chunks};
+use super::sessions::{batch_size, check_role};
 use super::{Core, Empty, generated};
 use crate::engine::Error;
 use crate::rpc::Rpc;
@@ -32,6 +32,7 @@ impl generated::spanner_server::Spanner for Spanner {
                 let database = core.database(&request.database)?;
                 let now = core.clock().now();
                 let template = request.session.as_ref();
+                check_role(template)?;
                 Ok(core.sessions().create(&request.database, &database, template, now))
             }) as _
         };
@@ -52,6 +53,7 @@ impl generated::spanner_server::Spanner for Spanner {
                         "Multiplexed sessions cannot be created in a batch.",
                     ));
                 }
+                check_role(template)?;
                 let count = batch_size(request.session_count)?;
                 let mut sessions = core.sessions();
                 let mut create = || sessions.create(&request.database, &database, template, now);
@@ -105,7 +107,7 @@ impl generated::spanner_server::Spanner for Spanner {
         request: Request<proto::ExecuteSqlRequest>,
     ) -> Reply<proto::ResultSet> {
         let apply = |core: Arc<Core>, request: proto::ExecuteSqlRequest| -> _ {
-            Box::pin(async move { Ok(core.execute(&request).await?.into_result_set()) }) as _
+            Box::pin(async move { core.execute(&request).await?.into_result_set().await }) as _
         };
         self.0.call(Rpc::ExecuteSql, request, apply).await
     }
@@ -132,7 +134,7 @@ impl generated::spanner_server::Spanner for Spanner {
 
     async fn read(&self, request: Request<proto::ReadRequest>) -> Reply<proto::ResultSet> {
         let apply = |core: Arc<Core>, request: proto::ReadRequest| -> _ {
-            Box::pin(async move { Ok(core.read(&request).await?.into_result_set()) }) as _
+            Box::pin(async move { core.read(&request).await?.into_result_set().await }) as _
         };
         self.0.call(Rpc::Read, request, apply).await
     }

@@ -13,8 +13,9 @@ use proto::transaction_selector::Selector;
 
 use super::Core;
 use super::convert::{decode, row_type, type_of};
-use super::reads::Rows;
+use super::reads::check_directed;
 use super::replays::{Done, Written};
+use super::results::Results;
 use super::transactions::{Handle, Selected};
 use crate::engine::{Code, Database, Error, Result, TransactionId};
 use crate::sql::{
@@ -23,7 +24,7 @@ use crate::sql::{
 
 impl Core {
     /// Answers a statement.
-    pub(super) async fn execute(&self, request: &proto::ExecuteSqlRequest) -> Result<Rows> {
+    pub(super) async fn execute(&self, request: &proto::ExecuteSqlRequest) -> Result<Results> {
         let database = self.database_of(&request.session)?;
         check_supported(request)?;
         let parsed = parse_statement(&request.sql).map_err(|error| error.in_text(&request.sql))?;
@@ -32,6 +33,7 @@ impl Core {
         }
         let parameters = parameters(request.params.as_ref(), &request.param_types)?;
         let mut selected = self.select(&request.session, request.transaction.as_ref())?;
+        check_directed(request.directed_read_options.as_ref(), selected.handle)?;
         let mut access = match selected.handle {
             Handle::ReadWrite(id) => InTransaction::read_write(&database, id),
             Handle::ReadOnly(moment) => InTransaction::read_only(&database, moment),
@@ -51,14 +53,14 @@ impl Core {
             transaction: selected.described.take(),
             undeclared_parameters: None,
         };
-        Ok(Rows { metadata, rows, stats: None, precommit_token })
+        Ok(Results { metadata, rows, more: None, stats: None, precommit_token })
     }
 
     async fn execute_dml(
         &self,
         database: &Database,
         request: &proto::ExecuteSqlRequest,
-    ) -> Result<Rows> {
+    ) -> Result<Results> {
         let statement = Statement {
             sql: request.sql.clone(),
             params: request.params.clone(),
@@ -66,6 +68,7 @@ impl Core {
         };
         let (mut selected, id) =
             self.select_to_write(&request.session, request.transaction.as_ref())?;
+        check_directed(request.directed_read_options.as_ref(), selected.handle)?;
         let done = self.run_once(database, id, request.seqno, vec![statement]).await?;
         if let Some(error) = done.failed {
             return Err(error);
@@ -77,7 +80,7 @@ impl Core {
         };
         let metadata = described(&written, selected.described.take());
         let stats = Some(stats(written.count));
-        Ok(Rows { metadata, rows: written.rows, stats, precommit_token })
+        Ok(Results { metadata, rows: written.rows, more: None, stats, precommit_token })
     }
 
     /// Answers a batch of statements: they run one after another, and the first that fails is the

@@ -7,6 +7,7 @@ mod admin;
 mod control;
 mod http;
 mod life;
+mod limits;
 mod reads;
 mod rest;
 mod sessions;

@@ -50,7 +50,7 @@ async fn a_session_is_named_after_its_database_and_knows_its_times() {
     let session = create(&mut world, DATABASE).await.unwrap();
     assert!(session.name.starts_with(&format!("{DATABASE}/sessions/")));
     assert!(session.create_time.is_some() && session.approximate_last_use_time.is_some());
-    assert!(session.labels.is_empty(), "labels are not repeated here");
+    assert_eq!(session.labels["team"], "billing");
     let found = get(&mut world, &session.name).await.unwrap();
     assert_eq!(found.labels["team"], "billing");
 }

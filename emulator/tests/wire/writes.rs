@@ -65,6 +65,8 @@ async fn mutations_of_one_commit_apply_in_order_and_together() {
     let mut world = World::start().await;
     world.commit_once([insert(1), update(1, "a"), update(1, "b")]).await.unwrap();
     let failed = world.commit_once([update(1, "c"), insert(2), insert(2)]).await;
+    assert_eq!(code(failed), Code::InvalidArgument);
+    let failed = world.commit_once([update(1, "c"), insert(1)]).await;
     assert_eq!(code(failed), Code::AlreadyExists);
     assert_eq!(rows(&world.users(None).await.unwrap()), ["1 b NULL"]);
     let delete = proto::mutation::Delete { table: "users".into(), key_set: Some(all()) };

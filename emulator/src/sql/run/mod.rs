@@ -67,6 +67,8 @@ struct Execution<'a, A> {
 impl<A: Access> Execution<'_, A> {
     /// Evaluates, and gets what rows are missing, until nothing is.
     async fn evaluate<T>(&mut self, attempt: impl Fn(&Evaluation) -> Evaluated<T>) -> Result<T> {
+        // A long statement lets others go on between two rows.
+        tokio::task::coop::consume_budget().await;
         loop {
             match attempt(&self.evaluation) {
                 Ok(value) => return Ok(value),

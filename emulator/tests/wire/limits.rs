@@ -1,0 +1,313 @@
+//! What is too large, too old or too much, and what is said of it.
+
+use std::time::Duration;
+
+use proto::key_range::{EndKeyType, StartKeyType};
+use proto::transaction_options::read_only::TimestampBound;
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+async fn with_table(ddl: &str) -> World {
+    let world = World::start().await;
+    let database = world.emulator.database(DATABASE).unwrap();
+    let changes = spindle_emulator::sql::parse_ddl(ddl).unwrap();
+    database.change_schema(&changes).unwrap();
+    world
+}
+
+fn event(number: usize, note: &str) -> proto::Mutation {
+    let values = [text("2026-01-01"), text(number.to_string()), text(note)];
+    mutation(Operation::Insert(write("events", ["day", "number", "note"], values)))
+}
+
+fn read_request(world: &World, table: &str, columns: &[&str]) -> proto::ReadRequest {
+    proto::ReadRequest {
+        session: world.session.clone(),
+        table: table.into(),
+        columns: columns.iter().map(|column| (*column).into()).collect(),
+        key_set: Some(all()),
+        ..Default::default()
+    }
+}
+
+/// Puts the values of a stream together as clients do.
+async fn values(mut stream: tonic::Streaming<proto::PartialResultSet>) -> (Vec<Value>, Vec<usize>) {
+    let (mut values, mut sizes): (Vec<Value>, Vec<usize>) = Default::default();
+    let mut is_cut = false;
+    while let Some(part) = stream.message().await.unwrap() {
+        sizes.push(part.encoded_len());
+        let mut new = part.values.into_iter();
+        if is_cut {
+            let (head, tail) = (values.pop().unwrap(), new.next().unwrap());
+            values.push(joined(head, tail));
+        }
+        values.extend(new);
+        is_cut = part.chunked_value;
+    }
+    (values, sizes)
+}
+
+fn joined(head: Value, tail: Value) -> Value {
+    match (head.kind.unwrap(), tail.kind.unwrap()) {
+        (Kind::StringValue(head), Kind::StringValue(tail)) => text(head + &tail),
+        (Kind::ListValue(mut head), Kind::ListValue(tail)) => {
+            let mut tail = tail.values.into_iter();
+            let texts = |value: Option<&Value>| {
+                matches!(value, Some(Value { kind: Some(Kind::StringValue(_)) }))
+            };
+            if texts(head.values.last()) && texts(tail.as_slice().first()) {
+                let last = head.values.pop().unwrap();
+                head.values.push(joined(last, tail.next().unwrap()));
+            }
+            head.values.extend(tail);
+            Value { kind: Some(Kind::ListValue(head)) }
+        }
+        other => panic!("not to be joined: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_commit_may_be_larger_than_a_message_of_the_usual_size() {
+    let mut world = World::start().await;
+    let note = "x".repeat(2 * MIB);
+    world.commit_once((0..8).map(|number| event(number, &note)).collect::<Vec<_>>()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_value_larger_than_a_message_is_cut_and_comes_whole() {
+    let mut world = with_table(
+        "CREATE TABLE lists (id INT64, texts ARRAY<STRING(MAX)>, numbers ARRAY<INT64>, s STRING(MAX))
+         PRIMARY KEY (id)",
+    )
+    .await;
+    let long = "äb".repeat(MIB);
+    let list_of = |values: Vec<Value>| Value { kind: Some(Kind::ListValue(list(values))) };
+    let texts = list_of(vec![text("a"), null(), text(long.clone()), null(), text("z"), text("")]);
+    let numbers = list_of((0..400_000).map(|number| text(number.to_string())).collect());
+    let row = [text("1"), texts, numbers, text(long)];
+    let insert = Operation::Insert(write("lists", ["id", "texts", "numbers", "s"], row.clone()));
+    world.commit_once([mutation(insert)]).await.unwrap();
+    let request = read_request(&world, "lists", &["id", "texts", "numbers", "s"]);
+    let stream = world.client.streaming_read(request).await.unwrap().into_inner();
+    let (values, sizes) = values(stream).await;
+    assert!(values == row, "what came is not what was written");
+    assert!(sizes.iter().all(|size| *size < 2 * MIB), "{sizes:?}");
+    assert!(sizes.len() > 8, "{sizes:?}");
+}
+
+#[tokio::test]
+async fn a_result_of_more_than_ten_mebibytes_is_only_streamed() {
+    let mut world = World::start().await;
+    let note = "x".repeat(2 * MIB);
+    world.commit_once((0..6).map(|number| event(number, &note)).collect::<Vec<_>>()).await.unwrap();
+    let mut client = world.client.clone().max_decoding_message_size(64 * MIB);
+    let request = read_request(&world, "events", &["note"]);
+    assert_eq!(code(client.read(request.clone()).await), Code::FailedPrecondition);
+    let query = proto::ExecuteSqlRequest {
+        session: world.session.clone(),
+        sql: "SELECT note FROM events".into(),
+        ..Default::default()
+    };
+    assert_eq!(code(client.execute_sql(query.clone()).await), Code::FailedPrecondition);
+    let stream = client.streaming_read(request).await.unwrap().into_inner();
+    assert_eq!(values(stream).await.0.len(), 6);
+    let stream = client.execute_streaming_sql(query).await.unwrap().into_inner();
+    assert_eq!(values(stream).await.0.len(), 6);
+}
+
+/// Goal: a long read holds nobody up, and locks only what it has come to.
+#[tokio::test]
+async fn a_long_read_goes_on_page_by_page() {
+    let mut world = World::start().await;
+    let users: Vec<_> = (1..=5_000).map(insert).collect();
+    world.commit_once(users).await.unwrap();
+    let id = world.begin_read_write().await;
+    let selector = proto::TransactionSelector { selector: Some(Selector::Id(id.clone())) };
+    let request = proto::ReadRequest {
+        transaction: Some(selector),
+        limit: 2_500,
+        ..read_request(&world, "users", &["id", "name"])
+    };
+    let stream = world.client.streaming_read(request).await.unwrap().into_inner();
+    let (values, _) = values(stream).await;
+    let ids: Vec<String> = values.iter().step_by(2).map(shown).collect();
+    assert_eq!(ids, (1..=2_500).map(|id| id.to_string()).collect::<Vec<_>>());
+    // Behind the limit nothing was read, so nothing there is locked.
+    let later = world.commit_once([update(2_501, "a"), insert(6_000)]);
+    tokio::time::timeout(Duration::from_secs(5), later).await.unwrap().unwrap();
+    let earlier = world.commit_once([update(2_500, "a")]);
+    assert!(tokio::time::timeout(Duration::from_millis(300), earlier).await.is_err());
+    world.commit(&id, []).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_moment_before_the_table_existed_shows_no_rows() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let ago = prost_types::Duration { seconds: 1_800, nanos: 0 };
+    let read = ReadOnly {
+        timestamp_bound: Some(TimestampBound::ExactStaleness(ago)),
+        ..Default::default()
+    };
+    let read = world.users(Some(Selector::SingleUse(read_only(read)))).await.unwrap();
+    assert_eq!(read.rows.len(), 0);
+}
+
+#[tokio::test]
+async fn a_key_has_at_most_eight_kibibytes() {
+    let mut world = with_table(
+        "CREATE TABLE named (name STRING(MAX), part BYTES(MAX)) PRIMARY KEY (name, part)",
+    )
+    .await;
+    let named = |length: usize| {
+        let values = [text("x".repeat(length)), text("AAAA")];
+        mutation(Operation::Insert(write("named", ["name", "part"], values)))
+    };
+    world.commit_once([named(8 * 1024 - 3)]).await.unwrap();
+    let error = world.commit_once([named(8 * 1024 - 2)]).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert!(error.message().contains("8193"), "{error}");
+}
+
+#[tokio::test]
+async fn an_error_that_quotes_a_long_input_keeps_its_code() {
+    let mut world = World::start().await;
+    let long = "ß".repeat(MIB);
+    let values = [text("1"), text(long.clone())];
+    let insert = mutation(Operation::Insert(write("users", ["id", "age"], values)));
+    let error = world.commit_once([insert]).await.unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition);
+    assert!(error.message().starts_with("Could not parse \"ßß"), "{error}");
+    assert!(error.message().ends_with("as INT64"), "{error}");
+    world.session = format!("{DATABASE}/sessions/{long}");
+    let error = world.commit_once([]).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+}
+
+fn range(start: impl Into<Vec<Value>>, end: impl Into<Vec<Value>>) -> proto::KeySet {
+    let range = proto::KeyRange {
+        start_key_type: Some(StartKeyType::StartClosed(list(start))),
+        end_key_type: Some(EndKeyType::EndOpen(list(end))),
+    };
+    proto::KeySet { ranges: vec![range], ..Default::default() }
+}
+
+fn delete(table: &str, keys: proto::KeySet) -> proto::Mutation {
+    mutation(Operation::Delete(proto::mutation::Delete {
+        table: table.into(),
+        key_set: Some(keys),
+    }))
+}
+
+#[tokio::test]
+async fn a_deleted_range_has_ends_that_differ_in_the_last_part_only() {
+    let mut world = World::start().await;
+    let (day, next) = (text("2026-01-01"), text("2026-01-02"));
+    for keys in [
+        range([day.clone(), text("1")], [next.clone(), text("1")]),
+        range([], [next.clone(), text("1")]),
+    ] {
+        let error = world.commit_once([delete("events", keys)]).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented, "{error}");
+    }
+    let keys = range([day.clone()], [next]);
+    world.commit_once([delete("events", keys)]).await.unwrap();
+    let keys = range([day.clone(), text("5")], [day, text("1")]);
+    world.commit_once([delete("events", keys)]).await.unwrap();
+}
+
+const STAMPED: &str = "CREATE TABLE stamped (
+      id INT64, made TIMESTAMP OPTIONS (allow_commit_timestamp = true)) PRIMARY KEY (id, made)";
+
+#[tokio::test]
+async fn a_deleted_key_may_name_the_commit_timestamp_but_no_later_one() {
+    let mut world = with_table(STAMPED).await;
+    let stamp = || text("spanner.commit_timestamp()");
+    let insert =
+        || mutation(Operation::Insert(write("stamped", ["id", "made"], [text("1"), stamp()])));
+    let own = proto::KeySet { keys: vec![list([text("1"), stamp()])], ..Default::default() };
+    world.commit_once([insert(), delete("stamped", own)]).await.unwrap();
+    assert_eq!(rows(&world.read("stamped", &["id"], all(), None).await.unwrap()).len(), 0);
+    world.commit_once([insert()]).await.unwrap();
+    let far = |year: &str| [text("1"), text(format!("{year}-01-01T00:00:00Z"))];
+    let future = || range(far("2001"), far("2999"));
+    assert_eq!(
+        code(world.commit_once([delete("stamped", future())]).await),
+        Code::FailedPrecondition
+    );
+    // Nothing can be in it, so nothing is wrong with it.
+    let empty = range(far("2999"), far("2001"));
+    world.commit_once([delete("stamped", empty)]).await.unwrap();
+    assert_eq!(rows(&world.read("stamped", &["id"], all(), None).await.unwrap()).len(), 1);
+    let past = range(far("2001"), [text("1"), stamp()]);
+    world.commit_once([delete("stamped", past)]).await.unwrap();
+    assert_eq!(rows(&world.read("stamped", &["id"], all(), None).await.unwrap()).len(), 0);
+}
+
+#[tokio::test]
+async fn a_request_without_a_table_is_wrong() {
+    let mut world = World::start().await;
+    assert_eq!(code(world.read("", &["id"], all(), None).await), Code::InvalidArgument);
+    let nowhere = mutation(Operation::Insert(write("", ["id"], [text("1")])));
+    assert_eq!(code(world.commit_once([nowhere]).await), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn only_a_read_only_transaction_is_sent_to_a_replica() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let directed = |selector| proto::ReadRequest {
+        transaction: Some(proto::TransactionSelector { selector: Some(selector) }),
+        directed_read_options: Some(proto::DirectedReadOptions::default()),
+        ..read_request(&world, "users", &["id"])
+    };
+    let single_use = directed(Selector::SingleUse(read_only(ReadOnly::default())));
+    let read_write = directed(Selector::Id(id));
+    world.client.read(single_use).await.unwrap();
+    assert_eq!(code(world.client.read(read_write).await), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn a_session_of_a_role_is_refused_by_name() {
+    let mut world = World::start().await;
+    let session = proto::Session { creator_role: "auditor".into(), ..Default::default() };
+    let request = proto::CreateSessionRequest { database: DATABASE.into(), session: Some(session) };
+    let error = world.client.create_session(request).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented);
+    assert!(error.message().contains("auditor"), "{error}");
+}
+
+/// Goal: ten thousand statements in one transaction cost what ten thousand cost, not their square.
+#[tokio::test]
+async fn statements_in_one_transaction_cost_the_same_however_many_came_before() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let mut batch = |seqno: i64| {
+        let statement = |number: i64| proto::execute_batch_dml_request::Statement {
+            sql: format!("INSERT INTO users (id) VALUES ({})", seqno * 1_000 + number),
+            ..Default::default()
+        };
+        proto::ExecuteBatchDmlRequest {
+            session: world.session.clone(),
+            transaction: Some(proto::TransactionSelector {
+                selector: Some(Selector::Id(id.clone())),
+            }),
+            statements: (0..1_000).map(statement).collect(),
+            seqno,
+            ..Default::default()
+        }
+    };
+    let batches: Vec<_> = (1..=8).map(&mut batch).collect();
+    let mut took = Vec::new();
+    for batch in batches {
+        let began = tokio::time::Instant::now();
+        let done = world.client.execute_batch_dml(batch).await.unwrap().into_inner();
+        assert_eq!(done.status.unwrap().code, 0);
+        took.push(began.elapsed());
+    }
+    // With copies of all that was written before, the last took fifteen times the first.
+    let (first, last) = (took[..2].iter().min().unwrap(), took[6..].iter().min().unwrap());
+    assert!(*last < *first * 5, "{took:?}");
+}
