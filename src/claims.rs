@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::{Answer, Moment, Rejection, Row};
+use spindle_protocol::{Answer, Moment, Rejection, Row, Succession};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -51,8 +51,7 @@ pub(crate) enum End {
 /// What a release leaves in the row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parting {
-    /// Who has first refusal, and for how long.
-    pub(crate) successor: Option<(String, Duration)>,
+    pub(crate) next: Succession,
     pub(crate) info: Option<String>,
 }
 
@@ -260,12 +259,12 @@ impl Claims {
             Answer::Rejected(rejection) => {
                 let by = match rejection {
                     Rejection::Changed(seen) => seen.clone(),
-                    Rejection::TakeoverRowExists => None,
+                    Rejection::TakeoverRowExists | Rejection::Needless => None,
                 };
                 farewell.outcome = Release::EndedBefore(Loss::superseded(by));
             }
             Answer::Unknown => farewell.maybe_applied = true,
-            Answer::NotApplied | Answer::Observed(_) => {}
+            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {}
         }
     }
 
@@ -282,8 +281,7 @@ impl Occupied {
     fn by(row: &Row) -> Occupied {
         Occupied {
             holder: row.writer.id().filter(|_| !row.is_released()).map(str::to_string),
-            // An empty one reserves it for no one: a run that must not be repeated yet.
-            reserved_for: row.writer.successor_id().filter(|id| !id.is_empty()).map(str::to_string),
+            reserved_for: row.writer.successor_id().map(str::to_string),
             token: FencingToken::from_timestamp(row.token),
         }
     }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use google_cloud_gax::error::rpc::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use spindle_protocol::{Act, Announcement, Answer, Decision, Event, Instance, Moment, Wake};
+use spindle_protocol::{
+    Act, Announcement, Answer, Change, Decision, Event, Holder, Instance, Moment, Succession, Wake,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::claims::{Claim, Claims, End, Heard, Occupied, Parting};
 use crate::config::Settings;
 use crate::status::{Loss, Published};
-use crate::table::{Holder, Outcome, Table};
+use crate::table::{Outcome, Table};
 use crate::token::FencingToken;
 
 /// How many times in a lease a holder looks at the clock even if no timer is due: timers stand
@@ -35,24 +37,48 @@ pub(crate) struct SpannerRow {
     pub(crate) holder: Holder,
     /// What the next release leaves in the row, besides the successor.
     pub(crate) parting_info: Arc<Mutex<Option<String>>>,
+    pub(crate) told: Told,
 }
 
 impl LockRow for SpannerRow {
     async fn carry_out(&self, act: Act, limit: Duration) -> Outcome {
-        let Self { table, lock, holder, parting_info } = self;
-        match act {
-            Act::Observe => table.observe(lock, limit).await,
-            Act::Insert { writer } => table.insert(lock, &writer, holder, limit).await,
-            Act::Takeover { seen, writer, over_leftover } => {
-                table.takeover(lock, &seen, &writer, over_leftover, holder, limit).await
+        let Self { table, lock, holder, parting_info, told } = self;
+        let info = parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(mut change) = act.change(holder, info.as_deref()) else {
+            return match act {
+                Act::Sweep { before } => table.sweep(lock, before, limit).await,
+                _ => table.observe(lock, limit).await,
+            };
+        };
+        let tells = table.optional.known();
+        match &mut change {
+            // Known before the answer is: an attempt whose outcome is unknown may have been ours.
+            Change::Insert { .. } | Change::Takeover { .. } => told.set(tells),
+            Change::Heartbeat { holder: said, .. } if told.get() != tells => {
+                *said = Some(holder.clone());
             }
-            Act::Heartbeat { token, writer } => table.heartbeat(lock, token, &writer, limit).await,
-            Act::Release { token, writer, successor } => {
-                let info = parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                table.release(lock, token, &writer, successor.as_ref(), info, limit).await
-            }
-            Act::Sweep { before } => table.sweep(lock, before, limit).await,
+            _ => {}
         }
+        let is_heartbeat = matches!(change, Change::Heartbeat { .. });
+        let outcome = table.carry_out(lock, change, limit).await;
+        if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
+            told.set(tells);
+        }
+        outcome
+    }
+}
+
+/// Which optional columns the row of the present term was written with.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<(bool, bool)>);
+
+impl Told {
+    fn set(&self, columns: (bool, bool)) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = columns;
+    }
+
+    fn get(&self) -> (bool, bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,7 +96,7 @@ pub(crate) enum Command {
     /// Give the lock to this one, in turn.
     Claim(Claim),
     /// Give up the term; answered with whether there was one, once it is released.
-    Resign { successor: Option<(String, Duration)>, done: oneshot::Sender<bool> },
+    Resign { next: Succession, done: oneshot::Sender<bool> },
 }
 
 pub(crate) struct Driver<R> {
@@ -91,7 +117,7 @@ pub(crate) struct Driver<R> {
 }
 
 struct Resignation {
-    successor: Option<(String, Duration)>,
+    next: Succession,
     done: oneshot::Sender<bool>,
 }
 
@@ -222,14 +248,14 @@ impl<R: LockRow> Driver<R> {
             }
             None => Parting::default(),
         };
-        let Parting { successor, info } = parting;
+        let Parting { next, info } = parting;
         *self.parting_info.lock().unwrap_or_else(PoisonError::into_inner) = info;
-        if let Some(Resignation { successor, done }) = self.asked.take() {
+        if let Some(Resignation { next, done }) = self.asked.take() {
             self.resigned = Some(done);
-            return Event::Resign { successor };
+            return Event::Resign { next };
         }
-        if successor.is_some() {
-            return Event::Resign { successor };
+        if next != Succession::Anyone {
+            return Event::Resign { next };
         }
         if self.claims.is_any_waiting() {
             return Event::LetGo;
@@ -283,12 +309,12 @@ impl<R: LockRow> Driver<R> {
     }
 
     fn obey(&mut self, command: Command) -> Event {
-        let (successor, done) = match command {
+        let (next, done) = match command {
             Command::Claim(claim) => {
                 self.claims.add(claim);
                 return Event::Wake;
             }
-            Command::Resign { successor, done } => (successor, done),
+            Command::Resign { next, done } => (next, done),
         };
         if self.instance.term().is_none() {
             // Nobody waits for the answer any more if it can't be delivered.
@@ -297,11 +323,11 @@ impl<R: LockRow> Driver<R> {
         }
         if self.claims.ask_to_go() {
             // The term goes on until its work has ended.
-            self.asked = Some(Resignation { successor, done });
+            self.asked = Some(Resignation { next, done });
             return Event::Wake;
         }
         self.resigned = Some(done);
-        Event::Resign { successor }
+        Event::Resign { next }
     }
 
     fn answer_resignation(&mut self) {
@@ -391,6 +417,7 @@ fn answer_name(answer: &Answer) -> &'static str {
     match answer {
         Answer::Observed(_) => "observed",
         Answer::Applied { .. } => "applied",
+        Answer::Swept { .. } => "swept",
         Answer::Rejected(_) => "rejected",
         Answer::NotApplied => "not applied",
         Answer::Unknown => "unknown",

@@ -9,6 +9,7 @@ use google_cloud_spanner::model::CommitResponse;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
+use spindle_protocol::{Change, StoredRow, TermId, Writer};
 
 use crate::error::{Error, Kind, Result};
 use crate::row;
@@ -162,35 +163,34 @@ impl Fence {
             self.spoil(transaction)?;
             return Err(ended);
         }
+        let (token, writer) = (self.token.to_timestamp(), Writer::from(self.writer.as_str()));
+        let fence = Change::Fence { term: TermId { token, writer } };
+        let reads = fence.reads(&self.lock);
+        let columns: Vec<&str> = reads.columns.iter().map(|column| column.name()).collect();
         let keys = KeySet::builder().add_key(key![self.lock.clone()]).build();
-        let request = ReadRequest::builder(&self.table, vec!["token", "writer"])
+        let request = ReadRequest::builder(&self.table, columns)
             .with_keys(keys)
             .with_retry_policy(NeverRetry)
             .build();
         let reading = async {
             let mut rows = transaction.execute_read(request).await?;
-            row::full_row(&mut rows).await
+            row::stored_row(&mut rows).await
         };
         let found = match reading.await {
-            Ok(found) => found.map(|full| full.row),
+            Ok(found) => found.map(|found| StoredRow { key: self.lock.clone(), ..found }),
             Err(source) => {
                 // Not knowing is no leave to commit either.
                 self.spoil(transaction)?;
                 return Err(Error::from_read(self.checking(), source));
             }
         };
-        if let Some(row) = &found
-            && row.token == self.token.to_timestamp()
-            && row.writer.as_str() == self.writer
-        {
+        if fence.judge(&self.lock, found.as_slice()).is_ok() {
             return Ok(());
         }
         self.spoil(transaction)?;
-        Err(Error::new(Kind::Fenced {
-            lock: self.lock.clone(),
-            token: self.token,
-            found: found.as_ref().map(status::found),
-        }))
+        let found = found.map(|found| status::found(&found.row()));
+        let (lock, token) = (self.lock.clone(), self.token);
+        Err(Error::new(Kind::Fenced { lock, token, found }))
     }
 
     /// Fails if the term is one of this process that has ended; asks nobody.

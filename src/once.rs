@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::Timestamp;
+use spindle_protocol::{Succession, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::{Parting, Release};
@@ -289,9 +289,12 @@ impl Run {
         // The start was committed before `began`, and the grace counts from the commit of the
         // release, so it comes out long enough if the clock here runs no more than 1 % fast.
         let rest = self.at_least.saturating_sub(took);
-        let successor = (!rest.is_zero()).then(|| (String::new(), rest + took / 100));
+        let next = match rest {
+            Duration::ZERO => Succession::Anyone,
+            rest => Succession::Parked { rest: rest + took / 100 },
+        };
         let info = format!("run {token} {how} {}ms {id}", took.as_millis());
-        let parting = Parting { successor, info: Some(info) };
+        let parting = Parting { next, info: Some(info) };
         let release = guard.release_with(parting).await;
         if release != Release::Released {
             tracing::warn!(lock, id, %token, ?release, "a run was not released");

@@ -7,7 +7,7 @@ use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::result::ResultSet;
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
-use spindle_protocol::{Row, Timestamp, Writer};
+use spindle_protocol::{Row, StoredRow, Timestamp, Writer};
 
 /// A lock row with what the protocol doesn't look at.
 #[derive(Clone, Debug)]
@@ -38,12 +38,17 @@ pub(crate) fn request<'a>(
     request.build()
 }
 
-/// The next lock row, whichever of its columns were asked for.
-///
-/// What outside hands have set to NULL reads as the epoch: released, or older than any token.
+/// The next lock row, with what the protocol doesn't look at.
 pub(crate) async fn full_row(
     rows: &mut ResultSet,
 ) -> Result<Option<FullRow>, google_cloud_spanner::Error> {
+    Ok(stored_row(rows).await?.map(FullRow::from))
+}
+
+/// The next row, whichever of its columns were asked for.
+pub(crate) async fn stored_row(
+    rows: &mut ResultSet,
+) -> Result<Option<StoredRow>, google_cloud_spanner::Error> {
     let Some(found) = rows.next().await.transpose()? else { return Ok(None) };
     let columns = rows.metadata().column_names().to_vec();
     let has = |column: &str| columns.iter().any(|name| name == column);
@@ -56,21 +61,25 @@ pub(crate) async fn full_row(
     let text = |column: &str| -> Result<Option<String>, google_cloud_spanner::Error> {
         if has(column) { found.get(column) } else { Ok(None) }
     };
-    let heartbeat = time("heartbeat")?;
-    let lease_ms: Option<i64> = if has("lease_ms") { found.get("lease_ms")? } else { None };
-    Ok(Some(FullRow {
-        name: text("name")?.unwrap_or_default(),
-        without_heartbeat: heartbeat.is_none(),
-        row: Row {
-            heartbeat: heartbeat.unwrap_or(Timestamp::EPOCH),
-            token: time("token")?.unwrap_or(Timestamp::EPOCH),
-            writer: Writer::from(text("writer")?.unwrap_or_default().as_str()),
-            lease: lease_ms
-                .and_then(|lease_ms| u64::try_from(lease_ms).ok())
-                .map(Duration::from_millis),
-        },
+    Ok(Some(StoredRow {
+        key: text("name")?.unwrap_or_default(),
+        heartbeat: time("heartbeat")?,
+        token: time("token")?,
+        writer: Writer::from(text("writer")?.unwrap_or_default().as_str()),
+        lease_ms: if has("lease_ms") { found.get("lease_ms")? } else { None },
         info: text("info")?,
     }))
+}
+
+impl From<StoredRow> for FullRow {
+    fn from(stored: StoredRow) -> FullRow {
+        FullRow {
+            row: stored.row(),
+            without_heartbeat: stored.is_takeover(),
+            name: stored.key,
+            info: stored.info,
+        }
+    }
 }
 
 pub(crate) fn timestamp(timestamp: ClientTimestamp) -> Timestamp {
@@ -79,11 +88,6 @@ pub(crate) fn timestamp(timestamp: ClientTimestamp) -> Timestamp {
     // Spanner's years 1 to 9999 exceed 64 bits of nanoseconds; no heartbeat or token is there.
     let nearest = nanoseconds.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
     Timestamp(i64::try_from(nearest).unwrap_or(i64::MAX))
-}
-
-pub(crate) fn milliseconds(duration: Duration) -> i64 {
-    // Rounded up: a holder must not be owed less than it counts on.
-    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -98,12 +102,5 @@ mod tests {
         assert_eq!(timestamp(first), Timestamp(i64::MIN));
         let before = ClientTimestamp::try_from("1969-12-31T23:59:59.5Z").unwrap();
         assert_eq!(timestamp(before), Timestamp(-500_000_000));
-    }
-
-    #[test]
-    fn a_lease_is_never_written_shorter_than_it_is() {
-        assert_eq!(milliseconds(Duration::from_micros(1_001)), 2);
-        assert_eq!(milliseconds(Duration::from_secs(2)), 2_000);
-        assert_eq!(milliseconds(Duration::MAX), i64::MAX);
     }
 }

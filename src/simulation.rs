@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use rustix::time::ClockId;
-use spindle_protocol::{Act, Answer, Timing};
+use spindle_protocol::{Act, Answer, Holder, Succession, Timing};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::driver::{Command, Driver, LockRow, SpannerRow};
+use crate::driver::{Command, Driver, LockRow, SpannerRow, Told};
 use crate::error::Error;
 use crate::status::Published;
-use crate::table::{Holder, Outcome};
+use crate::table::Outcome;
 use crate::{Clock, FencingToken, LockTable, Term};
 
 /// The clock that a machine stops while it is suspended, where it has one.
@@ -94,6 +94,7 @@ impl Member {
             lock,
             holder,
             parting_info: Arc::default(),
+            told: Told::default(),
         };
         Member::with_row(row, identity, cancel)
     }
@@ -133,9 +134,9 @@ impl Member {
     }
 
     /// Asks the loop to give up its term; false if it can't be asked now.
-    pub fn resign(&self, successor: Option<(String, Duration)>) -> bool {
+    pub fn resign(&self, next: Succession) -> bool {
         let (done, _) = oneshot::channel();
-        self.commands.try_send(Command::Resign { successor, done }).is_ok()
+        self.commands.try_send(Command::Resign { next, done }).is_ok()
     }
 }
 

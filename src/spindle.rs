@@ -2,20 +2,20 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use google_cloud_spanner::client::DatabaseClient;
+use spindle_protocol::{Holder, Succession};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::{Claim, Grant, Occupied, Patience};
 use crate::config::{Settings, check_id};
-use crate::driver::{Command, Demand, Driver, SpannerRow};
+use crate::driver::{Command, Demand, Driver, SpannerRow, Told};
 use crate::error::{Error, Kind, Result};
 use crate::locks::{Leader, LockTable, REQUEST_LIMIT};
 use crate::status::{self, Health, Published, Term, Watch};
-use crate::table::{Holder, Table};
+use crate::table::Table;
 use crate::token::FencingToken;
 
 /// One participant of one lock. A cheap clone is another handle to the same participant.
@@ -166,7 +166,9 @@ impl Spindle {
         let published = Arc::clone(&self.0.published);
         let drive = move |table: Arc<Table>| async move {
             let parting_info = Arc::default();
-            let row = SpannerRow { table, lock, holder, parting_info: Arc::clone(&parting_info) };
+            let told = Told::default();
+            let parting = Arc::clone(&parting_info);
+            let row = SpannerRow { table, lock, holder, parting_info: parting, told };
             let mut driver = Driver::new(row, settings, published, inbox, rand::random());
             if demand == Demand::Claimed {
                 driver = driver.on_demand(parting_info);
@@ -280,7 +282,7 @@ impl Spindle {
     ///
     /// Once polled, the resignation goes on whether or not the future is dropped.
     pub async fn resign(&self) -> bool {
-        self.resign_in_favour(None).await
+        self.resign_for(Succession::Anyone).await
     }
 
     /// As [`resign`](Spindle::resign), in favour of the instance `successor`: it alone may take the
@@ -301,7 +303,8 @@ impl Spindle {
         let settings = self.settings()?;
         check_id(&successor)
             .map_err(|rule| Error::config(format!("lock `{}`: {rule}", settings.name)))?;
-        Ok(self.resign_in_favour(Some((successor, settings.timing.lease))).await)
+        let next = Succession::Successor { id: successor, grace: settings.timing.lease };
+        Ok(self.resign_for(next).await)
     }
 
     /// Asks the loop for the lock; dropping the future withdraws the claim.
@@ -318,10 +321,10 @@ impl Spindle {
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    async fn resign_in_favour(&self, successor: Option<(String, Duration)>) -> bool {
+    async fn resign_for(&self, next: Succession) -> bool {
         let (done, resigned) = oneshot::channel();
         // Either error means that no loop is left, which holds nothing.
-        if self.0.commands.send(Command::Resign { successor, done }).await.is_err() {
+        if self.0.commands.send(Command::Resign { next, done }).await.is_err() {
             return false;
         }
         resigned.await.unwrap_or(false)

@@ -6,38 +6,34 @@
 //! somebody else's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::{KeyRange, KeySet};
-use google_cloud_spanner::mutation::{Mutation, WriteBuilder};
+use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use spindle_protocol::{
-    Answer, Observation, Rejection, Row, Seen, Timestamp, Writer, takeover_key,
+    Answer, Cell, Change, Column, Observation, Reads, Rejection, StoredRow, Timestamp, Write,
+    WriteKind, is_takeover_key, takeover_keys,
 };
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::connection::{Connection, Leased};
 use crate::error::{Error, Result};
-use crate::row::{self, FullRow, milliseconds};
+use crate::row::{self, FullRow};
 use crate::transact::transact;
 
 /// Has Spanner write the transaction's commit timestamp; see Spanner's documentation.
 pub(crate) const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
-/// What identifies one heartbeat of one term, besides the lease of its holder.
-pub(crate) const BEAT_COLUMNS: &[&str] = &["name", "heartbeat", "token", "writer"];
-
-/// What identifies a term. A heartbeat reads no more, so that it contends with no other column.
-pub(crate) const TERM_COLUMNS: &[&str] = &["token", "writer"];
-
 /// As a heartbeat: released.
-pub(crate) const EPOCH: &str = "1970-01-01T00:00:00Z";
+const EPOCH: &str = "1970-01-01T00:00:00Z";
 
-/// What one sweep looks at, at the most: it is there for tidiness and must stay cheap.
-const SWEEP_LIMIT: i64 = 100;
+/// The rows of one sweep, at the most: it is there for tidiness and must stay cheap.
+const SWEEP_MAX: i64 = 1_000;
 
 /// A lock table in a database.
 #[derive(Debug)]
@@ -52,13 +48,6 @@ pub(crate) struct Table {
 pub(crate) struct OptionalColumns {
     lease: AtomicBool,
     info: AtomicBool,
-}
-
-/// What a holder writes of itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Holder {
-    pub(crate) lease: Duration,
-    pub(crate) info: Option<String>,
 }
 
 /// How an act ended, and what went wrong if something did.
@@ -154,253 +143,113 @@ impl Table {
         }
     }
 
-    pub(crate) async fn insert(
+    /// Reads what the change has to be judged by, and carries out what it writes.
+    pub(crate) async fn carry_out(&self, lock: &str, change: Change, limit: Duration) -> Outcome {
+        self.carry_out_and_show(lock, change, limit).await.0
+    }
+
+    /// As [`carry_out`](Table::carry_out), with the rows that the change was judged by.
+    pub(crate) async fn carry_out_and_show(
         &self,
         lock: &str,
-        writer: &Writer,
-        holder: &Holder,
+        change: Change,
         limit: Duration,
-    ) -> Outcome {
-        let begin = self.begin_term(Mutation::new_insert_builder(&self.name), lock, writer, holder);
-        let outcome = self
-            .transact("insert its row", lock, BEAT_COLUMNS, limit, move |row| match row {
-                None => Ok(vec![begin.clone()]),
-                Some(row) => Err(changed(&row)),
-            })
-            .await;
-        outcome.already_exists_means(Rejection::Changed(None))
-    }
-
-    pub(crate) async fn takeover(
-        &self,
-        lock: &str,
-        seen: &Row,
-        writer: &Writer,
-        over_leftover: bool,
-        holder: &Holder,
-        limit: Duration,
-    ) -> Outcome {
-        let arbiter = if over_leftover {
-            Mutation::new_insert_or_update_builder(&self.name)
-        } else {
-            Mutation::new_insert_builder(&self.name)
-        };
-        // The heartbeat stays NULL: that tells a takeover row from a lock row.
-        let arbiter = arbiter
-            .set("name")
-            .to(takeover_key(lock, seen.token))
-            .set("token")
-            .to(COMMIT_TIMESTAMP)
-            .set("writer")
-            .to(writer.as_str())
-            .build();
-        let begin = self.begin_term(Mutation::new_update_builder(&self.name), lock, writer, holder);
-        let expected = seen.clone();
-        let outcome = self
-            .transact("take it over", lock, BEAT_COLUMNS, limit, move |row| match row {
-                Some(row) if row.is_same_beat(&expected) => {
-                    Ok(vec![arbiter.clone(), begin.clone()])
-                }
-                Some(row) => Err(changed(&row)),
-                None => Err(Rejection::Changed(None)),
-            })
-            .await;
-        outcome.already_exists_means(Rejection::TakeoverRowExists)
-    }
-
-    pub(crate) async fn heartbeat(
-        &self,
-        lock: &str,
-        token: Timestamp,
-        writer: &Writer,
-        limit: Duration,
-    ) -> Outcome {
-        let beat = Mutation::new_update_builder(&self.name)
-            .set("name")
-            .to(lock)
-            .set("heartbeat")
-            .to(COMMIT_TIMESTAMP)
-            .build();
-        self.in_term("heartbeat", lock, token, writer, limit, beat).await
-    }
-
-    pub(crate) async fn release(
-        &self,
-        lock: &str,
-        token: Timestamp,
-        writer: &Writer,
-        successor: Option<&(String, Duration)>,
-        info: Option<String>,
-        limit: Duration,
-    ) -> Outcome {
-        let next = successor.map_or_else(Writer::nobody, |(id, _)| Writer::successor(id));
-        // The token changes, so that a late heartbeat of this term cannot revive the row.
-        let mut release = Mutation::new_update_builder(&self.name)
-            .set("name")
-            .to(lock)
-            .set("heartbeat")
-            .to(EPOCH)
-            .set("token")
-            .to(COMMIT_TIMESTAMP)
-            .set("writer")
-            .to(next.as_str());
-        if self.optional.has_lease() {
-            let grace = successor.map(|(_, grace)| milliseconds(*grace));
-            release = release.set("lease_ms").to(grace);
-        }
-        if self.optional.has_info() {
-            release = release.set("info").to(&info);
-        }
-        self.in_term("release", lock, token, writer, limit, release.build()).await
-    }
-
-    /// Removes the takeover rows of `lock` for tokens before `before`, each by its exact key (I6).
-    pub(crate) async fn sweep(&self, lock: &str, before: Timestamp, limit: Duration) -> Outcome {
-        let swept = async {
-            let leftovers = self.takeover_rows(lock, before, limit).await?;
-            if !leftovers.is_empty() {
-                self.delete_takeover_rows(leftovers, limit).await?;
-            }
-            Ok(())
-        };
-        match timeout(limit, swept).await {
-            Ok(Ok(())) => Outcome { answer: Answer::Applied { at: before }, error: None },
-            Ok(Err(error)) => Outcome::failed(Answer::NotApplied, error),
-            Err(_) => {
-                let doing = format!("lock `{lock}`: sweep its takeover rows");
-                Outcome::failed(Answer::Unknown, Error::timed_out(doing, limit))
-            }
-        }
-    }
-
-    fn begin_term(
-        &self,
-        mutation: WriteBuilder,
-        lock: &str,
-        writer: &Writer,
-        holder: &Holder,
-    ) -> Mutation {
-        let mut mutation = mutation
-            .set("name")
-            .to(lock)
-            .set("heartbeat")
-            .to(COMMIT_TIMESTAMP)
-            .set("token")
-            .to(COMMIT_TIMESTAMP)
-            .set("writer")
-            .to(writer.as_str());
-        if self.optional.has_lease() {
-            mutation = mutation.set("lease_ms").to(milliseconds(holder.lease));
-        }
-        if self.optional.has_info() {
-            mutation = mutation.set("info").to(&holder.info);
-        }
-        mutation.build()
-    }
-
-    /// A write that depends on the term alone: token and nonce, never the previous heartbeat.
-    async fn in_term(
-        &self,
-        doing: &str,
-        lock: &str,
-        token: Timestamp,
-        writer: &Writer,
-        limit: Duration,
-        write: Mutation,
-    ) -> Outcome {
-        let writer = writer.clone();
-        self.transact(doing, lock, TERM_COLUMNS, limit, move |row| match row {
-            Some(row) if row.token == token && row.writer == writer => Ok(vec![write.clone()]),
-            Some(row) => Err(changed(&row)),
-            None => Err(Rejection::Changed(None)),
-        })
-        .await
-    }
-
-    pub(crate) async fn transact(
-        &self,
-        doing: &str,
-        lock: &str,
-        columns: &[&str],
-        limit: Duration,
-        decide: impl Fn(Option<Row>) -> Result<Vec<Mutation>, Rejection> + Send + Sync + 'static,
-    ) -> Outcome {
+    ) -> (Outcome, Vec<StoredRow>) {
         let leased = match self.connection.client(limit).await {
             Ok(leased) => leased,
-            Err(error) => return Outcome::failed(Answer::NotApplied, error),
+            Err(error) => return (Outcome::failed(Answer::NotApplied, error), Vec::new()),
         };
         let limit = leased.limit;
-        let read = self.row_request(columns.iter().copied(), lock, limit);
-        let doing = format!("lock `{lock}`: {doing}");
-        let decide = move |full: Option<FullRow>| decide(full.map(|full| full.row));
-        let mut outcome = transact(&leased.client, doing, read, limit, decide).await;
+        let doing = format!("lock `{lock}`: {}", doing(&change));
+        let reads = change.reads(lock);
+        let (shown, read) = (Arc::new(OnceLock::new()), self.reads(&reads, limit));
+        let already_exists = change.already_exists();
+        let decide = {
+            let (table, lock) = (self.name.clone(), lock.to_string());
+            let (optional, shown) = (self.optional.known(), Arc::clone(&shown));
+            move |mut found: Vec<StoredRow>| {
+                if let ([found], [key]) = (&mut *found, &*reads.keys) {
+                    found.key.clone_from(key);
+                }
+                let judged = change.judge(&lock, &found);
+                // The closure runs once.
+                let _ = shown.set(found);
+                let writes = judged?.into_iter();
+                Ok(writes.map(|write| mutation(&table, write, optional)).collect())
+            }
+        };
+        let outcome = transact(&leased.client, doing, read, limit, decide).await;
+        let mut outcome = outcome.already_exists_means(already_exists);
         self.connection.heard(&leased, outcome.error.as_ref());
         if let Some(error) = outcome.error.take() {
             outcome.error = Some(self.explain(&leased, error).await);
         }
-        outcome
+        (outcome, shown.get().cloned().unwrap_or_default())
     }
 
-    /// The keys of the takeover rows of `lock` for tokens before `before`, checked to be such.
+    /// Finds the takeover rows of `lock` for tokens before `before`, and deletes them (I6).
+    pub(crate) async fn sweep(&self, lock: &str, before: Timestamp, limit: Duration) -> Outcome {
+        let (keys, is_page_full) = match self.takeover_rows(lock, before, limit).await {
+            Ok(found) => found,
+            Err(error) => return Outcome::failed(Answer::NotApplied, error),
+        };
+        if keys.is_empty() {
+            // Other locks' rows may fill a page; another look would show the same.
+            return Outcome { answer: Answer::Swept { all: true }, error: None };
+        }
+        let outcome = self.carry_out(lock, Change::Sweep { keys }, limit).await;
+        match outcome.answer {
+            Answer::Applied { .. } | Answer::Rejected(_) => {
+                Outcome { answer: Answer::Swept { all: !is_page_full }, ..outcome }
+            }
+            _ => outcome,
+        }
+    }
+
+    /// The keys of the takeover rows of `lock` for tokens before `before`, as far as one page of
+    /// the table shows them, and whether that page was full.
     async fn takeover_rows(
         &self,
         lock: &str,
         before: Timestamp,
         limit: Duration,
-    ) -> Result<Vec<String>> {
+    ) -> Result<(Vec<String>, bool)> {
         let doing = || format!("lock `{lock}`: list its takeover rows");
         let leased = self.connection.client(limit).await?;
-        // Tokens since 2001 have 19 digits, so that `job_1` and the like stay outside the range.
-        let first = takeover_key(lock, Timestamp(1_000_000_000_000_000_000));
-        let range = KeyRange::closed_open(key![first], key![takeover_key(lock, before)]);
+        let limit = leased.limit;
+        let (first, end) = takeover_keys(lock, before);
+        let range = KeyRange::closed_open(key![first], key![end]);
         let keys = KeySet::builder().add_range(range).build();
-        let columns = ["name", "heartbeat"];
-        let request = row::request(&self.name, columns, keys, Some(SWEEP_LIMIT), limit);
+        let request = row::request(&self.name, ["name", "heartbeat"], keys, Some(SWEEP_MAX), limit);
         let reading = async {
             let transaction = leased.client.single_use().build();
             let mut rows = transaction.execute_read(request).await?;
-            let mut names = Vec::new();
-            while let Some(found) = row::full_row(&mut rows).await? {
-                if found.without_heartbeat && is_takeover_row(lock, &found.name) {
-                    names.push(found.name);
+            let (mut names, mut count) = (Vec::new(), 0);
+            while let Some(found) = row::stored_row(&mut rows).await? {
+                count += 1;
+                if found.is_takeover() && is_takeover_key(lock, &found.key) {
+                    names.push(found.key);
                 }
             }
-            Ok(names)
+            Ok((names, count >= SWEEP_MAX))
         };
-        reading.await.map_err(|source| Error::from_read(doing(), source))
+        self.answered(&leased, timeout(limit, reading).await, doing).await
     }
 
-    /// Removes rows that are still takeovers', and says how many it were.
-    pub(crate) async fn delete_takeover_rows(
-        &self,
-        names: Vec<String>,
-        limit: Duration,
-    ) -> Result<u64> {
-        let mut deleted = 0;
-        for name in names {
-            let keys = KeySet::builder().add_key(key![name.clone()]).build();
-            let request = row::request(&self.name, ["heartbeat"], keys.clone(), None, limit);
-            let doing = format!("takeover row `{name}`: delete it");
-            let delete = Mutation::delete(&self.name, keys);
-            let leased = self.connection.client(limit).await?;
-            let decide = move |found: Option<FullRow>| match found {
-                Some(found) if found.without_heartbeat => Ok(vec![delete.clone()]),
-                _ => Err(Rejection::Changed(None)),
-            };
-            let outcome = transact(&leased.client, doing, request, limit, decide).await;
-            if let Some(error) = outcome.error {
-                return Err(error);
-            }
-            deleted += u64::from(matches!(outcome.answer, Answer::Applied { .. }));
-        }
-        Ok(deleted)
+    fn reads(&self, reads: &Reads, limit: Duration) -> ReadRequest {
+        // The key tells several rows apart; of a single one it is known.
+        let name = (reads.keys.len() > 1).then_some("name");
+        let columns = name.into_iter().chain(reads.columns.iter().map(|column| column.name()));
+        let keys = reads.keys.iter();
+        let keys = keys.fold(KeySet::builder(), |keys, key| keys.add_key(key![key.clone()]));
+        row::request(&self.name, columns, keys.build(), None, limit)
     }
 
     /// All the columns that this table has.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &'static str> {
         let lease = self.optional.has_lease().then_some("lease_ms");
         let info = self.optional.has_info().then_some("info");
-        BEAT_COLUMNS.iter().copied().chain(lease).chain(info)
+        ["name", "heartbeat", "token", "writer"].into_iter().chain(lease).chain(info)
     }
 
     pub(crate) fn row_request<'a>(
@@ -445,20 +294,52 @@ pub(crate) fn without_read_timestamp(doing: &str) -> Error {
     ))
 }
 
-fn changed(row: &Row) -> Rejection {
-    Rejection::Changed(Some(Seen { token: row.token, writer: row.writer.clone() }))
+/// A write as the client sends it, without the columns that the table lacks.
+fn mutation(table: &str, write: Write, (has_lease, has_info): (bool, bool)) -> Mutation {
+    let builder = match write.kind {
+        WriteKind::Insert => Mutation::new_insert_builder(table),
+        WriteKind::Update => Mutation::new_update_builder(table),
+        WriteKind::InsertOrUpdate => Mutation::new_insert_or_update_builder(table),
+        WriteKind::Delete => {
+            return Mutation::delete(table, KeySet::builder().add_key(key![write.key]).build());
+        }
+    };
+    let is_there = |column: &Column| match column {
+        Column::LeaseMs => has_lease,
+        Column::Info => has_info,
+        Column::Heartbeat | Column::Token | Column::Writer => true,
+    };
+    let cells = write.cells.into_iter().filter(|(column, _)| is_there(column));
+    let builder = cells.fold(builder.set("name").to(write.key), |builder, (column, cell)| {
+        let builder = builder.set(column.name());
+        match cell {
+            Cell::CommitTimestamp => builder.to(COMMIT_TIMESTAMP),
+            Cell::Epoch => builder.to(EPOCH),
+            Cell::Null => builder.to(None::<String>),
+            Cell::Text(text) => builder.to(text),
+            Cell::Milliseconds(milliseconds) => builder.to(milliseconds),
+        }
+    });
+    builder.build()
 }
 
-/// Whether `key` is the exact pattern of a takeover row of `lock`, not another lock's name (I6).
-pub(crate) fn is_takeover_row(lock: &str, key: &str) -> bool {
-    key.strip_prefix(lock)
-        .and_then(|rest| rest.strip_prefix('_'))
-        .is_some_and(|digits| digits.len() == 19 && digits.bytes().all(|b| b.is_ascii_digit()))
+fn doing(change: &Change) -> &'static str {
+    match change {
+        Change::Insert { .. } => "insert its row",
+        Change::Takeover { .. } => "take it over",
+        Change::Heartbeat { .. } => "heartbeat",
+        Change::Release { .. } => "release",
+        Change::Evict { .. } => "evict its holder",
+        Change::Seize { .. } => "seize it",
+        Change::Remove { .. } => "remove it",
+        Change::Sweep { .. } => "sweep its takeover rows",
+        Change::Fence { .. } => "check a fence",
+    }
 }
 
 /// Whether `key` has the form of a takeover row of some lock.
 pub(crate) fn looks_like_takeover_row(key: &str) -> bool {
-    key.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_row(lock, key))
+    key.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_key(lock, key))
 }
 
 /// The lock and the displaced token of which `key` is the takeover row, if it is one.
@@ -466,5 +347,5 @@ pub(crate) fn displaced_by(key: &str) -> Option<(&str, Timestamp)> {
     let (lock, digits) = key.rsplit_once('_')?;
     // Nineteen digits can exceed any timestamp.
     let displaced = digits.parse().ok().map(Timestamp)?;
-    is_takeover_row(lock, key).then_some((lock, displaced))
+    is_takeover_key(lock, key).then_some((lock, displaced))
 }

@@ -1,4 +1,4 @@
-//! One conditional transaction on a lock row, sent once, with an outcome of three kinds.
+//! One conditional transaction on rows of the lock table, sent once, with an outcome of three kinds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,11 +14,11 @@ use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::{
     BasicTransactionRetryPolicy, ReadWriteTransaction, TransactionRunner,
 };
-use spindle_protocol::{Answer, Rejection};
+use spindle_protocol::{Answer, Rejection, StoredRow};
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::row::{self, FullRow};
+use crate::row;
 use crate::table::Outcome;
 
 /// How far a transaction has come: what a failure means depends on it.
@@ -28,7 +28,7 @@ struct Progress {
     may_commit: AtomicBool,
 }
 
-/// Reads one lock row, lets `decide` turn it into writes or a refusal, and commits the writes.
+/// Reads rows, lets `decide` turn it into writes or a refusal, and commits the writes.
 ///
 /// The request that could change something is sent at most once, and not after `limit`.
 pub(crate) async fn transact<F>(
@@ -39,7 +39,7 @@ pub(crate) async fn transact<F>(
     decide: F,
 ) -> Outcome
 where
-    F: Fn(Option<FullRow>) -> Result<Vec<Mutation>, Rejection> + Send + Sync + 'static,
+    F: Fn(Vec<StoredRow>) -> Result<Vec<Mutation>, Rejection> + Send + Sync + 'static,
 {
     let progress = Arc::new(Progress::default());
     let work = Arc::new((decide, Arc::clone(&progress)));
@@ -48,7 +48,11 @@ where
         async move {
             let (decide, progress) = &*work;
             let mut rows = transaction.execute_read(read).await?;
-            match decide(row::full_row(&mut rows).await?) {
+            let mut found = Vec::new();
+            while let Some(row) = row::stored_row(&mut rows).await? {
+                found.push(row);
+            }
+            match decide(found) {
                 Ok(mutations) => {
                     transaction.buffer(mutations)?;
                     progress.may_commit.store(true, Ordering::Relaxed);

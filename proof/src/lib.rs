@@ -8,6 +8,7 @@
 pub mod history;
 pub mod model;
 pub mod node;
+pub mod oracle;
 mod progress;
 pub mod run;
 pub mod scenario;

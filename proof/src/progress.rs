@@ -1,9 +1,11 @@
 //! I5: from every reachable state some continuation without faults leads to a holder.
 
+use std::time::Duration;
+
 use spindle_protocol::Event;
 
 use crate::node::{Asked, Passage};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, TICK};
 use crate::world::World;
 
 impl World {
@@ -24,9 +26,10 @@ impl World {
     /// The most ticks that it may take: stand aside for a lease after a release, wait for a lease
     /// to run out, then for a leftover's, each noticed at the next look or two.
     fn patience(scenario: &Scenario) -> u32 {
-        let lease = scenario.longest_lease().as_millis() as u32 + 1;
+        let ticks = |duration: Duration| duration.as_nanos().div_ceil(TICK.as_nanos()) as u32;
+        let lease = ticks(scenario.longest_lease());
         let poll = scenario.members.iter().map(|member| member.timing.poll_interval).max();
-        3 * lease + 6 * poll.unwrap_or_default().as_millis() as u32 + 6
+        3 * lease + 6 * ticks(poll.unwrap_or_default()) + 6
     }
 
     fn holds_alone(&self, scenario: &Scenario, survivor: usize) -> bool {

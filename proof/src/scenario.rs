@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use spindle_protocol::Timing;
+use spindle_protocol::{Holder, Timing};
 
 use crate::history::Mark;
 
 /// The step of time in which everything happens.
-pub const TICK: Duration = Duration::from_millis(1);
+pub const TICK: Duration = Duration::from_secs(1);
 
 /// Commits within one tick differ by nanoseconds, which must not decide whether a lease has run
 /// out: this much is taken off every lease, and off the margin, which is what validity is made of.
-const HAIR: Duration = Duration::from_micros(1);
+const HAIR: Duration = Duration::from_millis(1);
 
 /// A space of worlds to explore.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub struct Scenario {
     pub budget: Budget,
     /// How many requests whose sender gave up may still be on their way.
     pub late_requests_max: usize,
-    /// Whether the table keeps the holder's lease.
-    pub lease_column: bool,
+    /// Whether the table has the columns that it may lack.
+    pub optional_columns: bool,
     /// One state in so many is checked for I5; it takes longer than all else together.
     pub progress_checked_one_in: u64,
     /// Whether the clocks are so bad that I1 must be found broken.
@@ -122,6 +122,11 @@ impl Member {
     /// A participant with an exact clock.
     pub fn new(id: &'static str, timing: Timing) -> Member {
         Member { id, timing, clock: Clock::Exact }
+    }
+
+    /// What it writes of itself.
+    pub fn holder(&self) -> Holder {
+        Holder { lease: self.timing.lease, info: None }
     }
 
     /// The same with another clock.

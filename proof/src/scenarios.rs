@@ -94,7 +94,7 @@ fn pair() -> Scenario {
         ticks: 10,
         budget: faults(2),
         late_requests_max: 2,
-        lease_column: true,
+        optional_columns: true,
         progress_checked_one_in: 64,
         clocks_break_i1: false,
         expected: vec![],
@@ -282,7 +282,7 @@ pub fn peers() -> Scenario {
         name: "peers",
         starts: vec![Start::Abandoned, Start::Leftover, Start::Held],
         budget: Budget { leftovers: 1, ..faults(1) },
-        lease_column: false,
+        optional_columns: false,
         ticks: 12,
         expected: vec![Mark::OverLeftover, Mark::TookOver],
         ..pair()

@@ -20,14 +20,16 @@ impl World {
         if row.writer == Writer::nobody() && !row.is_released() {
             self.history.mark(Mark::EvictedWaited);
         }
-        if let Some(successor) = row.writer.successor_id() {
-            if Some(successor) == writer.id() {
+        // Without the column there is no grace in the row; each judges by its own lease.
+        let too_soon = row.is_released() && at < row.token + row.lease.unwrap_or_default();
+        match row.writer.as_str().strip_prefix('>') {
+            None => {}
+            Some("") if !too_soon => self.history.mark(Mark::ParkedWaited),
+            Some(successor) if Some(successor) == writer.id() => {
                 self.history.mark(Mark::SuccessorTook);
-            } else if row.is_released() && at < row.token + row.lease.unwrap_or_default() {
-                self.history.break_invariant(Invariant::Grace);
-            } else if successor.is_empty() {
-                self.history.mark(Mark::ParkedWaited);
             }
+            Some(_) if too_soon => self.history.break_invariant(Invariant::Grace),
+            Some(_) => {}
         }
         if let (Some(old), Some(new)) = (row.writer.nonce(), writer.nonce()) {
             if old.instance == new.instance {

@@ -1,9 +1,10 @@
 //! What may happen next: every interleaving of processes, network, time, faults and hands.
 
-use spindle_protocol::{Act, Event, Timestamp, Writer};
+use spindle_protocol::{Act, Change, Event, Succession, Timestamp};
 
 use crate::node::Passage;
 use crate::scenario::{Clock, Scenario, TICK};
+use crate::table::{LOCK, is_takeover_row, stored};
 use crate::world::World;
 
 /// One step of the world. Indices are of members, or of requests that are late.
@@ -109,16 +110,15 @@ const HANDS: [Hand; 10] = [
 
 impl Parting {
     fn event(self, index: usize, scenario: &Scenario) -> Event {
-        let successor = |id: &str| Some((id.to_string(), scenario.grace()));
         match self {
-            Parting::Resign => Event::Resign { successor: None },
+            Parting::Resign => Event::Resign { next: Succession::Anyone },
             Parting::ResignToNext => {
                 let next = &scenario.members[(index + 1) % scenario.members.len()];
-                Event::Resign { successor: successor(next.id) }
+                let (id, grace) = (next.id.to_string(), scenario.grace());
+                Event::Resign { next: Succession::Successor { id, grace } }
             }
             Parting::LetGo => Event::LetGo,
-            // Reserved for an id that nobody has.
-            Parting::Park => Event::Resign { successor: successor("") },
+            Parting::Park => Event::Resign { next: Succession::Parked { rest: scenario.grace() } },
             Parting::Lapse => Event::Lapse,
         }
     }
@@ -304,7 +304,7 @@ impl World {
             }
             Step::Evict => {
                 left.evictions -= 1;
-                self.table.evict(self.spanner());
+                self.table.change(self.spanner(), &Change::Evict { keep_away: None, info: None });
             }
             Step::LeaveTakeoverRow => {
                 left.leftovers -= 1;
@@ -332,42 +332,43 @@ impl World {
     fn interfere(&mut self, scenario: &Scenario, hand: Hand) {
         self.history.interfered = true;
         let now = self.spanner();
-        let Some(mut row) = self.table.lock() else { return };
+        let Some(row) = self.table.lock() else { return };
         let lease = scenario.longest_lease();
         match hand {
-            Hand::Delete => return self.table.retain(|key, _| key != crate::table::LOCK),
-            Hand::LoseTakeoverRows => {
-                return self.table.retain(|key, _| crate::table::displaced_token(key).is_none());
-            }
-            Hand::Restore => return self.restore(),
+            Hand::Delete => self.table.retain(|row| row.key != LOCK),
+            Hand::LoseTakeoverRows => self.table.retain(|row| !is_takeover_row(row)),
+            Hand::Restore => self.restore(),
             Hand::Seize => {
-                let writer = Writer::from("operator");
-                self.table.seize(now, &writer, lease);
-                let token = self.table.lock().map_or(now, |row| row.token);
-                return self.history.begin(token, &writer, Some(row));
+                let seize = Change::Seize { next: Succession::Anyone, info: None };
+                self.table.change(now, &seize);
             }
             Hand::TokenBack => {
                 let earlier = self.history.begun.iter().rev().nth(1);
-                row.token = earlier.map_or(Timestamp(row.token.0 - 1), |term| term.token);
+                let token = earlier.map_or(Timestamp(row.token.0 - 1), |term| term.token);
+                self.table.edit_lock(|row| row.token = Some(token));
             }
-            Hand::TokenEpoch => row.token = Timestamp::EPOCH,
-            Hand::TokenAhead => row.token = now + TICK * 3,
-            Hand::HeartbeatEpoch => row.heartbeat = Timestamp::EPOCH,
+            Hand::TokenEpoch => self.table.edit_lock(|row| row.token = Some(Timestamp::EPOCH)),
+            Hand::TokenAhead => self.table.edit_lock(|row| row.token = Some(now + TICK * 3)),
+            Hand::HeartbeatEpoch => {
+                self.table.edit_lock(|row| row.heartbeat = Some(Timestamp::EPOCH));
+            }
             Hand::HeartbeatBack => {
                 let back = i64::try_from(lease.as_nanos()).unwrap_or(i64::MAX);
-                row.heartbeat = Timestamp(row.heartbeat.0.saturating_sub(back));
+                let back = Timestamp(row.heartbeat.0.saturating_sub(back));
+                self.table.edit_lock(|row| row.heartbeat = Some(back));
             }
-            Hand::HeartbeatAhead => row.heartbeat = now + TICK * 3,
+            Hand::HeartbeatAhead => {
+                self.table.edit_lock(|row| row.heartbeat = Some(now + TICK * 3));
+            }
         }
-        self.table.set_lock(row);
     }
 
     /// The database as it was: what was written under the last term is gone with it.
     fn restore(&mut self) {
         self.history.lose_latest();
         match self.history.displaced.take() {
-            Some(row) => self.table.set_lock(row),
-            None => self.table.retain(|key, _| key != crate::table::LOCK),
+            Some(row) => self.table.put(stored(LOCK, &row)),
+            None => self.table.retain(|row| row.key != LOCK),
         }
     }
 }

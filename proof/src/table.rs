@@ -1,36 +1,28 @@
-//! The lock table on Spanner as an executable specification: what each act means, and no more.
+//! The lock table on Spanner, in small: rows by key, and a clock.
+//!
+//! What an act means stands in [`spindle_protocol::Change`]; here it is only carried out, as the
+//! library and the simulation carry it out. The oracle says the same once more, independently.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::{
-    Act, Answer, Observation, Rejection, Row, Seen, Timestamp, Writer, takeover_key,
+    Act, Answer, Cell, Change, Column, Holder, Observation, Row, StoredRow, TermId, Timestamp,
+    Write, WriteKind, Writer, is_takeover_key, takeover_keys,
 };
 
 /// The lock under proof.
 pub const LOCK: &str = "job";
 
-/// One row. A takeover row has no heartbeat, which is what tells it from a lock row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Record {
-    /// When the holder last said that it lives.
-    pub heartbeat: Option<Timestamp>,
-    /// The commit timestamp of the transaction that began the term.
-    pub token: Timestamp,
-    /// Whose term it is.
-    pub writer: Writer,
-    /// The holder's lease.
-    pub lease: Option<Duration>,
-}
-
-/// Everything Spanner keeps: rows by key, and a clock that never hands out a timestamp twice.
+/// Everything Spanner keeps: rows in the order of their keys, and a clock that never hands out a
+/// timestamp twice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Table {
     /// Shared by all worlds in which they are the same: most steps change no row.
-    rows: Arc<Vec<(Arc<str>, Record)>>,
+    rows: Arc<Vec<StoredRow>>,
     last: Timestamp,
-    /// Whether the table has the column that keeps the holder's lease.
-    pub lease_column: bool,
+    /// Whether the table has the columns `lease_ms` and `info`.
+    pub optional_columns: bool,
 }
 
 /// A request as it arrives: an act, and what its sender would write of itself.
@@ -38,60 +30,57 @@ pub struct Table {
 pub struct Request {
     /// What is asked for.
     pub act: Act,
-    /// The sender's lease.
-    pub lease: Duration,
+    /// The sender.
+    pub holder: Holder,
 }
 
 impl Table {
     /// A table with these rows.
-    pub fn new(lease_column: bool, rows: impl IntoIterator<Item = (Arc<str>, Record)>) -> Table {
-        let mut table = Table { rows: Arc::default(), last: Timestamp::EPOCH, lease_column };
-        for (key, record) in rows {
-            table.put(key, record);
+    pub fn new(optional_columns: bool, rows: impl IntoIterator<Item = StoredRow>) -> Table {
+        let mut table = Table { rows: Arc::default(), last: Timestamp::EPOCH, optional_columns };
+        for row in rows {
+            table.put(row);
         }
         table
     }
 
     /// The row of the key.
-    pub fn get(&self, key: &str) -> Option<&Record> {
-        let at = self.rows.binary_search_by(|(other, _)| (**other).cmp(key)).ok()?;
-        Some(&self.rows[at].1)
+    pub fn get(&self, key: &str) -> Option<&StoredRow> {
+        self.position(key).ok().map(|at| &self.rows[at])
     }
 
     /// Every row, in the order of the keys.
-    pub fn rows(&self) -> impl Iterator<Item = (&str, &Record)> {
-        self.rows.iter().map(|(key, record)| (&**key, record))
+    pub fn rows(&self) -> impl Iterator<Item = &StoredRow> {
+        self.rows.iter()
     }
 
-    /// Writes a row, whether it exists or not.
-    pub fn put(&mut self, key: Arc<str>, record: Record) {
-        match self.rows.binary_search_by(|(other, _)| other.cmp(&key)) {
-            Ok(at) => Arc::make_mut(&mut self.rows)[at].1 = record,
-            Err(at) => Arc::make_mut(&mut self.rows).insert(at, (key, record)),
+    /// Writes a row, whether it exists or not; what it has no columns for is lost.
+    pub fn put(&mut self, mut row: StoredRow) {
+        if !self.optional_columns {
+            (row.lease_ms, row.info) = (None, None);
+        }
+        match self.position(&row.key) {
+            Ok(at) => Arc::make_mut(&mut self.rows)[at] = row,
+            Err(at) => Arc::make_mut(&mut self.rows).insert(at, row),
         }
     }
 
     /// Removes the rows that are not to be kept.
-    pub fn retain(&mut self, keep: impl Fn(&str, &Record) -> bool) {
-        Arc::make_mut(&mut self.rows).retain(|(key, record)| keep(key, record));
+    pub fn retain(&mut self, keep: impl Fn(&StoredRow) -> bool) {
+        Arc::make_mut(&mut self.rows).retain(keep);
     }
 
     /// The lock row, as the protocol sees it.
     pub fn lock(&self) -> Option<Row> {
-        let record = self.get(LOCK)?;
-        Some(Row {
-            heartbeat: record.heartbeat?,
-            token: record.token,
-            writer: record.writer.clone(),
-            lease: record.lease,
-        })
+        self.get(LOCK).map(StoredRow::row)
     }
 
-    /// Writes the lock row.
-    pub fn set_lock(&mut self, row: Row) {
-        let Row { heartbeat, token, writer, lease } = row;
-        let lease = lease.filter(|_| self.lease_column);
-        self.put(LOCK.into(), Record { heartbeat: Some(heartbeat), token, writer, lease });
+    /// Edits the lock row, if there is one.
+    pub fn edit_lock(&mut self, edit: impl FnOnce(&mut StoredRow)) {
+        if let Some(mut row) = self.get(LOCK).cloned() {
+            edit(&mut row);
+            self.put(row);
+        }
     }
 
     /// A strong read's timestamp: it sees every commit so far and none to come.
@@ -100,133 +89,142 @@ impl Table {
     }
 
     /// A commit's timestamp: after every timestamp given so far.
-    pub fn commit_timestamp(&mut self, now: Timestamp) -> Timestamp {
+    fn commit_timestamp(&mut self, now: Timestamp) -> Timestamp {
         self.last = Timestamp(self.last.max(now).0 + 1);
         self.last
     }
 
     /// Carries out one request, atomically, at Spanner's time `now`.
     pub fn carry_out(&mut self, now: Timestamp, request: &Request) -> Answer {
-        match &request.act {
-            Act::Observe => Answer::Observed(Observation {
-                row: self.lock(),
-                read_at: self.read_timestamp(now),
-            }),
-            Act::Insert { writer } => match self.lock() {
-                None => self.begin(now, writer, request.lease),
-                Some(_) => Answer::Rejected(Rejection::Changed(None)),
-            },
-            Act::Takeover { seen, writer, over_leftover } => {
-                if let Some(changed) = self.unless(|row| row.is_same_beat(seen)) {
-                    return changed;
-                }
-                let key = takeover_key(LOCK, seen.token);
-                if self.get(&key).is_some() && !over_leftover {
-                    return Answer::Rejected(Rejection::TakeoverRowExists);
-                }
-                self.put(key.into(), takeover_row(seen.token, writer.clone()));
-                self.begin(now, writer, request.lease)
-            }
-            Act::Heartbeat { token, writer } => {
-                let row = self.lock();
-                if let Some(changed) = self.unless(|row| is_term(row, *token, writer)) {
-                    return changed;
-                }
-                let at = self.commit_timestamp(now);
-                self.rewrite(row, |row| row.heartbeat = at);
-                Answer::Applied { at }
-            }
-            Act::Release { token, writer, successor } => {
-                let row = self.lock();
-                if let Some(changed) = self.unless(|row| is_term(row, *token, writer)) {
-                    return changed;
-                }
-                let at = self.commit_timestamp(now);
-                self.rewrite(row, |row| release(row, at, successor.as_ref()));
-                Answer::Applied { at }
-            }
-            Act::Sweep { before } => {
-                self.sweep(*before);
-                Answer::Applied { at: self.commit_timestamp(now) }
+        match (&request.act, request.act.change(&request.holder, None)) {
+            (_, Some(change)) => self.change(now, &change),
+            (Act::Sweep { before }, None) => self.sweep(now, *before),
+            (_, None) => {
+                let read_at = self.read_timestamp(now);
+                Answer::Observed(Observation { row: self.lock(), read_at })
             }
         }
+    }
+
+    /// One transaction: reads what the change has to be judged by, and writes what it says.
+    pub fn change(&mut self, now: Timestamp, change: &Change) -> Answer {
+        let reads = change.reads(LOCK);
+        let found = reads.keys.iter().filter_map(|key| self.get(key));
+        let found: Vec<StoredRow> = found.map(|row| with_columns(row, reads.columns)).collect();
+        let writes = match change.judge(LOCK, &found) {
+            Ok(writes) => writes,
+            Err(rejection) => return Answer::Rejected(rejection),
+        };
+        let exists = |write: &Write| self.get(&write.key).is_some();
+        if writes.iter().any(|write| write.kind == WriteKind::Insert && exists(write)) {
+            return Answer::Rejected(change.already_exists());
+        }
+        if writes.iter().any(|write| write.kind == WriteKind::Update && !exists(write)) {
+            return Answer::NotApplied;
+        }
+        let at = self.commit_timestamp(now);
+        for write in writes {
+            self.write(write, at);
+        }
+        Answer::Applied { at }
     }
 
     /// Whether a fenced write of the term would commit: the check is part of its transaction.
     pub fn fence_holds(&self, token: Timestamp, writer: &Writer) -> bool {
-        self.lock().is_some_and(|row| is_term(&row, token, writer))
-    }
-
-    /// The tool's eviction: contenders still wait out the lease.
-    pub fn evict(&mut self, now: Timestamp) {
-        let row = self.lock();
-        let at = self.commit_timestamp(now);
-        self.rewrite(row, |row| {
-            row.token = at;
-            row.writer = Writer::nobody();
-        });
-    }
-
-    /// The tool's seizure: somebody begins a term at once.
-    pub fn seize(&mut self, now: Timestamp, writer: &Writer, lease: Duration) {
-        self.begin(now, writer, lease);
-    }
-
-    fn begin(&mut self, now: Timestamp, writer: &Writer, lease: Duration) -> Answer {
-        let at = self.commit_timestamp(now);
-        let writer = writer.clone();
-        self.set_lock(Row { heartbeat: at, token: at, writer, lease: Some(lease) });
-        Answer::Applied { at }
-    }
-
-    /// The rejection of a request whose condition does not hold of the lock row.
-    fn unless(&self, condition: impl Fn(&Row) -> bool) -> Option<Answer> {
-        let row = self.lock();
-        if row.as_ref().is_some_and(condition) {
-            return None;
-        }
-        let seen = row.map(|row| Seen { token: row.token, writer: row.writer });
-        Some(Answer::Rejected(Rejection::Changed(seen)))
-    }
-
-    fn rewrite(&mut self, row: Option<Row>, change: impl FnOnce(&mut Row)) {
-        if let Some(mut row) = row {
-            change(&mut row);
-            self.set_lock(row);
-        }
+        let term = TermId { token, writer: writer.clone() };
+        let found: Vec<StoredRow> = self.get(LOCK).cloned().into_iter().collect();
+        Change::Fence { term }.judge(LOCK, &found).is_ok()
     }
 
     /// Found by range, checked row by row, removed by exact key (I6).
-    fn sweep(&mut self, before: Timestamp) {
-        Arc::make_mut(&mut self.rows).retain(|(key, record)| {
-            let token = displaced_token(key).filter(|_| record.heartbeat.is_none());
-            token.is_none_or(|token| token >= before)
+    fn sweep(&mut self, now: Timestamp, before: Timestamp) -> Answer {
+        let (first, end) = takeover_keys(LOCK, before);
+        let keys = self.rows.iter().filter(|row| {
+            first <= row.key
+                && row.key < end
+                && row.is_takeover()
+                && is_takeover_key(LOCK, &row.key)
         });
+        let keys: Vec<String> = keys.map(|row| row.key.clone()).collect();
+        if !keys.is_empty() {
+            self.change(now, &Change::Sweep { keys });
+        }
+        Answer::Swept { all: true }
+    }
+
+    fn write(&mut self, write: Write, at: Timestamp) {
+        if write.kind == WriteKind::Delete {
+            return self.retain(|row| row.key != write.key);
+        }
+        let mut row = self.get(&write.key).cloned().unwrap_or(StoredRow::new(write.key));
+        for (column, cell) in write.cells {
+            set(&mut row, column, cell, at);
+        }
+        self.put(row);
+    }
+
+    fn position(&self, key: &str) -> Result<usize, usize> {
+        self.rows.binary_search_by(|row| row.key.as_str().cmp(key))
+    }
+}
+
+/// The row as the table keeps it.
+pub fn stored(key: &str, row: &Row) -> StoredRow {
+    let milliseconds = |lease: Duration| i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    StoredRow {
+        heartbeat: Some(row.heartbeat),
+        token: Some(row.token),
+        writer: row.writer.clone(),
+        lease_ms: row.lease.map(milliseconds),
+        ..StoredRow::new(key)
     }
 }
 
 /// A takeover row.
-pub fn takeover_row(token: Timestamp, writer: Writer) -> Record {
-    Record { heartbeat: None, token, writer, lease: None }
+pub fn takeover_row(key: String, token: Timestamp, writer: Writer) -> StoredRow {
+    StoredRow { token: Some(token), writer, ..StoredRow::new(key) }
 }
 
-/// The token that a takeover row of the lock displaced, if the key is one's.
-pub fn displaced_token(key: &str) -> Option<Timestamp> {
-    let digits = key.strip_prefix(LOCK)?.strip_prefix('_')?;
-    let token = Timestamp(digits.parse().ok()?);
-    (takeover_key(LOCK, token) == key && digits.len() == 19).then_some(token)
+/// Whether a takeover row of the lock under proof has this key.
+pub fn is_takeover_row(row: &StoredRow) -> bool {
+    is_takeover_key(LOCK, &row.key)
 }
 
-fn is_term(row: &Row, token: Timestamp, writer: &Writer) -> bool {
-    row.token == token && row.writer == *writer
+/// The row as a read of these columns shows it.
+fn with_columns(row: &StoredRow, columns: &[Column]) -> StoredRow {
+    let mut shown = StoredRow::new(row.key.clone());
+    for column in columns {
+        match column {
+            Column::Heartbeat => shown.heartbeat = row.heartbeat,
+            Column::Token => shown.token = row.token,
+            Column::Writer => shown.writer = row.writer.clone(),
+            Column::LeaseMs => shown.lease_ms = row.lease_ms,
+            Column::Info => shown.info.clone_from(&row.info),
+        }
+    }
+    shown
 }
 
-fn release(row: &mut Row, at: Timestamp, successor: Option<&(String, Duration)>) {
-    row.heartbeat = Timestamp::EPOCH;
-    row.token = at;
-    row.writer = match successor {
-        Some((id, _)) => Writer::successor(id),
-        None => Writer::nobody(),
+fn set(row: &mut StoredRow, column: Column, cell: Cell, at: Timestamp) {
+    let time = match &cell {
+        Cell::CommitTimestamp => Some(at),
+        Cell::Epoch => Some(Timestamp::EPOCH),
+        _ => None,
     };
-    row.lease = successor.map(|(_, grace)| *grace);
+    let text = match &cell {
+        Cell::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    match column {
+        Column::Heartbeat => row.heartbeat = time,
+        Column::Token => row.token = time,
+        Column::Writer => row.writer = Writer::from(text.unwrap_or_default().as_str()),
+        Column::LeaseMs => {
+            row.lease_ms = match cell {
+                Cell::Milliseconds(milliseconds) => Some(milliseconds),
+                _ => None,
+            };
+        }
+        Column::Info => row.info = text,
+    }
 }

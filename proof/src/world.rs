@@ -1,14 +1,13 @@
 //! The world: processes, the table, and what is on its way between them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use spindle_protocol::{Act, Answer, Event, Row, Timestamp, Writer};
+use spindle_protocol::{Act, Answer, Event, Row, StoredRow, Timestamp, Writer};
 
 use crate::history::{History, Invariant, Mark};
 use crate::node::{Asked, Node, Passage};
 use crate::scenario::{Budget, Scenario, Start, TICK};
-use crate::table::{LOCK, Record, Request, Table, displaced_token, takeover_row};
+use crate::table::{LOCK, Request, Table, is_takeover_row, stored, takeover_row};
 
 /// Spanner's clock at the first tick: as many digits as today's.
 const DAWN: Timestamp = Timestamp(1_795_000_000_000_000_000);
@@ -36,13 +35,13 @@ pub struct World {
 impl World {
     /// The world as the scenario starts.
     pub fn new(scenario: &Scenario, start: Start) -> World {
-        let neighbours = NEIGHBOURS.map(|name| (name.into(), neighbour()));
+        let neighbours = NEIGHBOURS.map(neighbour);
         let nodes = scenario.members.iter().enumerate();
         let mut world = World {
             tick: 0,
             left: scenario.budget,
             nodes: nodes.map(|(index, member)| Node::start(index, member).into()).collect(),
-            table: Table::new(scenario.lease_column, neighbours),
+            table: Table::new(scenario.optional_columns, neighbours),
             late: Vec::new(),
             history: History::default(),
         };
@@ -56,12 +55,12 @@ impl World {
         match start {
             Start::Empty => {}
             Start::Held => world.elect_first(scenario),
-            Start::Abandoned => world.table.set_lock(dead(long_ago)),
+            Start::Abandoned => world.table.put(stored(LOCK, &dead(long_ago))),
             Start::Leftover => {
-                world.table.set_lock(dead(long_ago));
+                world.table.put(stored(LOCK, &dead(long_ago)));
                 world.leave_takeover_row();
             }
-            Start::EpochToken => world.table.set_lock(dead(Timestamp::EPOCH)),
+            Start::EpochToken => world.table.put(stored(LOCK, &dead(Timestamp::EPOCH))),
         }
         world
     }
@@ -110,9 +109,9 @@ impl World {
 
     /// The node's request is carried out; the answer is held up.
     pub fn arrive(&mut self, index: usize, scenario: &Scenario) {
-        let lease = scenario.members[index].timing.lease;
+        let holder = scenario.members[index].holder();
         let Some(asked) = &self.nodes[index].asked else { return };
-        let request = Request { act: asked.act.clone(), lease };
+        let request = Request { act: asked.act.clone(), holder };
         let answer = self.carry_out(&request);
         self.note_waiting(index, &answer, scenario);
         if let Some(asked) = &mut self.node_mut(index).asked {
@@ -169,7 +168,7 @@ impl World {
     pub fn leave_takeover_row(&mut self) {
         if let Some(row) = self.table.lock() {
             let key = spindle_protocol::takeover_key(LOCK, row.token);
-            self.table.put(key.into(), takeover_row(row.token, "dead-peer".into()));
+            self.table.put(takeover_row(key, row.token, "dead-peer".into()));
         }
     }
 
@@ -188,12 +187,11 @@ impl World {
 
     /// I6: whether other locks are as they were, and nothing but takeover rows was added.
     pub fn neighbours_are_untouched(&self) -> bool {
-        let ours = |key: &str| key == LOCK || displaced_token(key).is_some();
-        let others = self.table.rows().filter(|(key, _)| !ours(key));
         let mut count = 0;
-        for (key, record) in others {
+        for row in self.table.rows().filter(|row| row.key != LOCK && !is_takeover_row(row)) {
             count += 1;
-            if !NEIGHBOURS.contains(&key) || *record != neighbour() {
+            let expected = NEIGHBOURS.into_iter().find(|name| *name == row.key).map(neighbour);
+            if expected.as_ref() != Some(row) {
                 return false;
             }
         }
@@ -215,7 +213,7 @@ impl World {
         if carried_out || act == Act::Observe || self.late.len() >= scenario.late_requests_max {
             return;
         }
-        let request = Request { act, lease: scenario.members[index].timing.lease };
+        let request = Request { act, holder: scenario.members[index].holder() };
         self.late.push(request);
     }
 
@@ -224,6 +222,9 @@ impl World {
         let before = self.table.lock();
         let rows = self.table.rows().count();
         let answer = self.table.carry_out(self.spanner(), request);
+        if self.table.rows().count() < rows && matches!(answer, Answer::Swept { .. }) {
+            self.history.mark(Mark::Swept);
+        }
         let Answer::Applied { at } = answer else { return answer };
         match &request.act {
             Act::Insert { writer } => {
@@ -238,17 +239,12 @@ impl World {
                     self.history.mark(Mark::OverLeftover);
                 }
             }
-            Act::Heartbeat { token, writer } | Act::Release { token, writer, .. } => {
-                if !self.history.is_latest(*token, writer) {
+            Act::Heartbeat { term } | Act::Release { term, .. } => {
+                if !self.history.is_latest(term.token, &term.writer) {
                     self.history.break_invariant(Invariant::I4);
                 }
             }
-            Act::Sweep { .. } => {
-                if self.table.rows().count() < rows {
-                    self.history.mark(Mark::Swept);
-                }
-            }
-            Act::Observe => {}
+            Act::Sweep { .. } | Act::Observe => {}
         }
         answer
     }
@@ -268,11 +264,12 @@ impl World {
     }
 }
 
-fn neighbour() -> Record {
-    Record {
-        heartbeat: Some(Timestamp(DAWN.0 - 1)),
+fn neighbour(name: &str) -> StoredRow {
+    let row = Row {
+        heartbeat: Timestamp(DAWN.0 - 1),
         token: Timestamp(DAWN.0 - 1),
         writer: "neighbour".into(),
-        lease: Some(Duration::from_secs(10)),
-    }
+        lease: None,
+    };
+    stored(name, &row)
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::{Moment, Observation, Row, Timestamp, Writer};
+use crate::{Moment, Observation, Row, Succession, TermId, Timestamp, Writer};
 
 /// What happened: the input of [`Instance::decide`](crate::Instance::decide).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -11,8 +11,8 @@ pub enum Event {
     Answer(Answer),
     /// The owner lets go of the term, if there is one, and goes on as a contender later.
     Resign {
-        /// Who has first refusal, and for how long.
-        successor: Option<(String, Duration)>,
+        /// What follows the release.
+        next: Succession,
     },
     /// Whether the owner wants the lock; an instance begins by wanting it.
     ///
@@ -52,21 +52,21 @@ pub enum Act {
     /// In one transaction: read token and writer, give up unless both are the term's, set the
     /// heartbeat to the commit timestamp.
     Heartbeat {
-        /// The term's token.
-        token: Timestamp,
-        /// The term's writer.
-        writer: Writer,
+        /// The term.
+        term: TermId,
     },
-    /// As a heartbeat, but set the heartbeat to the epoch and the token to the commit timestamp.
+    /// As a heartbeat, but set the heartbeat to the epoch and the token to the commit timestamp,
+    /// and delete the takeover row of the displaced token.
     Release {
-        /// The term's token.
-        token: Timestamp,
-        /// The term's writer.
-        writer: Writer,
-        /// Who has first refusal, and for how long.
-        successor: Option<(String, Duration)>,
+        /// The term.
+        term: TermId,
+        /// What follows.
+        next: Succession,
+        /// The token that the term displaced, if it began by a takeover.
+        displaced: Option<Timestamp>,
     },
-    /// Remove the takeover rows of tokens before `before`.
+    /// Find the takeover rows of tokens before `before` in one read, and delete them in one
+    /// transaction.
     Sweep {
         /// The token that the term displaced; its own takeover row stays.
         before: Timestamp,
@@ -82,6 +82,11 @@ pub enum Answer {
     Applied {
         /// Its commit timestamp.
         at: Timestamp,
+    },
+    /// The answer to [`Act::Sweep`].
+    Swept {
+        /// Whether nothing is left to sweep.
+        all: bool,
     },
     /// The write was not and will not be committed: its condition did not hold.
     Rejected(Rejection),
@@ -107,6 +112,8 @@ pub enum Rejection {
     Changed(Option<Seen>),
     /// The takeover row of the displaced token exists already.
     TakeoverRowExists,
+    /// There is nothing to do: nobody to evict, no term to end, no row to delete.
+    Needless,
 }
 
 /// What to do now: the output of [`Instance::decide`](crate::Instance::decide).

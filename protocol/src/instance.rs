@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     Act, Announcement, Answer, Decision, EndReason, Event, Moment, Nonce, Observation, Rejection,
-    Row, Timestamp, Timing, Wake, Writer,
+    Row, Succession, TermId, Timestamp, Timing, Wake, Writer,
 };
 
 /// One participant of one lock: contender or holder.
@@ -56,8 +56,9 @@ struct Attempt {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Holding {
-    token: Timestamp,
-    writer: Writer,
+    id: TermId,
+    /// The token that it displaced, whose takeover row is the term's own.
+    displaced: Option<Timestamp>,
     /// When the last successful request of the term was sent: validity counts from here.
     renewed: Moment,
     beat: Turn,
@@ -67,9 +68,9 @@ struct Holding {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Releasing {
-    token: Timestamp,
-    writer: Writer,
-    successor: Option<(String, Duration)>,
+    term: TermId,
+    next: Succession,
+    displaced: Option<Timestamp>,
     until: Moment,
     turn: Turn,
     aside: Aside,
@@ -131,7 +132,7 @@ impl Instance {
     /// The token of the term and the moment from which it is invalid, if there is a term.
     pub fn term(&self) -> Option<(Timestamp, Moment)> {
         match &self.phase {
-            Phase::Holding(term) => Some((term.token, term.renewed + self.timing.validity())),
+            Phase::Holding(term) => Some((term.id.token, term.renewed + self.timing.validity())),
             _ => None,
         }
     }
@@ -144,11 +145,11 @@ impl Instance {
         match event {
             Event::Wake => {}
             Event::Answer(answer) => self.answer(now, answer, &mut decision),
-            Event::Resign { successor } => {
-                self.release(now, successor, Aside::Lease, &mut decision);
-            }
+            Event::Resign { next } => self.release(now, next, Aside::Lease, &mut decision),
             Event::Contend(wanted) => self.contend(now, wanted, &mut decision),
-            Event::LetGo => self.release(now, None, Aside::Poll, &mut decision),
+            Event::LetGo => {
+                self.release(now, Succession::Anyone, Aside::Poll, &mut decision);
+            }
             Event::Lapse => self.end(now, EndReason::Released, &mut decision),
             Event::Stop => self.stop(now, &mut decision),
         }
@@ -182,7 +183,7 @@ impl Instance {
     fn end(&mut self, now: Moment, reason: EndReason, decision: &mut Decision) {
         let Phase::Holding(term) = &self.phase else { return };
         self.quiet_from = term.renewed + self.timing.validity();
-        decision.announce = Some(Announcement::Ended { token: term.token, reason });
+        decision.announce = Some(Announcement::Ended { token: term.id.token, reason });
         self.phase = Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } };
     }
 
@@ -193,7 +194,9 @@ impl Instance {
             Phase::Releasing(release) if wanted && !was_wanted => release.aside = Aside::No,
             // What it shows is of no use any more.
             Phase::Observing if !wanted => self.stand_by(now),
-            Phase::Holding(_) if !wanted => self.release(now, None, Aside::Poll, decision),
+            Phase::Holding(_) if !wanted => {
+                self.release(now, Succession::Anyone, Aside::Poll, decision);
+            }
             _ => {}
         }
     }
@@ -203,26 +206,20 @@ impl Instance {
         match self.phase {
             // An attempt under way may have succeeded: it is resolved first, then released.
             Phase::Beginning(_) | Phase::Resolving(..) | Phase::Releasing(_) => {}
-            Phase::Holding(_) => self.release(now, None, Aside::No, decision),
+            Phase::Holding(_) => self.release(now, Succession::Anyone, Aside::No, decision),
             Phase::Standby { .. } | Phase::Observing | Phase::Ended => self.phase = Phase::Ended,
         }
     }
 
     /// Has `has_lock()` cleared by the announcement before the request leaves (I1).
-    fn release(
-        &mut self,
-        now: Moment,
-        successor: Option<(String, Duration)>,
-        aside: Aside,
-        decision: &mut Decision,
-    ) {
+    fn release(&mut self, now: Moment, next: Succession, aside: Aside, decision: &mut Decision) {
         let Phase::Holding(term) = &self.phase else { return };
-        let (token, writer) = (term.token, term.writer.clone());
+        let (id, displaced) = (term.id.clone(), term.displaced);
         // Past its validity the row falls vacant by itself, so there is nothing left to release.
         let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
         let turn = Turn::Due(Wake { at: now, spread: Duration::ZERO });
         self.end(now, EndReason::Released, decision);
-        self.phase = Phase::Releasing(Releasing { token, writer, successor, until, turn, aside });
+        self.phase = Phase::Releasing(Releasing { term: id, next, displaced, until, turn, aside });
     }
 
     fn answer(&mut self, now: Moment, answer: Answer, decision: &mut Decision) {
@@ -319,7 +316,7 @@ impl Instance {
                 self.stand_by(now);
             }
             Answer::NotApplied => self.look(now + self.pause(), self.pause()),
-            Answer::Rejected(Rejection::Changed(_)) | Answer::Observed(_) => self.stand_by(now),
+            Answer::Rejected(_) | Answer::Observed(_) | Answer::Swept { .. } => self.stand_by(now),
         }
     }
 
@@ -347,21 +344,23 @@ impl Instance {
     fn begin(&mut self, now: Moment, attempt: Attempt, token: Timestamp, decision: &mut Decision) {
         self.leftover = None;
         let Attempt { writer, sent, displaced, .. } = attempt;
+        let displaced = displaced.map(|row| row.token);
+        let id = TermId { token, writer };
         if self.stop_by.is_some() || !self.wanted {
             let until = now + self.timing.release_limit;
-            let (turn, aside) = (Turn::now(now), Aside::Poll);
+            let (turn, aside, next) = (Turn::now(now), Aside::Poll, Succession::Anyone);
             self.phase =
-                Phase::Releasing(Releasing { token, writer, successor: None, until, turn, aside });
+                Phase::Releasing(Releasing { term: id, next, displaced, until, turn, aside });
         } else if now < sent + self.timing.renew_deadline {
             let valid_until = sent + self.timing.validity();
-            decision.announce =
-                Some(Announcement::Began { token, writer: writer.clone(), valid_until });
+            let writer = id.writer.clone();
+            decision.announce = Some(Announcement::Began { token, writer, valid_until });
             let beat = Turn::Due(Wake {
                 at: sent + self.timing.heartbeat_interval,
                 spread: Duration::ZERO,
             });
-            let sweep = displaced.map(|row| row.token);
-            self.phase = Phase::Holding(Holding { token, writer, renewed: sent, beat, sweep });
+            let sweep = displaced;
+            self.phase = Phase::Holding(Holding { id, displaced, renewed: sent, beat, sweep });
         } else {
             // Too late to be of use; nobody was told, so it can be displaced at once.
             self.quiet_from = self.quiet_from.max(now);
@@ -387,12 +386,12 @@ impl Instance {
                 self.phase = Phase::Holding(term);
                 let by = match rejection {
                     Rejection::Changed(seen) => seen,
-                    Rejection::TakeoverRowExists => None,
+                    Rejection::TakeoverRowExists | Rejection::Needless => None,
                 };
                 self.end(now, EndReason::Superseded(by), decision);
             }
             // A repeat is harmless whatever became of this one: it depends on the term alone (I4).
-            Answer::NotApplied | Answer::Unknown | Answer::Observed(_) => {
+            Answer::NotApplied | Answer::Unknown | Answer::Observed(_) | Answer::Swept { .. } => {
                 let beat = Turn::Due(Wake { at: now + self.pause(), spread: self.pause() });
                 self.phase = Phase::Holding(Holding { beat, ..term });
             }

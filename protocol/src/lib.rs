@@ -19,14 +19,21 @@
 //! own.
 
 mod act;
+mod cells;
+mod change;
 mod instance;
 mod row;
 mod time;
 mod timing;
 
 pub use act::{Act, Announcement, Answer, Decision, EndReason, Event, Rejection, Seen, Wake};
+pub use cells::{Cell, Column, LEASE_MAX, StoredRow, Write, WriteKind};
+pub use change::{Change, Holder, Reads};
 pub use instance::Instance;
-pub use row::{Nonce, Observation, Row, Writer, takeover_key};
+pub use row::{
+    KEEP_AWAY_MAX, Named, Nonce, Observation, Row, Succession, TermId, Writer, is_takeover_key,
+    takeover_key, takeover_keys,
+};
 pub use time::{Moment, Timestamp};
 pub use timing::Timing;
 

@@ -36,10 +36,41 @@ impl Nonce {
 
 /// The `writer` column: who holds, or who may hold next.
 ///
-/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, and the empty string nobody.
-/// Anything else is a holder of another implementation.
+/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, `>` a lock that is parked,
+/// `!<id>!<milliseconds>` an evicted holder that keeps away for so long, and the empty string
+/// nobody. Anything else is a holder of another implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Writer(Arc<str>);
+
+/// Whom a [`Writer`] names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'a> {
+    /// No one.
+    Nobody,
+    /// The holder of a term of ours.
+    Term {
+        /// Its id.
+        id: &'a str,
+        /// The attempt that began the term.
+        nonce: Nonce,
+    },
+    /// The contender that a release named as its successor.
+    Successor(&'a str),
+    /// No one for a while, and anyone after it.
+    Parked,
+    /// Whoever was evicted and keeps away for so long, counted from the token.
+    KeptAway {
+        /// Its id.
+        id: &'a str,
+        /// For how long.
+        keep_away: Duration,
+    },
+    /// A holder of another implementation.
+    Stranger(&'a str),
+}
+
+/// The longest that an evicted holder can be kept away.
+pub const KEEP_AWAY_MAX: Duration = Duration::from_secs(60 * 60);
 
 impl Writer {
     /// The writer of one term.
@@ -57,33 +88,123 @@ impl Writer {
         Writer(format!(">{id}").into())
     }
 
+    /// The writer of a release after which nobody may have the lock for a while.
+    pub fn parked() -> Writer {
+        Writer(">".into())
+    }
+
+    /// The writer of an eviction whose holder keeps away, for [`KEEP_AWAY_MAX`] at most.
+    pub fn kept_away(id: &str, keep_away: Duration) -> Writer {
+        let milliseconds = keep_away.min(KEEP_AWAY_MAX).as_nanos().div_ceil(1_000_000);
+        Writer(format!("!{id}!{milliseconds}").into())
+    }
+
     /// What stands in the column.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
+    /// Whom it names.
+    pub fn names(&self) -> Named<'_> {
+        match &*self.0 {
+            "" => Named::Nobody,
+            ">" => Named::Parked,
+            text => {
+                if let Some(id) = text.strip_prefix('>') {
+                    return Named::Successor(id);
+                }
+                if let Some((id, keep_away)) = kept_away(text) {
+                    return Named::KeptAway { id, keep_away };
+                }
+                let term = text.rsplit_once('#');
+                let term = term.and_then(|(id, nonce)| Some((id, Nonce::parse(nonce)?)));
+                term.map_or(Named::Stranger(text), |(id, nonce)| Named::Term { id, nonce })
+            }
+        }
+    }
+
     /// The nonce of the term, if this is one of ours.
     pub fn nonce(&self) -> Option<Nonce> {
-        if self.0.starts_with('>') {
-            return None;
+        match self.names() {
+            Named::Term { nonce, .. } => Some(nonce),
+            _ => None,
         }
-        self.0.rsplit_once('#').and_then(|(_, nonce)| Nonce::parse(nonce))
     }
 
     /// The id of the holder, of whatever implementation.
     pub fn id(&self) -> Option<&str> {
-        if self.0.is_empty() || self.0.starts_with('>') {
-            return None;
-        }
-        match self.0.rsplit_once('#') {
-            Some((id, nonce)) if Nonce::parse(nonce).is_some() => Some(id),
-            _ => Some(&self.0),
+        match self.names() {
+            Named::Term { id, .. } | Named::Stranger(id) => Some(id),
+            _ => None,
         }
     }
 
     /// The id that a release named as its successor.
     pub fn successor_id(&self) -> Option<&str> {
-        self.0.strip_prefix('>')
+        match self.names() {
+            Named::Successor(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// Such as `!node-1!600000`. Digits at the end can't be mistaken for a term, which ends in its
+/// nonce; previous versions take it for another implementation's holder and wait out the lease.
+fn kept_away(text: &str) -> Option<(&str, Duration)> {
+    let (id, milliseconds) = text.strip_prefix('!')?.rsplit_once('!')?;
+    let is_number = !milliseconds.is_empty() && milliseconds.bytes().all(|b| b.is_ascii_digit());
+    let milliseconds = milliseconds.parse().ok().filter(|_| is_number)?;
+    let keep_away = Duration::from_millis(milliseconds);
+    (!id.is_empty() && keep_away <= KEEP_AWAY_MAX).then_some((id, keep_away))
+}
+
+/// The identity of a term: its token and its writer. Neither alone is enough.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TermId {
+    /// The fencing token.
+    pub token: Timestamp,
+    /// The writer, with the nonce of the attempt that began the term.
+    pub writer: Writer,
+}
+
+/// What follows a release.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Succession {
+    /// Anyone may take the lock at once.
+    #[default]
+    Anyone,
+    /// A named contender has first refusal.
+    Successor {
+        /// Its id.
+        id: String,
+        /// For how long, counted from the release.
+        grace: Duration,
+    },
+    /// Nobody may take the lock for a while.
+    Parked {
+        /// For how long, counted from the release.
+        rest: Duration,
+    },
+}
+
+impl Succession {
+    /// What stands in `writer`.
+    pub fn writer(&self) -> Writer {
+        match self {
+            Succession::Anyone => Writer::nobody(),
+            Succession::Successor { id, .. } => Writer::successor(id),
+            Succession::Parked { .. } => Writer::parked(),
+        }
+    }
+
+    /// How long others wait, from the release on.
+    pub fn grace(&self) -> Option<Duration> {
+        match self {
+            Succession::Anyone => None,
+            Succession::Successor { grace: wait, .. } | Succession::Parked { rest: wait } => {
+                Some(*wait)
+            }
+        }
     }
 }
 
@@ -130,14 +251,23 @@ impl Row {
     /// When, by Spanner's clock, the row protects nobody from the contender `id` any more.
     ///
     /// A holder is owed the longer of its own lease and the contender's (I1), so that a rolling
-    /// change of the lease deposes no one. A named successor is owed its grace by all others.
+    /// change of the lease deposes no one. A named successor is owed its grace by all others, a
+    /// parked lock its rest by everyone; an evicted holder keeps away for as long as it was told.
     pub fn vacant_from(&self, id: &str, lease: Duration) -> Timestamp {
-        if !self.is_released() {
-            return self.heartbeat + self.lease.unwrap_or(lease).max(lease);
-        }
-        match self.writer.successor_id() {
-            Some(successor) if successor != id => self.token + self.lease.unwrap_or(lease),
-            _ => Timestamp::EPOCH,
+        let vacant_from = if self.is_released() {
+            Timestamp::EPOCH
+        } else {
+            self.heartbeat + self.lease.unwrap_or(lease).max(lease)
+        };
+        match self.writer.names() {
+            Named::Successor(successor) if self.is_released() && successor != id => {
+                self.token + self.lease.unwrap_or(lease)
+            }
+            Named::Parked if self.is_released() => self.token + self.lease.unwrap_or(lease),
+            Named::KeptAway { id: evicted, keep_away } if evicted == id => {
+                vacant_from.max(self.token + keep_away)
+            }
+            _ => vacant_from,
         }
     }
 }
@@ -149,6 +279,19 @@ pub struct Observation {
     pub row: Option<Row>,
     /// Spanner's timestamp of the read.
     pub read_at: Timestamp,
+}
+
+/// Whether `key` is the exact pattern of a takeover row of `lock`, not another lock's name (I6).
+pub fn is_takeover_key(lock: &str, key: &str) -> bool {
+    key.strip_prefix(lock)
+        .and_then(|rest| rest.strip_prefix('_'))
+        .is_some_and(|digits| digits.len() == 19 && digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The keys among which the takeover rows of `lock` for tokens before `before` are: from the first
+/// to the second, which is not one of them. Other locks' rows lie between, too.
+pub fn takeover_keys(lock: &str, before: Timestamp) -> (String, String) {
+    (takeover_key(lock, Timestamp::EPOCH), takeover_key(lock, before))
 }
 
 /// The key of the takeover row of the lock `name` that displaces the term of `token`.
@@ -181,6 +324,36 @@ mod tests {
         assert_eq!((stranger.id(), stranger.nonce()), (Some("go-node#7"), None));
         assert_eq!(Writer::from("a#+00000000000feed-3").nonce(), None);
         assert_eq!(Writer::from("a#000000000000feed-+3").nonce(), None);
+        assert_eq!(Writer::parked().names(), Named::Parked);
+        assert_eq!((Writer::parked().id(), Writer::parked().successor_id()), (None, None));
+    }
+
+    #[test]
+    fn an_evicted_holder_that_keeps_away_is_told_apart_and_is_a_stranger_to_previous_versions() {
+        let hour = KEEP_AWAY_MAX;
+        for id in ["node-1", "a!b", "!", "x#000000000000feed-3"] {
+            let writer = Writer::kept_away(id, hour * 2);
+            assert_eq!(writer.names(), Named::KeptAway { id, keep_away: hour });
+            let nonce = writer.as_str().rsplit_once('#').map(|(_, nonce)| Nonce::parse(nonce));
+            assert_eq!(nonce.flatten(), None, "`{writer}` would read as a term");
+        }
+        for stranger in ["!", "!!1", "!a!", "!a!+1", "!a!3600001", "!a!99999999999999999999", "!5"]
+        {
+            assert_eq!(Writer::from(stranger).names(), Named::Stranger(stranger));
+        }
+        let term = Writer::term("!a!5", NONCE);
+        assert_eq!(term.names(), Named::Term { id: "!a!5", nonce: NONCE });
+    }
+
+    #[test]
+    fn an_evicted_holder_waits_longer_than_all_others() {
+        let lease = Duration::from_nanos(10);
+        let away = Duration::from_millis(1);
+        let evicted = row(1_000, Writer::kept_away("a", away), Some(lease));
+        assert_eq!(evicted.vacant_from("b", lease), Timestamp(1_010));
+        assert_eq!(evicted.vacant_from("a", lease), Timestamp(1_000_100));
+        let late = Row { heartbeat: Timestamp(2_000_000), ..evicted };
+        assert_eq!(late.vacant_from("a", lease), Timestamp(2_000_010), "its lease counts as well");
     }
 
     #[test]
@@ -200,6 +373,8 @@ mod tests {
         let promised = row(0, Writer::successor("b"), Some(grace));
         assert_eq!(promised.vacant_from("b", Duration::from_nanos(1)), Timestamp::EPOCH);
         assert_eq!(promised.vacant_from("c", Duration::from_nanos(1)), Timestamp(107));
+        let parked = row(0, Writer::parked(), Some(grace));
+        assert_eq!(parked.vacant_from("", Duration::from_nanos(1)), Timestamp(107));
     }
 
     #[test]

@@ -20,6 +20,10 @@ fn writer(attempt: u64) -> Writer {
     Writer::term("a", Nonce { instance: NONCE, attempt })
 }
 
+fn term(milliseconds: i64, attempt: u64) -> TermId {
+    TermId { token: spanner(milliseconds), writer: writer(attempt) }
+}
+
 fn row(heartbeat: Timestamp, token: Timestamp, writer: Writer) -> Row {
     Row { heartbeat, token, writer, lease: Some(LEASE) }
 }
@@ -65,7 +69,7 @@ fn superseded(by: Option<Seen>) -> Option<Announcement> {
 fn validity_counts_from_before_the_request_left() {
     let mut instance = holder();
     let beat = instance.decide(at(334), Event::Wake);
-    assert_eq!(beat.act, Some(Act::Heartbeat { token: spanner(2), writer: writer(1) }));
+    assert_eq!(beat.act, Some(Act::Heartbeat { term: term(2, 1) }));
     let renewed = instance.decide(at(600), applied(590));
     let valid_until = at(334 + 990);
     assert_eq!(renewed.announce, Some(Announcement::Extended { valid_until }));
@@ -214,7 +218,7 @@ fn the_lock_is_given_up_before_the_release_leaves() {
     let stop = instance.decide(at(100), Event::Stop);
     let reason = EndReason::Released;
     assert_eq!(stop.announce, Some(Announcement::Ended { token: spanner(2), reason }));
-    let release = Act::Release { token: spanner(2), writer: writer(1), successor: None };
+    let release = Act::Release { term: term(2, 1), next: Succession::Anyone, displaced: None };
     assert_eq!(stop.act, Some(release.clone()));
     let retry = instance.decide(at(200), UNKNOWN).wake.expect("it tries again");
     assert_eq!(instance.decide(retry.at, Event::Wake).act, Some(release));
@@ -253,9 +257,9 @@ fn stopping_in_the_middle_of_an_attempt_releases_what_it_won() {
 #[test]
 fn an_instance_that_resigned_lets_others_look_first() {
     let mut instance = holder();
-    let successor = Some(("b".to_string(), LEASE));
-    let resigned = instance.decide(at(100), Event::Resign { successor: successor.clone() });
-    let release = Act::Release { token: spanner(2), writer: writer(1), successor };
+    let next = Succession::Successor { id: "b".to_string(), grace: LEASE };
+    let resigned = instance.decide(at(100), Event::Resign { next: next.clone() });
+    let release = Act::Release { term: term(2, 1), next, displaced: None };
     assert_eq!(resigned.act, Some(release));
     let released = instance.decide(at(110), applied(105));
     assert_eq!(released.wake.map(|wake| wake.at), Some(at(110) + LEASE));
@@ -373,7 +377,7 @@ fn a_term_that_is_not_wanted_any_more_is_given_up_before_its_release_leaves() {
     let mut instance = holder();
     let unwanted = instance.decide(at(100), Event::Contend(false));
     assert_eq!(unwanted.announce, released_by_owner());
-    assert!(matches!(unwanted.act, Some(Act::Release { successor: None, .. })));
+    assert!(matches!(unwanted.act, Some(Act::Release { next: Succession::Anyone, .. })));
     assert_eq!(instance.decide(at(110), applied(105)), Decision::default());
     assert_eq!(instance.decide(at(110), Event::Contend(true)).act, Some(Act::Observe));
 }

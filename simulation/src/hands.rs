@@ -5,12 +5,13 @@ use spindle_emulator::engine::{
     Cell, Concurrency, KeyRange, Mutation, Read, ReadWriteOptions, Timestamp as EngineTimestamp,
     WriteKind,
 };
-use spindle_protocol::{Row, Timestamp, Writer};
+use spindle_protocol::{Change, Row, StoredRow, Timestamp};
 
 use crate::checks::{Committed, Purpose};
 use crate::network::{TABLE, decode, key, timestamp};
 use crate::process::Process;
 use crate::sightings::Sighting;
+use crate::store::mutation;
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,12 +81,12 @@ pub(crate) async fn lay_on(world: &World, process: &Process, hand: Hand) {
 /// Ends a term as the library's `evict` does: whoever wants the lock still waits out the lease.
 pub(crate) async fn evict(world: &World, process: &Process) {
     let name = &process.lock_name;
-    if row(world, name).await.is_none() {
-        return;
-    }
-    let evicted =
-        vec![("token", Cell::CommitTimestamp), ("writer", Writer::nobody().as_str().into())];
-    write(world, name, Purpose::Evict, vec![update(name, evicted)]).await;
+    let Some(row) = row(world, name).await else { return };
+    let found = StoredRow { token: Some(row.token), writer: row.writer, ..StoredRow::new(name) };
+    let evict = Change::Evict { keep_away: None, info: None };
+    // Nobody to evict is nothing to do.
+    let Ok(writes) = evict.judge(name, &[found]) else { return };
+    write(world, name, Purpose::Evict, writes.into_iter().map(mutation).collect()).await;
 }
 
 /// The row of a lock as it stands there.
@@ -96,7 +97,7 @@ pub(crate) async fn row(world: &World, name: &str) -> Option<Row> {
     let rows = world.database.read(id, &Read::row(TABLE, COLUMNS, key(name))).await;
     // Over whether or not it could be read.
     let _ = world.database.rollback(id);
-    rows.ok()?.first().map(|row| decode(&COLUMNS, row).0)
+    rows.ok()?.first().map(|row| decode(name, &COLUMNS, row).row())
 }
 
 /// Writes past the network.

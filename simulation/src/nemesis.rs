@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use spindle_emulator::engine::{Cell, Mutation, WriteKind};
-use spindle_protocol::takeover_key;
+use spindle_protocol::{Succession, takeover_key};
 use tokio::time::sleep;
 
 use crate::checks::Purpose;
@@ -116,7 +116,7 @@ async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
         Fault::Stop => process.stop(short),
         Fault::Resign { names_successor } => {
             let successor = names_successor.then(|| successor(world, process)).flatten();
-            process.resign(successor);
+            process.resign(successor.unwrap_or_default());
         }
         Fault::Evict => hands::evict(world, process).await,
         Fault::Leftover => leave(world, process).await,
@@ -182,7 +182,7 @@ fn pause(world: &Arc<World>, process: &Arc<Process>, long: Duration, suspended: 
     });
 }
 
-fn successor(world: &World, process: &Process) -> Option<(String, Duration)> {
+fn successor(world: &World, process: &Process) -> Option<Succession> {
     let others: Vec<_> = world
         .processes()
         .iter()
@@ -193,7 +193,8 @@ fn successor(world: &World, process: &Process) -> Option<(String, Duration)> {
     }
     let (which, share) =
         world.random(|random| (random.random_range(0..others.len()), random.random::<f64>()));
-    Some((others[which].plan.id.clone(), process.plan.timing.lease.mul_f64(share)))
+    let grace = process.plan.timing.lease.mul_f64(share);
+    Some(Succession::Successor { id: others[which].plan.id.clone(), grace })
 }
 
 /// Leaves the takeover row of the present term, as a peer of another implementation does that dies

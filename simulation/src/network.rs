@@ -8,7 +8,7 @@ use spindle_emulator::engine::{
     Code, Concurrency, Error, Key, KeyPart, KeyRange, Mutation, Read, ReadWriteOptions,
     TimestampBound, TransactionId, Value,
 };
-use spindle_protocol::{Observation, Row, Timestamp, Writer};
+use spindle_protocol::{Column, Observation, StoredRow, Timestamp, Writer};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -26,7 +26,7 @@ pub(crate) enum Request {
     /// A strong read of a row by its key.
     Observe(String),
     /// The first read of a read-write transaction, which begins it.
-    Begin { name: String, columns: &'static [&'static str], concurrency: Concurrency },
+    Begin { keys: Vec<String>, columns: &'static [Column], concurrency: Concurrency },
     /// The end of one.
     Commit { id: TransactionId, lock: String, purpose: Purpose, mutations: Vec<Mutation> },
     /// The other end of one.
@@ -39,7 +39,7 @@ pub(crate) enum Request {
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Observed(Observation),
-    Begun { id: TransactionId, row: Option<Row>, without_heartbeat: bool },
+    Begun { id: TransactionId, rows: Vec<StoredRow> },
     Committed(Timestamp),
     RolledBack,
     Names(Vec<String>),
@@ -207,16 +207,19 @@ async fn try_serve(world: &World, who: usize, request: Request) -> Result<Reply,
             let read_at = database.read_timestamp(TimestampBound::Strong)?;
             let rows =
                 database.read_at(read_at, &Read::row(TABLE, ROW.to_vec(), key(&name))).await?;
-            let row = rows.first().map(|row| decode(ROW, row).0);
+            let row = rows.first().map(|row| decode(&name, ROW, row).row());
             Ok(Reply::Observed(Observation { row, read_at: timestamp(read_at) }))
         }
-        Request::Begin { name, columns, concurrency } => {
+        Request::Begin { keys, columns, concurrency } => {
             let id = database.begin(&ReadWriteOptions { concurrency, previous: None });
-            let read = Read::row(TABLE, columns.to_vec(), key(&name));
-            let rows = database.read(id, &read).await?;
-            let found = rows.first().map(|row| decode(columns, row));
-            let without_heartbeat = found.as_ref().is_some_and(|(_, without)| *without);
-            Ok(Reply::Begun { id, row: found.map(|(row, _)| row), without_heartbeat })
+            let columns: Vec<&str> = columns.iter().map(|column| column.name()).collect();
+            let mut found = Vec::new();
+            for name in keys {
+                let read = Read::row(TABLE, columns.clone(), key(&name));
+                let rows = database.read(id, &read).await?;
+                found.extend(rows.first().map(|row| decode(&name, &columns, row)));
+            }
+            Ok(Reply::Begun { id, rows: found })
         }
         Request::Commit { id, lock, purpose, mutations } => {
             let committed = database.commit(id, &mutations).await?;
@@ -228,7 +231,7 @@ async fn try_serve(world: &World, who: usize, request: Request) -> Result<Reply,
         Request::WithoutHeartbeat { from, to } => {
             let keys = vec![KeyRange { start: key(&from), end: key(&to) }];
             let columns = ["name", "heartbeat"];
-            let read = Read { keys, limit: Some(100), ..Read::all(TABLE, columns) };
+            let read = Read { keys, limit: Some(1_000), ..Read::all(TABLE, columns) };
             let read_at = database.read_timestamp(TimestampBound::Strong)?;
             let rows = database.read_at(read_at, &read).await?;
             let names = rows.into_iter().filter_map(|row| match row.as_slice() {
@@ -250,26 +253,17 @@ pub(crate) fn timestamp(timestamp: spindle_emulator::engine::Timestamp) -> Times
     Timestamp(i64::try_from(timestamp.nanos()).unwrap_or(i64::MAX))
 }
 
-/// A row, and whether its heartbeat was read as NULL.
-pub(crate) fn decode(columns: &[&str], cells: &[Value]) -> (Row, bool) {
-    let mut row = Row {
-        heartbeat: Timestamp::EPOCH,
-        token: Timestamp::EPOCH,
-        writer: Writer::nobody(),
-        lease: None,
-    };
-    let mut without_heartbeat = false;
+/// A row as it was read.
+pub(crate) fn decode(name: &str, columns: &[&str], cells: &[Value]) -> StoredRow {
+    let mut row = StoredRow::new(name);
     for (column, cell) in columns.iter().zip(cells) {
         match (*column, cell) {
-            ("heartbeat", Value::Timestamp(time)) => row.heartbeat = timestamp(*time),
-            ("heartbeat", _) => without_heartbeat = true,
-            ("token", Value::Timestamp(time)) => row.token = timestamp(*time),
+            ("heartbeat", Value::Timestamp(time)) => row.heartbeat = Some(timestamp(*time)),
+            ("token", Value::Timestamp(time)) => row.token = Some(timestamp(*time)),
             ("writer", Value::String(writer)) => row.writer = Writer::from(writer.as_str()),
-            ("lease_ms", Value::Int64(lease_ms)) => {
-                row.lease = u64::try_from(*lease_ms).ok().map(Duration::from_millis);
-            }
+            ("lease_ms", Value::Int64(lease_ms)) => row.lease_ms = Some(*lease_ms),
             _ => {}
         }
     }
-    (row, without_heartbeat)
+    row
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use spindle::simulation::{self, Identity, Loop, Member};
 use spindle::{CancellationToken, FencingToken, Term};
+use spindle_protocol::Succession;
 use tokio::time::sleep;
 
 use crate::machine::{Clocks, lock};
@@ -159,9 +160,9 @@ impl Process {
         }
     }
 
-    pub(crate) fn resign(&self, successor: Option<(String, Duration)>) {
+    pub(crate) fn resign(&self, next: Succession) {
         if let Some(member) = self.member() {
-            member.resign(successor);
+            member.resign(next);
         }
     }
 

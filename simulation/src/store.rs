@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::simulation::Store;
-use spindle_emulator::engine::{Cell, Code, Concurrency, KeyRange, Mutation, WriteKind};
-use spindle_protocol::{Act, Answer, Rejection, Row, Seen, Timestamp, Writer, takeover_key};
+use spindle_emulator::engine::{Cell, Code, Concurrency, KeyRange, Mutation, Value, WriteKind};
+use spindle_protocol::{
+    Act, Answer, Change, Holder, Reads, Timestamp, Write, is_takeover_key, takeover_keys,
+};
 use tokio::time::timeout;
 
 use crate::checks::Purpose;
 use crate::network::{Reply, Request, TABLE, call, key};
 use crate::sightings::Sighting;
 use crate::world::World;
-
-const BEAT_COLUMNS: &[&str] = &["heartbeat", "token", "writer"];
-const TERM_COLUMNS: &[&str] = &["token", "writer"];
 
 /// The lock row as one instance reaches it.
 pub(crate) struct Seat {
@@ -27,26 +26,11 @@ pub(crate) struct Seat {
 impl Store for Seat {
     async fn carry_out(&self, act: Act, limit: Duration) -> (Answer, bool) {
         self.world.before_act(self.who, &act);
-        let (answer, answered) = match act.clone() {
-            Act::Observe => self.observe(limit).await,
-            Act::Insert { writer } => self.insert(&writer, limit).await,
-            Act::Takeover { seen, writer, over_leftover } => {
-                self.takeover(seen, &writer, over_leftover, limit).await
-            }
-            Act::Heartbeat { token, writer } => {
-                let beat = self.write(vec![("heartbeat", Cell::CommitTimestamp)]);
-                let purpose = Purpose::Heartbeat { token, writer: writer.clone() };
-                self.in_term(token, &writer, purpose, beat, limit).await
-            }
-            Act::Release { token, writer, successor } => {
-                let release = self.write(released(successor.as_ref()));
-                let purpose = Purpose::Release { token, writer: writer.clone() };
-                self.in_term(token, &writer, purpose, release, limit).await
-            }
-            Act::Sweep { before } => match timeout(limit, self.sweep(before, limit)).await {
-                Ok(swept) => swept,
-                Err(_) => (Answer::Unknown, false),
-            },
+        let holder = Holder { lease: self.lease, info: None };
+        let (answer, answered) = match (act.change(&holder, None), &act) {
+            (Some(change), _) => self.carry_out_change(change, Purpose::of(&act), limit).await,
+            (None, Act::Sweep { before }) => self.sweep(*before, limit).await,
+            (None, _) => self.observe(limit).await,
         };
         self.world.after_act(self.who, &act, &answer);
         (answer, answered)
@@ -61,108 +45,48 @@ impl Seat {
         }
     }
 
-    async fn insert(&self, writer: &Writer, limit: Duration) -> (Answer, bool) {
-        let begin = self.begin_term(WriteKind::Insert, writer);
-        let outcome = self
-            .transact(&self.lock, BEAT_COLUMNS, Purpose::Insert, limit, |row, _| match row {
-                None => Ok(vec![begin]),
-                Some(row) => Err(changed(&row)),
-            })
-            .await;
-        already_exists_means(outcome, Rejection::Changed(None))
-    }
-
-    async fn takeover(
-        &self,
-        seen: Row,
-        writer: &Writer,
-        over_leftover: bool,
-        limit: Duration,
-    ) -> (Answer, bool) {
-        let kind = if over_leftover { WriteKind::InsertOrUpdate } else { WriteKind::Insert };
-        let cells = [
-            ("name", Cell::from(takeover_key(&self.lock, seen.token))),
-            ("token", Cell::CommitTimestamp),
-            ("writer", writer.as_str().into()),
-        ];
-        let arbiter = Mutation::write(kind, TABLE, cells);
-        let begin = self.begin_term(WriteKind::Update, writer);
-        let purpose = Purpose::Takeover { seen: seen.clone(), over_leftover };
-        let outcome = self
-            .transact(&self.lock, BEAT_COLUMNS, purpose, limit, |row, _| match row {
-                Some(row) if row.is_same_beat(&seen) => Ok(vec![arbiter, begin]),
-                Some(row) => Err(changed(&row)),
-                None => Err(Rejection::Changed(None)),
-            })
-            .await;
-        already_exists_means(outcome, Rejection::TakeoverRowExists)
-    }
-
-    async fn in_term(
-        &self,
-        token: Timestamp,
-        writer: &Writer,
-        purpose: Purpose,
-        write: Mutation,
-        limit: Duration,
-    ) -> (Answer, bool) {
-        self.transact(&self.lock, TERM_COLUMNS, purpose, limit, |row, _| match row {
-            Some(row) if row.token == token && row.writer == *writer => Ok(vec![write]),
-            Some(row) => Err(changed(&row)),
-            None => Err(Rejection::Changed(None)),
-        })
-        .await
-    }
-
     async fn sweep(&self, before: Timestamp, limit: Duration) -> (Answer, bool) {
-        let from = takeover_key(&self.lock, Timestamp(1_000_000_000_000_000_000));
-        let to = takeover_key(&self.lock, before);
-        let Ok(Reply::Names(names)) = self.call(Request::WithoutHeartbeat { from, to }).await
-        else {
+        let (from, to) = takeover_keys(&self.lock, before);
+        let request = Request::WithoutHeartbeat { from, to };
+        let Ok(Ok(Reply::Names(mut keys))) = timeout(limit, self.call(request)).await else {
             return (Answer::NotApplied, false);
         };
         // The range holds other locks' takeover rows as well, of `job_1` among those of `job` (I6).
-        for name in names.into_iter().filter(|name| is_takeover_row(&self.lock, name)) {
-            let keys = vec![KeyRange::prefix(key(&name))];
-            let delete = Mutation::Delete { table: TABLE.to_string(), keys };
-            let (answer, answered) = self
-                .transact(&name, &["heartbeat"], Purpose::Sweep, limit, |found, without| {
-                    if found.is_some() && without {
-                        Ok(vec![delete])
-                    } else {
-                        Err(Rejection::Changed(None))
-                    }
-                })
-                .await;
-            match answer {
-                Answer::Applied { .. } => self.world.saw(Sighting::Swept),
-                Answer::Rejected(_) => {}
-                _ => return (Answer::NotApplied, answered),
-            }
+        keys.retain(|key| is_takeover_key(&self.lock, key));
+        if keys.is_empty() {
+            return (Answer::Swept { all: true }, true);
         }
-        (Answer::Applied { at: before }, true)
+        let sweep = Change::Sweep { keys };
+        match self.carry_out_change(sweep, Purpose::Sweep, limit).await {
+            (Answer::Applied { .. }, answered) => {
+                self.world.saw(Sighting::Swept);
+                (Answer::Swept { all: true }, answered)
+            }
+            (Answer::Rejected(_), answered) => (Answer::Swept { all: true }, answered),
+            failed => failed,
+        }
     }
 
-    /// Reads one row, lets `decide` turn it into writes or a refusal, and commits the writes.
-    async fn transact(
+    /// Reads what the change has to be judged by, and commits what it writes.
+    async fn carry_out_change(
         &self,
-        name: &str,
-        columns: &'static [&'static str],
+        change: Change,
         purpose: Purpose,
         limit: Duration,
-        decide: impl FnOnce(Option<Row>, bool) -> Result<Vec<Mutation>, Rejection>,
     ) -> (Answer, bool) {
         let mut may_commit = false;
         let work = async {
+            let Reads { keys, columns } = change.reads(&self.lock);
             let concurrency = Concurrency::Optimistic;
-            let begin = Request::Begin { name: name.to_string(), columns, concurrency };
-            let Reply::Begun { id, row, without_heartbeat } = self.call(begin).await? else {
+            let begin = Request::Begin { keys, columns, concurrency };
+            let Reply::Begun { id, rows } = self.call(begin).await? else {
                 return Err(Code::Internal);
             };
-            match decide(row, without_heartbeat) {
-                Ok(mutations) => {
+            match change.judge(&self.lock, &rows) {
+                Ok(writes) => {
                     may_commit = true;
                     let lock = self.lock.clone();
+                    let mutations = writes.into_iter().map(mutation).collect();
                     let commit = Request::Commit { id, lock, purpose, mutations };
                     match self.call(commit).await? {
                         Reply::Committed(at) => Ok(Answer::Applied { at }),
@@ -178,7 +102,7 @@ impl Seat {
         };
         match timeout(limit, work).await {
             Ok(Ok(answer)) => (answer, true),
-            Ok(Err(Code::AlreadyExists)) => (Answer::Rejected(Rejection::TakeoverRowExists), true),
+            Ok(Err(Code::AlreadyExists)) => (Answer::Rejected(change.already_exists()), true),
             Ok(Err(code)) if may_commit && !is_definite(code) => (Answer::Unknown, false),
             Ok(Err(code)) => (Answer::NotApplied, code == Code::Aborted),
             Err(_) if may_commit => (Answer::Unknown, false),
@@ -189,47 +113,31 @@ impl Seat {
     async fn call(&self, request: Request) -> Result<Reply, Code> {
         call(&self.world, self.who, request).await
     }
-
-    fn begin_term(&self, kind: WriteKind, writer: &Writer) -> Mutation {
-        let lease_ms = i64::try_from(self.lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-        let cells = [
-            ("name", Cell::from(self.lock.as_str())),
-            ("heartbeat", Cell::CommitTimestamp),
-            ("token", Cell::CommitTimestamp),
-            ("writer", writer.as_str().into()),
-            ("lease_ms", lease_ms.into()),
-        ];
-        Mutation::write(kind, TABLE, cells)
-    }
-
-    fn write(&self, cells: Vec<(&str, Cell)>) -> Mutation {
-        let name = [("name", Cell::from(self.lock.as_str()))];
-        Mutation::write(WriteKind::Update, TABLE, name.into_iter().chain(cells))
-    }
 }
 
-fn released(successor: Option<&(String, Duration)>) -> Vec<(&'static str, Cell)> {
-    let next = successor.map_or_else(Writer::nobody, |(id, _)| Writer::successor(id));
-    let grace = successor.and_then(|(_, grace)| i64::try_from(grace.as_millis()).ok());
-    vec![
-        ("heartbeat", spindle_emulator::engine::Timestamp::EPOCH.into()),
-        ("token", Cell::CommitTimestamp),
-        ("writer", next.as_str().into()),
-        ("lease_ms", grace.into()),
-    ]
-}
-
-fn is_takeover_row(lock: &str, key: &str) -> bool {
-    key.strip_prefix(lock)
-        .and_then(|rest| rest.strip_prefix('_'))
-        .is_some_and(|digits| digits.len() == 19 && digits.bytes().all(|b| b.is_ascii_digit()))
-}
-
-fn already_exists_means(outcome: (Answer, bool), rejection: Rejection) -> (Answer, bool) {
-    match outcome {
-        (Answer::Rejected(Rejection::TakeoverRowExists), _) => (Answer::Rejected(rejection), true),
-        outcome => outcome,
-    }
+/// A write as the engine takes it.
+pub(crate) fn mutation(write: Write) -> Mutation {
+    let kind = match write.kind {
+        spindle_protocol::WriteKind::Insert => WriteKind::Insert,
+        spindle_protocol::WriteKind::Update => WriteKind::Update,
+        spindle_protocol::WriteKind::InsertOrUpdate => WriteKind::InsertOrUpdate,
+        spindle_protocol::WriteKind::Delete => {
+            let keys = vec![KeyRange::prefix(key(&write.key))];
+            return Mutation::Delete { table: TABLE.to_string(), keys };
+        }
+    };
+    let cells = write.cells.into_iter().map(|(column, cell)| {
+        let cell = match cell {
+            spindle_protocol::Cell::CommitTimestamp => Cell::CommitTimestamp,
+            spindle_protocol::Cell::Epoch => spindle_emulator::engine::Timestamp::EPOCH.into(),
+            spindle_protocol::Cell::Null => Cell::Value(Value::Null),
+            spindle_protocol::Cell::Text(text) => text.as_str().into(),
+            spindle_protocol::Cell::Milliseconds(milliseconds) => milliseconds.into(),
+        };
+        (column.name(), cell)
+    });
+    let name = [("name", Cell::from(write.key.as_str()))];
+    Mutation::write(kind, TABLE, name.into_iter().chain(cells))
 }
 
 fn is_definite(code: Code) -> bool {
@@ -244,8 +152,4 @@ fn is_definite(code: Code) -> bool {
             | Code::PermissionDenied
             | Code::Unimplemented
     )
-}
-
-fn changed(row: &Row) -> Rejection {
-    Rejection::Changed(Some(Seen { token: row.token, writer: row.writer.clone() }))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::RngExt as _;
 use spindle::{Term, simulation};
 use spindle_emulator::engine::{Cell, Code, Concurrency, Mutation, WriteKind};
-use spindle_protocol::{Timestamp, Writer};
+use spindle_protocol::{Change, Reads, TermId, Timestamp, Writer};
 use tokio::time::{sleep, timeout};
 
 use crate::checks::Purpose;
@@ -29,12 +29,12 @@ pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
     });
     tokio::spawn(async move {
         sleep(decided_early).await;
-        let columns = &["token", "writer"];
-        let begin =
-            Request::Begin { name: lock.clone(), columns, concurrency: Concurrency::Pessimistic };
+        let fence = Change::Fence { term: TermId { token, writer: writer.clone() } };
+        let Reads { keys, columns } = fence.reads(&lock);
+        let begin = Request::Begin { keys, columns, concurrency: Concurrency::Pessimistic };
         let begun = timeout(lease, call(&world, who, begin)).await;
-        let Ok(Ok(Reply::Begun { id, row, .. })) = begun else { return };
-        if !row.is_some_and(|row| row.token == token && row.writer == writer) {
+        let Ok(Ok(Reply::Begun { id, rows })) = begun else { return };
+        if fence.judge(&lock, &rows).is_err() {
             world.saw(Sighting::FencedOff);
             let _ = timeout(lease, call(&world, who, Request::Rollback(id))).await;
             return;

@@ -1,17 +1,13 @@
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
-use google_cloud_spanner::mutation::Mutation;
-use spindle_protocol::{Answer, Rejection, Row, Timestamp, Writer};
+use spindle_protocol::{Answer, Change, Rejection, StoredRow, Succession, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::DEFAULT_LEASE;
 use crate::config::{check_id, check_lock_name, check_table_name};
 use crate::error::{Error, Result};
 use crate::locks::{LockTable, REQUEST_LIMIT};
-use crate::row::milliseconds;
-use crate::table::{BEAT_COLUMNS, COMMIT_TIMESTAMP, EPOCH, TERM_COLUMNS, Table};
 use crate::token::FencingToken;
 
 /// Before an act that another transaction got in the way of is tried again.
@@ -48,12 +44,7 @@ impl LockTable {
     ///
     /// Dropping the future leaves it open whether the term was ended.
     pub async fn evict(&self, name: &str) -> Result<Option<Deposed>> {
-        let step = Step { name: name.to_string(), successor: None };
-        self.depose("evict its holder", TERM_COLUMNS, name, move |table, row| {
-            row?.writer.id()?;
-            Some(step.evict(table))
-        })
-        .await
+        self.depose(name, Change::Evict { keep_away: None, info: None }).await
     }
 
     /// Takes the lock from whoever holds it, now: the next contender that looks takes it at once.
@@ -74,13 +65,7 @@ impl LockTable {
     ///
     /// Dropping the future leaves it open whether the lock was taken.
     pub async fn seize(&self, name: &str) -> Result<Option<Deposed>> {
-        let step = Step { name: name.to_string(), successor: None };
-        self.depose("seize it", BEAT_COLUMNS, name, move |table, row| {
-            let row = row?;
-            let is_free = row.is_released() && row.writer == Writer::nobody();
-            (!is_free).then(|| step.seize(table, Mutation::new_update_builder(&table.name)))
-        })
-        .await
+        self.depose(name, Change::Seize { next: Succession::Anyone, info: None }).await
     }
 
     /// As [`seize`](LockTable::seize), for the contender `id`: forced leadership for a node.
@@ -100,38 +85,33 @@ impl LockTable {
     /// Dropping the future leaves it open whether the lock was taken.
     pub async fn seize_for(&self, name: &str, id: &str) -> Result<Option<Deposed>> {
         check_id(id).map_err(|rule| Error::config(format!("lock `{name}`: {rule}")))?;
-        let step = Step { name: name.to_string(), successor: Some(id.to_string()) };
-        self.depose("seize it for another", BEAT_COLUMNS, name, move |table, row| {
-            let mutation = match row {
-                Some(_) => Mutation::new_update_builder(&table.name),
-                None => Mutation::new_insert_builder(&table.name),
-            };
-            Some(step.seize(table, mutation))
-        })
-        .await
+        let next = Succession::Successor { id: id.to_string(), grace: DEFAULT_LEASE };
+        self.depose(name, Change::Seize { next, info: None }).await
     }
 
-    async fn depose(
-        &self,
-        doing: &str,
-        columns: &[&str],
-        name: &str,
-        step: impl Fn(&Table, Option<&Row>) -> Option<Mutation> + Clone + Send + Sync + 'static,
-    ) -> Result<Option<Deposed>> {
+    async fn depose(&self, name: &str, change: Change) -> Result<Option<Deposed>> {
         let table = self.table();
         check_table_name(&table.name)?;
         check_lock_name(name)?;
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {
             let known = table.optional.known();
-            let (row, outcome) = table.step(doing, columns, name, step.clone()).await;
+            let (outcome, found) =
+                table.carry_out_and_show(name, change.clone(), REQUEST_LIMIT).await;
             let error = match (outcome.answer, outcome.error) {
-                (Answer::Applied { at }, _) => return Ok(row.and_then(|row| deposed(&row, at))),
+                (Answer::Applied { at }, _) => {
+                    return Ok(found.first().and_then(|row| deposed(row, at)));
+                }
+                // Another made the row that this was to make.
+                (Answer::Rejected(Rejection::Changed(_)), None) if Instant::now() < deadline => {
+                    sleep(PAUSE).await;
+                    continue;
+                }
                 (_, None) => return Ok(None),
                 (_, Some(error)) => error,
             };
-            // Neither was applied, for certain.
-            let raced = matches!(error.code(), Some(Code::Aborted | Code::AlreadyExists));
+            // Not applied, for certain.
+            let raced = error.code() == Some(Code::Aborted);
             let learned = table.optional.known() != known;
             if !(raced || learned) || Instant::now() >= deadline {
                 return Err(error);
@@ -141,85 +121,11 @@ impl LockTable {
     }
 }
 
-fn deposed(row: &Row, at: Timestamp) -> Option<Deposed> {
+fn deposed(found: &StoredRow, at: Timestamp) -> Option<Deposed> {
+    let row = found.row();
     Some(Deposed {
         id: row.writer.id()?.to_string(),
         token: FencingToken::from_timestamp(row.token),
         by: FencingToken::from_timestamp(at),
     })
-}
-
-/// What is written over a row, by whom it concerns.
-#[derive(Clone)]
-struct Step {
-    name: String,
-    successor: Option<String>,
-}
-
-impl Step {
-    /// The heartbeat and the lease stay as they are: contenders still wait them out (I1).
-    fn evict(&self, table: &Table) -> Mutation {
-        let mut mutation = Mutation::new_update_builder(&table.name)
-            .set("name")
-            .to(&self.name)
-            .set("token")
-            .to(COMMIT_TIMESTAMP)
-            .set("writer")
-            .to(Writer::nobody().as_str());
-        if table.optional.has_info() {
-            mutation = mutation.set("info").to(&None::<String>);
-        }
-        mutation.build()
-    }
-
-    /// As a release, by somebody else's hand.
-    fn seize(
-        &self,
-        table: &Table,
-        mutation: google_cloud_spanner::mutation::WriteBuilder,
-    ) -> Mutation {
-        let successor = self.successor.as_deref();
-        let writer = successor.map_or_else(Writer::nobody, Writer::successor);
-        let mut mutation = mutation
-            .set("name")
-            .to(&self.name)
-            .set("heartbeat")
-            .to(EPOCH)
-            .set("token")
-            .to(COMMIT_TIMESTAMP)
-            .set("writer")
-            .to(writer.as_str());
-        if table.optional.has_lease() {
-            let grace = successor.map(|_| milliseconds(DEFAULT_LEASE));
-            mutation = mutation.set("lease_ms").to(grace);
-        }
-        if table.optional.has_info() {
-            mutation = mutation.set("info").to(&None::<String>);
-        }
-        mutation.build()
-    }
-}
-
-impl Table {
-    /// One attempt at one step, with the row that it was decided by.
-    async fn step(
-        self: &Arc<Table>,
-        doing: &str,
-        columns: &[&str],
-        lock: &str,
-        step: impl Fn(&Table, Option<&Row>) -> Option<Mutation> + Send + Sync + 'static,
-    ) -> (Option<Row>, crate::table::Outcome) {
-        let seen = Arc::new(OnceLock::new());
-        let decide = {
-            let (table, seen) = (Arc::clone(self), Arc::clone(&seen));
-            move |row: Option<Row>| {
-                let write = step(&table, row.as_ref());
-                // The closure runs once.
-                let _ = seen.set(row);
-                write.map(|write| vec![write]).ok_or(Rejection::Changed(None))
-            }
-        };
-        let outcome = self.transact(doing, lock, columns, REQUEST_LIMIT, decide).await;
-        (seen.get().cloned().flatten(), outcome)
-    }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
-use spindle_protocol::Timestamp;
+use spindle_protocol::{Answer, Change, Timestamp};
 
 use super::inspect::keys_with;
 use super::list::PAGE_ROWS;
@@ -23,7 +23,7 @@ impl LockTable {
     /// a token that was displaced; its heartbeat is NULL; and the lock's row, if there still is
     /// one, has a later token and was not begun by that very takeover. So nothing that is live is
     /// touched, nor another lock's row whose name merely looks like it. Each is removed by its
-    /// exact key, in a transaction that looks at it again.
+    /// exact key, in a transaction that looks at it again; those of one lock go together.
     ///
     /// # Errors
     ///
@@ -43,8 +43,9 @@ impl LockTable {
             let (rows, read_at) = table.read_page(keys, PAGE_ROWS).await?;
             let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
             last = rows.last().map(|row| row.name.clone());
-            let leftovers = table.leftovers(rows, read_at).await?;
-            swept += table.delete_takeover_rows(leftovers, REQUEST_LIMIT).await?;
+            for (lock, keys) in table.leftovers(rows, read_at).await? {
+                swept += table.delete_takeovers(&lock, keys).await?;
+            }
             if is_last_page {
                 return Ok(swept);
             }
@@ -61,11 +62,16 @@ struct Candidate {
 }
 
 impl Table {
-    /// The names of those rows that are takeovers' and no longer of use.
-    async fn leftovers(&self, rows: Vec<FullRow>, read_at: Timestamp) -> Result<Vec<String>> {
+    /// The keys of those rows that are takeovers' and no longer of use, by their locks.
+    async fn leftovers(
+        &self,
+        rows: Vec<FullRow>,
+        read_at: Timestamp,
+    ) -> Result<BTreeMap<String, Vec<String>>> {
         let candidates: Vec<Candidate> = rows.into_iter().filter_map(candidate).collect();
+        let mut leftovers = BTreeMap::<String, Vec<String>>::new();
         if candidates.is_empty() {
-            return Ok(Vec::new());
+            return Ok(leftovers);
         }
         // Read after the candidates: tokens only grow, so what is a leftover by an older token is
         // one by any later.
@@ -82,7 +88,23 @@ impl Table {
             // A lock that comes back gets a token of its own, later than any there was.
             None => candidate.displaced < read_at,
         };
-        Ok(candidates.into_iter().filter(is_leftover).map(|candidate| candidate.key).collect())
+        for Candidate { lock, key, .. } in candidates.into_iter().filter(is_leftover) {
+            leftovers.entry(lock).or_default().push(key);
+        }
+        Ok(leftovers)
+    }
+
+    /// Deletes those that are still takeover rows, and says how many there were.
+    async fn delete_takeovers(&self, lock: &str, keys: Vec<String>) -> Result<u64> {
+        let change = Change::Sweep { keys };
+        let (outcome, found) = self.carry_out_and_show(lock, change, REQUEST_LIMIT).await;
+        match (outcome.answer, outcome.error) {
+            (_, Some(error)) => Err(error),
+            (Answer::Applied { .. }, None) => {
+                Ok(found.iter().map(|row| u64::from(row.is_takeover())).sum())
+            }
+            (_, None) => Ok(0),
+        }
     }
 }
 

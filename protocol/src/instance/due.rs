@@ -25,14 +25,14 @@ impl Instance {
             }
             Phase::Holding(term) => {
                 term.beat = asked;
-                Some(Act::Heartbeat { token: term.token, writer: term.writer.clone() })
+                Some(Act::Heartbeat { term: term.id.clone() })
             }
             Phase::Releasing(release) if release.turn.is_due(now) => {
                 release.turn = asked;
                 Some(Act::Release {
-                    token: release.token,
-                    writer: release.writer.clone(),
-                    successor: release.successor.clone(),
+                    term: release.term.clone(),
+                    next: release.next.clone(),
+                    displaced: release.displaced,
                 })
             }
             _ => None,

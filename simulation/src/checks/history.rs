@@ -128,7 +128,7 @@ impl History {
             Some(Cell::Value(value)) => value.clone(),
             _ => Value::Null,
         };
-        Some(decode(&COLUMNS, &COLUMNS.map(value)).0)
+        Some(decode(lock, &COLUMNS, &COLUMNS.map(value)).row())
     }
 }
 
@@ -157,7 +157,7 @@ fn note(purpose: &Purpose, row: Option<&Row>, sightings: &mut Vec<Sighting>) {
                 sightings.push(Sighting::EvictedTook);
             }
         }
-        Purpose::Release { .. } => sightings.push(Sighting::Released),
+        Purpose::Release(_) => sightings.push(Sighting::Released),
         _ => {}
     }
 }

@@ -16,8 +16,8 @@ pub(super) fn check(purpose: &Purpose, row: Option<&Row>) -> Result<(), String> 
     let is_allowed = match purpose {
         Purpose::Insert => row.is_none(),
         Purpose::Takeover { seen, .. } => row.is_some_and(|row| row.is_same_beat(seen)),
-        Purpose::Heartbeat { token, writer } | Purpose::Release { token, writer } => {
-            row.is_some_and(|row| row.token == *token && row.writer == *writer)
+        Purpose::Heartbeat(term) | Purpose::Release(term) => {
+            row.is_some_and(|row| row.token == term.token && row.writer == term.writer)
         }
         _ => true,
     };

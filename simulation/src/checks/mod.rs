@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use spindle::Term;
 use spindle_emulator::engine::Mutation;
-use spindle_protocol::{Act, Row, Timestamp, Writer};
+use spindle_protocol::{Act, Row, TermId, Timestamp, Writer};
 
 pub(crate) use history::History;
 pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
@@ -80,14 +80,8 @@ pub(crate) enum Purpose {
         seen: Row,
         over_leftover: bool,
     },
-    Heartbeat {
-        token: Timestamp,
-        writer: Writer,
-    },
-    Release {
-        token: Timestamp,
-        writer: Writer,
-    },
+    Heartbeat(TermId),
+    Release(TermId),
     Sweep,
     /// A write of the term's owner in the same database.
     Fenced {
@@ -98,6 +92,19 @@ pub(crate) enum Purpose {
     /// What a peer of another implementation leaves.
     Peer,
     Hands,
+}
+
+impl Purpose {
+    /// What an instance's commit is for.
+    pub(crate) fn of(act: &Act) -> Purpose {
+        match act.clone() {
+            Act::Insert { .. } => Purpose::Insert,
+            Act::Takeover { seen, over_leftover, .. } => Purpose::Takeover { seen, over_leftover },
+            Act::Heartbeat { term } => Purpose::Heartbeat(term),
+            Act::Release { term, .. } => Purpose::Release(term),
+            Act::Observe | Act::Sweep { .. } => Purpose::Sweep,
+        }
+    }
 }
 
 /// Everything that watches one world.
