@@ -2,12 +2,51 @@
 
 use std::fmt::Write;
 
-use crate::engine::{Column, Schema, Table};
+use crate::engine::{Column, Index, OnDelete, Schema, Table};
 use crate::sql::is_reserved;
 
-/// The statements that make these tables, one for each, without `;`.
+/// The statements that make these tables and indexes, one for each, without `;`.
 pub(super) fn statements(schema: &Schema) -> Vec<String> {
-    schema.tables().map(create_table).collect()
+    let mut made: Vec<&Table> = Vec::new();
+    // A table comes behind the one that it is interleaved in.
+    while made.len() < schema.tables().count() {
+        let is_made = |name: &str| made.iter().any(|table| table.name.eq_ignore_ascii_case(name));
+        let is_next = |table: &&Table| {
+            !is_made(&table.name)
+                && table.parent.as_ref().is_none_or(|parent| is_made(&parent.table))
+        };
+        let next: Vec<&Table> = schema.tables().filter(is_next).collect();
+        if next.is_empty() {
+            break;
+        }
+        made.extend(next);
+    }
+    let tables = made.into_iter().map(create_table);
+    tables.chain(schema.indexes().map(|index| create_index(&index.definition))).collect()
+}
+
+fn create_index(index: &Index) -> String {
+    let unique = if index.unique { "UNIQUE " } else { "" };
+    let filtered = if index.null_filtered { "NULL_FILTERED " } else { "" };
+    let key = index.columns.iter().map(|column| {
+        let order = if column.descending { " DESC" } else { "" };
+        format!("{}{order}", name(&column.name))
+    });
+    let key: Vec<String> = key.collect();
+    let mut text = format!(
+        "CREATE {unique}{filtered}INDEX {} ON {}({})",
+        name(&index.name),
+        name(&index.table),
+        key.join(", ")
+    );
+    if !index.storing.is_empty() {
+        let storing: Vec<String> = index.storing.iter().map(|column| name(column)).collect();
+        let _ = write!(text, " STORING ({})", storing.join(", "));
+    }
+    if let Some(parent) = &index.interleaved_in {
+        let _ = write!(text, ", INTERLEAVE IN {}", name(parent));
+    }
+    text
 }
 
 fn create_table(table: &Table) -> String {
@@ -22,6 +61,13 @@ fn create_table(table: &Table) -> String {
     });
     let key: Vec<String> = key.collect();
     let _ = write!(text, ") PRIMARY KEY({})", key.join(", "));
+    if let Some(parent) = &table.parent {
+        let enforced = if parent.is_enforced { "PARENT " } else { "" };
+        let _ = write!(text, ",\n  INTERLEAVE IN {enforced}{}", name(&parent.table));
+        if parent.on_delete == OnDelete::Cascade {
+            text.push_str(" ON DELETE CASCADE");
+        }
+    }
     text
 }
 
@@ -87,6 +133,12 @@ mod tests {
                a ARRAY<STRING(5)> DEFAULT (['x', NULL]), t TIMESTAMP
                DEFAULT (PENDING_COMMIT_TIMESTAMP()) OPTIONS (allow_commit_timestamp = true),
              ) PRIMARY KEY (n);
+             CREATE TABLE below (`from` INT64 NOT NULL, b STRING(9), a INT64)
+               PRIMARY KEY (`from` DESC, b), INTERLEAVE IN PARENT `select` ON DELETE CASCADE;
+             CREATE TABLE beside (`from` INT64 NOT NULL) PRIMARY KEY (`from` DESC),
+               INTERLEAVE IN `select`;
+             CREATE UNIQUE NULL_FILTERED INDEX by_b ON below (b, `from` DESC) STORING (a);
+             CREATE INDEX by_a ON below (a), INTERLEAVE IN `select`;
              CREATE TABLE one (value STRING(MAX)) PRIMARY KEY ();
              CREATE TABLE grown (k INT64) PRIMARY KEY (k);
              ALTER TABLE grown ADD COLUMN at_ TIMESTAMP;

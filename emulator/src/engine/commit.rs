@@ -1,5 +1,7 @@
 //! The moment in which a transaction's writes become everybody's.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::error::{Code, Error, Result};
@@ -77,8 +79,13 @@ impl State {
         let applied = self.apply_mutations(&draft, mutations, Timestamp::MAX, (timestamp, true))?;
         let mutation_count = mutation_count + applied.filled;
         check_count(mutation_count)?;
-        let drafts = laid_over(draft, applied.drafts);
+        let mut drafts = laid_over(draft, applied.drafts);
         locks.extend(applied.locks);
+        // Others may have written since the statements ran, so their entries are made again.
+        drafts.retain(|name, _| self.schema.table(name).is_some());
+        let follows = self.consequences(&drafts, None, Timestamp::MAX, timestamp)?;
+        locks.extend(follows.locks);
+        drafts.extend(follows.entries);
         if let Some(blocked) = self.acquire(number, &locks, false, now) {
             return Ok(Step::Blocked(blocked, locks));
         }
@@ -99,7 +106,9 @@ impl State {
         (now, committing): (Timestamp, bool),
     ) -> Result<Applied> {
         let mut applied = Applied::default();
-        for mutation in mutations {
+        let mut waiting: VecDeque<Cow<'_, Mutation>> =
+            mutations.iter().map(Cow::Borrowed).collect();
+        while let Some(mutation) = waiting.pop_front() {
             let (table, data) = self.table(mutation.table())?;
             let name = table.name.to_ascii_lowercase();
             let mut locks = Vec::new();
@@ -113,7 +122,11 @@ impl State {
                 committing,
                 filled: 0,
             };
-            target.apply(mutation, &mut locks)?;
+            let gone = target.apply(&mutation, &mut locks)?;
+            for child in self.cascades_to(&table.name) {
+                let mutation = Mutation::Delete { table: child.name.clone(), keys: gone.clone() };
+                waiting.push_front(Cow::Owned(mutation));
+            }
             applied.filled += target.filled;
             applied.locks.extend(locks.into_iter().map(|lock| (name.clone(), lock)));
         }
@@ -125,7 +138,7 @@ impl State {
         let schema = Arc::clone(&self.schema);
         for (name, drafts) in drafts {
             for (key, draft) in drafts {
-                let Some((table, data)) = schema.table(&name).zip(self.tables.get_mut(&name))
+                let Some((table, data)) = schema.relation(&name).zip(self.tables.get_mut(&name))
                 else {
                     continue;
                 };
@@ -174,7 +187,10 @@ impl State {
         };
         let Some(transaction) = self.transactions.get(&number) else { return Ok(Step::Done(())) };
         let applied = self.apply_mutations(&transaction.draft, mutations, base, (now, false))?;
-        let existence = existence_reads(&applied.locks);
+        let below = Some(&transaction.draft);
+        let follows = self.consequences(&applied.drafts, below, base, Timestamp::MAX)?;
+        let mut existence = existence_reads(&applied.locks);
+        existence.extend(follows.looked_at);
         match concurrency {
             Concurrency::Optimistic => self.record_reads(number, &existence),
             Concurrency::Pessimistic => {
@@ -184,7 +200,8 @@ impl State {
             }
         }
         let transaction = self.open_transaction(number, now)?;
-        transaction.draft = laid_over(std::mem::take(&mut transaction.draft), applied.drafts);
+        let draft = laid_over(std::mem::take(&mut transaction.draft), applied.drafts);
+        transaction.draft = laid_over(draft, follows.entries);
         transaction.draft_cells +=
             mutations.iter().map(Mutation::cell_count).sum::<usize>() + applied.filled;
         transaction.draft_locks.extend(applied.locks);

@@ -102,20 +102,22 @@ impl Database {
         let rewritten = rewrite.into_rows();
         state.abort_all("Transaction aborted due to a change of the schema.");
         for change in changes {
-            if let SchemaChange::DropTable { table, .. } = change {
-                state.tables.remove(&table.to_ascii_lowercase());
+            if let SchemaChange::DropTable { table: name, .. }
+            | SchemaChange::DropIndex { index: name, .. } = change
+            {
+                state.tables.remove(&name.to_ascii_lowercase());
             }
+        }
+        for table in schema.tables().chain(schema.indexes().map(|index| &index.entries)) {
+            state.tables.entry(table.name.to_ascii_lowercase()).or_insert_with(|| TableData {
+                rows: Rows::default(),
+                locks: LockTable::new(table.primary_key.len()),
+            });
         }
         for (table, rows) in rewritten {
             if let Some(table) = state.tables.get_mut(&table) {
                 table.rows = rows;
             }
-        }
-        for table in schema.tables() {
-            state.tables.entry(table.name.to_ascii_lowercase()).or_insert_with(|| TableData {
-                rows: Rows::default(),
-                locks: LockTable::new(table.primary_key.len()),
-            });
         }
         state.schema = Arc::new(schema);
         Ok(())

@@ -24,10 +24,12 @@ mod civil;
 mod clock;
 mod column;
 mod commit;
+mod constraint;
 mod database;
 mod default;
 pub(crate) mod double;
 mod error;
+mod index;
 mod json;
 mod locks;
 mod mutation;
@@ -47,11 +49,12 @@ pub use commit::MUTATIONS_MAX;
 pub use database::{Database, TransactionNumbers};
 pub use default::{ColumnDefault, DefaultExpression};
 pub use error::{Code, Detail, Error, Result};
+pub use index::{BoundIndex, Index, IndexColumn};
 pub use json::Json;
 pub use mutation::{Cell, Mutation, WriteKind};
 pub use numeric::Numeric;
 pub use read::{Read, Reading};
-pub use schema::{KeyColumn, Schema, SchemaChange, Table};
+pub use schema::{KeyColumn, OnDelete, Parent, Schema, SchemaChange, Table};
 pub use state::VERSION_RETENTION;
 pub use transaction::{
     Committed, Concurrency, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,

@@ -159,17 +159,19 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Applies one mutation to the draft; `locks` gets what it must hold.
-    pub fn apply(&mut self, mutation: &Mutation, locks: &mut Vec<Lock>) -> Result<()> {
+    /// Applies one mutation to the draft; `locks` gets what it must hold. Gives the keys whose rows
+    /// go away by it, though others may come in their place.
+    pub fn apply(&mut self, mutation: &Mutation, locks: &mut Vec<Lock>) -> Result<Vec<KeyRange>> {
         match mutation {
             Mutation::Write { kind, columns, cells, .. } => {
                 self.write(*kind, columns, cells, locks)
             }
             Mutation::Delete { keys, .. } => {
-                for range in keys.iter().filter(|range| !range.is_empty()) {
-                    self.delete(&self.stamped_range(range)?, locks);
-                }
-                Ok(())
+                let keys = keys.iter().filter(|range| !range.is_empty());
+                let keys: Vec<_> =
+                    keys.map(|range| self.stamped_range(range)).collect::<Result<_>>()?;
+                keys.iter().for_each(|range| self.delete(range, locks));
+                Ok(keys)
             }
         }
     }
@@ -180,7 +182,7 @@ impl Target<'_> {
         columns: &[String],
         cells: &[Cell],
         locks: &mut Vec<Lock>,
-    ) -> Result<()> {
+    ) -> Result<Vec<KeyRange>> {
         let mut written = self.resolve(columns, cells)?;
         if kind != WriteKind::Update {
             let table = self.table;
@@ -215,8 +217,9 @@ impl Target<'_> {
             for (position, cell) in written {
                 cells[position] = cell;
             }
+            let gone = exists.then(|| KeyRange::prefix(key.clone()));
             self.draft.insert(key, Draft::Row(cells));
-            return Ok(());
+            return Ok(gone.into_iter().collect());
         }
         let below = self.below.and_then(|below| below.get(&key));
         let before = || below.cloned().unwrap_or_else(|| Draft::Patch(BTreeMap::new()));
@@ -227,7 +230,7 @@ impl Target<'_> {
             Draft::Patch(patch) => patch.extend(written),
             Draft::Deleted => debug_assert!(false, "a deleted row does not exist"),
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     fn delete(&mut self, range: &KeyRange, locks: &mut Vec<Lock>) {

@@ -22,6 +22,9 @@ const PAGE_BYTES: usize = 1 << 20;
 pub struct Read {
     /// The table's name, in any case.
     pub table: String,
+    /// The index to read in place of the table, by name in any case. It has its own key and the
+    /// columns that it keeps, and no others.
+    pub index: Option<String>,
     /// The columns, by name in any case.
     pub columns: Vec<String>,
     /// Which keys; [`KeyRange::prefix`] of a whole key for one row. A row in several of the ranges
@@ -38,6 +41,7 @@ impl Read {
     pub fn all<'a>(table: &str, columns: impl IntoIterator<Item = &'a str>) -> Read {
         Read {
             table: table.to_owned(),
+            index: None,
             columns: columns.into_iter().map(str::to_owned).collect(),
             keys: vec![KeyRange::all()],
             limit: None,
@@ -199,11 +203,15 @@ fn columns(table: &Table, positions: &[usize]) -> Columns {
 impl State {
     /// Finds the columns that a read names.
     fn positions(&self, read: &Read) -> Result<Vec<usize>> {
-        let (table, _) = self.table(&read.table)?;
+        let (table, _) = self.place(&read.table, read.index.as_deref())?;
         let position = |name: &String| {
             table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))
         };
         read.columns.iter().map(position).collect()
+    }
+
+    fn place_of(&self, reading: &Reading) -> Result<(&Table, &TableData)> {
+        self.place(&reading.read.table, reading.read.index.as_deref())
     }
 
     /// Reads the next page at a moment.
@@ -213,7 +221,7 @@ impl State {
         moment: Timestamp,
     ) -> Result<Vec<Vec<Value>>> {
         let positions = self.positions(&reading.read)?;
-        let page = reading.page(self.table(&reading.read.table)?, &positions, moment, None)?;
+        let page = reading.page(self.place_of(reading)?, &positions, moment, None)?;
         Ok(reading.turn(page))
     }
 
@@ -230,7 +238,7 @@ impl State {
             Concurrency::Pessimistic => Timestamp::MAX,
         };
         let positions = self.positions(&reading.read)?;
-        let (table, data) = self.table(&reading.read.table)?;
+        let (table, data) = self.place_of(reading)?;
         let name = table.name.to_ascii_lowercase();
         let draft = self.transactions.get(&number).and_then(|t| t.draft.get(&name));
         let page = reading.page((table, data), &positions, moment, draft)?;
@@ -272,7 +280,8 @@ impl State {
     pub fn unchanged(&self, number: TransactionNumber, moment: Timestamp) -> bool {
         let Some(transaction) = self.transactions.get(&number) else { return false };
         transaction.reads.iter().all(|record| {
-            let Ok((table, data)) = self.table(&record.table) else { return false };
+            let place = self.schema.relation(&record.table).zip(self.tables.get(&record.table));
+            let Some((table, data)) = place else { return false };
             let seen = |row: Option<&Row>| {
                 let cells = cells_of(table, row?).into_iter().enumerate();
                 let read = cells.filter(|(position, _)| record.columns.contains(*position));

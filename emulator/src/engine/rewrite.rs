@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use super::cell::check_cell;
 use super::column::Column;
 use super::error::{Error, Result};
-use super::mutation::Cell;
+use super::index::BoundIndex;
+use super::mutation::{Cell, cells_of};
 use super::schema::{Schema, SchemaChange, Table};
 use super::state::State;
 use super::store::Rows;
-use super::value::{Timestamp, Value};
+use super::value::{Key, Timestamp, Value};
 
 /// The rows of the tables that some changes touch, as they will be; the state keeps its own until
 /// all the changes have turned out well.
@@ -41,6 +42,19 @@ impl<'a> Rewrite<'a> {
             SchemaChange::DropTable { table, .. } => {
                 schema.apply(change)?;
                 self.rows.insert(table.to_ascii_lowercase(), Rows::default());
+                Ok(())
+            }
+            SchemaChange::CreateIndex { index, .. } => {
+                let is_new = schema.index(&index.name).is_none();
+                schema.apply(change)?;
+                match schema.index(&index.name).filter(|_| is_new) {
+                    Some(index) => self.build(schema, index),
+                    None => Ok(()),
+                }
+            }
+            SchemaChange::DropIndex { index, .. } => {
+                schema.apply(change)?;
+                self.rows.insert(index.to_ascii_lowercase(), Rows::default());
                 Ok(())
             }
             SchemaChange::AddColumn { table, column, .. } => {
@@ -75,6 +89,38 @@ impl<'a> Rewrite<'a> {
             .or_insert_with(|| stored.map(|table| table.rows.clone()).unwrap_or_default())
     }
 
+    /// Makes the entries of a new index, for every version of the rows that are there.
+    fn build(&mut self, schema: &Schema, index: &BoundIndex) -> Result<()> {
+        let Some(table) = schema.table(&index.definition.table) else { return Ok(()) };
+        let mut entries = Rows::default();
+        for versions in self.rows_of(&table.name).all_versions() {
+            let mut last = None;
+            for (written_at, row) in versions {
+                let value = |cell: &Cell| match cell {
+                    Cell::Value(value) => value.clone(),
+                    Cell::CommitTimestamp => Value::Timestamp(written_at),
+                };
+                let entry = row.and_then(|row| index.entry(&cells_of(table, row), value));
+                if entry == last {
+                    continue;
+                }
+                if let Some((key, _)) = last {
+                    entries.write(key, None, written_at);
+                }
+                if let Some((key, cells)) = &entry {
+                    let row = cells.iter().map(value).collect();
+                    entries.write(key.clone(), Some(row), written_at);
+                }
+                last = entry;
+            }
+        }
+        if index.definition.unique {
+            check_unique(index, &entries)?;
+        }
+        self.rows.insert(index.definition.name.to_ascii_lowercase(), entries);
+        Ok(())
+    }
+
     /// Gives the rows that are there what new ones get in this column, which is the last one.
     fn fill(&mut self, table: &Table, column: &Column) -> Result<()> {
         let Some(default) = &column.default else { return Ok(()) };
@@ -99,4 +145,20 @@ impl<'a> Rewrite<'a> {
         }
         Ok(())
     }
+}
+
+fn check_unique(index: &BoundIndex, entries: &Rows) -> Result<()> {
+    let mut last = None;
+    for key in entries.keys_latest() {
+        let own = &key.0[..index.key_parts()];
+        if last == Some(own) {
+            return Err(Error::failed_precondition(format!(
+                "Found uniqueness violation on index {}, duplicate key: {}.",
+                index.definition.name,
+                Key(own.to_vec())
+            )));
+        }
+        last = Some(own);
+    }
+    Ok(())
 }

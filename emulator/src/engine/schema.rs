@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use super::column::{Column, check_column};
 use super::default::ColumnDefault;
-use super::error::{Error, Result};
+use super::error::{Code, Error, Result};
+use super::index::{BoundIndex, Index};
 use super::value::{Key, KeyPart, Type, Value};
 
 /// One column of a primary key.
@@ -28,9 +29,37 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The primary key; empty for a table of at most one row.
     pub primary_key: Vec<KeyColumn>,
+    /// The table that it is interleaved in.
+    pub parent: Option<Parent>,
+}
+
+/// `INTERLEAVE IN`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// The table above.
+    pub table: String,
+    /// Whether each row needs one above it: `INTERLEAVE IN PARENT`.
+    pub is_enforced: bool,
+    /// What happens to the rows below one that is deleted.
+    pub on_delete: OnDelete,
+}
+
+/// What becomes of rows that depend on one that is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDelete {
+    /// While there are some, it cannot be deleted.
+    #[default]
+    NoAction,
+    /// They are deleted with it.
+    Cascade,
 }
 
 impl Table {
+    /// A table of this name, without columns so far.
+    pub fn new(name: &str) -> Table {
+        Table { name: name.to_owned(), columns: Vec::new(), primary_key: Vec::new(), parent: None }
+    }
+
     /// The position of a column in [`Table::columns`], by name in any case.
     pub fn position(&self, column: &str) -> Option<usize> {
         self.columns.iter().position(|candidate| candidate.name.eq_ignore_ascii_case(column))
@@ -93,6 +122,20 @@ pub enum SchemaChange {
         /// Whether a missing table makes this a no-op rather than an error.
         if_exists: bool,
     },
+    /// `CREATE INDEX [IF NOT EXISTS]`
+    CreateIndex {
+        /// The new index.
+        index: Index,
+        /// Whether an index of that name makes this a no-op rather than an error.
+        if_not_exists: bool,
+    },
+    /// `DROP INDEX [IF EXISTS]`
+    DropIndex {
+        /// Its name, in any case.
+        index: String,
+        /// Whether a missing index makes this a no-op rather than an error.
+        if_exists: bool,
+    },
     /// `ALTER TABLE … ADD COLUMN [IF NOT EXISTS]`
     AddColumn {
         /// The table's name, in any case.
@@ -141,6 +184,8 @@ pub enum SchemaChange {
 pub struct Schema {
     /// By name in lower case.
     tables: BTreeMap<String, Table>,
+    /// By name in lower case.
+    indexes: BTreeMap<String, BoundIndex>,
 }
 
 impl Schema {
@@ -154,6 +199,34 @@ impl Schema {
         self.tables.values()
     }
 
+    /// The index of this name, in any case.
+    pub fn index(&self, name: &str) -> Option<&BoundIndex> {
+        self.indexes.get(&name.to_ascii_lowercase())
+    }
+
+    /// Every index, by name.
+    pub fn indexes(&self) -> impl Iterator<Item = &BoundIndex> {
+        self.indexes.values()
+    }
+
+    /// The indexes of a table, by name.
+    pub fn indexes_of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a BoundIndex> {
+        self.indexes().filter(move |index| index.definition.table.eq_ignore_ascii_case(table))
+    }
+
+    /// The tables whose rows need one in this table.
+    pub(super) fn children_of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Table> {
+        self.tables().filter(move |child| {
+            let mut parent = child.parent.iter().filter(|parent| parent.is_enforced);
+            parent.any(|parent| parent.table.eq_ignore_ascii_case(table))
+        })
+    }
+
+    /// The table of this name, or what an index of this name is as a table.
+    pub(super) fn relation(&self, name: &str) -> Option<&Table> {
+        self.table(name).or_else(|| self.index(name).map(|index| &index.entries))
+    }
+
     /// Applies one change.
     ///
     /// # Errors
@@ -164,9 +237,15 @@ impl Schema {
             SchemaChange::CreateTable { table, if_not_exists } => {
                 self.create_table(table, *if_not_exists)
             }
-            SchemaChange::DropTable { table, if_exists } => {
-                match self.tables.remove(&table.to_ascii_lowercase()) {
-                    None if !if_exists => Err(Error::table_not_found(table)),
+            SchemaChange::DropTable { table, if_exists } => self.drop_table(table, *if_exists),
+            SchemaChange::CreateIndex { index, if_not_exists } => {
+                self.create_index(index, *if_not_exists)
+            }
+            SchemaChange::DropIndex { index, if_exists } => {
+                match self.indexes.remove(&index.to_ascii_lowercase()) {
+                    None if !if_exists => {
+                        Err(Error::new(Code::NotFound, format!("Index not found: {index}")))
+                    }
                     _ => Ok(()),
                 }
             }
@@ -188,18 +267,99 @@ impl Schema {
     }
 
     fn create_table(&mut self, table: &Table, if_not_exists: bool) -> Result<()> {
-        let name = table.name.to_ascii_lowercase();
-        if self.tables.contains_key(&name) {
-            return match if_not_exists {
-                true => Ok(()),
-                false => Err(Error::failed_precondition(format!(
-                    "Duplicate name in schema: {}.",
-                    table.name
-                ))),
-            };
+        if if_not_exists && self.table(&table.name).is_some() {
+            return Ok(());
         }
+        self.check_name(&table.name)?;
         check_table(table)?;
-        self.tables.insert(name, table.clone());
+        self.check_interleaving(table)?;
+        self.tables.insert(table.name.to_ascii_lowercase(), table.clone());
+        Ok(())
+    }
+
+    fn check_name(&self, name: &str) -> Result<()> {
+        match self.relation(name) {
+            Some(_) => {
+                Err(Error::failed_precondition(format!("Duplicate name in schema: {name}.")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_interleaving(&self, table: &Table) -> Result<()> {
+        let Some(parent) = &table.parent else { return Ok(()) };
+        let above = self.table(&parent.table);
+        let above = above.ok_or_else(|| Error::table_not_found(&parent.table))?;
+        for (at, part) in above.primary_key.iter().enumerate() {
+            let column = &above.columns[part.position];
+            let own = table.primary_key.get(at).filter(|own| {
+                let found = &table.columns[own.position];
+                own.descending == part.descending
+                    && found.name.eq_ignore_ascii_case(&column.name)
+                    && (found.column_type, found.max_length)
+                        == (column.column_type, column.max_length)
+            });
+            if own.is_none() {
+                return Err(Error::failed_precondition(format!(
+                    "Interleaved table {} must have key column {} of its parent {} at place {} of \
+                     its key, with the same type and order.",
+                    table.name,
+                    column.name,
+                    above.name,
+                    at + 1
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_table(&mut self, name: &str, if_exists: bool) -> Result<()> {
+        let Some(table) = self.table(name) else {
+            return match if_exists {
+                true => Ok(()),
+                false => Err(Error::table_not_found(name)),
+            };
+        };
+        let is_below = |child: &&Table| {
+            child.parent.as_ref().is_some_and(|parent| parent.table.eq_ignore_ascii_case(name))
+        };
+        let children: Vec<&str> =
+            self.tables().filter(is_below).map(|child| child.name.as_str()).collect();
+        let indexes: Vec<&str> =
+            self.indexes_of(name).map(|index| index.definition.name.as_str()).collect();
+        for (what, names) in [("interleaved tables", children), ("indices", indexes)] {
+            if !names.is_empty() {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot drop table {} with {what}: {}.",
+                    table.name,
+                    names.join(", ")
+                )));
+            }
+        }
+        self.tables.remove(&name.to_ascii_lowercase());
+        Ok(())
+    }
+
+    fn create_index(&mut self, index: &Index, if_not_exists: bool) -> Result<()> {
+        if if_not_exists && self.index(&index.name).is_some() {
+            return Ok(());
+        }
+        self.check_name(&index.name)?;
+        let table = self.table(&index.table);
+        let table = table.ok_or_else(|| Error::table_not_found(&index.table))?;
+        let bound = BoundIndex::new(index.clone(), table)?;
+        self.indexes.insert(index.name.to_ascii_lowercase(), bound);
+        Ok(())
+    }
+
+    /// Follows a change of a table's columns.
+    fn bind_indexes(&mut self, table: &str) -> Result<()> {
+        let Some(table) = self.tables.get(&table.to_ascii_lowercase()) else { return Ok(()) };
+        for index in self.indexes.values_mut() {
+            if index.definition.table.eq_ignore_ascii_case(&table.name) {
+                *index = BoundIndex::new(index.definition.clone(), table)?;
+            }
+        }
         Ok(())
     }
 
@@ -223,6 +383,14 @@ impl Schema {
     }
 
     fn drop_column(&mut self, table: &str, column: &str) -> Result<()> {
+        let users = self.indexes_of(table).filter(|index| index.uses(column));
+        let users: Vec<&str> = users.map(|index| index.definition.name.as_str()).collect();
+        if !users.is_empty() {
+            return Err(Error::failed_precondition(format!(
+                "Cannot drop column {column} from table {table} because it is used by index {}.",
+                users.join(", ")
+            )));
+        }
         let (table, position) = self.column_mut(table, column)?;
         if table.is_key(position) {
             return Err(Error::failed_precondition(format!(
@@ -236,7 +404,8 @@ impl Schema {
                 part.position -= 1;
             }
         }
-        Ok(())
+        let name = table.name.clone();
+        self.bind_indexes(&name)
     }
 
     fn replace_column(
@@ -249,7 +418,8 @@ impl Schema {
         let changed = change(table.columns[position].clone());
         check_column(&table.name, &changed)?;
         table.columns[position] = changed;
-        Ok(())
+        let name = table.name.clone();
+        self.bind_indexes(&name)
     }
 
     fn alter_column(&mut self, table: &str, new: &Column) -> Result<()> {
@@ -287,7 +457,8 @@ impl Schema {
         };
         check_column(&table.name, &changed)?;
         table.columns[position] = changed;
-        Ok(())
+        let name = table.name.clone();
+        self.bind_indexes(&name)
     }
 
     fn table_mut(&mut self, name: &str) -> Result<&mut Table> {
@@ -343,12 +514,12 @@ mod tests {
 
     fn orders() -> Table {
         Table {
-            name: "Orders".into(),
             columns: vec![
                 Column::new("note", Type::String),
                 Column { not_null: true, ..Column::new("id", Type::Int64) },
             ],
             primary_key: vec![KeyColumn { position: 1, descending: false }],
+            ..Table::new("Orders")
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::error::{Code, Error, Result};
+use super::index::BoundIndex;
 use super::locks::{Lock, LockTable, TransactionNumber, compete};
 use super::schema::{Schema, Table};
 use super::store::Rows;
@@ -98,6 +99,19 @@ impl State {
         let definition = self.schema.table(name);
         let data = self.tables.get(&name.to_ascii_lowercase());
         definition.zip(data).ok_or_else(|| Error::table_not_found(name))
+    }
+
+    /// The definition and the contents of a table, or of one of its indexes as a table.
+    pub fn place(&self, table: &str, index: Option<&str>) -> Result<(&Table, &TableData)> {
+        let found = self.table(table)?;
+        let Some(name) = index else { return Ok(found) };
+        let of_table = |index: &&BoundIndex| index.definition.table.eq_ignore_ascii_case(table);
+        let index = self.schema.index(name).filter(of_table);
+        let data = self.tables.get(&name.to_ascii_lowercase());
+        index.map(|index| &index.entries).zip(data).ok_or_else(|| {
+            let message = format!("No index '{name}' was found for table '{table}'.");
+            Error::new(Code::NotFound, message)
+        })
     }
 
     /// Adds a transaction.

@@ -76,6 +76,21 @@ impl Rows {
         }
     }
 
+    /// The keys of the rows that are there now, in order.
+    pub fn keys_latest(&self) -> impl Iterator<Item = &Key> {
+        let exists = |versions: &[Version]| versions.last().is_some_and(|last| last.row.is_some());
+        self.versions.iter().filter(move |(_, versions)| exists(versions)).map(|(key, _)| key)
+    }
+
+    /// The versions of each row, the oldest first, with the time they are from.
+    pub fn all_versions(
+        &self,
+    ) -> impl Iterator<Item = impl Iterator<Item = (Timestamp, Option<&Row>)>> {
+        self.versions.values().map(|versions| {
+            versions.iter().map(|version| (version.written_at, version.row.as_ref()))
+        })
+    }
+
     /// Every row as it is now.
     pub fn all_latest(&self) -> impl Iterator<Item = &Row> {
         self.versions.values().filter_map(|versions| versions.last()?.row.as_ref())

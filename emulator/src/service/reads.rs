@@ -7,7 +7,7 @@ use super::Core;
 use super::convert::{key_ranges, row_type, table};
 use super::results::{Results, Source};
 use super::transactions::Handle;
-use crate::engine::{Error, Read, Reading, Result, Type};
+use crate::engine::{BoundIndex, Code, Error, Read, Reading, Result, Schema, Table, Type};
 
 impl Core {
     /// Answers a read with what there is to send; the first rows are read.
@@ -18,8 +18,14 @@ impl Core {
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
         let schema = database.schema();
         let table = table(&schema, &request.table)?;
+        let index = Some(request.index.clone()).filter(|index| !index.is_empty());
+        let table = match &index {
+            None => table,
+            Some(name) => entries(&schema, table, name)?,
+        };
         let read = Read {
             table: request.table.clone(),
+            index,
             columns: request.columns.clone(),
             keys: match &request.key_set {
                 Some(keys) => key_ranges(table, keys, false)?,
@@ -62,10 +68,17 @@ pub(super) fn check_directed(
     }
 }
 
-fn column_types<'a>(
-    table: &crate::engine::Table,
-    columns: &'a [String],
-) -> Result<Vec<(&'a str, Type)>> {
+/// The index that a read names, as a table.
+fn entries<'a>(schema: &'a Schema, table: &Table, name: &str) -> Result<&'a Table> {
+    let of_table = |index: &&BoundIndex| index.definition.table.eq_ignore_ascii_case(&table.name);
+    let index = schema.index(name).filter(of_table);
+    index.map(|index| &index.entries).ok_or_else(|| {
+        let message = format!("No index '{name}' was found for table '{}'.", table.name);
+        Error::new(Code::NotFound, message)
+    })
+}
+
+fn column_types<'a>(table: &Table, columns: &'a [String]) -> Result<Vec<(&'a str, Type)>> {
     let column = |name: &'a String| {
         let position =
             table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))?;
@@ -75,9 +88,6 @@ fn column_types<'a>(
 }
 
 fn check_supported(request: &proto::ReadRequest) -> Result<()> {
-    if !request.index.is_empty() {
-        return Err(Error::unimplemented(format!("read by secondary index: {}", request.index)));
-    }
     if !request.partition_token.is_empty() {
         return Err(Error::unimplemented("read by partition_token"));
     }

@@ -2,7 +2,7 @@
 
 use super::ast::TableName;
 use super::error::SqlError;
-use crate::engine::{Column, Schema, Table, Type, Value};
+use crate::engine::{Column, Index, OnDelete, Parent, Schema, Table, Type, Value};
 
 /// What the schema is called, in any case.
 pub const NAME: &str = "INFORMATION_SCHEMA";
@@ -43,6 +43,32 @@ const COLUMNS: &[(&str, Type)] = &[
     ("SPANNER_STATE", Type::String),
 ];
 
+const INDEXES: &[(&str, Type)] = &[
+    ("TABLE_CATALOG", Type::String),
+    ("TABLE_SCHEMA", Type::String),
+    ("TABLE_NAME", Type::String),
+    ("INDEX_NAME", Type::String),
+    ("INDEX_TYPE", Type::String),
+    ("PARENT_TABLE_NAME", Type::String),
+    ("IS_UNIQUE", Type::Bool),
+    ("IS_NULL_FILTERED", Type::Bool),
+    ("INDEX_STATE", Type::String),
+    ("SPANNER_IS_MANAGED", Type::Bool),
+];
+
+const INDEX_COLUMNS: &[(&str, Type)] = &[
+    ("TABLE_CATALOG", Type::String),
+    ("TABLE_SCHEMA", Type::String),
+    ("TABLE_NAME", Type::String),
+    ("INDEX_NAME", Type::String),
+    ("INDEX_TYPE", Type::String),
+    ("COLUMN_NAME", Type::String),
+    ("ORDINAL_POSITION", Type::Int64),
+    ("COLUMN_ORDERING", Type::String),
+    ("IS_NULLABLE", Type::String),
+    ("SPANNER_TYPE", Type::String),
+];
+
 const COLUMN_OPTIONS: &[(&str, Type)] = &[
     ("TABLE_CATALOG", Type::String),
     ("TABLE_SCHEMA", Type::String),
@@ -60,6 +86,8 @@ pub fn view(name: &str, schema: &Schema) -> Option<View> {
     let (columns, rows) = match name.to_ascii_uppercase().as_str() {
         "TABLES" => (TABLES, schema.tables().map(table_row).collect()),
         "COLUMNS" => (COLUMNS, column_rows(schema, column_row)),
+        "INDEXES" => (INDEXES, index_rows(schema)),
+        "INDEX_COLUMNS" => (INDEX_COLUMNS, index_column_rows(schema)),
         "COLUMN_OPTIONS" => {
             let mut rows = column_rows(schema, option_row);
             rows.retain(|row| !row.is_empty());
@@ -90,12 +118,86 @@ fn table_row(table: &Table) -> Vec<Value> {
         "".into(),
         table.name.as_str().into(),
         "BASE TABLE".into(),
-        Value::Null,
-        Value::Null,
+        table.parent.as_ref().map(|parent| parent.table.as_str()).into(),
+        table.parent.as_ref().filter(|parent| parent.is_enforced).map(on_delete).into(),
         "COMMITTED".into(),
-        Value::Null,
+        table.parent.as_ref().map(interleave_type).into(),
         Value::Null,
     ]
+}
+
+fn on_delete(parent: &Parent) -> &'static str {
+    match parent.on_delete {
+        OnDelete::Cascade => "CASCADE",
+        OnDelete::NoAction => "NO ACTION",
+    }
+}
+
+fn interleave_type(parent: &Parent) -> &'static str {
+    if parent.is_enforced { "IN PARENT" } else { "IN" }
+}
+
+/// The primary key of each table counts as an index.
+fn index_rows(schema: &Schema) -> Vec<Vec<Value>> {
+    let row = |table: &str, name: &str, kind: &str, index: Option<&Index>, unique: bool| {
+        let state = index.map(|_| "READ_WRITE");
+        vec![
+            "".into(),
+            "".into(),
+            table.into(),
+            name.into(),
+            kind.into(),
+            index.and_then(|index| index.interleaved_in.as_deref()).unwrap_or("").into(),
+            unique.into(),
+            index.is_some_and(|index| index.null_filtered).into(),
+            state.into(),
+            false.into(),
+        ]
+    };
+    let keys =
+        schema.tables().map(|table| row(&table.name, "PRIMARY_KEY", "PRIMARY_KEY", None, true));
+    let indexes = schema.indexes().map(|index| {
+        let index = &index.definition;
+        row(&index.table, &index.name, "INDEX", Some(index), index.unique)
+    });
+    keys.chain(indexes).collect()
+}
+
+fn index_column_rows(schema: &Schema) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    let mut add =
+        |table: &str, name: &str, kind: &str, column: &Column, place: Option<(usize, bool)>| {
+            let order = place.map(|(_, descending)| if descending { "DESC" } else { "ASC" });
+            rows.push(vec![
+                "".into(),
+                "".into(),
+                table.into(),
+                name.into(),
+                kind.into(),
+                column.name.as_str().into(),
+                place.map(|(place, _)| i64::try_from(place + 1).unwrap_or(i64::MAX)).into(),
+                order.into(),
+                if column.not_null { "NO" } else { "YES" }.into(),
+                column.spanner_type().into(),
+            ]);
+        };
+    for table in schema.tables() {
+        for (place, part) in table.primary_key.iter().enumerate() {
+            let column = &table.columns[part.position];
+            add(&table.name, "PRIMARY_KEY", "PRIMARY_KEY", column, Some((place, part.descending)));
+        }
+    }
+    for index in schema.indexes() {
+        let (definition, entries) = (&index.definition, &index.entries);
+        for (at, column) in entries.columns.iter().enumerate() {
+            let own = definition.columns.get(at).map(|own| (at, own.descending));
+            // What the table's key adds isn't listed.
+            if own.is_some() || !entries.is_key(at) {
+                add(&definition.table, &definition.name, "INDEX", column, own);
+            }
+        }
+    }
+    rows
 }
 
 fn column_row(table: &Table, position: usize, column: &Column) -> Vec<Value> {

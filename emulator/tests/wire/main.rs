@@ -9,6 +9,7 @@ mod http;
 mod life;
 mod limits;
 mod reads;
+mod relations;
 mod rest;
 mod sessions;
 mod statements;

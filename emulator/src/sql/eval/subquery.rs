@@ -118,6 +118,7 @@ pub fn read(table: &Table, source: &Source, keys: Vec<KeyRange>) -> Read {
     let columns = source.used.iter().filter_map(|position| table.columns.get(*position));
     Read {
         table: table.name.clone(),
+        index: None,
         columns: columns.map(|column| column.name.clone()).collect(),
         keys,
         limit: None,

@@ -1,6 +1,6 @@
 //! Statements that change the schema.
 
-use crate::engine::{KeyColumn, SchemaChange, Table};
+use crate::engine::{Index, IndexColumn, KeyColumn, OnDelete, Parent, SchemaChange, Table};
 
 use super::Parser;
 use crate::sql::error::{Pos, Result, SqlError};
@@ -11,9 +11,6 @@ pub const MAX_DDL_BYTES: usize = 10 << 20;
 
 /// Statements that Cloud Spanner knows and this parser doesn't.
 const OTHER_STATEMENTS: &[&str] = &[
-    "CREATE INDEX",
-    "CREATE UNIQUE",
-    "CREATE NULL_FILTERED",
     "CREATE VIEW",
     "CREATE OR",
     "CREATE CHANGE",
@@ -30,7 +27,6 @@ const OTHER_STATEMENTS: &[&str] = &[
     "CREATE PLACEMENT",
     "CREATE FUNCTION",
     "CREATE QUEUE",
-    "DROP INDEX",
     "DROP VIEW",
     "DROP CHANGE",
     "DROP SEQUENCE",
@@ -97,6 +93,11 @@ impl Parser {
         self.refuse(OTHER_STATEMENTS)?;
         if self.keyword("CREATE TABLE") {
             self.create_table()
+        } else if let Some((unique, null_filtered)) = self.create_index_keywords() {
+            self.create_index(unique, null_filtered)
+        } else if self.keyword("DROP INDEX") {
+            let if_exists = self.keyword("IF EXISTS");
+            Ok(SchemaChange::DropIndex { index: self.table_name()?, if_exists })
         } else if self.keyword("DROP TABLE") {
             let if_exists = self.keyword("IF EXISTS");
             Ok(SchemaChange::DropTable { table: self.table_name()?, if_exists })
@@ -110,8 +111,7 @@ impl Parser {
 
     fn create_table(&mut self) -> Result<SchemaChange> {
         let if_not_exists = self.keyword("IF NOT EXISTS");
-        let mut table =
-            Table { name: self.table_name()?, columns: Vec::new(), primary_key: Vec::new() };
+        let mut table = Table::new(&self.table_name()?);
         let mut inline_key = false;
         self.expect_symbol("(")?;
         while !self.symbol(")") {
@@ -133,31 +133,101 @@ impl Parser {
             self.primary_key(&mut table)?;
         }
         if self.symbol(",") {
-            self.refuse(&["INTERLEAVE", "ROW DELETION POLICY", "OPTIONS"])?;
-            return Err(self.unexpected());
+            self.refuse(&["ROW DELETION POLICY", "OPTIONS"])?;
+            table.parent = Some(self.parent()?);
+            if self.symbol(",") {
+                self.refuse(&["ROW DELETION POLICY", "OPTIONS"])?;
+                return Err(self.unexpected());
+            }
         }
         Ok(SchemaChange::CreateTable { table, if_not_exists })
     }
 
-    fn primary_key(&mut self, table: &mut Table) -> Result<()> {
+    fn parent(&mut self) -> Result<Parent> {
+        self.expect_keyword("INTERLEAVE IN")?;
+        let is_enforced = self.keyword("PARENT");
+        let table = self.table_name()?;
+        let mut on_delete = OnDelete::NoAction;
+        if is_enforced && self.keyword("ON DELETE CASCADE") {
+            on_delete = OnDelete::Cascade;
+        } else if is_enforced {
+            self.keyword("ON DELETE NO ACTION");
+        }
+        Ok(Parent { table, is_enforced, on_delete })
+    }
+
+    /// Reads `CREATE [UNIQUE] [NULL_FILTERED] INDEX`; whether the two words are there.
+    fn create_index_keywords(&mut self) -> Option<(bool, bool)> {
+        [(false, false), (false, true), (true, false), (true, true)].into_iter().find(|found| {
+            self.keyword(match found {
+                (false, false) => "CREATE INDEX",
+                (false, true) => "CREATE NULL_FILTERED INDEX",
+                (true, false) => "CREATE UNIQUE INDEX",
+                (true, true) => "CREATE UNIQUE NULL_FILTERED INDEX",
+            })
+        })
+    }
+
+    fn create_index(&mut self, unique: bool, null_filtered: bool) -> Result<SchemaChange> {
+        let if_not_exists = self.keyword("IF NOT EXISTS");
+        let name = self.table_name()?;
+        self.expect_keyword("ON")?;
+        let table = self.table_name()?;
+        let columns = self.listed(|parser| {
+            let name = parser.identifier()?;
+            Ok(IndexColumn { name, descending: parser.is_descending() })
+        })?;
+        let storing = match self.keyword("STORING") {
+            true => self.listed(Parser::identifier)?,
+            false => Vec::new(),
+        };
+        self.refuse(&["WHERE", "OPTIONS"])?;
+        let interleaved_in = match self.symbol(",") {
+            true => {
+                self.expect_keyword("INTERLEAVE IN")?;
+                Some(self.table_name()?)
+            }
+            false => None,
+        };
+        let index = Index { name, table, unique, null_filtered, columns, storing, interleaved_in };
+        Ok(SchemaChange::CreateIndex { index, if_not_exists })
+    }
+
+    /// Reads a list in parentheses.
+    fn listed<T>(&mut self, item: impl Fn(&mut Parser) -> Result<T>) -> Result<Vec<T>> {
         self.expect_symbol("(")?;
+        let mut items = Vec::new();
         while !self.symbol(")") {
-            let at = self.at();
-            let name = self.identifier()?;
-            let position = table.position(&name).ok_or_else(|| {
-                let table = &table.name;
+            items.push(item(self)?);
+            if !self.symbol(",") {
+                self.expect_symbol(")")?;
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// Reads `ASC` or `DESC`, if one is there; whether it is `DESC`.
+    fn is_descending(&mut self) -> bool {
+        let descending = self.keyword("DESC");
+        if !descending {
+            self.keyword("ASC");
+        }
+        descending
+    }
+
+    fn primary_key(&mut self, table: &mut Table) -> Result<()> {
+        let found: &Table = table;
+        table.primary_key = self.listed(|parser| {
+            let at = parser.at();
+            let name = parser.identifier()?;
+            let position = found.position(&name).ok_or_else(|| {
+                let table = &found.name;
                 let message = format!("Table {table} references nonexistent key column {name}.");
                 SqlError::invalid(at, message)
             })?;
-            let descending = self.keyword("DESC");
-            if !descending {
-                self.keyword("ASC");
-            }
-            table.primary_key.push(KeyColumn { position, descending });
-            if !self.symbol(",") {
-                return self.expect_symbol(")");
-            }
-        }
+            Ok(KeyColumn { position, descending: parser.is_descending() })
+        })?;
         Ok(())
     }
 
@@ -273,7 +343,6 @@ CREATE TABLE locktable (
             ..Column::new(name, Type::Timestamp)
         };
         let table = Table {
-            name: "locktable".into(),
             columns: vec![
                 Column { not_null: true, ..Column::new("name", Type::String) },
                 stamp("heartbeat"),
@@ -281,6 +350,7 @@ CREATE TABLE locktable (
                 Column::new("writer", Type::String),
             ],
             primary_key: vec![KeyColumn { position: 0, descending: false }],
+            ..Table::new("locktable")
         };
         assert_eq!(one(text), SchemaChange::CreateTable { table, if_not_exists: false });
     }
@@ -333,7 +403,7 @@ CREATE TABLE locktable (
     #[test]
     fn what_is_not_supported_is_named_with_its_place() {
         for (text, error) in [
-            ("CREATE UNIQUE INDEX i ON t (a)", "CREATE UNIQUE [at 1:1]"),
+            ("CREATE INDEX i ON t (a) WHERE a IS NOT NULL", "WHERE [at 1:25]"),
             ("CREATE TABLE s.t (a INT64) PRIMARY KEY (a)", "the named schema s [at 1:14]"),
             ("CREATE TABLE t (a UUID) PRIMARY KEY (a)", "the type UUID [at 1:19]"),
             (
@@ -351,11 +421,11 @@ CREATE TABLE locktable (
                 "CONSTRAINT [at 1:26]",
             ),
             (
-                "CREATE TABLE t (a INT64) PRIMARY KEY (a),\n INTERLEAVE IN PARENT p",
-                "INTERLEAVE [at 2:2]",
+                "CREATE TABLE t (a INT64) PRIMARY KEY (a),\n ROW DELETION POLICY (x)",
+                "ROW DELETION POLICY [at 2:2]",
             ),
             ("ALTER TABLE t ADD CONSTRAINT x CHECK (a > 0)", "ADD CONSTRAINT [at 1:15]"),
-            ("DROP INDEX i", "DROP INDEX [at 1:1]"),
+            ("CREATE SEARCH INDEX i ON t (a)", "CREATE SEARCH [at 1:1]"),
             ("CREATE VIEW v SQL SECURITY INVOKER AS SELECT 1", "CREATE VIEW [at 1:1]"),
             ("CREATE CHANGE STREAM s FOR ALL", "CREATE CHANGE [at 1:1]"),
             ("CREATE SEQUENCE s", "CREATE SEQUENCE [at 1:1]"),

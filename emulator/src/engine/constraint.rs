@@ -1,0 +1,222 @@
+//! What follows from the rows that a transaction writes: entries of indexes, and what the schema
+//! doesn't allow.
+
+use super::error::{Code, Error, Result};
+use super::index::BoundIndex;
+use super::locks::{Columns, Lock, Mode};
+use super::mutation::{Cell, Draft, Drafts, cells_of};
+use super::schema::{OnDelete, Table};
+use super::state::{State, TableData};
+use super::value::{Key, KeyRange, Timestamp, Value};
+
+/// What follows from some drafts.
+#[derive(Default)]
+pub(super) struct Consequences {
+    /// The entries of indexes that come and go.
+    pub entries: Drafts,
+    /// What the commit must lock for those.
+    pub locks: Vec<(String, Lock)>,
+    /// What was looked at to find out that all is well.
+    pub looked_at: Vec<(String, Lock)>,
+}
+
+/// The rows of a database under layers of what a transaction has written, the latest first.
+struct View<'a> {
+    state: &'a State,
+    layers: &'a [&'a Drafts],
+    base: Timestamp,
+}
+
+impl<'a> View<'a> {
+    fn row(&self, table: &Table, name: &str, key: &Key) -> Option<Vec<Cell>> {
+        let stored = self.state.tables.get(name).and_then(|data| data.rows.at(key, self.base));
+        let draft = self.layers.iter().find_map(|layer| layer.get(name)?.get(key));
+        match draft {
+            Some(draft) => draft.over(table, stored),
+            None => stored.map(|row| cells_of(table, row)),
+        }
+    }
+
+    fn exists(&self, name: &str, key: &Key) -> bool {
+        match self.layers.iter().find_map(|layer| layer.get(name)?.get(key)) {
+            Some(draft) => !matches!(draft, Draft::Deleted),
+            None => self
+                .state
+                .tables
+                .get(name)
+                .is_some_and(|data| data.rows.at(key, self.base).is_some()),
+        }
+    }
+
+    /// The first two rows of a range, if there are so many.
+    fn first_two(&self, name: &str, range: &'a KeyRange) -> Vec<Key> {
+        let stored = |data: &'a TableData| data.rows.range_at(range, self.base).map(|(key, _)| key);
+        let stored = self.state.tables.get(name).into_iter().flat_map(stored);
+        let drafted = self.layers.iter().filter_map(|layer| layer.get(name));
+        let drafted = drafted.flat_map(|draft| range.of(draft)).map(|(key, _)| key);
+        let mut found: Vec<Key> = Vec::new();
+        for key in stored.chain(drafted) {
+            if !found.contains(key) && self.exists(name, key) {
+                found.push(key.clone());
+                if found.len() == 2 {
+                    break;
+                }
+            }
+        }
+        found
+    }
+}
+
+impl State {
+    /// Finds out what follows from `written`, laid over `below` and the rows of `base`. A commit
+    /// timestamp that isn't known yet counts as `stamp`.
+    pub fn consequences(
+        &self,
+        written: &Drafts,
+        below: Option<&Drafts>,
+        base: Timestamp,
+        stamp: Timestamp,
+    ) -> Result<Consequences> {
+        let mut found = Consequences::default();
+        let layers: Vec<&Drafts> = [written].into_iter().chain(below).collect();
+        let before = View { state: self, layers: &layers[1..], base };
+        let after = View { state: self, layers: &layers, base };
+        for (name, drafts) in written {
+            let Some(table) = self.schema.table(name) else { continue };
+            let indexes: Vec<_> = self.schema.indexes_of(name).collect();
+            let has_children = self.schema.children_of(name).next().is_some();
+            if indexes.is_empty() && !has_children && table.parent.is_none() {
+                continue;
+            }
+            for (key, draft) in drafts {
+                let old = before.row(table, name, key);
+                let new = after.row(table, name, key);
+                if old.is_none() && new.is_some() {
+                    self.check_parent(table, key, &after, &mut found)?;
+                }
+                // A statement replaces no row, so what looks like it is one that it has made itself.
+                let is_replaced = below.is_none() && matches!(draft, Draft::Row(_));
+                if old.is_some() && (new.is_none() || is_replaced) {
+                    self.check_children(table, key, &after, &mut found)?;
+                }
+                for index in &indexes {
+                    change_entry(index, old.as_deref(), new.as_deref(), stamp, &mut found);
+                }
+            }
+        }
+        let layers: Vec<&Drafts> = [&found.entries].into_iter().chain(below).collect();
+        let view = View { state: self, layers: &layers, base };
+        for (name, entries) in &found.entries {
+            let Some(index) = self.schema.index(name).filter(|index| index.definition.unique)
+            else {
+                continue;
+            };
+            for (key, draft) in entries {
+                if matches!(draft, Draft::Deleted) {
+                    continue;
+                }
+                let range = KeyRange::prefix(Key(key.0[..index.key_parts()].to_vec()));
+                found.looked_at.push((name.clone(), existence(range.clone())));
+                if view.first_two(name, &range).len() > 1 {
+                    return Err(Error::new(
+                        Code::AlreadyExists,
+                        format!(
+                            "UNIQUE violation on index {}, duplicate key: {} in this transaction.",
+                            index.definition.name, range.start
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn check_parent(
+        &self,
+        table: &Table,
+        key: &Key,
+        after: &View<'_>,
+        found: &mut Consequences,
+    ) -> Result<()> {
+        let Some(parent) = table.parent.as_ref().filter(|parent| parent.is_enforced) else {
+            return Ok(());
+        };
+        let Some(above) = self.schema.table(&parent.table) else { return Ok(()) };
+        let name = above.name.to_ascii_lowercase();
+        let above_key = Key(key.0[..above.primary_key.len()].to_vec());
+        if !after.exists(&name, &above_key) {
+            return Err(Error::new(
+                Code::NotFound,
+                format!(
+                    "Insert failed because key was not found in parent table:  Parent Table: {}  \
+                     Child Table: {}  Key: {above_key}",
+                    above.name, table.name
+                ),
+            ));
+        }
+        found.looked_at.push((name, existence(KeyRange::prefix(above_key))));
+        Ok(())
+    }
+
+    fn check_children(
+        &self,
+        table: &Table,
+        key: &Key,
+        after: &View<'_>,
+        found: &mut Consequences,
+    ) -> Result<()> {
+        for child in self.schema.children_of(&table.name) {
+            let name = child.name.to_ascii_lowercase();
+            let range = KeyRange::prefix(key.clone());
+            if !after.first_two(&name, &range).is_empty() {
+                return Err(Error::failed_precondition(format!(
+                    "Delete failed because one or more keys exist within the child table:  Parent \
+                     Table: {}  Child Table: {}  Key: {key}",
+                    table.name, child.name
+                )));
+            }
+            found.looked_at.push((name, existence(range)));
+        }
+        Ok(())
+    }
+
+    /// The tables whose rows go with a row of this one.
+    pub fn cascades_to<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Table> {
+        let cascades = |table: &&Table| {
+            table.parent.as_ref().is_some_and(|parent| parent.on_delete == OnDelete::Cascade)
+        };
+        self.schema.children_of(table).filter(cascades)
+    }
+}
+
+fn existence(range: KeyRange) -> Lock {
+    Lock { range, columns: Columns::existence(), mode: Mode::Shared }
+}
+
+fn change_entry(
+    index: &BoundIndex,
+    old: Option<&[Cell]>,
+    new: Option<&[Cell]>,
+    stamp: Timestamp,
+    found: &mut Consequences,
+) {
+    let value = |cell: &Cell| match cell {
+        Cell::Value(value) => value.clone(),
+        Cell::CommitTimestamp => Value::Timestamp(stamp),
+    };
+    let old = old.and_then(|row| index.entry(row, value));
+    let new = new.and_then(|row| index.entry(row, value));
+    if old == new {
+        return;
+    }
+    let name = index.definition.name.to_ascii_lowercase();
+    let gone = old.map(|(key, _)| (key, Draft::Deleted));
+    let come = new.map(|(key, cells)| (key, Draft::Row(cells)));
+    for (key, draft) in gone.into_iter().chain(come) {
+        let mut columns = Columns::existence();
+        (0..index.entries.columns.len()).for_each(|position| columns.insert(position));
+        let range = KeyRange::prefix(key.clone());
+        found.locks.push((name.clone(), Lock { range, columns, mode: Mode::Exclusive }));
+        found.entries.entry(name.clone()).or_default().insert(key, draft);
+    }
+}

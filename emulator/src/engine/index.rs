@@ -1,0 +1,132 @@
+//! Secondary indexes: tables of their own that each commit keeps in step with the rows.
+
+use super::error::{Error, Result};
+use super::mutation::Cell;
+use super::schema::{KeyColumn, Table};
+use super::value::{Key, Value};
+
+/// A column of an index's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexColumn {
+    /// Its name in the table.
+    pub name: String,
+    /// Whether it is listed as `DESC`.
+    pub descending: bool,
+}
+
+/// An index, as DDL defines it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// The name, in the case it was created with.
+    pub name: String,
+    /// The table's name.
+    pub table: String,
+    /// Whether no two rows may have the same key.
+    pub unique: bool,
+    /// Whether rows with NULL in the key are left out.
+    pub null_filtered: bool,
+    /// Its key. The table's own key stands behind it, as far as it isn't part of it.
+    pub columns: Vec<IndexColumn>,
+    /// Columns that it keeps besides.
+    pub storing: Vec<String>,
+    /// The table that it is interleaved in, which changes nothing but where it is stored.
+    pub interleaved_in: Option<String>,
+}
+
+/// An index over the columns that its table has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundIndex {
+    /// What it was defined as.
+    pub definition: Index,
+    /// The index as a table: what it can be read for, and the order of its rows.
+    pub entries: Table,
+    /// Where in a row of the table the columns of an entry come from.
+    sources: Vec<usize>,
+}
+
+impl BoundIndex {
+    /// Finds the columns of an index in its table.
+    pub(super) fn new(definition: Index, table: &Table) -> Result<BoundIndex> {
+        let name = &definition.name;
+        let find = |column: &str| {
+            table.position(column).ok_or_else(|| {
+                Error::invalid_argument(format!(
+                    "Index {name} specifies key column {column} which does not exist in its base \
+                     table {}.",
+                    table.name
+                ))
+            })
+        };
+        let mut entries = Table::new(name);
+        let mut sources: Vec<usize> = Vec::new();
+        let key =
+            definition.columns.iter().map(|column| Ok((find(&column.name)?, column.descending)));
+        for part in key.collect::<Result<Vec<_>>>()? {
+            if sources.contains(&part.0) {
+                return Err(Error::invalid_argument(format!(
+                    "Index {name} specifies key column {} more than once.",
+                    table.columns[part.0].name
+                )));
+            }
+            if !table.columns[part.0].column_type.is_comparable() {
+                return Err(Error::invalid_argument(format!(
+                    "Index {name} references {} of unsupported type {}.",
+                    table.columns[part.0].name, table.columns[part.0].column_type
+                )));
+            }
+            entries.add_key_column(&table.columns[part.0], part.1);
+            sources.push(part.0);
+        }
+        for part in &table.primary_key {
+            if !sources.contains(&part.position) {
+                entries.add_key_column(&table.columns[part.position], part.descending);
+                sources.push(part.position);
+            }
+        }
+        for column in &definition.storing {
+            let position = find(column)?;
+            if sources.contains(&position) {
+                return Err(Error::invalid_argument(format!(
+                    "Index {name} specifies stored column {column} which is a key of the index, \
+                     or stored already."
+                )));
+            }
+            entries.columns.push(table.columns[position].clone());
+            sources.push(position);
+        }
+        Ok(BoundIndex { definition, entries, sources })
+    }
+
+    /// Whether the index uses a column of its table.
+    pub(super) fn uses(&self, column: &str) -> bool {
+        let key = self.definition.columns.iter().map(|column| &column.name);
+        key.chain(&self.definition.storing).any(|name| name.eq_ignore_ascii_case(column))
+    }
+
+    /// How many parts its own key has.
+    pub fn key_parts(&self) -> usize {
+        self.definition.columns.len()
+    }
+
+    /// The entry for a row of the table, with its key; `None` where NULL keeps it out. `value` says
+    /// what a cell without a value yet counts as.
+    pub(super) fn entry(
+        &self,
+        row: &[Cell],
+        value: impl Fn(&Cell) -> Value,
+    ) -> Option<(Key, Vec<Cell>)> {
+        let cells: Vec<Cell> = self.sources.iter().map(|at| row[*at].clone()).collect();
+        let values: Vec<Value> = cells.iter().map(value).collect();
+        if self.definition.null_filtered && values[..self.key_parts()].iter().any(Value::is_null) {
+            return None;
+        }
+        Some((self.entries.key_of_row(&values), cells))
+    }
+}
+
+impl Table {
+    fn add_key_column(&mut self, column: &super::Column, descending: bool) {
+        self.primary_key.push(KeyColumn { position: self.columns.len(), descending });
+        self.columns.push(column.clone());
+    }
+}
