@@ -53,7 +53,7 @@ async fn run(database: &str, table: &str, name: &str) -> Result<(), Box<dyn std:
     let table = LockTable::connect(database, table);
     let lock = table.lock(name).build()?;
     match timeout(CHECK_LIMIT, table.check()).await {
-        Ok(checked) => checked?,
+        Ok(checked) => drop(checked?),
         Err(_) => return Err(format!("{database}: no answer within {CHECK_LIMIT:?}").into()),
     }
 

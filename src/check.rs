@@ -1,170 +1,84 @@
-//! Telling apart what can be wrong with a lock table, by probing rather than by reading messages.
-
-use std::time::Duration;
+//! Saying at once what is wrong with a lock table, for services that want to fail at start.
 
 use google_cloud_gax::error::rpc::Code;
-use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
-use google_cloud_spanner::statement::Statement;
-use google_cloud_spanner::types::TypeCode;
-use spindle_protocol::Answer;
-use tokio::time::timeout;
+use spindle_protocol::{Answer, Timestamp};
 
-use crate::connection::Leased;
-use crate::error::{self, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::locks::REQUEST_LIMIT;
 use crate::row;
 use crate::table::{COMMIT_TIMESTAMP, Table};
 use crate::transact::transact;
-
-/// One probe's share of time. Probes run only when something is wrong already, or on request.
-const PROBE_LIMIT: Duration = Duration::from_secs(2);
+use crate::verbs::{PAGE_ROWS, keys_with};
 
 /// A name that no lock can have, since it looks like a takeover row.
 const PROBE_NAME: &str = "spindle-check_0000000000000000000";
 
-/// A column that the library needs, or can make use of.
-struct Column {
-    name: &'static str,
-    code: TypeCode,
-    ddl: &'static str,
-    required: bool,
+/// What [`LockTable::check`](crate::LockTable::check) found of a table that works.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// The optional columns that the table lacks: `lease_ms`, `info`.
+    pub missing_columns: Vec<&'static str>,
+    /// The locks whose holder has not written its lease, where the table has the column.
+    ///
+    /// While there is one, all instances must use the same lease: the holder began before the
+    /// column was there and has not heard of it yet, or it is another implementation's.
+    pub without_lease: Vec<String>,
 }
 
-const COLUMNS: [Column; 6] = [
-    Column { name: "name", code: TypeCode::String, ddl: "STRING(MAX) NOT NULL", required: true },
-    Column {
-        name: "heartbeat",
-        code: TypeCode::Timestamp,
-        ddl: "TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
-        required: true,
-    },
-    Column {
-        name: "token",
-        code: TypeCode::Timestamp,
-        ddl: "TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
-        required: true,
-    },
-    Column { name: "writer", code: TypeCode::String, ddl: "STRING(MAX)", required: true },
-    Column { name: "lease_ms", code: TypeCode::Int64, ddl: "INT64", required: false },
-    Column { name: "info", code: TypeCode::String, ddl: "STRING(MAX)", required: false },
-];
-
 impl Table {
-    /// Finds out why a request failed; `Ok` where everything that was looked at is in order.
-    pub(crate) async fn diagnose(&self, leased: &Leased) -> Result<()> {
-        self.probe_session(leased).await?;
-        self.probe_columns(leased).await
-    }
-
     /// Says exactly what is wrong with the table that is there, including what writing needs.
-    pub(crate) async fn check(&self) -> Result<()> {
-        let leased = self.connection.client(REQUEST_LIMIT).await?;
-        if let Err(error) = self.diagnose(&leased).await {
-            if !error.is_session_lost() {
-                return Err(error);
-            }
+    pub(crate) async fn check(&self) -> Result<Checked> {
+        match self.ask_columns(REQUEST_LIMIT).await {
             // A connection of our own is made anew.
-            let leased = self.connection.client(REQUEST_LIMIT).await?;
-            self.diagnose(&leased).await?;
-            return self.probe_write(&leased).await;
+            Err(error) if error.is_session_lost() => self.ask_columns(REQUEST_LIMIT).await?,
+            asked => asked?,
         }
-        self.probe_write(&leased).await
+        self.read(PROBE_NAME, REQUEST_LIMIT).await?;
+        self.probe_write().await?;
+        let (has_lease, has_info) = self.optional.known();
+        let mut checked = Checked::default();
+        if !has_lease {
+            checked.missing_columns.push("lease_ms");
+        }
+        if !has_info {
+            checked.missing_columns.push("info");
+        }
+        if has_lease {
+            checked.without_lease = self.holders_without_lease().await?;
+        }
+        Ok(checked)
     }
 
-    /// `SELECT 1` touches no table: what is not found then is the session, or the database.
-    async fn probe_session(&self, leased: &Leased) -> Result<()> {
-        let doing = "database: ask it anything";
-        let statement = Statement::builder("SELECT 1")
-            .with_retry_policy(NeverRetry)
-            .with_attempt_timeout(PROBE_LIMIT)
-            .build();
-        let asking = async {
-            let mut rows = leased.client.single_use().build().execute_query(statement).await?;
-            while rows.next().await.transpose()?.is_some() {}
-            Ok(())
-        };
-        match timeout(PROBE_LIMIT, asking).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(source)) if error::code(&source) == Some(Code::NotFound) => {
-                Err(self.connection.session_lost(leased))
+    /// The locks whose row names a holder and no lease.
+    async fn holders_without_lease(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let mut last = None;
+        loop {
+            let (rows, _) = self.read_page(keys_with("", last.as_deref()), PAGE_ROWS).await?;
+            last = rows.last().map(|row| row.name.clone());
+            let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
+            let held = rows.into_iter().filter(|full| {
+                !full.without_heartbeat
+                    && full.row.heartbeat != Timestamp::EPOCH
+                    && full.row.lease.is_none()
+            });
+            found.extend(held.map(|full| full.name));
+            if is_last_page {
+                return Ok(found);
             }
-            Ok(Err(source)) => Err(Error::from_read(doing, source)),
-            Err(_) => Err(Error::timed_out(doing, PROBE_LIMIT)),
-        }
-    }
-
-    async fn probe_columns(&self, leased: &Leased) -> Result<()> {
-        match self.probe_column(leased, &COLUMNS[0]).await? {
-            Probe::Fine => {}
-            Probe::Missing => {
-                // Either could be missing: a read names the table and the column at once.
-                return Err(self.wrong(
-                    "is not there, or has no column `name`; create it as in ddl/googlesql.sql",
-                ));
-            }
-            Probe::Wrong(what) => return Err(self.wrong(what)),
-        }
-        let mut optional = [false; 2];
-        for (index, column) in COLUMNS.iter().enumerate().skip(1) {
-            match self.probe_column(leased, column).await? {
-                Probe::Fine if column.required => {}
-                Probe::Fine => optional[index - 4] = true,
-                Probe::Missing if column.required => {
-                    let Column { name, ddl, .. } = column;
-                    return Err(self.wrong(format!("has no column `{name} {ddl}`")));
-                }
-                Probe::Missing => {}
-                Probe::Wrong(what) => return Err(self.wrong(what)),
-            }
-        }
-        let [lease, info] = optional;
-        if self.optional.set(lease, info) && !(lease && info) {
-            tracing::warn!(
-                table = self.name,
-                lease_ms = lease,
-                info,
-                "the lock table lacks optional columns: without `lease_ms` each instance judges \
-                 by its own lease, without `info` there is none; ddl/ has the ALTERs that add them"
-            );
-        }
-        Ok(())
-    }
-
-    async fn probe_column(&self, leased: &Leased, column: &Column) -> Result<Probe> {
-        let doing = format!("table `{}`: read column `{}`", self.name, column.name);
-        let keys = KeySet::builder().add_key(key![PROBE_NAME]).build();
-        let request = row::request(&self.name, [column.name], keys, None, PROBE_LIMIT);
-        let reading = async {
-            let mut rows = leased.client.single_use().build().execute_read(request).await?;
-            while rows.next().await.transpose()?.is_some() {}
-            Ok(rows.metadata().column_types().first().map(|found| found.code()))
-        };
-        match timeout(PROBE_LIMIT, reading).await {
-            Ok(Ok(Some(found))) if found != column.code => Ok(Probe::Wrong(format!(
-                "has `{}` as {found:?}; expected `{} {}`",
-                column.name, column.name, column.ddl
-            ))),
-            Ok(Ok(_)) => Ok(Probe::Fine),
-            Ok(Err(source)) => match error::code(&source) {
-                Some(Code::NotFound) => Ok(Probe::Missing),
-                Some(Code::InvalidArgument | Code::FailedPrecondition) => {
-                    Ok(Probe::Wrong(format!(
-                        "can't be read by a key of one string; expected `PRIMARY KEY (name)`: {source}"
-                    )))
-                }
-                _ => Err(Error::from_read(doing, source)),
-            },
-            Err(_) => Err(Error::timed_out(doing, PROBE_LIMIT)),
         }
     }
 
     /// Updates a row that can't exist: it never changes anything, but tells what writing needs.
-    async fn probe_write(&self, leased: &Leased) -> Result<()> {
+    async fn probe_write(&self) -> Result<()> {
+        let doing = format!("table `{}`: write", self.name);
+        let leased = self.connection.client(REQUEST_LIMIT).await?;
         let keys = KeySet::builder().add_key(key![PROBE_NAME]).build();
-        let request = row::request(&self.name, ["name"], keys, None, PROBE_LIMIT);
+        let request = row::request(&self.name, ["name"], keys, None, leased.limit);
         let mut write = Mutation::new_update_builder(&self.name)
             .set("name")
             .to(PROBE_NAME)
@@ -174,33 +88,26 @@ impl Table {
             .to(COMMIT_TIMESTAMP)
             .set("writer")
             .to("");
-        if self.optional.has_lease() {
+        let (has_lease, has_info) = self.optional.known();
+        if has_lease {
             write = write.set("lease_ms").to(None::<i64>);
         }
+        if has_info {
+            write = write.set("info").to(None::<String>);
+        }
         let write = write.build();
-        let doing = format!("table `{}`: write", self.name);
         let decide = move |_| Ok(vec![write.clone()]);
-        let outcome = transact(&leased.client, doing, request, PROBE_LIMIT, decide).await;
+        let outcome = transact(&leased.client, doing, request, leased.limit, decide).await;
         match (outcome.answer, outcome.error) {
             (Answer::Applied { .. }, _) | (_, None) => Ok(()),
             (_, Some(error)) => match error.code() {
                 Some(Code::NotFound) => Ok(()),
-                Some(Code::FailedPrecondition) => Err(self.wrong(format!(
-                    "does not take commit timestamps in `heartbeat` and `token`; set \
-                     `OPTIONS (allow_commit_timestamp=true)` on both: {error}"
-                ))),
+                Some(Code::FailedPrecondition) => Err(Error::new(Kind::Schema(format!(
+                    "table `{}` does not take what a holder writes: {error}",
+                    self.name
+                )))),
                 _ => Err(error),
             },
         }
     }
-
-    fn wrong(&self, what: impl std::fmt::Display) -> Error {
-        Error::new(Kind::Schema(format!("table `{}` {what}", self.name)))
-    }
-}
-
-enum Probe {
-    Fine,
-    Missing,
-    Wrong(String),
 }

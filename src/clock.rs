@@ -8,6 +8,11 @@ use spindle_protocol::Moment;
 /// machine slept through its lease finds its lock gone the moment it wakes. On Linux and Android
 /// that is `CLOCK_BOOTTIME`; on Apple's systems `CLOCK_MONOTONIC`, which counts suspended time
 /// there. Elsewhere it is [`std::time::Instant`], which may not.
+///
+/// No clock of the machine counts the time for which a hypervisor stops the whole machine, to take
+/// a snapshot or to move it, nor the time that a process spends in a checkpoint (CRIU). A process
+/// that comes back from either believes in its lease for what was left of it when it stopped. Use
+/// a fence there, as anywhere.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -15,7 +20,7 @@ pub struct Clock(Source);
 enum Source {
     System,
     Runtime(tokio::time::Instant),
-    #[cfg(feature = "simulation")]
+    #[cfg(all(feature = "simulation", unix))]
     Simulated(std::sync::Arc<dyn crate::simulation::Machine>),
 }
 
@@ -23,6 +28,13 @@ enum Source {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
 #[cfg(target_vendor = "apple")]
+const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+/// What a simulated machine is read by where the system's clock is read through the library.
+#[cfg(all(
+    feature = "simulation",
+    unix,
+    not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))
+))]
 const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
 impl Clock {
@@ -40,7 +52,7 @@ impl Clock {
         Clock(Source::Runtime(origin.checked_sub(Duration::from_secs(86_400)).unwrap_or(origin)))
     }
 
-    #[cfg(feature = "simulation")]
+    #[cfg(all(feature = "simulation", unix))]
     pub(crate) fn simulated(machine: std::sync::Arc<dyn crate::simulation::Machine>) -> Clock {
         Clock(Source::Simulated(machine))
     }
@@ -49,7 +61,7 @@ impl Clock {
         Moment(match &self.0 {
             Source::System => system_now(),
             Source::Runtime(origin) => origin.elapsed(),
-            #[cfg(feature = "simulation")]
+            #[cfg(all(feature = "simulation", unix))]
             Source::Simulated(machine) => machine.read(ID),
         })
     }

@@ -13,11 +13,11 @@ const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
-const NAME_BYTES_MAX: usize = 4_096;
+pub(crate) const NAME_BYTES_MAX: usize = 4_096;
 /// What a job that has run for too long has to stop, at the most.
 const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
-const ID_BYTES_MAX: usize = 256;
-const INFO_BYTES_MAX: usize = 4_096;
+pub(crate) const ID_BYTES_MAX: usize = 256;
+pub(crate) const INFO_BYTES_MAX: usize = 4_096;
 
 /// A lock's settings before they are checked.
 ///
@@ -93,7 +93,7 @@ impl LockBuilder {
     /// After a crash the lock stays taken for this long. Advised: at least 2 s, or 20 times the
     /// slowest usual commit, whichever is longer. From 100 ms, which is a floor for tests, to a
     /// day. Instances of one lock may differ: a contender waits for the longer of the holder's
-    /// lease and its own.
+    /// lease and its own. On a table without the column `lease_ms` they must not differ.
     pub fn lease(mut self, lease: Duration) -> LockBuilder {
         self.lease = lease;
         self

@@ -41,6 +41,7 @@ struct Own {
 pub(crate) struct Leased {
     pub(crate) client: DatabaseClient,
     pub(crate) limit: Duration,
+    pub(crate) deadline: Instant,
     /// Absent from a client that was given.
     line: Option<Line>,
 }
@@ -81,19 +82,20 @@ impl Connection {
     pub(crate) async fn client(&self, limit: Duration) -> Result<Leased> {
         let runtime = Handle::try_current()
             .map_err(|_| Error::config("spanner: asked outside of a tokio runtime"))?;
+        let deadline = Instant::now() + limit;
         let own = match &*self.0 {
             Origin::Given(client) => {
-                return Ok(Leased { client: DatabaseClient::clone(client), limit, line: None });
+                let client = DatabaseClient::clone(client);
+                return Ok(Leased { client, limit, deadline, line: None });
             }
             Origin::Own(own) => own,
         };
         let target = own.target.as_ref().map_err(Error::clone)?;
         let line = own.line(&runtime, target);
-        let deadline = Instant::now() + limit;
         match timeout(limit, line.settled()).await {
             Ok(State::Ready(client)) => {
                 let limit = deadline.saturating_duration_since(Instant::now());
-                Ok(Leased { client: *client, limit, line: Some(line) })
+                Ok(Leased { client: *client, limit, deadline, line: Some(line) })
             }
             Ok(State::Failed { error, .. }) => Err(error),
             Ok(State::Gone) => {

@@ -1,6 +1,7 @@
 //! The loop: the only task that acts, and the only owner of the protocol's state.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,13 +9,15 @@ use google_cloud_gax::error::rpc::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::{
-    Act, Announcement, Answer, Change, Decision, Event, Holder, Instance, Moment, Succession, Wake,
+    Act, Announcement, Answer, Change, Decision, Event, Holder, Instance, Moment, Rejection,
+    Succession, Wake,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::{Claim, Claims, End, Heard, Occupied, Parting};
+use crate::columns::Need;
 use crate::config::Settings;
 use crate::status::{Loss, Published};
 use crate::table::{Outcome, Table};
@@ -38,18 +41,25 @@ pub(crate) struct SpannerRow {
     /// What the next release leaves in the row, besides the successor.
     pub(crate) parting_info: Arc<Mutex<Option<String>>>,
     pub(crate) told: Told,
+    /// Whether the last look read the row's lease.
+    pub(crate) saw_lease: AtomicBool,
 }
 
 impl LockRow for SpannerRow {
     async fn carry_out(&self, act: Act, limit: Duration) -> Outcome {
-        let Self { table, lock, holder, parting_info, told } = self;
+        let Self { table, lock, holder, parting_info, told, .. } = self;
         let info = parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(mut change) = act.change(holder, info.as_deref()) else {
             return match act {
                 Act::Sweep { before } => table.sweep(lock, before, limit).await,
-                _ => table.observe(lock, limit).await,
+                _ => self.observe(limit).await,
             };
         };
+        if matches!(change, Change::Takeover { .. })
+            && let Err(outcome) = self.confirm(limit).await
+        {
+            return outcome;
+        }
         let tells = table.optional.known();
         match &mut change {
             // Known before the answer is: an attempt whose outcome is unknown may have been ours.
@@ -65,6 +75,27 @@ impl LockRow for SpannerRow {
             told.set(tells);
         }
         outcome
+    }
+}
+
+impl SpannerRow {
+    async fn observe(&self, limit: Duration) -> Outcome {
+        let before = self.table.optional.has_lease();
+        let outcome = self.table.observe(&self.lock, limit).await;
+        let after = self.table.optional.has_lease();
+        self.saw_lease.store(before && after, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Refuses to take over from a row whose lease was not read although there may be one (I1).
+    async fn confirm(&self, limit: Duration) -> Result<(), Outcome> {
+        let ready = self.table.ready(Need::Begin, limit).await;
+        ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
+        if self.table.optional.has_lease() && !self.saw_lease.load(Ordering::Relaxed) {
+            let answer = Answer::Rejected(Rejection::Changed(None));
+            return Err(Outcome { answer, error: None });
+        }
+        Ok(())
     }
 }
 

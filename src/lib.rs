@@ -113,6 +113,7 @@ mod admin;
 mod check;
 mod claims;
 mod clock;
+mod columns;
 mod config;
 mod connection;
 mod driver;
@@ -124,7 +125,7 @@ mod lead;
 mod locks;
 mod once;
 mod row;
-#[cfg(feature = "simulation")]
+#[cfg(all(feature = "simulation", unix))]
 #[doc(hidden)]
 pub mod simulation;
 mod spindle;
@@ -139,6 +140,7 @@ mod work;
 pub use google_cloud_spanner;
 pub use tokio_util::sync::CancellationToken;
 
+pub use check::Checked;
 pub use claims::{Occupied, Release};
 pub use clock::Clock;
 pub use config::LockBuilder;

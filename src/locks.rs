@@ -4,6 +4,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use google_cloud_spanner::client::DatabaseClient;
 
+use crate::check::Checked;
 use crate::config::{LockBuilder, check_table_name};
 use crate::connection::Connection;
 use crate::error::Result;
@@ -38,7 +39,8 @@ impl LockTable {
     ///
     /// The locks share the client's channels and session with the service. If the session is
     /// lost, the client stays without: [`health`](crate::Spindle::health) and the errors say so.
-    /// Prefer [`connect`](LockTable::connect) where leadership matters.
+    /// The client dies with the runtime that made it. Prefer [`connect`](LockTable::connect) where
+    /// leadership matters.
     pub fn new(client: DatabaseClient, table: impl Into<String>) -> LockTable {
         LockTable(Arc::new(Table::new(Connection::given(client), table.into())))
     }
@@ -46,9 +48,14 @@ impl LockTable {
     /// A table reached by a connection of its own, which a busy service can't starve and which
     /// comes back by itself after Spanner has lost its session.
     ///
-    /// `database` is the full name, `projects/p/instances/i/databases/d`. The connection is made
-    /// on first use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is
-    /// set, that is where it goes.
+    /// `database` is the full name, `projects/p/instances/i/databases/d`; what is wrong with it is
+    /// what [`build`](LockBuilder::build) and every call answer. The connection is made on first
+    /// use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is set, that is
+    /// where it goes. It counts against the limit of the call that waits for it.
+    ///
+    /// The table outlives runtimes: each runtime that uses it gets a connection of its own, so that
+    /// a table in a `static` works from one runtime after another. A connection over which nothing
+    /// was heard for 30 s, or whose credentials failed for good, is made anew.
     pub fn connect(database: impl Into<String>, table: impl Into<String>) -> LockTable {
         let connection = Connection::own(database.into(), None);
         LockTable(Arc::new(Table::new(connection, table.into())))
@@ -102,19 +109,23 @@ impl LockTable {
     /// Checks once that the table can be reached, is as it should be, and can be written:
     /// for services that want to fail at start rather than to go on trying.
     ///
-    /// Writes nothing that stays. A missing optional column is no error, only a warning in the
-    /// log.
+    /// Writes nothing that stays. It asks the information schema, reads and writes as a holder
+    /// does, and reads the whole table, 100 rows at a time. A missing optional column is no error:
+    /// what it returns names it, and the locks whose holder has not written its lease.
     ///
     /// # Errors
     ///
     /// What exactly is wrong: [`is_schema`](crate::Error::is_schema) for the table or a column,
-    /// [`is_denied`](crate::Error::is_denied) for permissions or credentials,
-    /// [`is_session_lost`](crate::Error::is_session_lost), or an outage.
+    /// with the statement that mends it; [`is_config`](crate::Error::is_config) for a malformed
+    /// name or endpoint, a database that is not there, or a server without read timestamps, on
+    /// which no lock can be taken; [`is_denied`](crate::Error::is_denied) for permissions or
+    /// credentials; [`is_session_lost`](crate::Error::is_session_lost); or an outage, said after
+    /// 5 s.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn check(&self) -> Result<()> {
+    pub async fn check(&self) -> Result<Checked> {
         check_table_name(&self.0.name)?;
         self.0.check().await
     }

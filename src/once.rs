@@ -208,11 +208,7 @@ impl LockBuilder {
 }
 
 async fn read(table: &Table, lock: &str) -> Result<(Option<FullRow>, Timestamp)> {
-    let mut read = table.read(lock, REQUEST_LIMIT).await;
-    if read.is_err() && table.optional.has_lease() && !table.optional.has_info() {
-        // What failed was the first to ask for a column that isn't there.
-        read = table.read(lock, REQUEST_LIMIT).await;
-    }
+    let read = table.read(lock, REQUEST_LIMIT).await;
     if !table.optional.has_lease() {
         return Err(Error::new(Kind::Schema(format!(
             "table `{}` has no column `lease_ms INT64`, without which a run can't be kept from \

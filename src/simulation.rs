@@ -5,6 +5,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use rustix::time::ClockId;
@@ -20,8 +21,11 @@ use crate::table::Outcome;
 use crate::{Clock, FencingToken, LockTable, Term};
 
 /// The clock that a machine stops while it is suspended, where it has one.
-pub const STANDS_STILL: Option<ClockId> =
-    if cfg!(target_vendor = "apple") { None } else { Some(ClockId::Monotonic) };
+pub const STANDS_STILL: Option<ClockId> = if cfg!(any(target_os = "linux", target_os = "android")) {
+    Some(ClockId::Monotonic)
+} else {
+    None
+};
 
 /// A machine with clocks of its own.
 pub trait Machine: fmt::Debug + Send + Sync {
@@ -95,6 +99,7 @@ impl Member {
             holder,
             parting_info: Arc::default(),
             told: Told::default(),
+            saw_lease: AtomicBool::default(),
         };
         Member::with_row(row, identity, cancel)
     }

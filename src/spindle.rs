@@ -1,5 +1,6 @@
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::claims::{Claim, Grant, Occupied, Patience};
 use crate::config::{Settings, check_id};
+use crate::connection::Connection;
 use crate::driver::{Command, Demand, Driver, SpannerRow, Told};
 use crate::error::{Error, Kind, Result};
 use crate::locks::{Leader, LockTable, REQUEST_LIMIT};
@@ -31,7 +33,8 @@ use crate::token::FencingToken;
 /// # Promises
 ///
 /// - At any instant at most one instance's [`has_lock`](Spindle::has_lock) gives a token, as long
-///   as clocks run at rates within the margin and nobody edits, deletes or seizes the row.
+///   as clocks run at rates within the margin and nobody edits, deletes or seizes the row. On a
+///   table without the column `lease_ms` that needs one and the same lease for all instances.
 /// - Tokens strictly increase from term to term.
 /// - A term that ends is announced before its lease runs out, for as long as the runtime runs.
 ///
@@ -70,6 +73,12 @@ struct Participant {
     demand: OnceLock<Demand>,
 }
 
+/// Where a loop runs.
+enum Place {
+    OwnThread(Connection),
+    Runtime(Handle),
+}
+
 impl Spindle {
     /// An instance with default settings: a lease of 10 s, and an id of host, process and a
     /// random part.
@@ -106,13 +115,9 @@ impl Spindle {
     /// # Errors
     ///
     /// It resolves to an error with [`is_config`](Error::is_config) if the settings can't work,
-    /// or if `run` was called before, or something that takes the lock for its own:
+    /// if there is no tokio runtime to run on, or if `run` was called before, or something that takes the lock for its own:
     /// [`acquire`](Spindle::acquire), [`try_acquire`](Spindle::try_acquire),
     /// [`lead`](Spindle::lead).
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime, unless the loop has a thread of its own.
     pub fn run(&self, cancel: CancellationToken) -> Running {
         let (sender, result) = oneshot::channel();
         let lock = self.name().to_string();
@@ -145,6 +150,7 @@ impl Spindle {
         done: oneshot::Sender<Result<()>>,
     ) -> Result<()> {
         let settings = self.0.settings.clone()?;
+        let place = self.place(&settings)?;
         let inbox = {
             let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
             let taken = inbox.take();
@@ -168,7 +174,8 @@ impl Spindle {
             let parting_info = Arc::default();
             let told = Told::default();
             let parting = Arc::clone(&parting_info);
-            let row = SpannerRow { table, lock, holder, parting_info: parting, told };
+            let saw_lease = AtomicBool::default();
+            let row = SpannerRow { table, lock, holder, parting_info: parting, told, saw_lease };
             let mut driver = Driver::new(row, settings, published, inbox, rand::random());
             if demand == Demand::Claimed {
                 driver = driver.on_demand(parting_info);
@@ -177,17 +184,28 @@ impl Spindle {
             // Nobody waits any more if it can't be delivered.
             let _ = done.send(Ok(()));
         };
-        let own_thread = self.0.settings.as_ref().is_ok_and(|settings| settings.own_thread);
-        match self.0.table.connection.another().filter(|_| own_thread) {
-            Some(connection) => {
+        match place {
+            Place::OwnThread(connection) => {
                 let table = Arc::new(Table::new(connection, self.0.table.name.clone()));
                 self.start_thread(move || drive(table))
             }
-            None => {
-                Handle::current().spawn(drive(Arc::clone(&self.0.table)));
+            Place::Runtime(runtime) => {
+                runtime.spawn(drive(Arc::clone(&self.0.table)));
                 Ok(())
             }
         }
+    }
+
+    /// Finds where the loop is to run, before anything is taken that a refusal would lose.
+    fn place(&self, settings: &Settings) -> Result<Place> {
+        if let Some(connection) = self.0.table.connection.another().filter(|_| settings.own_thread)
+        {
+            return Ok(Place::OwnThread(connection));
+        }
+        Handle::try_current().map(Place::Runtime).map_err(|_| {
+            let lock = &settings.name;
+            Error::config(format!("lock `{lock}`: started outside of a tokio runtime"))
+        })
     }
 
     fn start_thread<F>(&self, drive: impl FnOnce() -> F + Send + 'static) -> Result<()>

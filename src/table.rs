@@ -5,7 +5,6 @@
 //! time; the client by itself would repeat for ever, and a repeated insert reports its own row as
 //! somebody else's.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -21,8 +20,9 @@ use spindle_protocol::{
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
+use crate::columns::{Columns, Need};
 use crate::connection::{Connection, Leased};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::row::{self, FullRow};
 use crate::transact::transact;
 
@@ -40,14 +40,7 @@ const SWEEP_MAX: i64 = 1_000;
 pub(crate) struct Table {
     pub(crate) connection: Connection,
     pub(crate) name: String,
-    pub(crate) optional: OptionalColumns,
-}
-
-/// Which of the two columns that a table may lack are there; assumed until found missing.
-#[derive(Debug)]
-pub(crate) struct OptionalColumns {
-    lease: AtomicBool,
-    info: AtomicBool,
+    pub(crate) optional: Columns,
 }
 
 /// How an act ended, and what went wrong if something did.
@@ -63,35 +56,10 @@ impl Outcome {
     }
 }
 
-impl OptionalColumns {
-    fn assumed() -> OptionalColumns {
-        OptionalColumns { lease: AtomicBool::new(true), info: AtomicBool::new(true) }
-    }
-
-    pub(crate) fn has_lease(&self) -> bool {
-        self.lease.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn has_info(&self) -> bool {
-        self.info.load(Ordering::Relaxed)
-    }
-
-    /// Which are there, as far as is known.
-    pub(crate) fn known(&self) -> (bool, bool) {
-        (self.has_lease(), self.has_info())
-    }
-
-    /// Whether this changed what is known.
-    pub(crate) fn set(&self, lease: bool, info: bool) -> bool {
-        let lease_changed = self.lease.swap(lease, Ordering::Relaxed) != lease;
-        let info_changed = self.info.swap(info, Ordering::Relaxed) != info;
-        lease_changed || info_changed
-    }
-}
-
 impl Table {
     pub(crate) fn new(connection: Connection, name: String) -> Table {
-        Table { connection, name, optional: OptionalColumns::assumed() }
+        let optional = Columns::new(&name);
+        Table { connection, name, optional }
     }
 
     /// One strong read of a lock row, and Spanner's timestamp of it.
@@ -101,7 +69,7 @@ impl Table {
         limit: Duration,
     ) -> Result<(Option<FullRow>, Timestamp)> {
         let doing = || format!("lock `{lock}`: read its row");
-        let leased = self.connection.client(limit).await?;
+        let leased = self.ready(Need::Look, limit).await?;
         let limit = leased.limit;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
@@ -130,7 +98,16 @@ impl Table {
             Err(_) => Error::timed_out(doing(), leased.limit),
         };
         self.connection.heard(leased, Some(&error));
-        Err(self.explain(leased, error).await)
+        let error = self.explain(leased, error).await;
+        if let Some(Code::InvalidArgument | Code::FailedPrecondition) = error.code() {
+            // The columns are in order, so it is the key that Spanner refuses.
+            return Err(Error::new(Kind::Schema(format!(
+                "table `{}` can't be read by a key of one string; expected `PRIMARY KEY (name)`: \
+                 {error}",
+                self.name
+            ))));
+        }
+        Err(error)
     }
 
     pub(crate) async fn observe(&self, lock: &str, limit: Duration) -> Outcome {
@@ -155,7 +132,14 @@ impl Table {
         change: Change,
         limit: Duration,
     ) -> (Outcome, Vec<StoredRow>) {
-        let leased = match self.connection.client(limit).await {
+        let need = match &change {
+            Change::Insert { .. } | Change::Takeover { .. } => Need::Begin,
+            Change::Heartbeat { .. } | Change::Release { .. } | Change::Sweep { .. } => {
+                Need::KeepOn
+            }
+            _ => Need::Look,
+        };
+        let leased = match self.ready(need, limit).await {
             Ok(leased) => leased,
             Err(error) => return (Outcome::failed(Answer::NotApplied, error), Vec::new()),
         };
@@ -215,7 +199,7 @@ impl Table {
         limit: Duration,
     ) -> Result<(Vec<String>, bool)> {
         let doing = || format!("lock `{lock}`: list its takeover rows");
-        let leased = self.connection.client(limit).await?;
+        let leased = self.ready(Need::KeepOn, limit).await?;
         let limit = leased.limit;
         let (first, end) = takeover_keys(lock, before);
         let range = KeyRange::closed_open(key![first], key![end]);
@@ -260,17 +244,6 @@ impl Table {
     ) -> ReadRequest {
         let keys = KeySet::builder().add_key(key![lock.to_string()]).build();
         row::request(&self.name, columns, keys, None, limit)
-    }
-
-    /// What is really wrong, where an error has several possible reasons.
-    pub(crate) async fn explain(&self, leased: &Leased, error: Error) -> Error {
-        match error.code() {
-            Some(Code::NotFound | Code::InvalidArgument | Code::FailedPrecondition) => {
-                self.diagnose(leased).await.err().unwrap_or(error)
-            }
-            None if error.is_malformed() => self.diagnose(leased).await.err().unwrap_or(error),
-            _ => error,
-        }
     }
 }
 

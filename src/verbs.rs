@@ -15,8 +15,9 @@ mod observe;
 mod sweep;
 
 pub use depose::Deposed;
-pub(crate) use inspect::read_state;
+pub(crate) use inspect::{keys_with, read_state};
 pub use list::Locks;
+pub(crate) use list::PAGE_ROWS;
 pub use observe::Observer;
 
 /// By which an old table without `lease_ms` is judged by who is no instance.

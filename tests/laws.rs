@@ -14,6 +14,8 @@ mod acquire;
 mod admin;
 #[path = "laws/ambient.rs"]
 mod ambient;
+#[path = "laws/columns.rs"]
+mod columns;
 #[path = "laws/connection.rs"]
 mod connection;
 #[path = "laws/dropping.rs"]

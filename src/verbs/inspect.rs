@@ -4,6 +4,7 @@ use spindle_protocol::{Timestamp, takeover_key};
 use tokio::time::timeout;
 
 use super::{LockState, Obstacle};
+use crate::columns::Need;
 use crate::config::{check_lock_name, check_table_name};
 use crate::error::Result;
 use crate::locks::{LockTable, REQUEST_LIMIT};
@@ -28,11 +29,7 @@ impl LockTable {
         let table = self.table();
         check_table_name(&table.name)?;
         check_lock_name(name)?;
-        let known = table.optional.known();
-        let (found, obstacle, read_at) = match table.read_with_obstacle(name).await {
-            Err(_) if table.has_learned(known) => table.read_with_obstacle(name).await?,
-            answer => answer?,
-        };
+        let (found, obstacle, read_at) = table.read_with_obstacle(name).await?;
         let mut state = LockState::new(name, found, read_at);
         state.obstacle = obstacle.map(|full| Obstacle {
             key: full.name,
@@ -47,25 +44,16 @@ impl LockTable {
 pub(crate) async fn read_state(table: &Table, name: &str) -> Result<LockState> {
     check_table_name(&table.name)?;
     check_lock_name(name)?;
-    let known = table.optional.known();
-    let (found, read_at) = match table.read(name, REQUEST_LIMIT).await {
-        Err(_) if table.has_learned(known) => table.read(name, REQUEST_LIMIT).await?,
-        answer => answer?,
-    };
+    let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
     Ok(LockState::new(name, found, read_at))
 }
 
 impl Table {
-    /// Whether there is more to say after a failure: it taught that optional columns are missing.
-    fn has_learned(&self, known: (bool, bool)) -> bool {
-        self.optional.known() != known
-    }
-
     async fn read_with_obstacle(
         &self,
         lock: &str,
     ) -> Result<(Option<FullRow>, Option<FullRow>, Timestamp)> {
-        let leased = self.connection.client(REQUEST_LIMIT).await?;
+        let leased = self.ready(Need::Look, REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request = self.row_request(self.columns(), lock, REQUEST_LIMIT);
@@ -92,24 +80,12 @@ impl Table {
     }
 
     /// Rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the read.
-    pub(super) async fn read_page(
+    pub(crate) async fn read_page(
         &self,
         keys: KeySet,
         rows_max: i64,
     ) -> Result<(Vec<FullRow>, Timestamp)> {
-        let known = self.optional.known();
-        match self.read_page_once(keys.clone(), rows_max).await {
-            Err(_) if self.has_learned(known) => self.read_page_once(keys, rows_max).await,
-            answer => answer,
-        }
-    }
-
-    async fn read_page_once(
-        &self,
-        keys: KeySet,
-        rows_max: i64,
-    ) -> Result<(Vec<FullRow>, Timestamp)> {
-        let leased = self.connection.client(REQUEST_LIMIT).await?;
+        let leased = self.ready(Need::Look, REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request =
@@ -129,7 +105,7 @@ impl Table {
 }
 
 /// The keys that begin with `prefix` and come after `last`, or all of them.
-pub(super) fn keys_with(prefix: &str, last: Option<&str>) -> KeySet {
+pub(crate) fn keys_with(prefix: &str, last: Option<&str>) -> KeySet {
     let start = |last: &str| key![last.to_string()];
     // An end of no columns is the end of the table.
     let all = || Key::new(Vec::new());

@@ -9,7 +9,7 @@ use crate::locks::LockTable;
 use crate::table::{Table, looks_like_takeover_row};
 
 /// Rows of one page, and so what a listing has in memory at the most.
-pub(super) const PAGE_ROWS: i64 = 100;
+pub(crate) const PAGE_ROWS: i64 = 100;
 
 impl LockTable {
     /// All locks of the table, in the order of their names; takeover rows are not among them.

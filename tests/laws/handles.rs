@@ -132,6 +132,8 @@ async fn no_task_is_left_when_the_handles_are_gone() {
     let world = World::start().await;
     let table = world.table();
     table.check().await.unwrap();
+    // What the server still does for the check ends.
+    sleep(LEASE).await;
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();
     let contenders: Vec<_> = (0..20)
@@ -182,4 +184,19 @@ async fn resigning_lets_another_have_the_lock() {
     assert!(a.lock.resign().await);
     assert!(b.holds().await > first);
     assert!(!a.lock.resign().await, "it doesn't hold");
+}
+
+#[test]
+fn run_outside_of_a_runtime_is_refused_and_can_be_called_again_inside() {
+    let table = spindle::LockTable::connect(crate::world::DATABASE, "locktable");
+    let lock = table.lock(LOCK).build().unwrap();
+    let refused = lock.run(CancellationToken::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let error = refused.await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains("runtime"), "{error}");
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        lock.run(cancel).await.unwrap();
+    });
 }

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use spindle::{Clock, Error, LockTable};
+use spindle::{Checked, Clock, Error, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::timeout;
 
 use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, World, until};
 
-const FOUR_COLUMNS: &str = "CREATE TABLE locktable (
+pub const FOUR_COLUMNS: &str = "CREATE TABLE locktable (
     name STRING(MAX) NOT NULL,
     heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
     token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
     writer STRING(MAX),
 ) PRIMARY KEY (name);";
 
-async fn check(ddl: &str) -> Result<(), Error> {
+async fn check(ddl: &str) -> Result<Checked, Error> {
     World::with_table(ddl).await.table().check().await
 }
 
@@ -45,18 +45,29 @@ async fn what_is_wrong_with_a_table_is_said_exactly() {
     let with = |from: &str, to: &str| FOUR_COLUMNS.replace(from, to);
     for (ddl, said) in [
         (with("locktable", "othertable"), "table `locktable` is not there"),
-        (without("writer STRING(MAX),"), "has no column `writer STRING(MAX)`"),
-        (with("writer STRING(MAX)", "writer INT64"), "has `writer` as Int64"),
+        (without("writer STRING(MAX),"), "has no column `writer`"),
+        (
+            with("writer STRING(MAX)", "writer INT64"),
+            "has `writer INT64`; expected `STRING(MAX)`: ALTER TABLE",
+        ),
         (
             with(
                 "heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
                 "heartbeat STRING(MAX)",
             ),
-            "has `heartbeat` as String",
+            "has `heartbeat STRING(MAX)`",
         ),
         (
             with("token TIMESTAMP OPTIONS (allow_commit_timestamp=true)", "token TIMESTAMP"),
-            "commit timestamps",
+            "ALTER COLUMN token SET OPTIONS (allow_commit_timestamp=true)",
+        ),
+        (
+            with("writer STRING(MAX)", "writer STRING(8)"),
+            "ALTER TABLE locktable ALTER COLUMN writer STRING(MAX)",
+        ),
+        (
+            with("token TIMESTAMP OPTIONS (allow_commit_timestamp=true)", "token STRING(MAX)"),
+            "ALTER TABLE locktable ADD COLUMN token TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
         ),
         (with("PRIMARY KEY (name)", "PRIMARY KEY (name, writer)"), "PRIMARY KEY (name)"),
     ] {
@@ -88,7 +99,7 @@ async fn a_database_that_is_not_there_is_told_from_a_table_that_is_not_there() {
     let elsewhere = "projects/p/instances/i/databases/elsewhere";
     let table = LockTable::connect_to(spanner.endpoint(), elsewhere, "locktable");
     let error = timeout(EVENTUALLY, table.check()).await.unwrap().unwrap_err();
-    assert!(!error.is_schema() && error.to_string().contains("elsewhere"), "{error:?}");
+    assert!(error.is_config() && error.to_string().contains("elsewhere"), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]

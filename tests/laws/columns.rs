@@ -1,0 +1,174 @@
+//! Which columns the table has is asked of the information schema, and never guessed from errors.
+
+use std::time::Duration;
+
+use spindle::google_cloud_spanner::key;
+use spindle::google_cloud_spanner::key::KeySet;
+use spindle::google_cloud_spanner::read::ReadRequest;
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::schema::FOUR_COLUMNS;
+use crate::world::{Contender, EVENTUALLY, LOCK, World, timed, until};
+
+const UPGRADE: &str = include_str!("../../ddl/googlesql-upgrade.sql");
+const SHORT: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(12);
+
+/// How long a column counts as missing.
+const MISSING_FOR: Duration = Duration::from_secs(60);
+
+fn upgrade(world: &World) {
+    let database = world.spanner.database(crate::world::DATABASE).unwrap();
+    database.change_schema(&spindle_emulator::sql::parse_ddl(UPGRADE).unwrap()).unwrap();
+}
+
+async fn lease_in_row(world: &World) -> Option<i64> {
+    let keys = KeySet::builder().add_key(key![LOCK]).build();
+    let read = ReadRequest::builder("locktable", vec!["lease_ms"]).with_keys(keys).build();
+    let client = world.client().await;
+    let mut rows = client.single_use().build().execute_read(read).await.unwrap();
+    rows.next().await.transpose().unwrap()?.get("lease_ms").unwrap()
+}
+
+fn contend(world: &World, id: &str, lease: Duration) -> Contender {
+    Contender::run(world.lock(id).lease(lease))
+}
+
+/// Looks every 5 ms: at no moment do both hold.
+async fn never_both(a: &Contender, b: &Contender, during: Duration) {
+    let end = Instant::now() + during;
+    while Instant::now() < end {
+        let both = (a.lock.has_lock(), b.lock.has_lock());
+        assert!(both.0.is_none() || both.1.is_none(), "both hold: {both:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn silence_the_information_schema(world: &World) -> spindle_emulator::FaultHandle {
+    let fault = Fault::on(Rpc::ExecuteStreamingSql).effect(Effect::Fail(Code::Unavailable));
+    world.spanner.inject(fault)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_older_than_the_column_learns_of_it_before_it_can_take_over() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let b = contend(&world, "b", LONG);
+    b.holds().await;
+    let a = contend(&world, "a", SHORT);
+    // A table of four columns: until both know better, one lease is the rule, and they break it.
+    sleep(Duration::from_secs(1)).await;
+    upgrade(&world);
+    sleep(MISSING_FOR + LONG).await;
+    never_both(&a, &b, LONG * 3).await;
+    b.stop().await;
+    a.holds().await;
+    let b = contend(&world, "b", LONG);
+    never_both(&a, &b, LONG * 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_learns_of_the_column_writes_its_lease_with_its_next_heartbeat() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let a = contend(&world, "a", LONG);
+    let token = a.holds().await;
+    upgrade(&world);
+    assert_eq!(world.table().check().await.unwrap().without_lease, [LOCK]);
+    let written = async {
+        while lease_in_row(&world).await.is_none() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let (written, took) = timed(timeout(EVENTUALLY, written)).await;
+    written.expect("it writes its lease");
+    assert!(took <= MISSING_FOR + LONG, "{took:?}");
+    assert_eq!(lease_in_row(&world).await, Some(12_000));
+    assert_eq!(a.lock.has_lock(), Some(token), "the same term");
+    let checked = world.table().check().await.unwrap();
+    assert!(checked.without_lease.is_empty() && checked.missing_columns.is_empty(), "{checked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_column_is_never_forgotten_whatever_spanner_says_is_not_found() {
+    for seed in 0..6 {
+        let world = World::start().await;
+        let b = contend(&world, "b", LONG);
+        b.holds().await;
+        let a = contend(&world, "a", SHORT);
+        sleep(Duration::from_secs(3)).await;
+        let fault = Fault::on(Rpc::StreamingRead).probability(0.5, seed);
+        let spurious = world.spanner.inject(fault.times(40).effect(Effect::Fail(Code::NotFound)));
+        never_both(&a, &b, LONG * 2).await;
+        spurious.remove();
+        never_both(&a, &b, LONG * 2).await;
+        assert_eq!(b.lock.leader().await.unwrap().map(|it| it.lease.is_some()), Some(true));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_takeover_is_attempted_on_old_knowledge_that_a_column_is_missing() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let a = contend(&world, "a", SHORT);
+    let token = a.holds().await;
+    let b = contend(&world, "b", SHORT);
+    sleep(Duration::from_secs(5)).await;
+    let silence = silence_the_information_schema(&world);
+    sleep(MISSING_FOR + SHORT).await;
+    world.crash(&a).await;
+    sleep(Duration::from_secs(20)).await;
+    assert!(b.lock.has_lock().is_none(), "it can't know whether the holder has a longer lease");
+    assert!(!b.lock.health().is_ok(), "{:?}", b.lock.health());
+    silence.remove();
+    let (next, took) = timed(b.holds()).await;
+    assert!(next > token);
+    assert!(took < Duration::from_secs(30), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn until_the_first_answer_every_column_is_assumed() {
+    let world = World::start().await;
+    let silence = silence_the_information_schema(&world);
+    let a = contend(&world, "a", LONG);
+    a.holds().await;
+    assert_eq!(lease_in_row(&world).await, Some(12_000));
+    assert!(silence.hits() > 0, "it asks before it looks");
+    let before = silence.hits();
+    sleep(Duration::from_secs(600)).await;
+    let asked = silence.hits() - before;
+    assert!((8..=20).contains(&asked), "once a minute after a while: {asked} in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_in_order_is_asked_about_once() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    sleep(Duration::from_secs(600)).await;
+    let asked = world.spanner.requests().get(Rpc::ExecuteStreamingSql);
+    assert_eq!(asked, 2, "its columns, and their options");
+    a.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_cannot_work_is_never_led_on_and_says_the_statement_that_mends_it() {
+    for (from, to, mend) in [
+        ("writer STRING(MAX)", "writer STRING(8)", "ALTER COLUMN writer STRING(MAX)"),
+        (
+            "token TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
+            "token STRING(MAX)",
+            "ADD COLUMN token TIMESTAMP",
+        ),
+    ] {
+        let world = World::with_table(&FOUR_COLUMNS.replace(from, to)).await;
+        let a = world.contend("a");
+        let trouble =
+            until("it says what is wrong", || a.lock.health().trouble.map(|trouble| trouble.error))
+                .await;
+        assert!(trouble.is_schema() && trouble.to_string().contains(mend), "{trouble}");
+        let error = world.table().leader(LOCK).await.unwrap_err();
+        assert!(error.is_schema(), "{error}");
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(world.spanner.requests().get(Rpc::Commit), 0, "it writes nothing");
+        a.stop().await;
+    }
+}
