@@ -28,6 +28,8 @@ mod guard;
 mod handles;
 #[path = "laws/hands.rs"]
 mod hands;
+#[path = "laws/history.rs"]
+mod history;
 #[path = "laws/lead.rs"]
 mod lead;
 #[path = "laws/names.rs"]

@@ -1,0 +1,118 @@
+//! What a lock was in the past is told by old versions of its row.
+
+use std::time::Duration;
+
+use spindle::{Cause, HistoryEnd, LockTable, PastTerm};
+use tokio::time::sleep;
+
+use crate::world::{Contender, LEASE, LOCK, World};
+
+async fn history(table: &LockTable) -> (Vec<PastTerm>, HistoryEnd, u64) {
+    let mut history = table.history(LOCK);
+    let mut terms = Vec::new();
+    while let Some(term) = history.next().await.unwrap() {
+        terms.push(term);
+    }
+    (terms, history.ended().unwrap(), history.reads())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_nobody_had_has_no_history() {
+    let world = World::start().await;
+    // Besides the row as it is, it looks where one may have been deleted.
+    assert_eq!(history(&world.table()).await, (Vec::new(), HistoryEnd::NoRow, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_term_is_told_with_its_end_its_cause_and_the_vacancy_before_it() {
+    let world = World::start().await;
+    let table = world.table();
+    let a = Contender::run(world.lock("a").info("10.0.0.7"));
+    let first = a.holds().await;
+    sleep(LEASE).await;
+    a.stop().await;
+    sleep(LEASE * 2).await;
+    let b = Contender::run(world.lock("b"));
+    let second = b.holds().await;
+
+    let (terms, end, reads) = history(&table).await;
+    assert_eq!((terms.len(), end), (2, HistoryEnd::NoRow));
+    assert!(reads <= 1 + 4 * 2, "{reads}");
+    let [now, before] = &terms[..] else { unreachable!() };
+    assert_eq!((now.holder.as_str(), now.token), ("b", second));
+    assert_eq!((&now.cause, now.end), (&None, None));
+    let vacancy = now.vacancy.unwrap();
+    assert!(vacancy >= LEASE * 2 && vacancy < LEASE * 3, "{vacancy:?}");
+    assert_eq!((before.holder.as_str(), before.token), ("a", first));
+    assert_eq!((&before.cause, before.vacancy), (&Some(Cause::Released), None));
+    assert_eq!(before.info.as_deref(), Some("10.0.0.7"));
+    assert!(before.end.unwrap() <= now.begin() - vacancy);
+    assert!(before.heartbeat > before.begin(), "it lived for a lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_of_a_successor_is_no_vacancy() {
+    let world = World::start().await;
+    let a = Contender::run(world.lock("a"));
+    a.holds().await;
+    let b = Contender::run(world.lock("b"));
+    a.lock.resign_to("b").await.unwrap();
+    b.holds().await;
+    let (terms, ..) = history(&world.table()).await;
+    assert_eq!(terms[0].vacancy, Some(Duration::ZERO));
+    assert!(matches!(&terms[1].cause, Some(Cause::HandedTo { to, .. }) if to == "b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_ends_where_spanner_forgets() {
+    let world = World::start().await;
+    let a = Contender::run(world.lock("a"));
+    a.holds().await;
+    a.stop().await;
+    sleep(Duration::from_secs(2 * 60 * 60)).await;
+    let b = Contender::run(world.lock("b"));
+    b.holds().await;
+    sleep(Duration::from_secs(30 * 60)).await;
+    // The release is older than what Spanner keeps, yet the row still shows it as it was.
+    let mut history = world.table().history(LOCK).since(Duration::from_secs(3 * 60 * 60));
+    let now = history.next().await.unwrap().unwrap();
+    assert_eq!((now.holder.as_str(), now.cause), ("b", None));
+    assert_eq!(history.next().await.unwrap(), None);
+    assert_eq!(history.ended(), Some(HistoryEnd::Forgotten));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_covers_what_was_asked_for_and_no_more() {
+    let world = World::start().await;
+    for id in ["a", "b", "c"] {
+        let contender = Contender::run(world.lock(id));
+        contender.holds().await;
+        sleep(Duration::from_secs(600)).await;
+        contender.stop().await;
+    }
+    let mut history = world.table().history(LOCK).since(Duration::from_secs(900));
+    let mut holders = Vec::new();
+    while let Some(term) = history.next().await.unwrap() {
+        holders.push(term.holder);
+    }
+    assert_eq!(
+        (holders, history.ended()),
+        (vec!["c".into(), "b".into()], Some(HistoryEnd::Covered))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_row_ends_a_term_and_not_the_history() {
+    let world = World::start().await;
+    let a = Contender::run(world.lock("a"));
+    a.holds().await;
+    sleep(Duration::from_secs(600)).await;
+    world.delete_row(LOCK).await;
+    let b = Contender::run(world.lock("b"));
+    b.holds().await;
+    let (terms, end, reads) = history(&world.table()).await;
+    let told: Vec<_> = terms.iter().map(|term| (term.holder.as_str(), &term.cause)).collect();
+    assert!(told.contains(&("a", &Some(Cause::Deleted))), "{told:?}");
+    assert_eq!(end, HistoryEnd::NoRow);
+    assert!(reads <= 1 + 4 * (terms.len() as u64 + 1), "{reads}");
+}
