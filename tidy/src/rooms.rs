@@ -12,6 +12,7 @@ const CRATES: &[&str] = &[
     "proof/src/lib.rs",
     "simulation/src/lib.rs",
     "emulator/src/lib.rs",
+    "cli/src/main.rs",
 ];
 
 pub fn check(show_edges: bool) -> Result<String, String> {

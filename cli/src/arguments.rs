@@ -1,0 +1,293 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const AFTER_HELP: &str = "\
+Environment:
+  SPINDLE_DATABASE                Names the database, as --database does
+  SPINDLE_TABLE                   Names the table, as --table does
+  SPANNER_EMULATOR_HOST           Sends every request to that HOST:PORT instead of Cloud Spanner
+  GOOGLE_APPLICATION_CREDENTIALS  Names a file of credentials for Cloud Spanner
+  NO_COLOR                        Turns colour off
+
+Exit codes:
+  0    The command did what it says
+  1    The answer is no: nobody holds the lock, or `doctor` found something to cure
+  2    The command line can't work
+  3    Spanner can't be reached, or refuses the credentials
+  4    The database or the table is missing, or is not as it should be
+  5    No answer came, so nobody knows whether the change was made; look before you repeat it
+  6    Nobody confirmed the change, so nothing was done
+  `spindle run` has codes of its own: see `spindle run --help`
+
+`spindle demo` needs no database: it starts one, and shows everything else on it.";
+
+const RUN_HELP: &str = "\
+The command's environment has SPINDLE_TOKEN, the fencing token, and SPINDLE_LOCK, the lock's name.
+It runs in a process group of its own, and gets the signals that `spindle` gets. Once the lock is
+lost, the group gets SIGTERM at once and SIGKILL shortly before the lease ends.
+
+If `spindle` itself is killed (SIGKILL) or suspended (SIGSTOP), the command goes on, while another
+node may take the lock. Only the token stops its writes then: send it along with every write, and
+have whoever stores the data refuse a token smaller than the greatest it has seen.
+
+Exit codes:
+  N        The command's own, if it ended by itself; 128 + N if signal N killed it
+  75       The lock was not to be had: --try found it held, or --wait is over
+  124      The lock was lost, or --once ran out of time, so the command was stopped
+  125      `spindle` failed before the command was started
+  126      The command can't be started
+  127      There is no such command
+  0        With --once, also if another node runs the job or ran it lately";
+
+/// Who holds what on a Spindle lock table, since when, and why.
+#[derive(Debug, Parser)]
+#[command(name = "spindle", version, styles = STYLES, after_help = AFTER_HELP)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// Database, as projects/PROJECT/instances/INSTANCE/databases/DATABASE.
+    #[arg(long, short, global = true, env = "SPINDLE_DATABASE", value_name = "NAME")]
+    #[arg(hide_env_values = true)]
+    pub database: Option<String>,
+    /// Table of the locks.
+    #[arg(long, short, global = true, env = "SPINDLE_TABLE", value_name = "NAME")]
+    #[arg(default_value = "locktable", hide_env_values = true)]
+    pub table: String,
+    /// Form of the output: a table for people, JSON for programs, one JSON object a line for streams.
+    #[arg(long, short, global = true, value_enum, default_value_t, value_name = "FORM")]
+    pub output: Form,
+    /// Colour in the output.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub color: Colour,
+    /// Where the database is administered over REST, if not where the client looks: of use to `init`
+    /// on an emulator whose ports are not 9010 and 9020.
+    #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
+    pub admin_endpoint: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    #[default]
+    Table,
+    Json,
+    Jsonl,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// Where the output is a terminal, and NO_COLOR is not set.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the locks, and who holds each.
+    Ls {
+        /// Locks whose names begin so; all of them without it.
+        #[arg(default_value = "")]
+        prefix: String,
+    },
+    /// Show all there is to say of one lock.
+    Show { name: String },
+    /// Print the id of the holder, and nothing else; exit with 1 if nobody holds.
+    Who { name: String },
+    /// Tell the terms of a lock so far, the latest first, from what Spanner still knows of its row.
+    History(History),
+    /// Follow who holds what, live; as plain lines if the output is no terminal.
+    Watch {
+        /// Locks whose names begin so; all of them without it.
+        #[arg(default_value = "")]
+        prefix: String,
+        /// From one look to the next.
+        #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
+        interval: Duration,
+    },
+    /// Print the statements that make the table, or that bring an old one up to date.
+    Ddl(Ddl),
+    /// Make the table, or add the columns that an old one lacks.
+    Init,
+    /// Remove the takeover rows that no lock needs any more.
+    Sweep {
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
+    /// End the holder's term gracefully: the next one begins once its lease has run out.
+    Evict(Depose),
+    /// Take the lock from its holder at once: for a lease, two may believe that they hold it.
+    Seize(Depose),
+    /// End the holder's term gracefully, in favour of one contender.
+    ResignTo(ResignTo),
+    /// Hold a lock, and run a command under it.
+    #[command(after_help = RUN_HELP)]
+    Run(Run),
+    /// Look for what is wrong, or will be, and say how to cure it.
+    Doctor,
+    /// Start a database of its own with three contenders, and kill one now and then.
+    Demo(Demo),
+    /// Print the completions for a shell.
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page, or write one for each command into a directory.
+    Man {
+        /// Write `spindle.1`, `spindle-ls.1` and so on into this directory.
+        #[arg(long, value_name = "DIRECTORY")]
+        into: Option<PathBuf>,
+    },
+    /// Contend for the locks of the demonstration.
+    #[command(hide = true)]
+    Contend {
+        id: String,
+        #[arg(long, value_parser = duration)]
+        lease: Duration,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct History {
+    pub name: String,
+    /// How far back. Spanner keeps old versions for an hour unless the database says otherwise.
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "1h")]
+    pub since: Duration,
+    /// Draw it into this file, too.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Ddl {
+    /// For a database of the PostgreSQL dialect.
+    #[arg(long)]
+    pub postgresql: bool,
+    /// The statements that add the optional columns to an old table.
+    #[arg(long)]
+    pub upgrade: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Confirmation {
+    /// Do it without asking.
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Depose {
+    pub name: String,
+    /// Why: `spindle show` prints it, and `spindle history` too.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Who does it; the user's name at this host by default.
+    #[arg(long, value_name = "WHO")]
+    pub by: Option<String>,
+    #[command(flatten)]
+    pub confirmation: Confirmation,
+}
+
+#[derive(Debug, Args)]
+pub struct ResignTo {
+    pub name: String,
+    /// Id of the contender that may take the lock first.
+    pub id: String,
+    /// Why: `spindle show` prints it, and `spindle history` too.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Who does it; the user's name at this host by default.
+    #[arg(long, value_name = "WHO")]
+    pub by: Option<String>,
+    #[command(flatten)]
+    pub confirmation: Confirmation,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    pub name: String,
+    /// Give up at once if somebody else holds the lock.
+    #[arg(long = "try", conflicts_with_all = ["wait", "once"])]
+    pub try_only: bool,
+    /// Wait at most this long for the lock; without it, for as long as it takes.
+    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "once")]
+    pub wait: Option<Duration>,
+    /// For cron on every node of a fleet: run the command on one of them, keep the others from it
+    /// for at least this long, and stop it at the latest then. For example `50m..2h`.
+    #[arg(long, value_parser = span, value_name = "AT_LEAST..AT_MOST")]
+    pub once: Option<(Duration, Duration)>,
+    /// How long a heartbeat protects the lock; a crash holds it up for so long.
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10s")]
+    #[arg(conflicts_with = "once")]
+    pub lease: Duration,
+    /// Id in the table; of host, process and a random part by default.
+    #[arg(long)]
+    pub id: Option<String>,
+    /// What the row says of this holder; the command without its arguments by default.
+    #[arg(long, value_name = "TEXT")]
+    pub info: Option<String>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// End by itself after this long; without it, on Ctrl-C.
+    #[arg(long = "for", value_parser = duration, value_name = "TIME")]
+    pub limit: Option<Duration>,
+    /// From one kill to the next, on the average.
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "20s")]
+    pub kill_every: Duration,
+    /// Port of the database; 9010 if it is free, or any other, without it.
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let said = |error| format!("{error}; write for example 500ms, 30s, 5m or 1h30m");
+    humantime::parse_duration(text).map_err(said)
+}
+
+fn span(text: &str) -> Result<(Duration, Duration), String> {
+    let Some((least, most)) = text.split_once("..") else {
+        return Err("expected AT_LEAST..AT_MOST, for example 50m..2h".to_string());
+    };
+    Ok((duration(least)?, duration(most)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_span_has_two_ends_with_units() {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        assert_eq!(span("50m..2h"), Ok((minutes(50), minutes(120))));
+        assert!(span("50m").unwrap_err().contains("AT_LEAST..AT_MOST"));
+        assert!(span("50..2h").unwrap_err().contains("500ms"));
+    }
+}

@@ -1,0 +1,177 @@
+//! `demo`: a database, three contenders, and now and then a kill.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use rand::RngExt as _;
+use spindle::{CancellationToken, LockTable, Spindle};
+use spindle_emulator::Emulator;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::arguments::{Common, Demo};
+use crate::failure::{Code, Failure, Result};
+
+const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
+const LOCKS: [&str; 6] = ["billing", "mail", "reports/daily", "shard-0", "shard-1", "shard-2"];
+const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
+const LEASE: &str = "3s";
+
+/// A killed node comes back after this.
+const AWAY: Duration = Duration::from_secs(5);
+
+/// From one look at the locks to the next.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub async fn demo(demo: &Demo) -> Result<ExitCode> {
+    let emulator = start(demo.port).await.map_err(|error| {
+        Failure::new(Code::NotStarted, format!("start a database: {error}"))
+            .cure("choose another port with --port, or none")
+    })?;
+    let created = emulator.create_database(DATABASE, LockTable::DDL).await;
+    created.map_err(|error| Failure::new(Code::NotStarted, error.message()))?;
+    let address = emulator.address().to_string();
+    println!(
+        "A database of this program's own runs until you press Ctrl-C. In another terminal:\n"
+    );
+    println!("  export SPANNER_EMULATOR_HOST={address}");
+    println!("  export SPINDLE_DATABASE={DATABASE}");
+    println!("  spindle watch                      # live; q ends it");
+    println!("  spindle ls                         # also with --output json");
+    println!("  spindle show billing");
+    println!("  spindle history billing");
+    println!("  spindle doctor");
+    println!("  spindle run backup -- sleep 30     # holds a lock of its own\n");
+    let mut fleet = Fleet { address: address.clone(), nodes: BTreeMap::new() };
+    for node in NODES {
+        fleet.start(node)?;
+    }
+    let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
+    let end = async {
+        match demo.limit {
+            Some(limit) => sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        failed = fleet.disturb(&table, demo.kill_every) => failed?,
+        () = report(&table) => {}
+        () = end => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
+    println!("The demonstration is over; nothing of it is left.");
+    drop(fleet);
+    emulator.stop().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// On the ports of Google's emulator if both are free, so that `spindle init` finds it as well.
+async fn start(port: Option<u16>) -> io::Result<Emulator> {
+    match port {
+        Some(port) => Emulator::builder().port(port).start().await,
+        None => match Emulator::builder().port(9010).rest(9020).start().await {
+            Err(_) => Emulator::start().await,
+            started => started,
+        },
+    }
+}
+
+struct Fleet {
+    address: String,
+    nodes: BTreeMap<&'static str, Child>,
+}
+
+impl Fleet {
+    fn start(&mut self, node: &'static str) -> Result<()> {
+        let child = Command::new(std::env::current_exe()?)
+            .args(["contend", node, "--lease", LEASE, "--database", DATABASE])
+            .env("SPANNER_EMULATOR_HOST", &self.address)
+            // The node ends when this end of the pipe does.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        self.nodes.insert(node, child);
+        Ok(())
+    }
+
+    /// Kills one node after the other, each time whoever holds some lock.
+    async fn disturb(&mut self, table: &LockTable, every: Duration) -> Result<()> {
+        loop {
+            sleep(every.mul_f64(rand::rng().random_range(0.5..1.5))).await;
+            let lock = LOCKS[rand::rng().random_range(0..LOCKS.len())];
+            let Ok(Some(leader)) = table.leader(lock).await else { continue };
+            let Some(node) = NODES.into_iter().find(|node| *node == leader.id) else { continue };
+            let Some(mut child) = self.nodes.remove(node) else { continue };
+            println!("-- {node} is killed; it held `{lock}` and maybe others");
+            child.kill().await?;
+            sleep(AWAY).await;
+            println!("-- {node} is back");
+            self.start(node)?;
+        }
+    }
+}
+
+/// Says who gained and who lost, and how long a lock was without a holder.
+async fn report(table: &LockTable) {
+    let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
+    loop {
+        let mut locks = table.list();
+        while let Ok(Some(lock)) = locks.next().await {
+            let record = crate::record::Record::new(&lock);
+            let holder = record.holder.clone().filter(|_| record.is_held());
+            if known.get(&lock.name) != Some(&holder) {
+                match &holder {
+                    Some(holder) => println!("`{}` is held by {holder}", lock.name),
+                    None => println!("`{}` is held by nobody: {}", lock.name, record.standing()),
+                }
+                known.insert(lock.name, holder);
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// One node: contends for every lock, and resigns one now and then.
+pub async fn contend(common: &Common, id: &str, lease: Duration) -> Result<ExitCode> {
+    let database = common.database.clone().unwrap_or_default();
+    let table = LockTable::connect(database, &common.table);
+    let cancel = CancellationToken::new();
+    let mut locks: Vec<Spindle> = Vec::new();
+    let mut running = Vec::new();
+    for name in LOCKS {
+        let info = format!("process {}", std::process::id());
+        let lock = table.lock(name).id(id).lease(lease).info(info).build()?;
+        running.push(lock.run(cancel.clone()));
+        locks.push(lock);
+    }
+    let mut byte = [0];
+    let mut stdin = tokio::io::stdin();
+    let mut tired_at = Instant::now() + pause();
+    loop {
+        tokio::select! {
+            // Its end says that the demonstration has ended.
+            _ = stdin.read(&mut byte) => break,
+            () = sleep_until(tired_at) => {
+                tired_at = Instant::now() + pause();
+                if let Some(lock) = locks.iter().find(|lock| lock.has_lock().is_some()) {
+                    lock.resign().await;
+                }
+            }
+        }
+    }
+    cancel.cancel();
+    for running in running {
+        running.await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Until a node resigns a lock.
+fn pause() -> Duration {
+    Duration::from_secs(rand::rng().random_range(10..40))
+}

@@ -1,0 +1,100 @@
+//! `evict`, `seize` and `resign-to`.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use spindle::Deposed;
+
+use crate::arguments::{Depose, ResignTo};
+use crate::confirm::confirm;
+use crate::failure::Result;
+use crate::output::{Output, printable};
+use crate::place::Place;
+
+/// What an act changed.
+#[derive(Serialize)]
+struct Changed<'a> {
+    name: &'a str,
+    /// Whose term was ended; nothing if nobody's was.
+    deposed: Option<String>,
+    token: Option<String>,
+    expect: &'a str,
+}
+
+pub async fn evict(place: &Place, out: &Output, evict: &Depose) -> Result<ExitCode> {
+    let name = &evict.name;
+    let holder = holder(place, name).await?;
+    let question = format!(
+        "End the term of {holder}? Its next heartbeat is refused, and nobody takes lock `{name}` \
+         before its lease has run out."
+    );
+    confirm(&evict.confirmation, &question)?;
+    let deposed = place.locks.evict(name).await?;
+    let expect = match &deposed {
+        Some(_) => {
+            "the holder stops at its next heartbeat; its fenced writes are refused from now on; \
+             the next term begins once its lease has run out"
+        }
+        None => "nobody held it, so nothing was done",
+    };
+    say(out, name, deposed.as_ref(), expect)
+}
+
+pub async fn seize(place: &Place, out: &Output, seize: &Depose) -> Result<ExitCode> {
+    let name = &seize.name;
+    let holder = holder(place, name).await?;
+    let question = format!(
+        "Take lock `{name}` from {holder} now? Until its next heartbeat is refused, it believes \
+         that it holds, beside the next holder: only fenced writes are safe."
+    );
+    confirm(&seize.confirmation, &question)?;
+    let deposed = place.locks.seize(name).await?;
+    let expect = match &deposed {
+        Some(_) => {
+            "the next contender that looks takes it; the old holder may go on until its next \
+             heartbeat, and only fenced writes are safe until then"
+        }
+        None => "nobody held it; whatever contenders waited for is over",
+    };
+    say(out, name, deposed.as_ref(), expect)
+}
+
+pub async fn resign_to(place: &Place, out: &Output, resign: &ResignTo) -> Result<ExitCode> {
+    let (name, id) = (&resign.name, &resign.id);
+    let holder = holder(place, name).await?;
+    let question = format!(
+        "Take lock `{name}` from {holder} and reserve it for `{id}`? Until its next heartbeat is \
+         refused, the holder believes that it holds: only fenced writes are safe."
+    );
+    confirm(&resign.confirmation, &question)?;
+    let deposed = place.locks.seize_for(name, id).await?;
+    let expect = format!(
+        "`{id}` takes it at its next poll; if it has not within 10 s, anyone does; the old holder \
+         may go on until its next heartbeat"
+    );
+    say(out, name, deposed.as_ref(), &expect)
+}
+
+async fn holder(place: &Place, name: &str) -> Result<String> {
+    let leader = place.locks.leader(name).await?;
+    Ok(leader.map_or_else(|| "nobody".to_string(), |leader| format!("`{}`", printable(&leader.id))))
+}
+
+fn say(out: &Output, name: &str, deposed: Option<&Deposed>, expect: &str) -> Result<ExitCode> {
+    let changed = Changed {
+        name,
+        deposed: deposed.map(|deposed| deposed.id.clone()),
+        token: deposed.map(|deposed| deposed.token.to_string()),
+        expect,
+    };
+    out.one(&changed, || match deposed {
+        Some(Deposed { id, token, .. }) => {
+            format!(
+                "lock `{name}`: the term of `{}` under token {token} is over\n{expect}\n",
+                printable(id)
+            )
+        }
+        None => format!("lock `{name}`: {expect}\n"),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,47 @@
+//! `ls`, `show` and `who`.
+
+use std::process::ExitCode;
+
+use crate::arguments::Form;
+use crate::failure::{Code, Result};
+use crate::output::Output;
+use crate::place::Place;
+use crate::record::Record;
+
+pub async fn ls(place: &Place, out: &Output, prefix: &str) -> Result<ExitCode> {
+    let mut locks = place.locks.list().prefix(prefix);
+    let mut records = Vec::new();
+    while let Some(lock) = locks.next().await? {
+        let record = Record::new(&lock);
+        if out.form == Form::Jsonl {
+            out.json_line(&record)?;
+        } else {
+            records.push(record);
+        }
+    }
+    if out.form == Form::Jsonl {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if records.is_empty() && out.form == Form::Table {
+        eprintln!("no lock of table `{}` begins with `{prefix}`", place.table);
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.rows(&records)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
+    let record = Record::new(&place.locks.inspect(name).await?);
+    out.one(&record, || record.in_words())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub async fn who(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
+    match place.locks.leader(name).await? {
+        Some(leader) => {
+            out.one(&leader.id, || format!("{}\n", crate::output::printable(&leader.id)))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => Ok(Code::No.exit()),
+    }
+}

@@ -1,0 +1,53 @@
+//! The commands, one file each.
+
+mod demo;
+mod depose;
+mod doctor;
+mod history;
+mod look;
+mod pages;
+mod process;
+mod run;
+mod schema;
+mod tidy_up;
+mod watch;
+
+use std::process::ExitCode;
+
+use crate::arguments::{Arguments, Command};
+use crate::failure::Result;
+use crate::output::Output;
+use crate::place::Place;
+
+/// Does what the command line says.
+pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
+    let Arguments { common, command } = arguments;
+    let out = Output::new(&common);
+    let reach = || Place::reach(&common);
+    match command {
+        Command::Ls { prefix } => look::ls(&reach().await?, &out, &prefix).await,
+        Command::Show { name } => look::show(&reach().await?, &out, &name).await,
+        Command::Who { name } => look::who(&reach().await?, &out, &name).await,
+        Command::History(asked) => history::history(&reach().await?, &out, &asked).await,
+        Command::Watch { prefix, interval } => {
+            watch::watch(&reach().await?, &out, &prefix, interval).await
+        }
+        Command::Ddl(ddl) => schema::ddl(&out, &ddl, &common.table),
+        Command::Init => {
+            let endpoint = common.admin_endpoint.as_deref();
+            schema::init(&reach().await?, &out, endpoint).await
+        }
+        Command::Sweep { confirmation } => {
+            tidy_up::sweep(&reach().await?, &out, &confirmation).await
+        }
+        Command::Evict(evict) => depose::evict(&reach().await?, &out, &evict).await,
+        Command::Seize(seize) => depose::seize(&reach().await?, &out, &seize).await,
+        Command::ResignTo(resign) => depose::resign_to(&reach().await?, &out, &resign).await,
+        Command::Run(run) => run::run(&common, run).await,
+        Command::Doctor => doctor::doctor(&reach().await?, &out).await,
+        Command::Demo(demo) => demo::demo(&demo).await,
+        Command::Completions { shell } => pages::completions(&out, shell),
+        Command::Man { into } => pages::manual(&out, into.as_deref()),
+        Command::Contend { id, lease } => demo::contend(&common, &id, lease).await,
+    }
+}

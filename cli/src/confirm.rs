@@ -1,0 +1,28 @@
+//! Asking before something is changed.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use crate::arguments::Confirmation;
+use crate::failure::{Code, Failure, Result};
+
+/// Asks before something is changed; says how to answer where nobody can.
+pub fn confirm(confirmation: &Confirmation, question: &str) -> Result<()> {
+    if confirmation.yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::new(
+            Code::Unconfirmed,
+            "nothing was done: nobody can confirm it here",
+        )
+        .cure("pass --yes"));
+    }
+    eprint!("{question} [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::new(Code::Unconfirmed, "nothing was done")),
+    }
+}

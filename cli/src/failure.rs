@@ -1,0 +1,110 @@
+//! What went wrong, what to do about it, and the exit code that says so to a script.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command ends without having done what it says.
+#[derive(Debug)]
+pub struct Failure {
+    code: Code,
+    message: String,
+    cure: Option<String>,
+}
+
+/// The exit codes; `spindle --help` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    No = 1,
+    Usage = 2,
+    Unreachable = 3,
+    Missing = 4,
+    Unknown = 5,
+    Unconfirmed = 6,
+    NotAcquired = 75,
+    Stopped = 124,
+    NotStarted = 125,
+}
+
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure { code, message: message.into(), cure: None }
+    }
+
+    pub fn cure(mut self, cure: impl Into<String>) -> Failure {
+        self.cure = Some(cure.into());
+        self
+    }
+
+    pub fn with_code(mut self, code: Code) -> Failure {
+        self.code = code;
+        self
+    }
+
+    pub fn code(&self) -> Code {
+        self.code
+    }
+}
+
+impl Code {
+    pub fn exit(self) -> ExitCode {
+        ExitCode::from(self as u8)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.cure {
+            Some(cure) => write!(f, "\n  cure: {cure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::new(Code::No, error.to_string())
+    }
+}
+
+const CREDENTIALS: &str = "run `gcloud auth application-default login`, or set \
+     GOOGLE_APPLICATION_CREDENTIALS to a key file; for an emulator set SPANNER_EMULATOR_HOST";
+
+impl From<spindle::Error> for Failure {
+    fn from(error: spindle::Error) -> Failure {
+        let text = error.to_string();
+        if error.is_schema() {
+            return Failure::new(Code::Missing, text)
+                .cure("run `spindle init`, which makes the table and adds missing columns");
+        }
+        if error.is_config() {
+            return Failure::new(Code::Usage, text);
+        }
+        if error.is_outcome_unknown() {
+            return Failure::new(Code::Unknown, text)
+                .cure("look with `spindle show` before you repeat it");
+        }
+        if error.is_denied() {
+            return Failure::new(Code::Unreachable, text).cure(CREDENTIALS);
+        }
+        Failure::new(Code::Unreachable, text)
+    }
+}
+
+/// Why no connection came about, by what the client says.
+pub fn unreachable(text: String, is_credentials: bool) -> Failure {
+    let cure = if is_credentials { CREDENTIALS.to_string() } else { place() };
+    Failure::new(Code::Unreachable, text).cure(cure)
+}
+
+fn place() -> String {
+    match std::env::var("SPANNER_EMULATOR_HOST") {
+        Ok(host) if !host.is_empty() => {
+            format!("see that something listens on SPANNER_EMULATOR_HOST, which is {host}")
+        }
+        _ => format!("see that this machine reaches spanner.googleapis.com:443; or {CREDENTIALS}"),
+    }
+}

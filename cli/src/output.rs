@@ -1,0 +1,180 @@
+//! What a command prints: a table for people, JSON for programs.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use crate::arguments::{Colour, Common, Form};
+
+/// Something that has a line in a table.
+pub trait Line {
+    const HEAD: &'static [&'static str];
+    fn cells(&self) -> Vec<Cell>;
+}
+
+/// One cell of a table.
+pub struct Cell {
+    pub text: String,
+    pub paint: Paint,
+}
+
+/// How a cell is coloured; the text says the same without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paint {
+    Plain,
+    Good,
+    Bad,
+    Faint,
+}
+
+impl Cell {
+    pub fn plain(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), paint: Paint::Plain }
+    }
+
+    pub fn painted(text: impl Into<String>, paint: Paint) -> Cell {
+        Cell { text: text.into(), paint }
+    }
+}
+
+/// Standard output, in the form that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    pub form: Form,
+    colour: bool,
+    columns: Option<usize>,
+}
+
+impl Output {
+    pub fn new(common: &Common) -> Output {
+        let is_terminal = io::stdout().is_terminal();
+        let allowed = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let colour = match common.color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => is_terminal && allowed,
+        };
+        let size = is_terminal.then(ratatui::crossterm::terminal::size).and_then(Result::ok);
+        let columns = size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
+        Output { form: common.output, colour, columns }
+    }
+
+    /// Prints rows: aligned, as one JSON array, or as one JSON object a line.
+    pub fn rows<R: Line + Serialize>(&self, rows: &[R]) -> io::Result<()> {
+        match self.form {
+            Form::Table => self.table(rows),
+            Form::Json => self.text(&format!("{}\n", serde_json::to_string_pretty(rows)?)),
+            Form::Jsonl => rows.iter().try_for_each(|row| self.json_line(row)),
+        }
+    }
+
+    /// Prints one thing: in words, or as JSON.
+    pub fn one(&self, thing: &impl Serialize, words: impl FnOnce() -> String) -> io::Result<()> {
+        match self.form {
+            Form::Table => self.text(&words()),
+            Form::Json => self.text(&format!("{}\n", serde_json::to_string_pretty(thing)?)),
+            Form::Jsonl => self.json_line(thing),
+        }
+    }
+
+    pub fn json_line(&self, thing: &impl Serialize) -> io::Result<()> {
+        self.text(&format!("{}\n", serde_json::to_string(thing)?))
+    }
+
+    /// Prints text as it is; a reader that has gone, such as `head`, ends the program quietly.
+    pub fn text(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(141),
+            written => written,
+        }
+    }
+
+    pub fn paint(&self, text: &str, paint: Paint) -> String {
+        let code = match paint {
+            _ if !self.colour => return text.to_string(),
+            Paint::Plain => return text.to_string(),
+            Paint::Good => 32,
+            Paint::Bad => 31,
+            Paint::Faint => 2,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    fn table<R: Line>(&self, rows: &[R]) -> io::Result<()> {
+        let head: Vec<Cell> =
+            R::HEAD.iter().map(|name| Cell::painted(*name, Paint::Faint)).collect();
+        let mut lines = vec![head];
+        lines.extend(rows.iter().map(R::cells));
+        let widths: Vec<usize> = (0..R::HEAD.len())
+            .map(|column| lines.iter().map(|line| width(&line[column].text)).max().unwrap_or(0))
+            .collect();
+        let mut text = String::new();
+        for line in &lines {
+            text.push_str(&self.line(line, &widths));
+            text.push('\n');
+        }
+        self.text(&text)
+    }
+
+    /// One line, its last column cut where the terminal ends.
+    fn line(&self, cells: &[Cell], widths: &[usize]) -> String {
+        let mut line = String::new();
+        let mut used = 0;
+        for (index, (cell, width_max)) in cells.iter().zip(widths).enumerate() {
+            let is_last = index + 1 == cells.len();
+            let room = self.columns.map(|columns| columns.saturating_sub(used));
+            let text = cut(&printable(&cell.text), room.unwrap_or(usize::MAX));
+            let padding = if is_last { 0 } else { width_max + 2 - width(&text).min(*width_max) };
+            used += width(&text) + padding;
+            line.push_str(&self.paint(&text, cell.paint));
+            line.extend(std::iter::repeat_n(' ', padding));
+        }
+        line.trim_end().to_string()
+    }
+}
+
+/// The text without what would steer a terminal: names and infos come from other people.
+pub fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+fn width(text: &str) -> usize {
+    ratatui::text::Line::raw(text).width()
+}
+
+fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_string();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if width(&kept) >= columns {
+            kept.pop();
+            break;
+        }
+    }
+    kept.push('…');
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_wide_ends_with_an_ellipsis_within_its_columns() {
+        assert_eq!(cut("holder", 6), "holder");
+        assert_eq!(cut("holders", 6), "holde…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
+    }
+
+    #[test]
+    fn a_name_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+}

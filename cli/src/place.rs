@@ -1,0 +1,98 @@
+//! The database and the table that a command works on.
+
+use std::time::Duration;
+
+use spindle::LockTable;
+use spindle::google_cloud_spanner::channel_pool::StaticChannelPoolConfig;
+use spindle::google_cloud_spanner::client::{
+    DatabaseAdmin, DatabaseClient, Spanner, SpannerBuilderExt as _,
+};
+use tokio::time::timeout;
+
+use crate::arguments::Common;
+use crate::failure::{Code, Failure, Result, unreachable};
+
+/// Within this an operator has an answer, or knows that there is none.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// One connection, and the lock table behind it.
+pub struct Place {
+    pub database: String,
+    pub table: String,
+    pub client: DatabaseClient,
+    pub locks: LockTable,
+    spanner: Spanner,
+}
+
+impl Place {
+    /// Connects, and fails within seconds where that can't be done.
+    pub async fn reach(common: &Common) -> Result<Place> {
+        let database = database(common)?;
+        let connecting = connect(&database);
+        let Ok(connected) = timeout(CONNECT_LIMIT, connecting).await else {
+            let text = format!("database `{database}`: no answer within {CONNECT_LIMIT:?}");
+            return Err(unreachable(text, false));
+        };
+        let (spanner, client) = connected?;
+        let locks = LockTable::new(client.clone(), &common.table);
+        Ok(Place { database, table: common.table.clone(), client, locks, spanner })
+    }
+
+    /// What administers the database: makes tables, adds columns.
+    pub async fn admin(&self, endpoint: Option<&str>) -> Result<DatabaseAdmin> {
+        let mut builder = self.spanner.database_admin_builder();
+        if let Some(endpoint) = endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        let built = builder.build().await;
+        built.map_err(|error| unreachable(format!("administration: {error}"), true))
+    }
+}
+
+async fn connect(database: &str) -> Result<(Spanner, DatabaseClient)> {
+    let builder = Spanner::builder().with_channel_pool(StaticChannelPoolConfig::new(1));
+    let spanner = builder.build().await.map_err(|error| {
+        unreachable(format!("spanner: {error}"), error.is_default_credentials())
+    })?;
+    let mut options = google_cloud_gax::options::RequestOptions::default();
+    options.set_retry_policy(google_cloud_gax::retry_policy::NeverRetry);
+    options.set_attempt_timeout(CONNECT_LIMIT);
+    let client = spanner.database_client(database).with_request_options(options).build().await;
+    Ok((spanner, client.map_err(|error| refused(database, &error))?))
+}
+
+fn refused(database: &str, error: &spindle::google_cloud_spanner::Error) -> Failure {
+    use google_cloud_gax::error::rpc::Code as Status;
+    let text = format!("database `{database}`: {error}");
+    match error.status().map(|status| status.code) {
+        Some(Status::NotFound) => Failure::new(Code::Missing, text).cure(
+            "see that the name is right (`gcloud spanner databases list --instance=INSTANCE`), or \
+             create it with `gcloud spanner databases create`",
+        ),
+        Some(Status::PermissionDenied | Status::Unauthenticated) => unreachable(text, true),
+        _ => unreachable(text, error.is_authentication()),
+    }
+}
+
+fn database(common: &Common) -> Result<String> {
+    let Some(database) = common.database.as_ref().filter(|name| !name.is_empty()) else {
+        return Err(Failure::new(Code::Usage, "no database is named").cure(
+            "pass --database projects/PROJECT/instances/INSTANCE/databases/DATABASE or set \
+             SPINDLE_DATABASE; `spindle demo` needs neither",
+        ));
+    };
+    let parts: Vec<&str> = database.split('/').collect();
+    let well_formed = matches!(
+        parts[..],
+        ["projects", project, "instances", instance, "databases", name]
+            if ![project, instance, name].contains(&"")
+    );
+    if !well_formed {
+        return Err(Failure::new(
+            Code::Usage,
+            format!("database `{database}`: no such form of name"),
+        )
+        .cure("write projects/PROJECT/instances/INSTANCE/databases/DATABASE"));
+    }
+    Ok(database.clone())
+}

@@ -1,0 +1,19 @@
+//! The program itself, as a user runs it, on the embedded Spanner.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+#[path = "program/world.rs"]
+mod world;
+
+#[path = "program/acts.rs"]
+mod acts;
+#[path = "program/answers.rs"]
+mod answers;
+#[path = "program/demo.rs"]
+mod demo;
+#[path = "program/looks.rs"]
+mod looks;
+#[path = "program/runs.rs"]
+mod runs;
+#[path = "program/terminal.rs"]
+mod terminal;

@@ -1,0 +1,129 @@
+//! The program in a terminal: it draws, asks, and leaves the terminal as it was.
+
+use std::io::{Read as _, Write as _};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+
+use crate::world::{DATABASE, PROGRAM, World, until};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A terminal, and the program in it.
+struct Terminal {
+    screen: Arc<Mutex<vt100::Parser>>,
+    keyboard: Box<dyn std::io::Write + Send>,
+    child: Box<dyn Child + Send + Sync>,
+}
+
+impl Terminal {
+    fn start(world: &World, columns: u16, arguments: &[&str]) -> Terminal {
+        let size = PtySize { rows: 24, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let mut command = CommandBuilder::new(PROGRAM);
+        command.args(arguments);
+        command.env("TERM", "xterm-256color");
+        command.env_remove("NO_COLOR");
+        command.env("SPANNER_EMULATOR_HOST", world.emulator.address().to_string());
+        command.env("SPINDLE_DATABASE", DATABASE);
+        let child = pair.slave.spawn_command(command).unwrap();
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let keyboard = pair.master.take_writer().unwrap();
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(24, columns, 0)));
+        let shown = Arc::clone(&screen);
+        std::thread::spawn(move || {
+            let _master = pair.master;
+            let mut bytes = [0; 4096];
+            // The end of the program is an error here.
+            while let Ok(read @ 1..) = reader.read(&mut bytes) {
+                shown.lock().unwrap().process(&bytes[..read]);
+            }
+        });
+        Terminal { screen, keyboard, child }
+    }
+
+    fn contents(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    async fn shows(&self, text: &str) {
+        until(text, async || self.contents().contains(text)).await;
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+        self.keyboard.flush().unwrap();
+    }
+
+    async fn ends(&mut self) -> u32 {
+        let mut code = None;
+        until("the program ends", async || {
+            code = self.child.try_wait().unwrap().map(|status| status.exit_code());
+            code.is_some()
+        })
+        .await;
+        code.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_draws_who_holds_and_follows_it_until_q() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    let mut terminal = Terminal::start(&world, 120, &["watch", "--interval", "100ms"]);
+    terminal.shows("1 of 1 held").await;
+    terminal.shows("node-1").await;
+    terminal.shows("next contender: waits until no heartbeat").await;
+    assert!(terminal.screen.lock().unwrap().screen().alternate_screen());
+    let _mail = world.hold("mail", "node-2", LEASE).await;
+    terminal.shows("2 of 2 held").await;
+    held.release().await;
+    terminal.shows("1 of 2 held").await;
+    terminal.types("q");
+    assert_eq!(terminal.ends().await, 0);
+    until("the terminal is as it was", async || {
+        !terminal.screen.lock().unwrap().screen().alternate_screen()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_act_is_done_once_somebody_types_y_and_not_otherwise() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    let mut terminal = Terminal::start(&world, 200, &["evict", "billing"]);
+    terminal.shows("[y/N]").await;
+    terminal.types("n\n");
+    assert_eq!(terminal.ends().await, 6);
+    held.lock.verify().await.unwrap();
+
+    let mut terminal = Terminal::start(&world, 200, &["evict", "billing"]);
+    terminal.shows("End the term of `node-1`?").await;
+    terminal.types("y\n");
+    assert_eq!(terminal.ends().await, 0);
+    assert!(held.lock.verify().await.unwrap_err().is_fenced());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_narrow_terminal_gets_lines_that_fit() {
+    let world = World::start().await;
+    let name = "a-lock-with-a-name-that-is-much-longer-than-the-terminal-is-wide";
+    let _held = world.hold(name, "node-1", LEASE).await;
+    let mut terminal = Terminal::start(&world, 40, &["ls"]);
+    assert_eq!(terminal.ends().await, 0);
+    terminal.shows("LOCK").await;
+    let contents = terminal.contents();
+    assert_eq!(contents.trim().lines().count(), 2, "{contents}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_under_a_lock_has_the_terminal() {
+    let world = World::start().await;
+    let script = "read line; echo got $line";
+    let mut terminal = Terminal::start(&world, 80, &["run", "job", "--", "sh", "-c", script]);
+    until("the lock is held", async || world.table.leader("job").await.unwrap().is_some()).await;
+    terminal.types("hello\n");
+    terminal.shows("got hello").await;
+    assert_eq!(terminal.ends().await, 0);
+}

@@ -1,0 +1,110 @@
+//! A database of a test's own, and the program on it.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use spindle::{CancellationToken, Change, LockTable, Running, Spindle};
+use spindle_emulator::Emulator;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+pub const DATABASE: &str = "projects/p/instances/i/databases/d";
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_spindle");
+
+/// More than anything here takes on the slowest machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct World {
+    pub emulator: Emulator,
+    pub table: LockTable,
+}
+
+/// A contender of this process that holds its lock.
+pub struct Held {
+    pub lock: Spindle,
+    cancel: CancellationToken,
+    running: Running,
+}
+
+impl World {
+    pub async fn start() -> World {
+        World::with(LockTable::DDL).await
+    }
+
+    pub async fn with(ddl: &str) -> World {
+        let emulator = Emulator::start().await.unwrap();
+        emulator.create_database(DATABASE, ddl).await.unwrap();
+        let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
+        World { emulator, table }
+    }
+
+    /// The program with its environment, not started yet.
+    pub fn program(&self, arguments: &[&str]) -> Command {
+        let mut command = bare(arguments);
+        command
+            .env("SPANNER_EMULATOR_HOST", self.emulator.address().to_string())
+            .env("SPINDLE_DATABASE", DATABASE);
+        command
+    }
+
+    /// Runs the program to its end.
+    pub async fn run(&self, arguments: &[&str]) -> Ran {
+        finish(self.program(arguments)).await
+    }
+
+    pub async fn hold(&self, name: &str, id: &str, lease: Duration) -> Held {
+        let lock = self.table.lock(name).id(id).lease(lease).info("10.0.0.7").build().unwrap();
+        let cancel = CancellationToken::new();
+        let running = lock.run(cancel.clone());
+        let gained = timeout(PATIENCE, lock.watch().next()).await.unwrap();
+        assert!(matches!(gained, Some(Change::Gained(_))));
+        Held { lock, cancel, running }
+    }
+}
+
+impl Held {
+    pub async fn release(self) {
+        self.cancel.cancel();
+        self.running.await.unwrap();
+    }
+}
+
+/// The program without any environment of its own.
+pub fn bare(arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(arguments)
+        .env_remove("SPANNER_EMULATOR_HOST")
+        .env_remove("SPINDLE_DATABASE")
+        .env_remove("SPINDLE_TABLE")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+/// What a run of the program came to.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+pub async fn finish(mut command: Command) -> Ran {
+    let Output { status, stdout, stderr } =
+        timeout(PATIENCE, command.output()).await.unwrap().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: status.code(), out: text(stdout), err: text(stderr) }
+}
+
+/// Waits until something is so.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never so: {what}"));
+}
