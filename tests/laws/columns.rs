@@ -52,20 +52,29 @@ fn silence_the_information_schema(world: &World) -> spindle_emulator::FaultHandl
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_older_than_the_column_learns_of_it_before_it_can_take_over() {
+async fn a_contender_older_than_the_column_waits_out_the_longer_lease_of_a_newer_holder() {
     let world = World::with_table(FOUR_COLUMNS).await;
-    let b = contend(&world, "b", LONG);
-    b.holds().await;
     let a = contend(&world, "a", SHORT);
-    // A table of four columns: until both know better, one lease is the rule, and they break it.
-    sleep(Duration::from_secs(1)).await;
+    a.holds().await;
     upgrade(&world);
     sleep(MISSING_FOR + LONG).await;
-    never_both(&a, &b, LONG * 3).await;
-    b.stop().await;
-    a.holds().await;
     let b = contend(&world, "b", LONG);
-    never_both(&a, &b, LONG * 2).await;
+    assert!(a.lock.resign_to("b").await.unwrap());
+    let token = b.holds().await;
+    never_both(&a, &b, LONG * 3).await;
+    assert_eq!(b.lock.has_lock(), Some(token), "nobody took it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_older_than_the_column_is_owed_its_longer_lease_by_a_newer_contender() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let a = contend(&world, "a", LONG);
+    let token = a.holds().await;
+    upgrade(&world);
+    sleep(MISSING_FOR + LONG).await;
+    let b = contend(&world, "b", SHORT);
+    never_both(&a, &b, LONG * 3).await;
+    assert_eq!(a.lock.has_lock(), Some(token), "nobody took it");
 }
 
 #[tokio::test(start_paused = true)]
