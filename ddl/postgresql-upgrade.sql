@@ -1,4 +1,4 @@
--- For a table of four columns that exists already. Not run by this project's tests.
+-- For a table of four columns that exists already.
 -- Running instances learn of the new columns within a minute, and a holder then writes its lease
 -- with its next heartbeat.
 --

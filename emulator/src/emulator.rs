@@ -6,16 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-
 use crate::admin::{self, Admin};
 use crate::control;
-use crate::engine::{self, Clock, Database, TokioClock};
+use crate::door::Door;
+use crate::engine::{self, Clock, Database, Dialect, TokioClock};
 use crate::faults::{Fault, FaultHandle};
 use crate::rpc::RequestCounts;
-use crate::server::Listening;
 use crate::service::Core;
-use crate::sql::parse_ddl;
+use crate::sql::parse_ddl_in;
 
 /// A Cloud Spanner of one's own: a gRPC server in this process, with its databases in memory.
 ///
@@ -92,9 +90,9 @@ impl EmulatorBuilder {
         let clock = self.clock.unwrap_or_else(|| Arc::new(TokioClock::new()));
         let core = Arc::new(Core::new(clock));
         let admin = Arc::new(Admin::new(Arc::clone(&core)));
-        let listening = Listening::start(&core, &admin, self.address)?;
-        let address = listening.address;
-        let running = Running { core, admin, address, listening: Mutex::new(Some(listening)) };
+        let door = Door::open(Arc::clone(&core), Arc::clone(&admin), self.address)?;
+        let address = door.address();
+        let running = Running { core, admin, door };
         // Made first, so that it stops what runs if the rest fails.
         let mut emulator = Emulator { running: Arc::new(running), rest: address, control: None };
         let rest = SocketAddr::new(self.address.ip(), self.rest);
@@ -111,29 +109,26 @@ impl EmulatorBuilder {
 pub(crate) struct Running {
     pub core: Arc<Core>,
     pub admin: Arc<Admin>,
-    address: SocketAddr,
-    /// `None` while it is paused.
-    listening: Mutex<Option<Listening>>,
+    door: Door,
 }
 
 impl Running {
-    pub fn create_database(&self, name: &str, ddl: &str) -> engine::Result<Database> {
-        let changes = parse_ddl(ddl).map_err(|error| error.in_text(ddl))?;
-        self.admin.add_database(name, &changes)
+    pub fn create_database(
+        &self,
+        name: &str,
+        dialect: Dialect,
+        ddl: &str,
+    ) -> engine::Result<Database> {
+        let changes = parse_ddl_in(dialect, ddl).map_err(|error| error.in_text(ddl))?;
+        self.admin.add_database(name, dialect, &changes)
     }
 
     pub async fn pause(&self) {
-        if let Some(listening) = self.listening.lock().await.take() {
-            listening.close().await;
-        }
+        self.door.cut_off().await;
     }
 
     pub async fn resume(&self) -> io::Result<()> {
-        let mut listening = self.listening.lock().await;
-        if listening.is_none() {
-            *listening = Some(Listening::start(&self.core, &self.admin, self.address)?);
-        }
-        Ok(())
+        self.door.let_back().await
     }
 
     pub async fn restart(&self, restart: Restart) -> io::Result<()> {
@@ -219,7 +214,7 @@ impl Emulator {
 
     /// What `SPANNER_EMULATOR_HOST` takes: `127.0.0.1:PORT`.
     pub fn address(&self) -> SocketAddr {
-        self.running.address
+        self.running.door.address()
     }
 
     /// Where [administration over REST](crate#administration) is: `http://127.0.0.1:PORT`.
@@ -238,7 +233,41 @@ impl Emulator {
     /// # Errors
     /// The name is not of that form or taken, or the DDL is not understood.
     pub async fn create_database(&self, name: &str, ddl: &str) -> engine::Result<Database> {
-        self.running.create_database(name, ddl)
+        self.running.create_database(name, Dialect::GoogleSql, ddl)
+    }
+
+    /// As [`Emulator::create_database`], in the PostgreSQL dialect: tables, reads and mutations,
+    /// and queries of the information schema.
+    ///
+    /// # Errors
+    /// As [`Emulator::create_database`].
+    pub async fn create_postgresql_database(
+        &self,
+        name: &str,
+        ddl: &str,
+    ) -> engine::Result<Database> {
+        self.running.create_database(name, Dialect::PostgreSql, ddl)
+    }
+
+    /// Makes a database a copy of another, as it is now: its tables and their rows, in every
+    /// version, without its transactions. It takes microseconds, however large that one is; the
+    /// first write to a table of either copies that table.
+    ///
+    /// # Errors
+    /// There is no such database, or the name is taken or none.
+    pub fn copy_database(&self, from: &str, to: &str) -> engine::Result<Database> {
+        let copied = self.running.core.database(from)?.copy();
+        self.running.admin.add_made(to, copied)
+    }
+
+    /// Opens another port for one client, which a test can cut off by it.
+    ///
+    /// # Errors
+    /// The system has no port left.
+    pub async fn door(&self) -> io::Result<Door> {
+        let address = SocketAddr::new(self.address().ip(), 0);
+        let running = &self.running;
+        Door::open(Arc::clone(&running.core), Arc::clone(&running.admin), address)
     }
 
     /// Removes a database with its sessions. Whether it was there.

@@ -2,6 +2,7 @@
 
 mod admin;
 mod control;
+mod door;
 mod emulator;
 pub mod engine;
 mod faults;
@@ -11,6 +12,7 @@ mod server;
 mod service;
 pub mod sql;
 
+pub use door::Door;
 pub use emulator::{Emulator, EmulatorBuilder, Restart};
 pub use faults::{Effect, Fault, FaultHandle};
 pub use rpc::{RequestCounts, Rpc};

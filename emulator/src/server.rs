@@ -51,9 +51,14 @@ impl Listening {
         Ok(Listening { address, closed, accepting })
     }
 
+    /// Begins to close.
+    pub fn shut(&self) {
+        self.closed.cancel();
+    }
+
     /// Stops listening and breaks every connection.
     pub async fn close(self) {
-        self.closed.cancel();
+        self.shut();
         // It can only have ended by itself, or by the runtime's end; both are what is wanted.
         let _ = self.accepting.await;
     }

@@ -5,8 +5,10 @@ use database::{DatabaseDialect, UpdateDatabaseDdlMetadata};
 
 use super::operations::Done;
 use super::{Admin, database, definition, encode, instances, longrunning, names, page, refuse};
-use crate::engine::{Code, Database, Error, Result, Schema, SchemaChange, VERSION_RETENTION};
-use crate::sql::{parse_create_database, parse_ddl};
+use crate::engine::{
+    Code, Database, Dialect, Error, Result, Schema, SchemaChange, VERSION_RETENTION,
+};
+use crate::sql::{parse_create_database_in, parse_ddl_in};
 
 impl Admin {
     pub(super) fn create_database(
@@ -14,22 +16,30 @@ impl Admin {
         request: database::CreateDatabaseRequest,
     ) -> Result<longrunning::Operation> {
         names::instance(&request.parent)?;
-        if request.database_dialect() == DatabaseDialect::Postgresql {
-            return Err(Error::unimplemented("Not supported here: the dialect POSTGRESQL"));
+        let dialect = match request.database_dialect() {
+            DatabaseDialect::Postgresql => Dialect::PostgreSql,
+            _ => Dialect::GoogleSql,
+        };
+        if dialect == Dialect::PostgreSql && !request.extra_statements.is_empty() {
+            return Err(Error::invalid_argument(
+                "DDL statements other than CREATE DATABASE are not allowed in the request that \
+                 creates a database of the dialect POSTGRESQL.",
+            ));
         }
         refuse("encryption_config", request.encryption_config.is_some())?;
         refuse("proto_descriptors", !request.proto_descriptors.is_empty())?;
         let text = &request.create_statement;
-        let id = parse_create_database(text).map_err(|error| error.in_text(text))?;
+        let id = parse_create_database_in(dialect, text).map_err(|error| error.in_text(text))?;
         names::database_id(&id)?;
-        let changes = changes(&request.extra_statements)?;
+        let changes = changes(dialect, &request.extra_statements)?;
         let name = format!("{}/databases/{id}", request.parent);
 
         let mut registry = self.registry();
         if !registry.instances.contains_key(&request.parent) {
             return Err(instances::not_found(&request.parent));
         }
-        let created = self.core.create_database(&name, &changes)?;
+        let created = self.core.new_database(dialect, &changes)?;
+        let created = self.core.add_database(&name, created)?;
         let metadata = database::CreateDatabaseMetadata { database: name.clone() };
         let made = Done::Database(describe(&name, &created));
         Ok(registry.operations.add(&name, "CreateDatabaseMetadata", &metadata, made))
@@ -92,7 +102,7 @@ impl Admin {
         if request.statements.is_empty() {
             return Err(Error::invalid_argument("an update of the schema needs a statement"));
         }
-        let changes = changes(&request.statements)?;
+        let changes = changes(found.schema().dialect(), &request.statements)?;
         check(&found.schema(), &request.statements, &changes)?;
 
         let mut registry = self.registry();
@@ -133,18 +143,21 @@ fn describe(name: &str, found: &Database) -> database::Database {
         earliest_version_time: Some(encode(
             now.saturating_sub(VERSION_RETENTION).max(found.created_at()),
         )),
-        database_dialect: DatabaseDialect::GoogleStandardSql.into(),
+        database_dialect: match found.schema().dialect() {
+            Dialect::GoogleSql => DatabaseDialect::GoogleStandardSql.into(),
+            Dialect::PostgreSql => DatabaseDialect::Postgresql.into(),
+        },
         ..Default::default()
     }
 }
 
 /// What the statements of a request ask for, each for one change.
-fn changes(statements: &[String]) -> Result<Vec<SchemaChange>> {
-    statements.iter().map(|statement| change(statement)).collect()
+fn changes(dialect: Dialect, statements: &[String]) -> Result<Vec<SchemaChange>> {
+    statements.iter().map(|statement| change(dialect, statement)).collect()
 }
 
-fn change(statement: &str) -> Result<SchemaChange> {
-    let mut changes = parse_ddl(statement).map_err(|error| {
+fn change(dialect: Dialect, statement: &str) -> Result<SchemaChange> {
+    let mut changes = parse_ddl_in(dialect, statement).map_err(|error| {
         let error = error.in_text(statement);
         Error::new(
             error.code(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::engine::{Column, Index, OnDelete, Schema, Table};
+use crate::engine::{Column, Dialect, Index, OnDelete, Schema, Table};
 use crate::sql::is_reserved;
 
 /// The statements that make these tables and indexes, one for each, without `;`.
@@ -21,8 +21,33 @@ pub(super) fn statements(schema: &Schema) -> Vec<String> {
         }
         made.extend(next);
     }
-    let tables = made.into_iter().map(create_table);
+    let tables = made.into_iter().map(|table| match schema.dialect() {
+        Dialect::GoogleSql => create_table(table),
+        Dialect::PostgreSql => create_postgresql_table(table),
+    });
     tables.chain(schema.indexes().map(|index| create_index(&index.definition))).collect()
+}
+
+fn create_postgresql_table(table: &Table) -> String {
+    let mut text = format!("CREATE TABLE {} (\n", quoted(&table.name));
+    for column in &table.columns {
+        let not_null = if column.not_null { " NOT NULL" } else { "" };
+        let name = quoted(&column.name);
+        let _ = writeln!(text, "  {name} {}{not_null},", column.postgresql_type());
+    }
+    let key = table.primary_key.iter().map(|part| quoted(&table.columns[part.position].name));
+    let key: Vec<String> = key.collect();
+    let _ = write!(text, "  PRIMARY KEY({})\n)", key.join(", "));
+    text
+}
+
+/// A name of the PostgreSQL dialect, which folds those without quotes to lower case.
+fn quoted(name: &str) -> String {
+    let plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name
+            .chars()
+            .all(|next| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '_');
+    if plain && !is_reserved(name) { name.to_owned() } else { format!("\"{name}\"") }
 }
 
 fn create_index(index: &Index) -> String {

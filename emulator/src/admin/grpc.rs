@@ -50,6 +50,7 @@ async fn databases(method: &str, admin: Arc<Admin>, request: http::Request<Incom
         "ListDatabases" => unary(admin, request, Admin::list_databases).await,
         "DropDatabase" => unary(admin, request, Admin::drop_database).await,
         "UpdateDatabaseDdl" => unary(admin, request, Admin::update_database_ddl).await,
+        "ListDatabaseOperations" => unary(admin, request, Admin::list_database_operations).await,
         "GetDatabaseDdl" => unary(admin, request, Admin::get_database_ddl).await,
         _ => unknown(request.uri().path()),
     }

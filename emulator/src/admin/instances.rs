@@ -67,6 +67,46 @@ fn capacity(asked: &instance::Instance) -> Result<(i32, i32)> {
     }
 }
 
+/// What instances a list shows: terms such as `labels.env:dev`, all of which must hold.
+struct Filter(Vec<(String, char, String)>);
+
+impl Filter {
+    fn parse(text: &str) -> Result<Filter> {
+        let refused = || Error::unimplemented(format!("Not supported here: the filter `{text}`"));
+        let terms = text.split_whitespace().filter(|term| *term != "AND");
+        let term = |term: &str| {
+            let at = term.find([':', '=']).ok_or_else(refused)?;
+            let (field, rest) = (term[..at].to_ascii_lowercase(), &term[at..]);
+            let value = rest[1..].trim_matches('"').to_ascii_lowercase();
+            let is_known = ["name", "display_name"].contains(&field.as_str())
+                || field.strip_prefix("labels.").is_some_and(|label| !label.is_empty());
+            match is_known && !value.contains(['(', ')', '"']) {
+                true => Ok((field, if rest.starts_with(':') { ':' } else { '=' }, value)),
+                false => Err(refused()),
+            }
+        };
+        terms.map(term).collect::<Result<_>>().map(Filter)
+    }
+
+    fn passes(&self, found: &instance::Instance) -> bool {
+        self.0.iter().all(|(field, operator, value)| {
+            let own = match field.as_str() {
+                "name" => Some(found.name.rsplit('/').next().unwrap_or_default()),
+                "display_name" => Some(found.display_name.as_str()),
+                label => {
+                    let label = label.strip_prefix("labels.").unwrap_or(label);
+                    found.labels.get(label).map(String::as_str)
+                }
+            };
+            let own = own.map(str::to_ascii_lowercase);
+            own.is_some_and(|own| match operator {
+                ':' => value == "*" || own.contains(value),
+                _ => own == *value,
+            })
+        })
+    }
+}
+
 impl Admin {
     pub(super) fn list_instance_configs(
         &self,
@@ -161,10 +201,11 @@ impl Admin {
         request: instance::ListInstancesRequest,
     ) -> Result<instance::ListInstancesResponse> {
         names::project(&request.parent)?;
-        refuse("a filter of instances", !request.filter.is_empty())?;
+        let filter = Filter::parse(&request.filter)?;
         let registry = self.registry();
         let below = format!("{}/", request.parent);
-        let all = registry.instances.values().filter(|found| found.name.starts_with(&below));
+        let all = registry.instances.values();
+        let all = all.filter(|found| found.name.starts_with(&below) && filter.passes(found));
         let (instances, next_page_token) =
             page(all, |found| &found.name, request.page_size, &request.page_token);
         let instances = instances.into_iter().cloned().collect();

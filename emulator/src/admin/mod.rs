@@ -19,7 +19,7 @@ use googleapis_tonic_google_longrunning::google::longrunning;
 use googleapis_tonic_google_spanner_admin_database_v1::google::spanner::admin::database::v1 as database;
 use googleapis_tonic_google_spanner_admin_instance_v1::google::spanner::admin::instance::v1 as instance;
 
-use crate::engine::{Database, Error, Result, SchemaChange, Timestamp};
+use crate::engine::{Database, Dialect, Error, Result, SchemaChange, Timestamp};
 use crate::service::Core;
 use operations::Operations;
 
@@ -48,9 +48,19 @@ impl Admin {
 
     /// Adds a database for the program that runs the server. Its instance comes with it, so that
     /// clients can go on from there.
-    pub fn add_database(&self, name: &str, schema: &[SchemaChange]) -> Result<Database> {
+    pub fn add_database(
+        &self,
+        name: &str,
+        dialect: Dialect,
+        schema: &[SchemaChange],
+    ) -> Result<Database> {
+        self.add_made(name, self.core.new_database(dialect, schema)?)
+    }
+
+    /// Adds a database that has been made, with its instance.
+    pub fn add_made(&self, name: &str, database: Database) -> Result<Database> {
         let mut registry = self.registry();
-        let database = self.core.create_database(name, schema)?;
+        let database = self.core.add_database(name, database)?;
         if let Some((instance, _)) = name.split_once("/databases/") {
             let now = self.core.clock().now();
             registry

@@ -138,6 +138,24 @@ impl Admin {
         })
     }
 
+    /// Lists the operations of an instance's databases.
+    pub(super) fn list_database_operations(
+        &self,
+        request: database::ListDatabaseOperationsRequest,
+    ) -> Result<database::ListDatabaseOperationsResponse> {
+        super::names::instance(&request.parent)?;
+        super::refuse("a filter of operations", !request.filter.is_empty())?;
+        let registry = self.registry();
+        let below = format!("{}/databases/", request.parent);
+        let recent = registry.operations.recent.iter();
+        let mut all: Vec<_> = recent.filter(|found| found.name.starts_with(&below)).collect();
+        all.sort_by(|left, right| left.name.cmp(&right.name));
+        let (operations, next_page_token) =
+            page(all.into_iter(), |found| &found.name, request.page_size, &request.page_token);
+        let operations = operations.into_iter().cloned().collect();
+        Ok(database::ListDatabaseOperationsResponse { operations, next_page_token })
+    }
+
     /// Changes nothing: what is done is done.
     pub(super) fn cancel_operation(
         &self,

@@ -118,7 +118,7 @@ async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, 
             let name = fields.text("name")?.ok_or_else(|| Refused::malformed("name is missing"))?;
             let ddl = fields.text("ddl")?.unwrap_or_default();
             fields.finish()?;
-            running.create_database(&name, &ddl)?;
+            running.create_database(&name, engine::Dialect::GoogleSql, &ddl)?;
             Ok(json!({}))
         }
         (&Method::DELETE, ["databases", name @ ..]) => {

@@ -55,6 +55,26 @@ impl Column {
         }
     }
 
+    /// The type as the PostgreSQL dialect writes it: `character varying(8)`, `bigint`.
+    pub fn postgresql_type(&self) -> String {
+        let name = match self.column_type {
+            Type::Timestamp if self.allow_commit_timestamp => "spanner.commit_timestamp",
+            Type::Timestamp => "timestamp with time zone",
+            Type::String => "character varying",
+            Type::Int64 => "bigint",
+            Type::Float64 => "double precision",
+            Type::Bool => "boolean",
+            Type::Bytes => "bytea",
+            Type::Date => "date",
+            // No such column can be made.
+            other => other.name(),
+        };
+        match self.max_length {
+            Some(length) => format!("{name}({length})"),
+            None => name.to_owned(),
+        }
+    }
+
     /// The longest value, or element, that the column can hold, in the unit of its type.
     pub(super) fn length_limit(&self) -> u64 {
         self.max_length.unwrap_or(match self.column_type.element().unwrap_or(self.column_type) {

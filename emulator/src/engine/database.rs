@@ -14,7 +14,7 @@ use super::mutation::Mutation;
 use super::read::{Read, Reading};
 use super::requests::EndsWithRequest;
 use super::rewrite::Rewrite;
-use super::schema::{Schema, SchemaChange};
+use super::schema::{Dialect, Schema, SchemaChange};
 use super::state::{State, TableData, VERSION_RETENTION};
 use super::store::Rows;
 use super::transaction::{
@@ -68,6 +68,24 @@ impl Database {
         let state = Arc::new(Mutex::new(State::new(Arc::clone(&changed))));
         let created_at = clock.now();
         Database { clock, numbers, created_at, state, changed }
+    }
+
+    /// The same, before it has tables, as a database of this dialect.
+    #[must_use]
+    pub fn with_dialect(self, dialect: Dialect) -> Database {
+        self.state().schema = Arc::new(Schema::of(dialect));
+        self
+    }
+
+    /// A database of its own with the same tables and rows, in every version, on the same clock.
+    ///
+    /// It takes microseconds, however many rows there are; the first write to a table of either
+    /// copies that table.
+    #[must_use]
+    pub fn copy(&self) -> Database {
+        let changed = Arc::new(Notify::new());
+        let state = Arc::new(Mutex::new(self.state().copy(Arc::clone(&changed))));
+        Database { state, changed, ..self.clone() }
     }
 
     /// When it was created.

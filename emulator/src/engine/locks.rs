@@ -104,6 +104,11 @@ impl LockTable {
         LockTable { key_parts, keys: BTreeMap::new(), held_keys: BTreeMap::new(), ranges: vec![] }
     }
 
+    /// How many parts a whole key has.
+    pub fn key_parts(&self) -> usize {
+        self.key_parts
+    }
+
     /// The holders, other than `asker`, of locks that don't allow `lock`, in no particular order.
     pub fn conflicts(&self, asker: TransactionNumber, lock: &Lock) -> Vec<TransactionNumber> {
         self.overlapping(&lock.range)

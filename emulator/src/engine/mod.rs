@@ -54,7 +54,7 @@ pub use json::Json;
 pub use mutation::{Cell, Mutation, WriteKind};
 pub use numeric::Numeric;
 pub use read::{Read, Reading};
-pub use schema::{KeyColumn, OnDelete, Parent, Schema, SchemaChange, Table};
+pub use schema::{Dialect, KeyColumn, OnDelete, Parent, Schema, SchemaChange, Table};
 pub use state::VERSION_RETENTION;
 pub use transaction::{
     Committed, Concurrency, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,

@@ -179,9 +179,20 @@ pub enum SchemaChange {
     },
 }
 
+/// The language of a database's statements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// GoogleSQL
+    #[default]
+    GoogleSql,
+    /// PostgreSQL's, as Cloud Spanner speaks it.
+    PostgreSql,
+}
+
 /// The tables of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schema {
+    dialect: Dialect,
     /// By name in lower case.
     tables: BTreeMap<String, Table>,
     /// By name in lower case.
@@ -189,6 +200,16 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// A schema of this dialect, without tables.
+    pub fn of(dialect: Dialect) -> Schema {
+        Schema { dialect, ..Schema::default() }
+    }
+
+    /// The language of its statements.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     /// The table of this name, in any case.
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.get(&name.to_ascii_lowercase())

@@ -57,7 +57,7 @@ pub(super) struct State {
     /// or shown by a read.
     pub last_timestamp: Timestamp,
     /// What was written when, oldest first, to find the versions that can be forgotten.
-    written: VecDeque<(Timestamp, String, Key)>,
+    written: Arc<VecDeque<(Timestamp, String, Key)>>,
     changed: Arc<Notify>,
     /// Gives every lock and believes every outdated read, so that a test can see that it would
     /// notice.
@@ -76,10 +76,25 @@ impl State {
             waiting: BTreeMap::new(),
             next_age: 1,
             last_timestamp: Timestamp::EPOCH,
-            written: VecDeque::new(),
+            written: Arc::default(),
             changed,
             #[cfg(test)]
             broken: false,
+        }
+    }
+
+    /// The same tables and rows, without transactions.
+    pub fn copy(&self, changed: Arc<Notify>) -> State {
+        let table = |(name, data): (&String, &TableData)| {
+            let locks = LockTable::new(data.locks.key_parts());
+            (name.clone(), TableData { rows: data.rows.clone(), locks })
+        };
+        State {
+            schema: Arc::clone(&self.schema),
+            tables: self.tables.iter().map(table).collect(),
+            last_timestamp: self.last_timestamp,
+            written: Arc::clone(&self.written),
+            ..State::new(changed)
         }
     }
 
@@ -315,14 +330,14 @@ impl State {
 
     /// Notes that a row was written, so that its older versions can be forgotten in time.
     pub fn note_written(&mut self, table: &str, key: Key, timestamp: Timestamp) {
-        self.written.push_back((timestamp, table.to_owned(), key));
+        Arc::make_mut(&mut self.written).push_back((timestamp, table.to_owned(), key));
     }
 
     /// Forgets versions that are too old to be read.
     pub fn forget_old_versions(&mut self, now: Timestamp) {
         let horizon = now.saturating_sub(VERSION_RETENTION);
         while self.written.front().is_some_and(|(timestamp, _, _)| *timestamp <= horizon) {
-            if let Some((_, table, key)) = self.written.pop_front()
+            if let Some((_, table, key)) = Arc::make_mut(&mut self.written).pop_front()
                 && let Some(table) = self.tables.get_mut(&table)
             {
                 table.rows.forget_before(&key, horizon);

@@ -20,8 +20,8 @@ struct Version {
 /// The rows of one table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
-    /// The versions of each row, oldest first.
-    versions: BTreeMap<Key, Vec<Version>>,
+    /// The versions of each row, oldest first. Copies of the database share them until one writes.
+    versions: Arc<BTreeMap<Key, Vec<Version>>>,
 }
 
 impl Rows {
@@ -60,19 +60,19 @@ impl Rows {
 
     /// Writes a version, newer than those there are.
     pub fn write(&mut self, key: Key, row: Option<Row>, written_at: Timestamp) {
-        self.versions.entry(key).or_default().push(Version { written_at, row });
+        Arc::make_mut(&mut self.versions).entry(key).or_default().push(Version { written_at, row });
     }
 
     /// Forgets the versions of one row that nobody can read at `horizon` or later.
     pub fn forget_before(&mut self, key: &Key, horizon: Timestamp) {
-        let Some(versions) = self.versions.get_mut(key) else { return };
+        let Some(versions) = Arc::make_mut(&mut self.versions).get_mut(key) else { return };
         let newer = versions.partition_point(|version| version.written_at <= horizon);
         // The last version at or before the horizon is what a read at the horizon sees.
         versions.drain(..newer.saturating_sub(1));
         if let [Version { written_at, row: None }] = versions.as_slice()
             && *written_at <= horizon
         {
-            self.versions.remove(key);
+            Arc::make_mut(&mut self.versions).remove(key);
         }
     }
 
@@ -102,7 +102,7 @@ impl Rows {
         position: usize,
         mut value: impl FnMut() -> Result<Value>,
     ) -> Result<()> {
-        for version in self.versions.values_mut().flatten() {
+        for version in Arc::make_mut(&mut self.versions).values_mut().flatten() {
             if let Some(row) = &version.row {
                 let mut values = row.to_vec();
                 values.resize(position, Value::Null);
@@ -115,7 +115,7 @@ impl Rows {
 
     /// Removes a column from every version of every row.
     pub fn drop_column(&mut self, position: usize) {
-        for version in self.versions.values_mut().flatten() {
+        for version in Arc::make_mut(&mut self.versions).values_mut().flatten() {
             if let Some(row) = &version.row
                 && position < row.len()
             {

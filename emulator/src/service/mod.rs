@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::engine::{
-    Clock, Code, Database, Error, Result, SchemaChange, TransactionId, TransactionNumbers,
+    Clock, Code, Database, Dialect, Error, Result, SchemaChange, TransactionId, TransactionNumbers,
 };
 use crate::faults::Faults;
 use crate::rpc::RequestCounts;
@@ -82,11 +82,17 @@ impl Core {
         &self.clock
     }
 
-    /// Adds a database with these tables.
-    pub fn create_database(&self, name: &str, schema: &[SchemaChange]) -> Result<Database> {
-        check_database_name(name)?;
+    /// Makes a database with these tables, which isn't one of the server's yet.
+    pub fn new_database(&self, dialect: Dialect, schema: &[SchemaChange]) -> Result<Database> {
         let database = Database::new(Arc::clone(&self.clock), self.numbers.clone());
+        let database = database.with_dialect(dialect);
         database.change_schema(schema)?;
+        Ok(database)
+    }
+
+    /// Adds a database.
+    pub fn add_database(&self, name: &str, database: Database) -> Result<Database> {
+        check_database_name(name)?;
         let mut databases = self.databases();
         if databases.contains_key(name) {
             return Err(Error::new(

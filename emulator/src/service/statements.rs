@@ -17,9 +17,10 @@ use super::reads::check_directed;
 use super::replays::{Done, Written};
 use super::results::Results;
 use super::transactions::{Handle, Selected};
-use crate::engine::{Code, Database, Error, Result, TransactionId};
+use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId};
 use crate::sql::{
-    InTransaction, Outcome, Parameter, Parameters, Untyped, ast, execute, parse_statement,
+    InTransaction, Outcome, Parameter, Parameters, Untyped, ast, check_query, execute,
+    parse_statement,
 };
 
 impl Core {
@@ -27,6 +28,7 @@ impl Core {
     pub(super) async fn execute(&self, request: &proto::ExecuteSqlRequest) -> Result<Results> {
         let database = self.database_of(&request.session)?;
         check_supported(request)?;
+        check_dialect(&database, &request.sql)?;
         let parsed = parse_statement(&request.sql).map_err(|error| error.in_text(&request.sql))?;
         if !matches!(parsed, ast::Statement::Query(_)) {
             return self.execute_dml(&database, request).await;
@@ -174,8 +176,17 @@ impl Core {
     }
 }
 
+/// Refuses a statement that would mean something else in its database's dialect.
+fn check_dialect(database: &Database, sql: &str) -> Result<()> {
+    match database.schema().dialect() {
+        Dialect::GoogleSql => Ok(()),
+        Dialect::PostgreSql => check_query(sql).map_err(|error| error.in_text(sql)),
+    }
+}
+
 async fn run(database: &Database, id: TransactionId, statement: &Statement) -> Result<Written> {
     let sql = &statement.sql;
+    check_dialect(database, sql)?;
     let parsed = parse_statement(sql).map_err(|error| error.in_text(sql))?;
     if matches!(parsed, ast::Statement::Query(_)) {
         return Err(Error::invalid_argument(format!("Not a DML statement: {sql}")));

@@ -2,7 +2,7 @@
 
 use super::ast::TableName;
 use super::error::SqlError;
-use crate::engine::{Column, Index, OnDelete, Parent, Schema, Table, Type, Value};
+use crate::engine::{Column, Dialect, Index, OnDelete, Parent, Schema, Table, Type, Value};
 
 /// What the schema is called, in any case.
 pub const NAME: &str = "INFORMATION_SCHEMA";
@@ -85,16 +85,31 @@ const COLUMN_OPTIONS: &[(&str, Type)] = &[
 pub fn view(name: &str, schema: &Schema) -> Option<View> {
     let (columns, rows) = match name.to_ascii_uppercase().as_str() {
         "TABLES" => (TABLES, schema.tables().map(table_row).collect()),
-        "COLUMNS" => (COLUMNS, column_rows(schema, column_row)),
+        "COLUMNS" => {
+            let spanner_type = match schema.dialect() {
+                Dialect::GoogleSql => Column::spanner_type,
+                Dialect::PostgreSql => Column::postgresql_type,
+            };
+            let row = |table: &Table, position, column: &Column| {
+                column_row(table, position, column, spanner_type(column))
+            };
+            (COLUMNS, column_rows(schema, row))
+        }
         "INDEXES" => (INDEXES, index_rows(schema)),
         "INDEX_COLUMNS" => (INDEX_COLUMNS, index_column_rows(schema)),
         "COLUMN_OPTIONS" => {
             let mut rows = column_rows(schema, option_row);
-            rows.retain(|row| !row.is_empty());
+            // In the other dialect the type says it.
+            rows.retain(|row| !row.is_empty() && schema.dialect() == Dialect::GoogleSql);
             (COLUMN_OPTIONS, rows)
         }
         _ => return None,
     };
+    let mut rows: Vec<Vec<Value>> = rows;
+    if schema.dialect() == Dialect::PostgreSql {
+        // The first two columns are the catalog and the schema.
+        rows.iter_mut().for_each(|row| row[1] = "public".into());
+    }
     let columns = columns.iter().map(|(name, value_type)| ((*name).to_owned(), *value_type));
     Some(View { columns: columns.collect(), rows })
 }
@@ -104,7 +119,10 @@ pub fn missing(name: &TableName) -> SqlError {
     SqlError::unsupported(name.at, format_args!("{NAME}.{}", name.name))
 }
 
-fn column_rows(schema: &Schema, row: fn(&Table, usize, &Column) -> Vec<Value>) -> Vec<Vec<Value>> {
+fn column_rows(
+    schema: &Schema,
+    row: impl Fn(&Table, usize, &Column) -> Vec<Value>,
+) -> Vec<Vec<Value>> {
     let columns = |table: &'_ Table| -> Vec<Vec<Value>> {
         let columns = table.columns.iter().enumerate();
         columns.map(|(position, column)| row(table, position, column)).collect()
@@ -200,7 +218,7 @@ fn index_column_rows(schema: &Schema) -> Vec<Vec<Value>> {
     rows
 }
 
-fn column_row(table: &Table, position: usize, column: &Column) -> Vec<Value> {
+fn column_row(table: &Table, position: usize, column: &Column, spanner_type: String) -> Vec<Value> {
     let ordinal = i64::try_from(position + 1).unwrap_or(i64::MAX);
     vec![
         "".into(),
@@ -211,7 +229,7 @@ fn column_row(table: &Table, position: usize, column: &Column) -> Vec<Value> {
         column.default.as_ref().map(|default| default.text()).into(),
         Value::Null,
         if column.not_null { "NO" } else { "YES" }.into(),
-        column.spanner_type().into(),
+        spanner_type.into(),
         "NEVER".into(),
         Value::Null,
         Value::Null,

@@ -34,8 +34,8 @@ pub use database::InTransaction;
 pub use error::{Pos, Result, SqlError};
 pub use params::{Parameter, Parameters, Untyped};
 pub use parser::{
-    MAX_DDL_BYTES, MAX_DEPTH, MAX_STATEMENT_CHARS, MAX_SUBQUERY_DEPTH, parse_create_database,
-    parse_ddl, parse_statement,
+    MAX_DDL_BYTES, MAX_DEPTH, MAX_STATEMENT_CHARS, MAX_SUBQUERY_DEPTH, check_query,
+    parse_create_database, parse_create_database_in, parse_ddl, parse_ddl_in, parse_statement,
 };
 pub use run::{Outcome, execute};
 pub(crate) use token::is_reserved;

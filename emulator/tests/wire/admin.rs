@@ -257,7 +257,7 @@ async fn what_cannot_be_made_leaves_nothing_behind() {
         ("CREATE DATABASE EU", "", Code::InvalidArgument),
         ("DROP DATABASE eu", "", Code::InvalidArgument),
         ("CREATE DATABASE eu", "CREATE TABLE", Code::InvalidArgument),
-        ("CREATE DATABASE eu", "CREATE INDEX i ON t (k)", Code::Unimplemented),
+        ("CREATE DATABASE eu", "CREATE VIEW v AS SELECT 1", Code::Unimplemented),
         ("CREATE DATABASE eu", "DROP TABLE t", Code::NotFound),
         ("CREATE DATABASE eu", "DROP TABLE IF EXISTS t; DROP TABLE u", Code::InvalidArgument),
     ] {
@@ -406,15 +406,118 @@ async fn what_is_not_there_is_unimplemented_by_its_name() {
     let refused = office.databases.list_backups(backup).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unimplemented);
     assert!(refused.message().contains("DatabaseAdmin/ListBackups"), "{refused}");
-    let request = database::CreateDatabaseRequest {
+}
+
+#[tokio::test]
+async fn a_database_of_the_postgresql_dialect_has_tables_and_no_other_statements() {
+    let mut office = Office::with_orders().await;
+    let name = format!("{INSTANCE}/databases/pg");
+    let mut request = database::CreateDatabaseRequest {
         parent: INSTANCE.into(),
         create_statement: "CREATE DATABASE \"pg\"".into(),
         database_dialect: database::DatabaseDialect::Postgresql.into(),
+        extra_statements: vec!["CREATE TABLE t (k text PRIMARY KEY)".into()],
         ..Default::default()
     };
-    let refused = office.databases.create_database(request).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Unimplemented);
-    assert!(refused.message().contains("POSTGRESQL"), "{refused}");
+    let refused = office.databases.create_database(request.clone()).await;
+    assert_eq!(code(refused), Code::InvalidArgument);
+    request.extra_statements.clear();
+    office.databases.create_database(request).await.unwrap();
+    let found = database::GetDatabaseRequest { name: name.clone() };
+    let found = office.databases.get_database(found).await.unwrap().into_inner();
+    assert_eq!(found.database_dialect(), database::DatabaseDialect::Postgresql);
+    let update = |statement: &str| database::UpdateDatabaseDdlRequest {
+        database: name.clone(),
+        statements: vec![statement.into()],
+        ..Default::default()
+    };
+    let google = update("CREATE TABLE t (k STRING(MAX)) PRIMARY KEY (k)");
+    assert!(office.databases.update_database_ddl(google).await.is_err());
+    let table = "CREATE TABLE t (
+  k character varying(8) NOT NULL,
+  \"At\" spanner.commit_timestamp,
+  PRIMARY KEY(k)
+)";
+    office.databases.update_database_ddl(update(table)).await.unwrap();
+    let ddl = database::GetDatabaseDdlRequest { database: name.clone() };
+    let ddl = office.databases.get_database_ddl(ddl).await.unwrap().into_inner();
+    assert_eq!(ddl.statements, [table]);
+
+    let channel = Channel::from_shared(office.emulator.endpoint()).unwrap().connect().await;
+    let mut client = SpannerClient::new(channel.unwrap());
+    let session = proto::CreateSessionRequest { database: name, ..Default::default() };
+    let session = client.create_session(session).await.unwrap().into_inner().name;
+    let query = |sql: &str| proto::ExecuteSqlRequest {
+        session: session.clone(),
+        sql: sql.into(),
+        ..Default::default()
+    };
+    let columns = query(
+        "SELECT column_name, spanner_type FROM information_schema.columns
+         WHERE table_schema IN ('', 'public') AND LOWER(table_name) = 't'",
+    );
+    let found = client.execute_sql(columns).await.unwrap().into_inner();
+    assert_eq!(rows(&found), ["k character varying(8)", "At spanner.commit_timestamp"]);
+    for other in ["SELECT k FROM t", "SELECT \"k\""] {
+        let refused = client.execute_sql(query(other)).await;
+        assert_eq!(code(refused), Code::Unimplemented, "{other}");
+    }
+}
+
+#[tokio::test]
+async fn instances_are_filtered_by_name_and_labels() {
+    let mut office = Office::open().await;
+    for (id, env) in [("aa", "dev"), ("bb", "prod")] {
+        let mut labels = std::collections::HashMap::new();
+        labels.insert("env".to_owned(), env.to_owned());
+        let request = instance::CreateInstanceRequest {
+            parent: PROJECT.into(),
+            instance_id: id.into(),
+            instance: Some(instance::Instance {
+                display_name: format!("The {id}"),
+                labels,
+                ..Default::default()
+            }),
+        };
+        office.instances.create_instance(request).await.unwrap();
+    }
+    for (filter, found) in [
+        ("", 2),
+        ("name:*", 2),
+        ("name:AA", 1),
+        ("labels.env:dev", 1),
+        ("labels.env:* AND display_name:bb", 1),
+        ("labels.env:dev labels.other:*", 0),
+        ("labels.env=prod", 1),
+    ] {
+        let request = instance::ListInstancesRequest {
+            parent: PROJECT.into(),
+            filter: filter.into(),
+            ..Default::default()
+        };
+        let page = office.instances.list_instances(request).await.unwrap().into_inner();
+        assert_eq!(page.instances.len(), found, "{filter}");
+    }
+    for filter in ["NOT name:a", "(name:a)", "name:a OR name:b", "state=READY", "name"] {
+        let request = instance::ListInstancesRequest {
+            parent: PROJECT.into(),
+            filter: filter.into(),
+            ..Default::default()
+        };
+        let refused = office.instances.list_instances(request).await;
+        assert_eq!(code(refused), Code::Unimplemented, "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn the_operations_of_an_instances_databases_are_listed() {
+    let mut office = Office::with_orders().await;
+    let changed = office.update(&["ALTER TABLE t ADD COLUMN w INT64"]).await.unwrap().name;
+    let request =
+        database::ListDatabaseOperationsRequest { parent: INSTANCE.into(), ..Default::default() };
+    let page = office.databases.list_database_operations(request).await.unwrap().into_inner();
+    let names: Vec<String> = page.operations.into_iter().map(|found| found.name).collect();
+    assert!(names.contains(&changed) && names.len() == 2, "{names:?}");
 }
 
 #[tokio::test]
@@ -450,7 +553,9 @@ async fn a_column_changes_where_its_rows_allow_it() {
   n NUMERIC NOT NULL DEFAULT (1.5),
 ) PRIMARY KEY(k)";
     assert_eq!(office.ddl().await.unwrap(), [reported]);
-    let index = office.update(&["CREATE INDEX by_v ON t (v)"]).await.unwrap_err();
-    assert_eq!(index.code(), Code::Unimplemented);
-    assert!(index.message().contains("CREATE INDEX [at 1:1]"), "{index}");
+    let view = office.update(&["CREATE VIEW by_v AS SELECT 1"]).await.unwrap_err();
+    assert_eq!(view.code(), Code::Unimplemented);
+    assert!(view.message().contains("CREATE VIEW [at 1:1]"), "{view}");
+    assert!(office.update(&["CREATE INDEX by_v ON t (v)"]).await.unwrap().done);
+    assert_eq!(office.ddl().await.unwrap(), [reported, "CREATE INDEX by_v ON t(v)"]);
 }

@@ -91,3 +91,41 @@ async fn a_broken_request_harms_nobody_else() {
     assert!(world.client.execute_sql(request).await.is_err());
     world.users(None).await.unwrap();
 }
+
+#[tokio::test]
+async fn one_client_is_cut_off_and_let_back() {
+    let mut world = World::start().await;
+    let door = world.emulator.door().await.unwrap();
+    let channel = Channel::from_shared(door.endpoint()).unwrap().connect().await.unwrap();
+    let mut other = SpannerClient::new(channel);
+    let request = || proto::GetSessionRequest { name: world.session.clone() };
+    other.get_session(request()).await.unwrap();
+    door.cut_off().await;
+    assert!(other.get_session(request()).await.is_err());
+    world.client.get_session(request()).await.unwrap();
+    door.let_back().await.unwrap();
+    other.get_session(request()).await.unwrap();
+    world.commit_once([insert(1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_copy_of_a_database_goes_its_own_way() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let open = world.begin_read_write().await;
+    world.users(Some(Selector::Id(open.clone()))).await.unwrap();
+    let name = "projects/p/instances/i/databases/copy";
+    let copy = world.emulator.copy_database(DATABASE, name).unwrap();
+    // No lock of the one is in the way of the other.
+    let row = [("id", 2.into())];
+    let insert_two = spindle_emulator::engine::Mutation::write(
+        spindle_emulator::engine::WriteKind::Insert,
+        "users",
+        row,
+    );
+    copy.apply(&[insert_two]).await.unwrap();
+    assert_eq!((world.ids().await, copy.rows("users").unwrap().len()), (vec!["1".into()], 2));
+    world.commit(&open, [insert(3)]).await.unwrap();
+    assert_eq!((world.ids().await.len(), copy.rows("users").unwrap().len()), (2, 2));
+    assert!(world.emulator.copy_database(DATABASE, name).is_err());
+}

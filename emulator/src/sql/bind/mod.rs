@@ -18,7 +18,7 @@ use super::error::{Result, SqlError};
 use super::information_schema;
 use super::params::Parameters;
 use super::plan::{Aggregate, Plan, Relation};
-use crate::engine::{Schema, Table, Timestamp};
+use crate::engine::{Dialect, Schema, Table, Timestamp};
 use scope::{Frame, Scope, columns_of};
 use typed::Typed;
 
@@ -62,6 +62,10 @@ impl<'a> Binder<'a> {
 
     /// The table of this name that rows can be written to.
     fn table(&self, name: &TableName) -> Result<&'a Table> {
+        if self.schema.dialect() == Dialect::PostgreSql {
+            let construct = "a statement over a table in the dialect POSTGRESQL";
+            return Err(SqlError::unsupported(name.at, construct));
+        }
         self.schema.table(&name.name).ok_or_else(|| not_found(name))
     }
 

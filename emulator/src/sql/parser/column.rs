@@ -101,7 +101,8 @@ impl Parser {
         }
     }
 
-    fn length(&mut self) -> Result<Option<u64>> {
+    /// Reads the length of a type, if it is one other than `MAX`.
+    pub(super) fn length(&mut self) -> Result<Option<u64>> {
         self.expect_symbol("(")?;
         let length = match self.peek() {
             Kind::Integer(length) => Some(*length),

@@ -8,13 +8,18 @@ use crate::sql::error::Result;
 /// # Errors
 /// INVALID_ARGUMENT for anything else.
 pub fn parse_create_database(text: &str) -> Result<String> {
-    let mut parser = Parser::new(text)?;
-    parser.expect_keyword("CREATE DATABASE")?;
-    let name = parser.identifier()?;
-    parser.symbol(";");
-    match parser.is_done() {
-        true => Ok(name),
-        false => Err(parser.expected("end of statement")),
+    Parser::new(text)?.create_database()
+}
+
+impl Parser {
+    pub(super) fn create_database(&mut self) -> Result<String> {
+        self.expect_keyword("CREATE DATABASE")?;
+        let name = self.identifier()?;
+        self.symbol(";");
+        match self.is_done() {
+            true => Ok(name),
+            false => Err(self.expected("end of statement")),
+        }
     }
 }
 

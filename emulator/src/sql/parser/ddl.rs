@@ -74,21 +74,28 @@ pub fn parse_ddl(text: &str) -> Result<Vec<SchemaChange>> {
         let message = format!("DDL text exceeds the limit of {MAX_DDL_BYTES} bytes");
         return Err(SqlError::invalid(Pos::START, message));
     }
-    let mut parser = Parser::new(text)?;
-    let mut changes = Vec::new();
-    loop {
-        while parser.symbol(";") {}
-        if parser.is_done() {
-            return Ok(changes);
-        }
-        changes.push(parser.schema_change()?);
-        if !parser.is_done() && !parser.sees_symbol(";") {
-            return Err(parser.expected("end of statement"));
-        }
-    }
+    Parser::new(text)?.changes(Parser::schema_change)
 }
 
 impl Parser {
+    /// Reads statements to the end of the text.
+    pub(super) fn changes(
+        mut self,
+        change: fn(&mut Parser) -> Result<SchemaChange>,
+    ) -> Result<Vec<SchemaChange>> {
+        let mut changes = Vec::new();
+        loop {
+            while self.symbol(";") {}
+            if self.is_done() {
+                return Ok(changes);
+            }
+            changes.push(change(&mut self)?);
+            if !self.is_done() && !self.sees_symbol(";") {
+                return Err(self.expected("end of statement"));
+            }
+        }
+    }
+
     fn schema_change(&mut self) -> Result<SchemaChange> {
         self.refuse(OTHER_STATEMENTS)?;
         if self.keyword("CREATE TABLE") {
@@ -216,7 +223,8 @@ impl Parser {
         descending
     }
 
-    fn primary_key(&mut self, table: &mut Table) -> Result<()> {
+    /// Reads the columns of a primary key.
+    pub(super) fn primary_key(&mut self, table: &mut Table) -> Result<()> {
         let found: &Table = table;
         table.primary_key = self.listed(|parser| {
             let at = parser.at();

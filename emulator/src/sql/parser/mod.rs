@@ -6,6 +6,7 @@ mod ddl;
 mod dml;
 mod expr;
 mod hint;
+mod postgresql;
 mod primary;
 mod query;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use super::token::{Kind, Token, is_reserved};
 
 pub use create_database::parse_create_database;
 pub use ddl::{MAX_DDL_BYTES, parse_ddl};
+pub use postgresql::{check_query, parse_create_database_in, parse_ddl_in};
 
 /// The most characters a statement can have; Cloud Spanner's limit.
 pub const MAX_STATEMENT_CHARS: usize = 1_000_000;

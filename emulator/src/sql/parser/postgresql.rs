@@ -1,0 +1,279 @@
+//! The PostgreSQL dialect, as far as the lock table needs it: tables, and questions to the
+//! information schema.
+
+use super::{Parser, ddl};
+use crate::engine::{Column, Dialect, KeyColumn, SchemaChange, Table, Type};
+use crate::sql::error::{Pos, Result, SqlError};
+use crate::sql::token::Kind;
+
+/// What a table or a column can have in Spanner, and not here.
+const OTHER_ELEMENTS: &[&str] =
+    &["CONSTRAINT", "FOREIGN KEY", "CHECK", "UNIQUE", "DEFAULT", "GENERATED", "REFERENCES"];
+
+/// The functions and operators with parentheses that mean the same in both dialects.
+const SHARED: &[&str] = &["LOWER", "UPPER", "COUNT", "IN", "AND", "OR", "NOT", "WHERE"];
+
+/// Parses DDL statements of a dialect, separated by `;`, into the changes they ask for.
+///
+/// # Errors
+/// As [`super::parse_ddl`].
+pub fn parse_ddl_in(dialect: Dialect, text: &str) -> Result<Vec<SchemaChange>> {
+    match dialect {
+        Dialect::GoogleSql => ddl::parse_ddl(text),
+        Dialect::PostgreSql => parser(text)?.changes(Parser::postgresql_change),
+    }
+}
+
+/// Parses `CREATE DATABASE "name"` and gives the name.
+///
+/// # Errors
+/// As [`super::parse_create_database`].
+pub fn parse_create_database_in(dialect: Dialect, text: &str) -> Result<String> {
+    match dialect {
+        Dialect::GoogleSql => super::parse_create_database(text),
+        Dialect::PostgreSql => parser(text)?.create_database(),
+    }
+}
+
+/// Refuses a query whose text could mean something else in this dialect than in GoogleSQL.
+///
+/// # Errors
+/// UNIMPLEMENTED.
+pub fn check_query(text: &str) -> Result<()> {
+    let parser = Parser::new(text)?;
+    let raw = |byte: usize| text.as_bytes().get(byte).copied();
+    for (place, token) in parser.tokens.iter().enumerate() {
+        let opens =
+            matches!(parser.tokens.get(place + 1).map(|next| &next.kind), Some(Kind::Symbol("(")));
+        let is_shared = match &token.kind {
+            Kind::Word(word) if opens => {
+                SHARED.iter().any(|known| word.eq_ignore_ascii_case(known))
+            }
+            Kind::Text(_) => raw(token.byte) == Some(b'\''),
+            Kind::Symbol(symbol) => [",", "(", ")", ".", "=", ";"].contains(symbol),
+            Kind::Word(_) | Kind::Integer(_) | Kind::End => true,
+            _ => false,
+        };
+        if !is_shared || text.contains('\\') {
+            return Err(SqlError::unsupported(token.at, "this in the dialect POSTGRESQL"));
+        }
+    }
+    Ok(())
+}
+
+/// A parser whose words are in lower case, as the dialect folds them, but for those in `"…"`.
+fn parser(text: &str) -> Result<Parser> {
+    if text.len() > ddl::MAX_DDL_BYTES {
+        return Err(SqlError::invalid(Pos::START, "DDL text is too long"));
+    }
+    let mut parser = Parser::new(text)?;
+    for token in &mut parser.tokens {
+        token.kind = match std::mem::replace(&mut token.kind, Kind::End) {
+            Kind::Word(word) => Kind::Word(word.to_ascii_lowercase()),
+            Kind::Text(name) if text.as_bytes().get(token.byte) == Some(&b'"') => {
+                Kind::Quoted(name)
+            }
+            Kind::Quoted(_) => return Err(SqlError::syntax(token.at, "Unexpected \"`\"")),
+            kind => kind,
+        };
+    }
+    Ok(parser)
+}
+
+impl Parser {
+    fn postgresql_change(&mut self) -> Result<SchemaChange> {
+        if self.keyword("CREATE TABLE") {
+            return self.postgresql_table();
+        }
+        if self.keyword("DROP TABLE") {
+            let if_exists = self.keyword("IF EXISTS");
+            return Ok(SchemaChange::DropTable { table: self.table_name()?, if_exists });
+        }
+        if !self.keyword("ALTER TABLE") {
+            return Err(match self.peek() {
+                Kind::Word(word) if ["create", "drop", "alter"].contains(&word.as_str()) => {
+                    self.unsupported("this statement in the dialect POSTGRESQL")
+                }
+                _ => self.unexpected(),
+            });
+        }
+        let table = self.table_name()?;
+        if self.keyword("ADD") {
+            self.refuse(OTHER_ELEMENTS)?;
+            self.keyword("COLUMN");
+            let if_not_exists = self.keyword("IF NOT EXISTS");
+            let at = self.at();
+            return match self.postgresql_column()? {
+                (_, true) => Err(SqlError::unsupported(at, "adding a column to the primary key")),
+                (column, false) => Ok(SchemaChange::AddColumn { table, column, if_not_exists }),
+            };
+        }
+        self.refuse(&["ALTER", "DROP CONSTRAINT", "RENAME", "SET"])?;
+        self.expect_keyword("DROP")?;
+        self.keyword("COLUMN");
+        Ok(SchemaChange::DropColumn { table, column: self.identifier()? })
+    }
+
+    fn postgresql_table(&mut self) -> Result<SchemaChange> {
+        let if_not_exists = self.keyword("IF NOT EXISTS");
+        let mut table = Table::new(&self.table_name()?);
+        self.expect_symbol("(")?;
+        loop {
+            self.refuse(OTHER_ELEMENTS)?;
+            if self.keyword("PRIMARY KEY") {
+                self.primary_key(&mut table)?;
+            } else {
+                let (column, is_key) = self.postgresql_column()?;
+                if is_key {
+                    let position = table.columns.len();
+                    table.primary_key.push(KeyColumn { position, descending: false });
+                }
+                table.columns.push(column);
+            }
+            if !self.symbol(",") {
+                break;
+            }
+        }
+        self.expect_symbol(")")?;
+        self.refuse(&["INTERLEAVE", "TTL", "WITH"])?;
+        if table.primary_key.is_empty() {
+            return Err(self.expected("keyword PRIMARY KEY"));
+        }
+        for part in &table.primary_key {
+            table.columns[part.position].not_null = true;
+        }
+        Ok(SchemaChange::CreateTable { table, if_not_exists })
+    }
+
+    /// Reads a column's definition; whether it is the primary key comes with it.
+    fn postgresql_column(&mut self) -> Result<(Column, bool)> {
+        let name = self.identifier()?;
+        let allow_commit_timestamp =
+            self.sees("spanner") && matches!(self.ahead(1).kind, Kind::Symbol("."));
+        let (column_type, max_length) = match allow_commit_timestamp {
+            true => {
+                self.advance();
+                self.advance();
+                self.expect_keyword("commit_timestamp")?;
+                (Type::Timestamp, None)
+            }
+            false => self.postgresql_type()?,
+        };
+        self.refuse_array()?;
+        let mut column =
+            Column { max_length, allow_commit_timestamp, ..Column::new(name, column_type) };
+        let mut is_key = false;
+        loop {
+            self.refuse(OTHER_ELEMENTS)?;
+            if self.keyword("NOT NULL") {
+                column.not_null = true;
+            } else if self.keyword("PRIMARY KEY") {
+                is_key = true;
+            } else if !self.keyword("NULL") {
+                return Ok((column, is_key));
+            }
+        }
+    }
+
+    fn postgresql_type(&mut self) -> Result<(Type, Option<u64>)> {
+        const NAMES: &[(&str, Type)] = &[
+            ("text", Type::String),
+            ("varchar", Type::String),
+            ("character varying", Type::String),
+            ("bigint", Type::Int64),
+            ("int8", Type::Int64),
+            ("boolean", Type::Bool),
+            ("bool", Type::Bool),
+            ("double precision", Type::Float64),
+            ("float8", Type::Float64),
+            ("bytea", Type::Bytes),
+            ("date", Type::Date),
+            ("timestamptz", Type::Timestamp),
+            ("timestamp with time zone", Type::Timestamp),
+        ];
+        let at = self.at();
+        let Kind::Word(word) = self.peek().clone() else { return Err(self.expected("a type")) };
+        let Some((name, found)) = NAMES.iter().find(|(name, _)| self.keyword(name)) else {
+            return Err(SqlError::unsupported(at, format_args!("the type {word}")));
+        };
+        let has_length = name.contains("var") && self.sees_symbol("(");
+        Ok((*found, if has_length { self.length()? } else { None }))
+    }
+
+    fn refuse_array(&self) -> Result<()> {
+        match self.sees_symbol("[") {
+            true => Err(self.unsupported("the type of an array")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Code, Schema};
+
+    fn schema(text: &str) -> Result<Schema> {
+        let mut schema = Schema::of(Dialect::PostgreSql);
+        for change in parse_ddl_in(Dialect::PostgreSql, text)? {
+            schema.apply(&change).unwrap();
+        }
+        Ok(schema)
+    }
+
+    #[test]
+    fn types_have_the_names_of_the_dialect_and_keys_are_not_null() {
+        let schema = schema(
+            "CREATE TABLE Jobs (\"Name\" varchar(8), n bigint, b boolean NOT NULL, f float8,
+             x bytea, d date, t timestamptz, s SPANNER.COMMIT_TIMESTAMP, PRIMARY KEY (\"Name\"));
+             ALTER TABLE jobs ADD COLUMN IF NOT EXISTS more text; ALTER TABLE jobs DROP COLUMN d",
+        );
+        let schema = schema.unwrap();
+        let table = schema.table("jobs").unwrap();
+        assert_eq!((table.name.as_str(), table.columns[0].name.as_str()), ("jobs", "Name"));
+        assert!(table.columns[0].not_null && table.columns[2].not_null);
+        let types: Vec<_> = table.columns.iter().map(Column::postgresql_type).collect();
+        let expected = [
+            "character varying(8)",
+            "bigint",
+            "boolean",
+            "double precision",
+            "bytea",
+            "timestamp with time zone",
+            "spanner.commit_timestamp",
+            "character varying",
+        ];
+        assert_eq!(types, expected);
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        for (text, said) in [
+            ("CREATE TABLE t (k text, n numeric, PRIMARY KEY (k))", "the type numeric"),
+            ("CREATE TABLE t (k text, n bigint[], PRIMARY KEY (k))", "the type of an array"),
+            ("CREATE TABLE t (k text PRIMARY KEY DEFAULT 'a')", "DEFAULT"),
+            ("CREATE INDEX i ON t (k)", "this statement in the dialect POSTGRESQL"),
+            ("ALTER TABLE t ALTER COLUMN k TYPE text", "ALTER"),
+        ] {
+            let error = schema(text).unwrap_err();
+            assert_eq!(error.code(), Code::Unimplemented, "{text}: {error}");
+            assert!(error.to_string().contains(said), "{text}: {error}");
+        }
+        for text in ["CREATE TABLE `t` (k text PRIMARY KEY)", "CREATE TABLE t (k text)", "SELECT 1"]
+        {
+            assert_eq!(schema(text).unwrap_err().code(), Code::InvalidArgument, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_query_that_means_the_same_in_both_dialects_is_run() {
+        let same = "SELECT column_name FROM information_schema.columns WHERE
+                    LOWER(table_name) = 'jobs' AND table_schema IN ('', 'public')";
+        assert_eq!(check_query(same), Ok(()));
+        for other in
+            ["SELECT \"a\"", "SELECT 1/2", "SELECT '\\n'", "SELECT length('a')", "SELECT $1"]
+        {
+            assert!(check_query(other).is_err(), "{other}");
+        }
+    }
+}
