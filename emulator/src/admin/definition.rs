@@ -25,6 +25,15 @@ pub(super) fn statements(schema: &Schema) -> Vec<String> {
         Dialect::GoogleSql => create_table(table),
         Dialect::PostgreSql => create_postgresql_table(table),
     });
+    let (database, options) = schema.options();
+    let mut altered = Vec::new();
+    if options.len() > 0 {
+        let options: Vec<String> =
+            options.map(|(option, value)| format!("  {option} = {value}")).collect();
+        let name = name(database);
+        altered.push(format!("ALTER DATABASE {name} SET OPTIONS (\n{}\n)", options.join(",\n")));
+    }
+    let tables = altered.into_iter().chain(tables);
     tables.chain(schema.indexes().map(|index| create_index(&index.definition))).collect()
 }
 
@@ -153,7 +162,10 @@ mod tests {
     #[test]
     fn what_is_printed_makes_the_same_schema_again() {
         let before = schema(
-            "CREATE TABLE `select` (`from` INT64 NOT NULL, g FLOAT64, d DATE, n BOOL) PRIMARY KEY (`from` DESC);
+            "ALTER DATABASE `my-db` SET OPTIONS (optimizer_version = 6, default_leader = 'it\\'s');
+             ALTER DATABASE `my-db` SET OPTIONS (optimizer_statistics_package = 'x');
+             ALTER DATABASE `my-db` SET OPTIONS (optimizer_statistics_package = NULL);
+             CREATE TABLE `select` (`from` INT64 NOT NULL, g FLOAT64, d DATE, n BOOL) PRIMARY KEY (`from` DESC);
              CREATE TABLE wide (n NUMERIC NOT NULL DEFAULT ( 1.5 ), j JSON,
                a ARRAY<STRING(5)> DEFAULT (['x', NULL]), t TIMESTAMP
                DEFAULT (PENDING_COMMIT_TIMESTAMP()) OPTIONS (allow_commit_timestamp = true),

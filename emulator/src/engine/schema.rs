@@ -168,6 +168,13 @@ pub enum SchemaChange {
         /// The new default; `None` to have none.
         default: Option<ColumnDefault>,
     },
+    /// `ALTER DATABASE … SET OPTIONS (…)`, of options that change no answer here.
+    SetDatabaseOptions {
+        /// The database's id, as the statement gives it.
+        database: String,
+        /// The options with their values, as they are written; `None` for NULL.
+        options: Vec<(String, Option<String>)>,
+    },
     /// `ALTER TABLE … ALTER COLUMN … SET OPTIONS (allow_commit_timestamp = …)`
     SetAllowCommitTimestamp {
         /// The table's name, in any case.
@@ -197,6 +204,10 @@ pub struct Schema {
     tables: BTreeMap<String, Table>,
     /// By name in lower case.
     indexes: BTreeMap<String, BoundIndex>,
+    /// The database's id as the last change of its options gave it.
+    database: String,
+    /// The options of the database, with their values as they were written.
+    options: BTreeMap<String, String>,
 }
 
 impl Schema {
@@ -208,6 +219,11 @@ impl Schema {
     /// The language of its statements.
     pub fn dialect(&self) -> Dialect {
         self.dialect
+    }
+
+    /// The options that the database was given, as they were written, and its id.
+    pub fn options(&self) -> (&str, impl ExactSizeIterator<Item = (&String, &String)>) {
+        (&self.database, self.options.iter())
     }
 
     /// The table of this name, in any case.
@@ -277,6 +293,16 @@ impl Schema {
             SchemaChange::AlterColumn { table, column } => self.alter_column(table, column),
             SchemaChange::SetDefault { table, column, default } => {
                 self.replace_column(table, column, |old| Column { default: default.clone(), ..old })
+            }
+            SchemaChange::SetDatabaseOptions { database, options } => {
+                self.database.clone_from(database);
+                for (name, value) in options {
+                    match value {
+                        Some(value) => self.options.insert(name.clone(), value.clone()),
+                        None => self.options.remove(name),
+                    };
+                }
+                Ok(())
             }
             SchemaChange::SetAllowCommitTimestamp { table, column, allow } => {
                 self.replace_column(table, column, |old| Column {

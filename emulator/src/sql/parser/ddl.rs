@@ -42,7 +42,6 @@ const OTHER_STATEMENTS: &[&str] = &[
     "DROP FUNCTION",
     "DROP QUEUE",
     "ALTER INDEX",
-    "ALTER DATABASE",
     "ALTER CHANGE",
     "ALTER SEQUENCE",
     "ALTER MODEL",
@@ -108,6 +107,11 @@ impl Parser {
         } else if self.keyword("DROP TABLE") {
             let if_exists = self.keyword("IF EXISTS");
             Ok(SchemaChange::DropTable { table: self.table_name()?, if_exists })
+        } else if self.keyword("ALTER DATABASE") {
+            let database = self.identifier()?;
+            self.expect_keyword("SET OPTIONS")?;
+            let options = self.listed(Parser::database_option)?;
+            Ok(SchemaChange::SetDatabaseOptions { database, options })
         } else if self.keyword("ALTER TABLE") {
             let table = self.table_name()?;
             self.alter_table(table)
@@ -198,6 +202,31 @@ impl Parser {
         };
         let index = Index { name, table, unique, null_filtered, columns, storing, interleaved_in };
         Ok(SchemaChange::CreateIndex { index, if_not_exists })
+    }
+
+    /// Reads an option of a database: one that says how Cloud Spanner is to work, not what it is to
+    /// answer.
+    fn database_option(&mut self) -> Result<(String, Option<String>)> {
+        const HARMLESS: &[&str] =
+            &["optimizer_version", "optimizer_statistics_package", "default_leader"];
+        let at = self.at();
+        let name = self.identifier()?;
+        if !HARMLESS.contains(&name.as_str()) {
+            let construct = format_args!("the database option {name}");
+            return Err(SqlError::unsupported(at, construct));
+        }
+        self.expect_symbol("=")?;
+        let value = match self.peek() {
+            Kind::Word(word) if word.eq_ignore_ascii_case("NULL") => None,
+            Kind::Integer(number) => Some(number.to_string()),
+            Kind::Text(text) => {
+                let text = text.replace('\\', "\\\\").replace('\'', "\\'");
+                Some(format!("'{text}'"))
+            }
+            _ => return Err(self.expected("an integer, a text or NULL")),
+        };
+        self.advance();
+        Ok((name, value))
     }
 
     /// Reads a list in parentheses.
@@ -437,6 +466,10 @@ CREATE TABLE locktable (
             ("CREATE VIEW v SQL SECURITY INVOKER AS SELECT 1", "CREATE VIEW [at 1:1]"),
             ("CREATE CHANGE STREAM s FOR ALL", "CREATE CHANGE [at 1:1]"),
             ("CREATE SEQUENCE s", "CREATE SEQUENCE [at 1:1]"),
+            (
+                "ALTER DATABASE d SET OPTIONS (version_retention_period = '7d')",
+                "the database option version_retention_period [at 1:31]",
+            ),
         ] {
             let found = parse_ddl(text).unwrap_err();
             assert_eq!(found.code(), Code::Unimplemented, "{text}");
