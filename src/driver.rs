@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::claims::{Claim, Claims, End, Heard, Occupied, Parting};
+use crate::claims::{Claim, Claims, End, Heard, Occupied, Parting, Patience};
 use crate::columns::Need;
 use crate::config::Settings;
 use crate::status::{Loss, Published};
@@ -145,6 +145,8 @@ pub(crate) struct Driver<R> {
     asked: Option<Resignation>,
     /// Whether the instance was told that the lock is wanted.
     wanted: bool,
+    /// Whether somebody has asked for a look since the instance was last told to look.
+    is_look_due: bool,
 }
 
 struct Resignation {
@@ -179,6 +181,7 @@ impl<R: LockRow> Driver<R> {
             parting_info: Arc::default(),
             asked: None,
             wanted: true,
+            is_look_due: false,
         }
     }
 
@@ -239,10 +242,12 @@ impl<R: LockRow> Driver<R> {
     /// What the instance has to be told of who wants the lock.
     fn demanded(&mut self) -> Option<Event> {
         let wanted = self.demand == Demand::Always || self.claims.are_any();
-        let look_again = self.claims.is_any_looking() && self.instance.is_standing_by();
-        if wanted == self.wanted && !look_again {
+        // Once for each that asks: what fails after that, the instance repeats at its own pace.
+        let look = self.is_look_due && self.instance.is_standing_by();
+        if wanted == self.wanted && !look {
             return None;
         }
+        self.is_look_due &= !look;
         self.wanted = wanted;
         self.published.rests(!wanted);
         Some(Event::Contend(wanted))
@@ -313,7 +318,9 @@ impl<R: LockRow> Driver<R> {
 
     fn answered(&mut self, outcome: Outcome) -> Event {
         let Outcome { answer, error } = outcome;
-        if self.instance.is_releasing() {
+        if self.instance.is_sweeping() {
+            // It says nothing of who has the lock.
+        } else if self.instance.is_releasing() {
             self.claims.release_answered(&answer);
         } else if self.instance.term().is_none() {
             self.claims.answered(&answer, error.as_ref());
@@ -342,6 +349,7 @@ impl<R: LockRow> Driver<R> {
     fn obey(&mut self, command: Command) -> Event {
         let (next, done) = match command {
             Command::Claim(claim) => {
+                self.is_look_due |= claim.patience != Patience::Waits;
                 self.claims.add(claim);
                 return Event::Wake;
             }

@@ -1,8 +1,10 @@
+mod back_off;
 mod due;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::back_off::Failures;
 use crate::{
     Act, Announcement, Answer, Decision, EndReason, Event, Moment, Nonce, Observation, Rejection,
     Row, Succession, TermId, Timestamp, Timing, Wake, Writer,
@@ -21,18 +23,32 @@ pub struct Instance {
     /// From here on nobody in this process believes in a term of ours that has ended.
     quiet_from: Moment,
     leftover: Option<Leftover>,
+    failures: Failures,
+    /// No attempt to begin a term is made before.
+    begin_from: Moment,
+    /// Takeover rows that this instance has yet to remove.
+    tidy: Option<Tidy>,
+    /// The token of a release of this instance's that left no takeover row.
+    clean: Option<Timestamp>,
     /// Set once the owner is done: by then the instance has ended, whatever is under way.
     stop_by: Option<Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    Standby { look: Wake },
+    Standby {
+        look: Wake,
+    },
     Observing,
     Beginning(Attempt),
     Resolving(Attempt, Turn),
     Holding(Holding),
     Releasing(Releasing),
+    /// The term is released; the takeover rows of earlier ones go last.
+    Sweeping {
+        released: Timestamp,
+        aside: Aside,
+    },
     Ended,
 }
 
@@ -62,8 +78,15 @@ struct Holding {
     /// When the last successful request of the term was sent: validity counts from here.
     renewed: Moment,
     beat: Turn,
-    /// The token below which takeover rows are still to be removed.
-    sweep: Option<Timestamp>,
+    /// When the request that began the term was sent.
+    began: Moment,
+}
+
+/// Takeover rows of tokens before `before` that are to be removed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Tidy {
+    before: Timestamp,
+    turn: Turn,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +133,10 @@ impl Instance {
             phase: Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } },
             quiet_from: now,
             leftover: None,
+            failures: Failures::default(),
+            begin_from: Moment::default(),
+            tidy: None,
+            clean: None,
             stop_by: None,
         }
     }
@@ -117,6 +144,11 @@ impl Instance {
     /// Whether the instance has stopped; it asks for nothing any more.
     pub fn has_ended(&self) -> bool {
         self.phase == Phase::Ended
+    }
+
+    /// Whether the last term is released, and the takeover rows of earlier ones are being removed.
+    pub fn is_sweeping(&self) -> bool {
+        matches!(self.phase, Phase::Sweeping { .. })
     }
 
     /// Whether the last term is still being released.
@@ -183,15 +215,34 @@ impl Instance {
     fn end(&mut self, now: Moment, reason: EndReason, decision: &mut Decision) {
         let Phase::Holding(term) = &self.phase else { return };
         self.quiet_from = term.renewed + self.timing.validity();
+        let is_loss = reason != EndReason::Released;
+        let was_lost_early = is_loss && !term.has_lasted();
         decision.announce = Some(Announcement::Ended { token: term.id.token, reason });
-        self.phase = Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } };
+        if is_loss && let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy.take() {
+            // Its answer is never heard.
+            self.sweep_failed(now);
+        }
+        let look = if was_lost_early {
+            self.begin_failed(now)
+        } else {
+            Wake { at: now, spread: Duration::ZERO }
+        };
+        self.phase = Phase::Standby { look };
     }
 
     fn contend(&mut self, now: Moment, wanted: bool, decision: &mut Decision) {
         let was_wanted = std::mem::replace(&mut self.wanted, wanted);
         match &mut self.phase {
-            Phase::Standby { .. } if wanted => self.look(now, Duration::ZERO),
-            Phase::Releasing(release) if wanted && !was_wanted => release.aside = Aside::No,
+            Phase::Standby { .. } if wanted => {
+                // The owner asks, so that it is not the library that repeats itself.
+                self.begin_from = self.begin_from.min(now);
+                self.look(now, Duration::ZERO);
+            }
+            Phase::Releasing(Releasing { aside, .. }) | Phase::Sweeping { aside, .. }
+                if wanted && !was_wanted =>
+            {
+                *aside = Aside::No;
+            }
             // What it shows is of no use any more.
             Phase::Observing if !wanted => self.stand_by(now),
             Phase::Holding(_) if !wanted => {
@@ -205,7 +256,10 @@ impl Instance {
         self.stop_by = self.stop_by.or(Some(now + self.timing.release_limit));
         match self.phase {
             // An attempt under way may have succeeded: it is resolved first, then released.
-            Phase::Beginning(_) | Phase::Resolving(..) | Phase::Releasing(_) => {}
+            Phase::Beginning(_)
+            | Phase::Resolving(..)
+            | Phase::Releasing(_)
+            | Phase::Sweeping { .. } => {}
             Phase::Holding(_) => self.release(now, Succession::Anyone, Aside::No, decision),
             Phase::Standby { .. } | Phase::Observing | Phase::Ended => self.phase = Phase::Ended,
         }
@@ -226,14 +280,18 @@ impl Instance {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Observing => match answer {
                 Answer::Observed(observation) => self.plan(now, observation, decision),
-                _ => self.stand_by(now),
+                _ => self.look_again(now),
             },
             Phase::Beginning(attempt) => self.begun(now, attempt, answer, decision),
             Phase::Resolving(attempt, Turn::Asked { .. }) => {
                 self.resolve(now, attempt, answer, decision);
             }
             Phase::Holding(term) => self.beaten(now, term, answer, decision),
-            Phase::Releasing(release) => self.released(now, release, answer),
+            Phase::Releasing(release) => self.released(now, release, &answer),
+            Phase::Sweeping { released, aside } => {
+                self.phase = Phase::Sweeping { released, aside };
+                self.swept(now, &answer);
+            }
             // No act is under way in any of the others, so the answer is to nothing.
             idle => self.phase = idle,
         }
@@ -241,6 +299,7 @@ impl Instance {
 
     /// A contender has seen the row: take the lock now, or know when to look again.
     fn plan(&mut self, now: Moment, observation: Observation, decision: &mut Decision) {
+        self.failures.reads = 0;
         if self.stop_by.is_some() {
             self.phase = Phase::Ended;
             return;
@@ -250,8 +309,7 @@ impl Instance {
             return;
         }
         let Some(row) = observation.row else {
-            self.attempt(now, None, observation.read_at, decision);
-            return;
+            return self.attempt_in_time(now, None, observation.read_at, decision);
         };
         if self.leftover.as_ref().is_some_and(|leftover| !leftover.row.is_same_beat(&row)) {
             self.leftover = None;
@@ -262,8 +320,11 @@ impl Instance {
             let due = leftover.first_seen + row.lease.unwrap_or_default().max(self.timing.lease);
             wait = wait.max(due.since(now));
         }
+        if !wait.is_zero() {
+            self.failures.lost_races = 0;
+        }
         if wait.is_zero() {
-            self.attempt(now, Some(row), observation.read_at, decision);
+            self.attempt_in_time(now, Some(row), observation.read_at, decision);
         } else if wait < self.timing.poll_interval {
             self.look(now + wait, self.timing.jitter());
         } else {
@@ -279,6 +340,21 @@ impl Instance {
             return self.quiet_from.since(now);
         }
         row.vacant_from(&self.id, self.timing.lease).since(read_at)
+    }
+
+    /// Attempts to take the lock, unless attempts have failed too often of late (I8).
+    fn attempt_in_time(
+        &mut self,
+        now: Moment,
+        displaced: Option<Row>,
+        observed: Timestamp,
+        decision: &mut Decision,
+    ) {
+        if now < self.begin_from {
+            self.look(self.begin_from, self.timing.jitter());
+        } else {
+            self.attempt(now, displaced, observed, decision);
+        }
     }
 
     fn attempt(
@@ -306,6 +382,7 @@ impl Instance {
         match answer {
             Answer::Applied { at } => self.begin(now, attempt, at, decision),
             Answer::Unknown => {
+                self.begin_failed(now);
                 self.phase = Phase::Resolving(attempt, Turn::now(now));
             }
             _ if self.stop_by.is_some() => self.phase = Phase::Ended,
@@ -313,10 +390,13 @@ impl Instance {
                 if let (None, Some(row)) = (&self.leftover, attempt.displaced) {
                     self.leftover = Some(Leftover { row, first_seen: now });
                 }
-                self.stand_by(now);
+                self.look_after_lost_race(now);
             }
-            Answer::NotApplied => self.look(now + self.pause(), self.pause()),
-            Answer::Rejected(_) | Answer::Observed(_) | Answer::Swept { .. } => self.stand_by(now),
+            Answer::Rejected(_) => self.look_after_lost_race(now),
+            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {
+                let Wake { at, spread } = self.begin_failed(now);
+                self.look(at, spread);
+            }
         }
     }
 
@@ -332,11 +412,10 @@ impl Instance {
                 _ => self.plan(now, observation, decision),
             },
             _ if now < useful_until => {
-                let due = Wake { at: now + self.pause(), spread: self.pause() };
-                self.phase = Phase::Resolving(attempt, Turn::Due(due));
+                self.read_failed();
+                self.phase = Phase::Resolving(attempt, Turn::Due(self.retry(now)));
             }
-            _ if self.stop_by.is_some() => self.phase = Phase::Ended,
-            _ => self.stand_by(now),
+            _ => self.look_again(now),
         }
     }
 
@@ -346,6 +425,12 @@ impl Instance {
         let Attempt { writer, sent, displaced, .. } = attempt;
         let displaced = displaced.map(|row| row.token);
         let id = TermId { token, writer };
+        // After a release of its own that left nothing, nothing is there.
+        let before = displaced.filter(|token| self.clean.take() != Some(*token));
+        // One that failed in an earlier term waits as if it were the same.
+        let turn =
+            if self.failures.sweeps > 0 { Turn::Due(self.retry(now)) } else { Turn::now(now) };
+        self.tidy = before.map(|before| Tidy { before, turn });
         if self.stop_by.is_some() || !self.wanted {
             let until = now + self.timing.release_limit;
             let (turn, aside, next) = (Turn::now(now), Aside::Poll, Succession::Anyone);
@@ -359,20 +444,21 @@ impl Instance {
                 at: sent + self.timing.heartbeat_interval,
                 spread: Duration::ZERO,
             });
-            let sweep = displaced;
-            self.phase = Phase::Holding(Holding { id, displaced, renewed: sent, beat, sweep });
+            let (began, renewed) = (sent, sent);
+            self.phase = Phase::Holding(Holding { id, displaced, renewed, beat, began });
         } else {
             // Too late to be of use; nobody was told, so it can be displaced at once.
             self.quiet_from = self.quiet_from.max(now);
-            self.look(now + self.pause(), self.pause());
+            self.tidy = None;
+            let Wake { at, spread } = self.begin_failed(now);
+            self.look(at, spread);
         }
     }
 
     fn beaten(&mut self, now: Moment, term: Holding, answer: Answer, decision: &mut Decision) {
         let Turn::Asked { sent } = term.beat else {
-            // The answer to a sweep; what it left is swept after the next takeover.
             self.phase = Phase::Holding(term);
-            return;
+            return self.swept(now, &answer);
         };
         match answer {
             Answer::Applied { .. } => {
@@ -380,7 +466,11 @@ impl Instance {
                 decision.announce = Some(Announcement::Extended { valid_until });
                 let at = sent + self.timing.heartbeat_interval;
                 let beat = Turn::Due(Wake { at, spread: Duration::ZERO });
-                self.phase = Phase::Holding(Holding { renewed: sent, beat, ..term });
+                let term = Holding { renewed: sent, beat, ..term };
+                if term.has_lasted() {
+                    self.term_works();
+                }
+                self.phase = Phase::Holding(term);
             }
             Answer::Rejected(rejection) => {
                 self.phase = Phase::Holding(term);
@@ -392,25 +482,82 @@ impl Instance {
             }
             // A repeat is harmless whatever became of this one: it depends on the term alone (I4).
             Answer::NotApplied | Answer::Unknown | Answer::Observed(_) | Answer::Swept { .. } => {
-                let beat = Turn::Due(Wake { at: now + self.pause(), spread: self.pause() });
+                // Promptly, as long as the term lasts: what it needs is no retry to save on.
+                let pause = Duration::from_secs(1).min(self.timing.lease / 50);
+                let beat = Turn::Due(Wake { at: now + pause, spread: pause });
                 self.phase = Phase::Holding(Holding { beat, ..term });
             }
         }
     }
 
-    fn released(&mut self, now: Moment, release: Releasing, answer: Answer) {
-        let done = matches!(answer, Answer::Applied { .. } | Answer::Rejected(_));
-        if !done && now < release.until {
-            let turn = Turn::Due(Wake { at: now + self.pause(), spread: self.pause() });
-            self.phase = Phase::Releasing(Releasing { turn, ..release });
-        } else if self.stop_by.is_some() {
-            self.phase = Phase::Ended;
-        } else {
-            match release.aside {
-                Aside::No => self.look(now, Duration::ZERO),
-                Aside::Poll => self.stand_by(now),
-                Aside::Lease => self.look(now + self.timing.lease, self.timing.jitter()),
+    fn released(&mut self, now: Moment, release: Releasing, answer: &Answer) {
+        let Releasing { until, aside, .. } = release;
+        match answer {
+            Answer::Applied { at } => {
+                self.failures.releases = 0;
+                self.term_works();
+                self.phase = Phase::Sweeping { released: *at, aside };
+                match &mut self.tidy {
+                    Some(tidy) => tidy.turn = Turn::now(now),
+                    None => self.left(now, *at, aside),
+                }
             }
+            Answer::Rejected(_) => self.step_aside(now, aside),
+            _ => {
+                self.release_failed();
+                if now < until {
+                    let turn = Turn::Due(self.retry(now));
+                    self.phase = Phase::Releasing(Releasing { turn, ..release });
+                } else {
+                    self.step_aside(now, aside);
+                }
+            }
+        }
+    }
+
+    /// What a sweep came to. One that fails after a release is left to the next term.
+    fn swept(&mut self, now: Moment, answer: &Answer) {
+        let turn = match answer {
+            Answer::Swept { all } => {
+                self.failures.sweeps = 0;
+                (!all).then_some(Turn::now(now))
+            }
+            _ => Some(Turn::Due(self.sweep_failed(now))),
+        };
+        let tidy = self.tidy.take();
+        self.tidy = tidy.and_then(|tidy| Some(Tidy { turn: turn?, ..tidy }));
+        let Phase::Sweeping { released, aside } = self.phase else { return };
+        match &self.tidy {
+            None => self.left(now, released, aside),
+            Some(tidy) if tidy.turn.is_due(now) => {}
+            Some(_) => self.step_aside(now, aside),
+        }
+    }
+
+    /// The term is released, and no takeover row is left.
+    fn left(&mut self, now: Moment, released: Timestamp, aside: Aside) {
+        self.clean = Some(released);
+        self.step_aside(now, aside);
+    }
+
+    fn step_aside(&mut self, now: Moment, aside: Aside) {
+        self.tidy = None;
+        match aside {
+            Aside::No => self.look(now, Duration::ZERO),
+            Aside::Poll => self.stand_by(now),
+            Aside::Lease => self.look(now + self.timing.lease, self.timing.jitter()),
+        }
+    }
+
+    /// After a look that failed.
+    fn look_again(&mut self, now: Moment) {
+        self.read_failed();
+        let retry = self.retry(now);
+        self.stand_by(now);
+        if let Phase::Standby { look } = &mut self.phase
+            && look.at < retry.at
+        {
+            *look = retry;
         }
     }
 
@@ -428,11 +575,6 @@ impl Instance {
             Phase::Standby { look: Wake { at, spread } }
         };
     }
-
-    /// Before something that failed is tried again.
-    fn pause(&self) -> Duration {
-        Duration::from_secs(1).min(self.timing.lease / 50)
-    }
 }
 
 impl Attempt {
@@ -446,6 +588,13 @@ impl Attempt {
             && row.heartbeat == row.token
             && self.observed < row.token
             && row.token <= read_at
+    }
+}
+
+impl Holding {
+    /// Whether it has gone well for so long that what failed before it is over.
+    fn has_lasted(&self) -> bool {
+        self.renewed >= self.began + back_off::LASTING
     }
 }
 

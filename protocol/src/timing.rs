@@ -37,6 +37,13 @@ impl Timing {
         Duration::from_secs(10).min(self.lease / 3)
     }
 
+    /// Before something that failed is tried again, the first time.
+    ///
+    /// Not shorter for a short lease: what fails at once would be tried too often (I8).
+    pub fn retry_pause(&self) -> Duration {
+        (self.lease / 50).clamp(Duration::from_millis(250), Duration::from_secs(1))
+    }
+
     /// How long a holder may call itself holder after the moment its last heartbeat was sent.
     pub fn validity(&self) -> Duration {
         self.lease.saturating_sub(self.margin)

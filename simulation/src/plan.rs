@@ -126,10 +126,11 @@ impl Plan {
 
     /// The bound within which every lock must have a holder once nothing goes wrong any more (I5):
     /// a lease until the row is vacant, one for a leftover, one for a resigned holder that stands
-    /// aside, the grace of a successor, an attempt and a look; and Spanner's 10 s for a transaction
-    /// that somebody left open.
+    /// aside, the grace of a successor, an attempt and a look; Spanner's 10 s for a transaction
+    /// that somebody left open; and the longest pause after looks and attempts that failed, 10 s
+    /// each (I8).
     pub fn patience(&self) -> Duration {
-        self.longest_lease() * 6 + Duration::from_secs(20)
+        self.longest_lease() * 6 + Duration::from_secs(40)
     }
 }
 

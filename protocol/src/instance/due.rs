@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Instance, Phase, Releasing, Turn};
+use super::{Holding, Instance, Phase, Releasing, Tidy, Turn};
 use crate::{Act, Moment, Wake};
 
 impl Instance {
@@ -17,14 +17,19 @@ impl Instance {
                 *turn = asked;
                 Some(Act::Observe)
             }
-            Phase::Holding(term) if !term.beat.is_due(now) => {
-                // Once a term, and only in the pause between two heartbeats.
-                term.sweep
-                    .take_if(|_| matches!(term.beat, Turn::Due(_)))
-                    .map(|before| Act::Sweep { before })
+            // Only in the pause between two heartbeats.
+            Phase::Holding(Holding { beat: Turn::Due(beat), .. }) if beat.at > now => {
+                self.due_sweep(now)
             }
-            Phase::Holding(term) => {
+            Phase::Sweeping { .. } => self.due_sweep(now),
+            Phase::Holding(term) if term.beat.is_due(now) => {
                 term.beat = asked;
+                if let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy {
+                    // Replaced, and its answer never heard.
+                    let turn = Turn::Due(self.sweep_failed(now));
+                    self.tidy = self.tidy.take().map(|tidy| Tidy { turn, ..tidy });
+                }
+                let Phase::Holding(term) = &self.phase else { return None };
                 Some(Act::Heartbeat { term: term.id.clone() })
             }
             Phase::Releasing(release) if release.turn.is_due(now) => {
@@ -39,6 +44,12 @@ impl Instance {
         }
     }
 
+    fn due_sweep(&mut self, now: Moment) -> Option<Act> {
+        let tidy = self.tidy.as_mut().filter(|tidy| tidy.turn.is_due(now))?;
+        tidy.turn = Turn::Asked { sent: now };
+        Some(Act::Sweep { before: tidy.before })
+    }
+
     pub(super) fn next_wake(&self) -> Option<Wake> {
         let stop = self.stop_by.map(|at| Wake { at, spread: Duration::ZERO });
         let next = match &self.phase {
@@ -48,9 +59,16 @@ impl Instance {
             Phase::Holding(term) => {
                 // The deadline is never put off by jitter (I7).
                 let deadline = term.renewed + self.timing.renew_deadline;
-                match term.beat {
-                    Turn::Due(beat) if beat.at < deadline => {
-                        Some(Wake { at: beat.at, spread: beat.spread.min(deadline.since(beat.at)) })
+                let next = match (term.beat, &self.tidy) {
+                    (Turn::Due(beat), Some(Tidy { turn: Turn::Due(sweep), .. })) => {
+                        if sweep.at < beat.at { Some(*sweep) } else { Some(beat) }
+                    }
+                    (Turn::Due(beat), _) => Some(beat),
+                    (Turn::Asked { .. }, _) => None,
+                };
+                match next {
+                    Some(next) if next.at < deadline => {
+                        Some(Wake { at: next.at, spread: next.spread.min(deadline.since(next.at)) })
                     }
                     _ => Some(Wake { at: deadline, spread: Duration::ZERO }),
                 }

@@ -1,5 +1,7 @@
 //! Scripted stories of one instance: what it does when the table answers so and so.
 
+mod load;
+
 use std::time::Duration;
 
 use crate::*;
@@ -150,10 +152,10 @@ fn an_attempt_that_cannot_be_resolved_in_time_is_given_up() {
     instance.decide(at(300), UNKNOWN);
     let again = instance.decide(at(600), UNKNOWN).wake.expect("it asks again");
     assert_eq!(instance.decide(again.at, Event::Wake).act, Some(Act::Observe));
-    instance.decide(at(995), UNKNOWN);
+    let wake = instance.decide(at(995), UNKNOWN).wake.expect("it looks again");
     let ours = row(spanner(2), spanner(2), writer(1));
-    instance.decide(at(1_300), Event::Wake);
-    let late = instance.decide(at(1_300), observed(Some(ours), 1_300));
+    instance.decide(wake.at, Event::Wake);
+    let late = instance.decide(wake.at, observed(Some(ours), 1_400));
     assert_eq!(late.announce, None, "validity would count from the attempt, and it is over");
     assert!(matches!(late.act, Some(Act::Takeover { .. })));
 }
@@ -180,8 +182,10 @@ fn a_term_without_contact_is_announced_as_over_before_it_expires() {
     let over = instance.decide(at(800), Event::Wake);
     let reason = EndReason::OutOfContact;
     assert_eq!(over.announce, Some(Announcement::Ended { token: spanner(2), reason }));
-    assert_eq!(over.act, Some(Act::Observe));
-    assert_eq!(instance.term(), None);
+    assert_eq!((over.act, instance.term()), (None, None));
+    assert!(over.wake.expect("it goes on").at >= at(1_000), "it was lost early");
+    // Its owner may ask at once.
+    assert_eq!(instance.decide(at(805), Event::Contend(true)).act, Some(Act::Observe));
     // The heartbeat did arrive: the row is still the old term's, whose work may not have ended.
     let own = row(spanner(335), spanner(2), writer(1));
     let waits = instance.decide(at(810), observed(Some(own.clone()), 810));
@@ -299,16 +303,84 @@ fn a_leftover_is_forgotten_when_its_peer_turns_out_to_live() {
     assert!(matches!(act, Some(Act::Takeover { over_leftover: false, .. })));
 }
 
-#[test]
-fn leftovers_are_swept_once_a_term_and_never_delay_a_heartbeat() {
+/// An instance that holds since 5,005 ms by Spanner's clock, by a takeover.
+fn successor() -> (Instance, Decision) {
     let mut instance = contender();
     instance.decide(at(0), observed(Some(rivals_row(0)), 5_000));
     let began = instance.decide(at(5), applied(5_005));
+    (instance, began)
+}
+
+const SWEPT: Event = Event::Answer(Answer::Swept { all: true });
+
+#[test]
+fn leftovers_are_swept_once_a_term_and_never_delay_a_heartbeat() {
+    let (mut instance, began) = successor();
     assert_eq!(began.act, Some(Act::Sweep { before: spanner(0) }));
     // The sweep hangs; the heartbeat replaces it.
     let beat = instance.decide(at(334), Event::Wake);
     assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
-    assert_eq!(instance.decide(at(340), applied(5_340)).act, None);
+    let renewed = instance.decide(at(340), applied(5_340));
+    assert_eq!(renewed.act, None, "the sweep waits");
+    let beat = instance.decide(at(668), Event::Wake);
+    assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
+    let wake = instance.decide(at(675), applied(5_670)).wake.expect("it sweeps again").at;
+    assert_eq!(instance.decide(wake, Event::Wake).act, Some(Act::Sweep { before: spanner(0) }));
+    let swept = instance.decide(wake, SWEPT);
+    assert_eq!(swept.act, None);
+    let beat = instance.decide(swept.wake.expect("it heartbeats").at, Event::Wake);
+    assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
+}
+
+#[test]
+fn a_sweep_that_left_something_is_followed_by_another() {
+    let (mut instance, _) = successor();
+    let more = instance.decide(at(10), Event::Answer(Answer::Swept { all: false }));
+    assert_eq!(more.act, Some(Act::Sweep { before: spanner(0) }));
+    assert_eq!(instance.decide(at(15), SWEPT).act, None);
+}
+
+#[test]
+fn a_release_takes_its_own_takeover_row_along_and_leaves_the_rest_to_a_sweep_after_it() {
+    for stops in [false, true] {
+        let (mut instance, _) = successor();
+        let event = if stops { Event::Stop } else { Event::LetGo };
+        let release = instance.decide(at(6), event).act;
+        let displaced = Some(spanner(0));
+        assert!(matches!(release, Some(Act::Release { displaced: of, .. }) if of == displaced));
+        let released = instance.decide(at(10), applied(5_010));
+        assert_eq!(released.act, Some(Act::Sweep { before: spanner(0) }));
+        assert!(!instance.is_releasing(), "nobody waits for the sweep");
+        let swept = instance.decide(at(15), SWEPT);
+        assert_eq!((swept.act, instance.has_ended()), (None, stops));
+    }
+}
+
+#[test]
+fn after_a_release_of_its_own_there_is_nothing_to_sweep() {
+    let (mut instance, _) = successor();
+    instance.decide(at(6), SWEPT);
+    instance.decide(at(7), Event::LetGo);
+    let wake = instance.decide(at(10), applied(5_010)).wake.expect("it goes on");
+    instance.decide(wake.at, Event::Wake);
+    let free = row(Timestamp::EPOCH, spanner(5_010), Writer::nobody());
+    let takeover = instance.decide(wake.at, observed(Some(free), 5_300)).act;
+    assert!(matches!(takeover, Some(Act::Takeover { .. })));
+    let began = instance.decide(wake.at, applied(5_310));
+    assert_eq!((began.act, instance.term().is_some()), (None, true));
+}
+
+#[test]
+fn after_an_unknown_attempt_the_next_one_waits() {
+    let mut instance = contender();
+    instance.decide(at(0), observed(None, 0));
+    instance.decide(at(10), UNKNOWN);
+    let not_ours = instance.decide(at(20), observed(None, 20));
+    assert_eq!(not_ours.act, None);
+    let wake = not_ours.wake.expect("it tries again").at;
+    assert_eq!(wake, at(10 + 250));
+    instance.decide(wake, Event::Wake);
+    assert!(matches!(instance.decide(wake, observed(None, 300)).act, Some(Act::Insert { .. })));
 }
 
 /// An instance that nobody has asked for anything yet.
