@@ -66,7 +66,7 @@ async fn tell(place: &Path) -> Result<String, Failure> {
 
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
     let (b, _b_runs) = contend(&spanner, "b")?;
-    table.seize_for("ledger", "b").await?;
+    table.seize("ledger").for_contender("b").await?;
     let second = held(&b).await?;
     println!("b was given the lock, and leads under {second}");
     file.append(&second.to_header_value(), "b: on time")??;

@@ -80,7 +80,7 @@ async fn tell() -> Result<String, Failure> {
 
     let chosen = if next.writer.starts_with("a#") { &b } else { &a };
     let seized_at = Instant::now();
-    let seized = table.seize_for("job", chosen.id()).await?.ok_or("nobody held")?;
+    let seized = table.seize("job").for_contender(chosen.id()).await?.ok_or("nobody held")?;
     println!("seize: {} is deposed, in favour of {}", seized.id, chosen.id());
     held(chosen).await?;
     let seized_in = seized_at.elapsed();

@@ -212,11 +212,6 @@ impl Claims {
         }
     }
 
-    /// Somebody only looks, and has no answer yet.
-    pub(crate) fn is_any_looking(&self) -> bool {
-        self.waiting.iter().any(|claim| claim.patience != Patience::Waits)
-    }
-
     pub(crate) fn look_begins(&mut self, now: Moment) {
         self.looking_since = now;
     }

@@ -48,6 +48,8 @@ pub(crate) enum Kind {
     TimedOut { doing: String, limit: Duration },
     /// The lock was not to be had in time.
     NotAcquired { lock: String, limit: Duration, trouble: Option<Error> },
+    /// The lock is somebody's, or will be: its row is not to be removed.
+    NotVacant { lock: String, standing: String },
     /// What ran under the lock panicked.
     Panicked { lock: String, message: String },
     /// What ran under the lock did not stop when it was told to, nor when it was aborted.
@@ -147,6 +149,12 @@ impl Error {
     /// The lock was not to be had within the time that the caller gave.
     pub fn is_not_acquired(&self) -> bool {
         matches!(*self.0, Kind::NotAcquired { .. })
+    }
+
+    /// The lock is held, or reserved for somebody:
+    /// [`remove`](crate::LockTable::remove) leaves its row alone.
+    pub fn is_not_vacant(&self) -> bool {
+        matches!(*self.0, Kind::NotVacant { .. })
     }
 
     /// What ran under the lock panicked; the lock was released. The text has the panic's message.
@@ -385,6 +393,9 @@ impl fmt::Display for Error {
             Kind::NotAcquired { lock, limit, trouble: Some(trouble) } => {
                 write!(f, "lock `{lock}`: not acquired within {limit:?}: {trouble}")
             }
+            Kind::NotVacant { lock, standing } => {
+                write!(f, "lock `{lock}`: not vacant, so its row stays: {standing}")
+            }
             Kind::Panicked { lock, message } => {
                 write!(f, "lock `{lock}`: what ran under it panicked: {message}")
             }
@@ -441,6 +452,7 @@ impl fmt::Debug for KindName<'_> {
             Kind::Unknown { .. } => "Unknown",
             Kind::TimedOut { .. } => "TimedOut",
             Kind::NotAcquired { .. } => "NotAcquired",
+            Kind::NotVacant { .. } => "NotVacant",
             Kind::Panicked { .. } => "Panicked",
             Kind::Unstoppable { .. } => "Unstoppable",
             Kind::Abandoned { .. } => "Abandoned",

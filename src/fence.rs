@@ -145,7 +145,8 @@ impl Fence {
     /// It costs one read, which may carry the transaction's begin, and doesn't contend with
     /// heartbeats: they write another column. The read keeps the next term from beginning until
     /// the transaction ends, so do it late and keep the transaction short; if its process dies in
-    /// the middle, a takeover waits until Spanner gives up on the transaction, after 10 s.
+    /// the middle, a takeover waits until Spanner gives up on the transaction, after 10 s, and for a
+    /// pause of up to 10 s more, since what fails is repeated ever more seldom.
     ///
     /// The transaction must be SERIALIZABLE, which is the client's default: under REPEATABLE READ
     /// nothing orders the read before the next term's begin.

@@ -156,7 +156,7 @@ pub use once::{LastRun, Once, RunState};
 pub use spindle::{Running, Spindle};
 pub use status::{Change, Health, Loss, Role, Term, Trouble, Watch};
 pub use token::FencingToken;
-pub use verbs::{Deposed, LockState, Locks, Observer, Obstacle, Standing};
+pub use verbs::{Deposed, Evict, KeptAway, LockState, Locks, Observer, Obstacle, Seize, Standing};
 
 /// The README's code, compiled.
 #[cfg(doctest)]

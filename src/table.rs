@@ -192,7 +192,7 @@ impl Table {
 
     /// The keys of the takeover rows of `lock` for tokens before `before`, as far as one page of
     /// the table shows them, and whether that page was full.
-    async fn takeover_rows(
+    pub(crate) async fn takeover_rows(
         &self,
         lock: &str,
         before: Timestamp,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::Timestamp;
+use spindle_protocol::{Named, Row, Timestamp};
 
 use crate::row::FullRow;
 use crate::token::FencingToken;
@@ -12,9 +12,10 @@ mod depose;
 mod inspect;
 mod list;
 mod observe;
+mod remove;
 mod sweep;
 
-pub use depose::Deposed;
+pub use depose::{Deposed, Evict, Seize};
 pub(crate) use inspect::{keys_with, read_state};
 pub use list::Locks;
 pub(crate) use list::PAGE_ROWS;
@@ -38,8 +39,11 @@ pub struct LockState {
     /// The lease of the last holder, or for how long a successor has first refusal. Nothing in a
     /// table without the column: such a lock is judged by a lease of 10 s.
     pub lease: Option<Duration>,
-    /// What the holder says of itself.
+    /// What the holder says of itself, or what ended its term: `evicted by …`, `seized by …`, or
+    /// the account of a [`run_once`](crate::LockTable::run_once), `run …`.
     pub info: Option<String>,
+    /// Whom an eviction keeps away, for as long as it does.
+    pub kept_away: Option<KeptAway>,
     /// What keeps the next contender waiting, found by
     /// [`inspect`](crate::LockTable::inspect) alone.
     pub obstacle: Option<Obstacle>,
@@ -67,6 +71,12 @@ pub enum Standing {
         /// The id of the contender.
         to: String,
     },
+    /// A run that must not be repeated yet released it: nobody takes it for a while.
+    #[non_exhaustive]
+    Parked {
+        /// For how much longer.
+        remaining: Duration,
+    },
     /// The holder was evicted; contenders wait until what it may still believe in has run out.
     Evicted,
     /// The last holder let its lease run out: it crashed, hangs, or is out of contact.
@@ -75,6 +85,16 @@ pub enum Standing {
         /// The id of the instance.
         id: String,
     },
+}
+
+/// An evicted id that does not take the lock for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeptAway {
+    /// The id.
+    pub id: String,
+    /// For how much longer.
+    pub remaining: Duration,
 }
 
 /// A takeover of the present token that was begun and not completed.
@@ -114,29 +134,53 @@ impl LockState {
                 heartbeat_age: None,
                 lease: None,
                 info: None,
+                kept_away: None,
                 obstacle: None,
                 read_at,
             };
         };
         let age = asked_at.since(row.heartbeat);
-        let standing = match (row.writer.id(), row.writer.successor_id()) {
-            (_, Some(to)) if row.is_released() => Standing::Promised { to: to.to_string() },
-            _ if row.is_released() => Standing::Released,
-            (None, _) => Standing::Evicted,
-            (Some(id), _) if age < row.lease.unwrap_or(DEFAULT_LEASE) => {
-                Standing::Held { id: id.to_string() }
-            }
-            (Some(id), _) => Standing::Expired { id: id.to_string() },
-        };
         LockState {
             name: name.to_string(),
-            standing,
+            standing: standing(&row, asked_at),
             token: Some(FencingToken::from_timestamp(row.token)),
             heartbeat_age: (!row.is_released()).then_some(age),
             lease: row.lease,
             info,
+            kept_away: kept_away(&row, asked_at),
             obstacle: None,
             read_at,
         }
+    }
+}
+
+fn standing(row: &Row, asked_at: Timestamp) -> Standing {
+    let lease = row.lease.unwrap_or(DEFAULT_LEASE);
+    match row.writer.names() {
+        Named::Successor(to) if row.is_released() => Standing::Promised { to: to.to_string() },
+        Named::Parked if row.is_released() && row.token + lease > asked_at => {
+            Standing::Parked { remaining: (row.token + lease).since(asked_at) }
+        }
+        _ if row.is_released() => Standing::Released,
+        Named::Term { id, .. } | Named::Stranger(id) => {
+            if asked_at.since(row.heartbeat) < lease {
+                Standing::Held { id: id.to_string() }
+            } else {
+                Standing::Expired { id: id.to_string() }
+            }
+        }
+        Named::Nobody | Named::Successor(_) | Named::Parked | Named::KeptAway { .. } => {
+            Standing::Evicted
+        }
+    }
+}
+
+fn kept_away(row: &Row, asked_at: Timestamp) -> Option<KeptAway> {
+    match row.writer.names() {
+        Named::KeptAway { id, keep_away } if row.token + keep_away > asked_at => {
+            let remaining = (row.token + keep_away).since(asked_at);
+            Some(KeptAway { id: id.to_string(), remaining })
+        }
+        _ => None,
     }
 }

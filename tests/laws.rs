@@ -40,6 +40,8 @@ mod once;
 mod outages;
 #[path = "laws/postgresql.rs"]
 mod postgresql;
+#[path = "laws/rows.rs"]
+mod rows;
 #[path = "laws/schema.rs"]
 mod schema;
 #[path = "laws/takeover.rs"]

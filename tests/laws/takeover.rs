@@ -91,7 +91,7 @@ async fn a_holder_killed_in_the_middle_of_a_heartbeat_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_killed_inside_a_fenced_write_holds_up_to_the_idle_limit_and_no_longer() {
+async fn a_holder_killed_inside_a_fenced_write_holds_up_to_the_idle_limit_and_one_pause() {
     let world = World::start().await;
     let lease = Duration::from_secs(2);
     let a = Contender::run(world.lock("a").lease(lease));
@@ -120,7 +120,9 @@ async fn a_holder_killed_inside_a_fenced_write_holds_up_to_the_idle_limit_and_no
     let (_, waited) = timed(b.holds()).await;
     let idle_limit = Duration::from_secs(10);
     assert!(waited > lease + LATENESS, "the open transaction protects what it has read");
-    assert!(waited <= idle_limit + lease, "{waited:?}");
+    // Attempts that failed meanwhile are repeated ever more seldom (I8).
+    let longest_pause = Duration::from_secs(10);
+    assert!(waited <= idle_limit + longest_pause + lease, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,11 +97,11 @@ async fn names_and_ids_that_cannot_be_are_refused_before_anything_is_sent() {
         assert!(table.inspect(name).await.unwrap_err().is_config());
         assert!(table.evict(name).await.unwrap_err().is_config());
         assert!(table.seize(name).await.unwrap_err().is_config());
-        assert!(table.seize_for(name, "a").await.unwrap_err().is_config());
+        assert!(table.seize(name).for_contender("a").await.unwrap_err().is_config());
         assert!(table.observe(name).next().await.unwrap_err().is_config());
     }
     for id in ["", ">a", "a\nb"] {
-        assert!(table.seize_for(LOCK, id).await.unwrap_err().is_config());
+        assert!(table.seize(LOCK).for_contender(id).await.unwrap_err().is_config());
     }
     let hasty = table.observe(LOCK).interval(Duration::ZERO).next().await;
     assert!(hasty.unwrap_err().is_config());
@@ -314,7 +314,7 @@ async fn a_lock_seized_for_a_contender_is_that_contenders() {
     sleep(LEASE).await;
     let table = world.table();
     for _ in 0..5 {
-        let deposed = table.seize_for(LOCK, "chosen").await.unwrap().unwrap().id;
+        let deposed = table.seize(LOCK).for_contender("chosen").await.unwrap().unwrap().id;
         let standing = table.inspect(LOCK).await.unwrap().standing;
         assert!(matches!(&standing, Standing::Promised { to, .. } if to == "chosen"));
         let (token, waited) = timed(chosen.holds()).await;
@@ -340,14 +340,14 @@ async fn a_promise_to_nobody_there_is_over_after_its_grace() {
     let world = World::start().await;
     let table = world.table();
     // On a lock without a row, too.
-    assert_eq!(table.seize_for(LOCK, "nobody-there").await.unwrap(), None);
+    assert_eq!(table.seize(LOCK).for_contender("nobody-there").await.unwrap(), None);
     let b = world.contend("b");
     let (_, waited) = timed(b.holds()).await;
     assert!(waited >= LEASE - Duration::from_millis(50), "{waited:?}");
     assert!(waited <= LEASE + Duration::from_millis(1_050), "{waited:?}");
     // And ends at once when the lock is seized for anyone.
     b.stop().await;
-    table.seize_for(LOCK, "nobody-there").await.unwrap();
+    table.seize(LOCK).for_contender("nobody-there").await.unwrap();
     table.seize(LOCK).await.unwrap();
     let c = world.contend("c");
     let (_, waited) = timed(c.holds()).await;
@@ -471,7 +471,7 @@ async fn every_verb_works_on_a_table_without_the_optional_columns() {
     assert!(world.table().observe(LOCK).next().await.unwrap().is_held());
     assert!(world.table().evict(LOCK).await.unwrap().is_some());
     world.table().seize(LOCK).await.unwrap();
-    world.table().seize_for(LOCK, "b").await.unwrap();
+    world.table().seize(LOCK).for_contender("b").await.unwrap();
     world.table().sweep().await.unwrap();
     drop(a);
 }

@@ -67,7 +67,7 @@ pub async fn resign_to(place: &Place, out: &Output, resign: &ResignTo) -> Result
          refused, the holder believes that it holds: only fenced writes are safe."
     );
     confirm(&resign.confirmation, &question)?;
-    let deposed = place.locks.seize_for(name, id).await?;
+    let deposed = place.locks.seize(name).for_contender(id).await?;
     let expect = format!(
         "`{id}` takes it at its next poll; if it has not within 10 s, anyone does; the old holder \
          may go on until its next heartbeat"
