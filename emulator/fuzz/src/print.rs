@@ -3,13 +3,14 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::sql::ast::{
-    Expr, ExprKind, FromItem, InsertMode, Item, Literal, Name, Select, Source, Statement, TableName,
+    Assignment, Expr, ExprKind, FromItem, FromStep, InsertMode, Item, Join, JoinCondition, Literal,
+    Name, Order, Select, Source, Statement, SubqueryKind, TableName,
 };
 
 /// The text of a statement. Every operator gets its own parentheses.
 pub fn print(statement: &Statement) -> String {
     match statement {
-        Statement::Query(select) => Text(select).to_string(),
+        Statement::Query(select) => Text(&**select).to_string(),
         Statement::Insert(insert) => {
             let mode = match insert.mode {
                 InsertMode::Insert => "",
@@ -30,11 +31,12 @@ pub fn print(statement: &Statement) -> String {
             format!("INSERT {mode}INTO {table} ({columns}) {source}{returning}")
         }
         Statement::Update(update) => {
-            let set: Vec<String> = update
-                .assignments
-                .iter()
-                .map(|(name, value)| format!("{} = {}", Text(name), Text(value)))
-                .collect();
+            let set = |Assignment { table, column, value }: &Assignment| {
+                let table =
+                    table.as_ref().map_or(String::new(), |table| format!("{}.", Text(table)));
+                format!("{table}{} = {}", Text(column), Text(value))
+            };
+            let set: Vec<String> = update.assignments.iter().map(set).collect();
             let (table, filter) = (Text(&update.table), Text(&update.filter));
             let returning = returning(&update.returning);
             format!("UPDATE {table} SET {} WHERE {filter}{returning}", set.join(", "))
@@ -91,6 +93,9 @@ impl Display for Text<'_, TableName> {
             f.write_str(".")?;
         }
         identifier(f, &self.0.name)?;
+        if let Some(index) = &self.0.index {
+            write!(f, "@{{FORCE_INDEX={}}}", Text(index))?;
+        }
         if let Some(alias) = &self.0.alias {
             f.write_str(" AS ")?;
             identifier(f, alias)?;
@@ -102,31 +107,33 @@ impl Display for Text<'_, TableName> {
 impl Display for Text<'_, Select> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let select = self.0;
-        write!(f, "SELECT {}", list(&select.items))?;
-        if let Some(from) = &select.from {
-            match from {
-                FromItem::Table(table) => write!(f, " FROM {}", Text(table))?,
-                FromItem::Unnest { array, alias } => {
-                    write!(f, " FROM UNNEST({})", Text(array))?;
-                    if let Some(alias) = alias {
-                        f.write_str(" AS ")?;
-                        identifier(f, alias)?;
-                    }
-                }
-            }
+        for (place, (name, query)) in select.with.iter().enumerate() {
+            let before = if place == 0 { "WITH" } else { "," };
+            write!(f, "{before} {} AS ({}) ", Text(name), Text(query))?;
+        }
+        let distinct = if select.distinct { "DISTINCT " } else { "" };
+        write!(f, "SELECT {distinct}{}", list(&select.items))?;
+        for (place, step) in select.from.iter().enumerate() {
+            let before = match step.join {
+                Join::Comma if place == 0 => " FROM",
+                Join::Comma => ",",
+                Join::Cross => " CROSS JOIN",
+                Join::Inner => " JOIN",
+                Join::Left => " LEFT JOIN",
+            };
+            write!(f, "{before} {}", Text(step))?;
         }
         if let Some(filter) = &select.filter {
             write!(f, " WHERE {}", Text(filter))?;
         }
-        for (index, order) in select.order.iter().enumerate() {
-            f.write_str(if index == 0 { " ORDER BY " } else { ", " })?;
-            let direction = if order.descending { "DESC" } else { "ASC" };
-            write!(f, "{} {direction}", Text(&order.expr))?;
-            match order.nulls_first {
-                Some(true) => f.write_str(" NULLS FIRST")?,
-                Some(false) => f.write_str(" NULLS LAST")?,
-                None => {}
-            }
+        if !select.group.is_empty() {
+            write!(f, " GROUP BY {}", list(&select.group))?;
+        }
+        if let Some(having) = &select.having {
+            write!(f, " HAVING {}", Text(having))?;
+        }
+        if !select.order.is_empty() {
+            write!(f, " ORDER BY {}", list(&select.order))?;
         }
         if let Some(limit) = &select.limit {
             write!(f, " LIMIT {}", Text(&limit.count))?;
@@ -134,7 +141,46 @@ impl Display for Text<'_, Select> {
                 write!(f, " OFFSET {}", Text(skip))?;
             }
         }
-        Ok(())
+        f.write_str(if select.for_update { " FOR UPDATE" } else { "" })
+    }
+}
+
+impl Display for Text<'_, FromStep> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let called = |f: &mut Formatter<'_>, alias: &Option<String>| match alias {
+            Some(alias) => {
+                f.write_str(" AS ")?;
+                identifier(f, alias)
+            }
+            None => Ok(()),
+        };
+        match &self.0.item {
+            FromItem::Table(table) => write!(f, "{}", Text(table))?,
+            FromItem::Unnest { array, alias, offset } => {
+                write!(f, "UNNEST({})", Text(array))?;
+                called(f, alias)?;
+                if offset.is_some() {
+                    f.write_str(" WITH OFFSET")?;
+                    called(f, offset)?;
+                }
+            }
+            FromItem::Query { query, alias } => {
+                write!(f, "({})", Text(&**query))?;
+                called(f, alias)?;
+            }
+        }
+        match &self.0.condition {
+            None => Ok(()),
+            Some(JoinCondition::On(condition)) => write!(f, " ON {}", Text(condition)),
+            Some(JoinCondition::Using(columns)) => write!(f, " USING ({})", list(columns)),
+        }
+    }
+}
+
+impl Display for Text<'_, Order> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let direction = if self.0.descending { "DESC" } else { "ASC" };
+        write!(f, "{} {direction}", Text(&self.0.expr))
     }
 }
 
@@ -164,7 +210,7 @@ impl Display for Text<'_, Literal> {
             Literal::Null => f.write_str("NULL"),
             Literal::Bool(value) => write!(f, "{value}"),
             Literal::Integer(value) => write!(f, "{value}"),
-            Literal::Float(value) => write!(f, "{value:e}"),
+            Literal::Float(written) => f.write_str(written),
             Literal::Text(text) => quoted(f, '\'', text),
             Literal::Bytes(bytes) => {
                 f.write_str("b'")?;
@@ -195,6 +241,7 @@ impl Display for Text<'_, Expr> {
             ExprKind::Or(parts) => connected(f, parts, "OR"),
             ExprKind::Not(operand) => write!(f, "(NOT {})", Text(&**operand)),
             ExprKind::Negate(operand) => write!(f, "(- {})", Text(&**operand)),
+            ExprKind::Plus(operand) => write!(f, "(+ {})", Text(&**operand)),
             ExprKind::Binary(op, left, right) => {
                 write!(f, "({} {} {})", Text(&**left), op.symbol(), Text(&**right))
             }
@@ -235,20 +282,45 @@ impl Display for Text<'_, Expr> {
                 write!(f, "[{}]", list(items))
             }
             ExprKind::Default => f.write_str("DEFAULT"),
-            ExprKind::Call { function, arguments, distinct } => {
+            ExprKind::Call { function, arguments, distinct, ignores_nulls, order } => {
                 // The one function that has a keyword for its name can't be quoted.
                 match function.eq_ignore_ascii_case("IF") {
                     true => f.write_str(function)?,
                     false => identifier(f, function)?,
                 }
                 let distinct = if *distinct { "DISTINCT " } else { "" };
-                write!(f, "({distinct}{})", list(arguments))
+                write!(f, "({distinct}{}", list(arguments))?;
+                match ignores_nulls {
+                    Some(true) => f.write_str(" IGNORE NULLS")?,
+                    Some(false) => f.write_str(" RESPECT NULLS")?,
+                    None => {}
+                }
+                if !order.is_empty() {
+                    write!(f, " ORDER BY {}", list(order))?;
+                }
+                f.write_str(")")
             }
             ExprKind::CountRows => f.write_str("COUNT(*)"),
             ExprKind::Interval { amount, unit } => {
                 write!(f, "INTERVAL {} {}", Text(&**amount), Text(unit))
             }
-            ExprKind::Exists(select) => write!(f, "EXISTS ({})", Text(&**select)),
+            ExprKind::Subquery { kind, query } => {
+                let word = match kind {
+                    SubqueryKind::Value => "",
+                    SubqueryKind::Exists => "EXISTS ",
+                    SubqueryKind::Array => "ARRAY ",
+                };
+                write!(f, "{word}({})", Text(&**query))
+            }
+            ExprKind::InQuery { operand, query, negated } => {
+                let (operand, query) = (Text(&**operand), Text(&**query));
+                write!(f, "({operand} {}IN ({query}))", negation(*negated))
+            }
+            ExprKind::Element { array, place, first, safe } => {
+                let kind = if *first == 1 { "ORDINAL" } else { "OFFSET" };
+                let safe = if *safe { "SAFE_" } else { "" };
+                write!(f, "{}[{safe}{kind}({})]", Text(&**array), Text(&**place))
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `FLOAT64` as texts.
 
-/// The shortest decimal, of at most 17 digits, that means this number: `1.5`, `1e+20`, `inf`.
+/// A decimal that means this number: `1.5`, `1e+20`, `inf`.
 ///
-/// Fifteen digits if they are enough, and an exponent where the number is far from one, as C's
-/// `%g` does.
+/// It has fifteen digits if they are enough, else 17, and an exponent where the number is far from
+/// one, as C's `%g` does.
 pub fn text(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();
@@ -11,20 +11,21 @@ pub fn text(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    let enough = |digits: usize| {
-        let text = general(value, digits);
-        (text.parse() == Ok(value)).then_some(text)
-    };
-    enough(15).unwrap_or_else(|| general(value, 17))
+    let enough = general(value, 15);
+    if enough.parse() == Ok(value) { enough } else { general(value, 17) }
 }
 
-/// As [`text`], but never like an integer: `100.0`.
-pub fn shown(value: f64) -> String {
-    let mut text = text(value);
-    if text.bytes().all(|next| matches!(next, b'0'..=b'9' | b'-')) {
-        text.push_str(".0");
+/// As JSON documents have it: with as few digits as are enough, and never like an integer.
+pub fn in_json(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-4..15).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
     }
-    text
+    let text = value.to_string();
+    if text.contains('.') { text } else { text + ".0" }
 }
 
 /// C's `%.*g`.
@@ -59,6 +60,7 @@ mod tests {
             (0.1, "0.1"),
             (0.1 + 0.2, "0.30000000000000004"),
             (123_456_789.0, "123456789"),
+            (777_603_728.355_915_1, "777603728.35591507"),
             (1e15, "1e+15"),
             (1e14, "100000000000000"),
             (1e20, "1e+20"),
@@ -72,8 +74,8 @@ mod tests {
             assert_eq!(text(value), written);
         }
         assert_eq!(
-            (shown(1.0), shown(1.5), shown(1e20)),
-            ("1.0".into(), "1.5".into(), "1e+20".into())
+            [1.0, -0.0, 1.5, 1e20, 777_603_728.355_915_1, 5e-324, 1e15, 0.0001].map(in_json),
+            ["1.0", "-0.0", "1.5", "1e+20", "777603728.3559151", "5e-324", "1e+15", "0.0001"]
         );
     }
 }

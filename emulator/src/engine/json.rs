@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         if !value.is_finite() || significant(written) != significant(&format!("{value:e}")) {
             return Err(format!("the number {written} cannot be kept without loss of precision"));
         }
-        out.push_str(&super::double::shown(value));
+        out.push_str(&super::double::in_json(value));
         Ok(())
     }
 }

@@ -8,6 +8,9 @@ const ONE: u128 = 10_u128.pow(SCALE);
 /// One step more than the largest value.
 const LIMIT: u128 = 10_u128.pow(38);
 
+/// The middle of the digits.
+const HALF: i128 = 10_i128.pow(19);
+
 /// A `NUMERIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Numeric {
@@ -73,6 +76,69 @@ impl Numeric {
     /// What is left of the division, with the sign of `self`; `None` for a division by zero.
     pub fn checked_rem(self, other: Numeric) -> Option<Numeric> {
         self.steps.checked_rem(other.steps).map(|steps| Numeric { steps })
+    }
+
+    /// The quotient without what is behind its point; `None` if it is too large, or of a division
+    /// by zero.
+    pub fn checked_quotient(self, other: Numeric) -> Option<Numeric> {
+        let whole = self.steps.checked_div(other.steps)?;
+        whole.checked_mul(ONE as i128).and_then(Numeric::of_steps)
+    }
+
+    /// The number with this many digits behind the point, or before it if negative, rounded half
+    /// away from zero; `None` if it is too large.
+    pub fn rounded(self, places: i64) -> Option<Numeric> {
+        let Some(unit) = Numeric::unit(places) else { return Some(self) };
+        if unit > LIMIT * 2 {
+            return Some(Numeric::default());
+        }
+        let (whole, rest) = (self.steps.unsigned_abs() / unit, self.steps.unsigned_abs() % unit);
+        let steps = (whole + u128::from(rest >= unit - rest)).checked_mul(unit)?;
+        let steps = i128::try_from(steps).ok()?;
+        Numeric::of_steps(if self.steps < 0 { -steps } else { steps })
+    }
+
+    /// The number with this many digits behind the point, or before it if negative, cut off.
+    pub fn truncated(self, places: i64) -> Numeric {
+        match Numeric::unit(places).map(i128::try_from) {
+            None => self,
+            Some(Ok(unit)) => Numeric { steps: self.steps - self.steps % unit },
+            Some(Err(_)) => Numeric::default(),
+        }
+    }
+
+    /// How many steps a digit at this place counts, if more than one.
+    fn unit(places: i64) -> Option<u128> {
+        let exponent = i64::from(SCALE).saturating_sub(places);
+        let exponent = u32::try_from(exponent).unwrap_or(if exponent < 0 { 0 } else { u32::MAX });
+        (exponent > 0).then(|| 10_u128.checked_pow(exponent).unwrap_or(u128::MAX))
+    }
+
+    /// The largest whole number that isn't larger; `None` if there is none.
+    pub fn floor(self) -> Option<Numeric> {
+        Numeric::of_steps(self.steps.div_euclid(ONE as i128).checked_mul(ONE as i128)?)
+    }
+
+    /// The sum, which only has to fit in the end; `None` if it doesn't.
+    pub fn sum(all: impl Iterator<Item = Numeric>) -> Option<Numeric> {
+        let (high, low) = Numeric::halves(all);
+        high.checked_mul(HALF)?.checked_add(low).and_then(Numeric::of_steps)
+    }
+
+    /// The mean, rounded half away from zero; `None` of nothing.
+    pub fn mean(all: impl Iterator<Item = Numeric>) -> Option<Numeric> {
+        let mut count = 0_i128;
+        let (high, low) = Numeric::halves(all.inspect(|_| count += 1));
+        let (whole, rest) = (high.checked_div(count)?, high % count);
+        let low = rest * HALF + low;
+        let (quotient, rest) = (low / count, low % count);
+        let round_up = i128::from(rest.abs() >= count - rest.abs()) * rest.signum();
+        Numeric::of_steps(whole * HALF + quotient + round_up)
+    }
+
+    /// The sums of what is above and below the middle of the digits, which can't overflow.
+    fn halves(all: impl Iterator<Item = Numeric>) -> (i128, i128) {
+        all.fold((0, 0), |(high, low), next| (high + next.steps / HALF, low + next.steps % HALF))
     }
 
     /// The number with the other sign.
@@ -301,6 +367,34 @@ mod tests {
             let small = u128::from(next() >> 32) * u128::from(next() >> 32);
             assert_eq!(product(small, 1 << 40), (small >> 88, small << 40));
         }
+    }
+
+    #[test]
+    fn sums_and_means_only_have_to_fit_in_the_end() {
+        let max = Numeric::MAX;
+        let sum = |all: &[Numeric]| Numeric::sum(all.iter().copied());
+        assert_eq!(sum(&[max, max, max.negated()]), Some(max));
+        assert_eq!(sum(&[max, number("1e-9")]), None);
+        assert_eq!(Numeric::mean([max, max].into_iter()), Some(max));
+        let mean = |all: &[&str]| Numeric::mean(all.iter().map(|text| number(text))).unwrap();
+        assert_eq!(mean(&["1", "2"]).to_string(), "1.5");
+        assert_eq!(mean(&["1", "1", "0"]).to_string(), "0.666666667");
+        assert_eq!(mean(&["-1", "-1", "0"]).to_string(), "-0.666666667");
+        assert_eq!(Numeric::mean(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn digits_are_rounded_and_cut_off_at_any_place() {
+        let shown = |value: Numeric| value.to_string();
+        assert_eq!(number("2.5").rounded(0).map(shown), Some("3".into()));
+        assert_eq!(number("-2.45").rounded(1).map(shown), Some("-2.5".into()));
+        assert_eq!(number("15").rounded(-1).map(shown), Some("20".into()));
+        assert_eq!(number("15").rounded(-50).map(shown), Some("0".into()));
+        assert_eq!(number("1.5").rounded(20).map(shown), Some("1.5".into()));
+        assert_eq!(Numeric::MAX.rounded(0), None);
+        assert_eq!(shown(number("-2.59").truncated(1)), "-2.5");
+        assert_eq!(number("-2.5").floor().map(shown), Some("-3".into()));
+        assert_eq!(number("-7").checked_quotient(number("2")).map(shown), Some("-3".into()));
     }
 
     #[test]

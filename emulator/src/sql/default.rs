@@ -51,7 +51,7 @@ impl DefaultExpression for Written {
             NewValue::CommitTimestamp => return Ok(Cell::CommitTimestamp),
             NewValue::Computed(node) => node,
         };
-        match Evaluation::default().value(&node, &Rows::only(&[])) {
+        match Evaluation::default().value(&node, &Rows::default()) {
             Ok(value) => Ok(Cell::Value(value)),
             Err(Stop::Failed(error)) => Err(error.into()),
             Err(Stop::Missing(_)) => Err(Error::new(Code::Internal, "a default reads no rows")),

@@ -4,41 +4,43 @@
 //! all the same.
 
 use super::ast::Comparison;
-use super::eval::{Evaluated, Stop};
-use super::plan::{Function, Node, Source};
+use super::eval::{Evaluated, Evaluation, Rows, Stop};
+use super::plan::{Node, Scan, Use};
 use crate::engine::{Key, KeyRange, Table, Value};
 
 /// The most separate keys that are looked up one by one.
-const MAX_POINTS: usize = 1_000;
+const MAX_POINTS: usize = 100_000;
 
-/// The ranges of keys, in order and apart from each other, that rows can have that pass `filter`.
-/// `value` evaluates what doesn't depend on the row.
+/// The ranges of keys, in order and apart from each other, that rows of a scan can have that pass
+/// all `conditions`. `is_known` says of which slots the values are in `rows`.
 pub fn ranges(
-    table: &Table,
-    source: &Source,
-    filter: Option<&Node>,
-    value: impl Fn(&Node) -> Evaluated,
+    scan: &Scan,
+    conditions: &[&Node],
+    is_known: &dyn Fn(usize) -> bool,
+    evaluation: &Evaluation,
+    rows: &Rows,
 ) -> Evaluated<Vec<KeyRange>> {
-    let Some(filter) = filter else { return Ok(vec![KeyRange::all()]) };
-    let columns = table.primary_key.iter().map(|part| {
-        let used = source.used.iter().position(|used| *used == part.position);
-        Part { index: used, descending: part.descending }
+    let parts = scan.table.primary_key.iter().map(|part| {
+        let used = scan.used.iter().find(|(position, _)| *position == part.position);
+        Part { slot: used.map(|(_, slot)| *slot), descending: part.descending }
     });
-    let search = Search { table, key: columns.collect(), value };
-    search.ranges(filter).map(merged)
+    let key = parts.collect();
+    Search { table: &scan.table, key, is_known, evaluation, rows }.ranges(conditions).map(merged)
 }
 
 /// A column of the primary key.
 struct Part {
-    /// Its place among the columns that are read. A column that isn't read restricts nothing.
-    index: Option<usize>,
+    /// Its slot. A column that isn't read restricts nothing.
+    slot: Option<usize>,
     descending: bool,
 }
 
-struct Search<'a, V> {
+struct Search<'a> {
     table: &'a Table,
     key: Vec<Part>,
-    value: V,
+    is_known: &'a dyn Fn(usize) -> bool,
+    evaluation: &'a Evaluation,
+    rows: &'a Rows<'a>,
 }
 
 /// An end of a range of values, and whether it belongs to the range.
@@ -54,23 +56,23 @@ struct Bounds {
     found: bool,
 }
 
-impl<V: Fn(&Node) -> Evaluated> Search<'_, V> {
-    fn ranges(&self, filter: &Node) -> Evaluated<Vec<KeyRange>> {
-        if let Node::Or(branches) = filter {
+impl Search<'_> {
+    fn ranges(&self, all: &[&Node]) -> Evaluated<Vec<KeyRange>> {
+        let mut conditions = Vec::new();
+        all.iter().for_each(|condition| flatten(condition, &mut conditions));
+        if let [Node::Or(branches)] = conditions.as_slice() {
             let mut ranges = Vec::new();
             for branch in branches {
-                ranges.extend(self.ranges(branch)?);
+                ranges.extend(self.ranges(&[branch])?);
                 if ranges.len() > MAX_POINTS || ranges.contains(&KeyRange::all()) {
                     return Ok(vec![KeyRange::all()]);
                 }
             }
             return Ok(ranges);
         }
-        let mut conditions = Vec::new();
-        flatten(filter, &mut conditions);
         let mut prefixes = vec![Vec::new()];
         for part in &self.key {
-            let Some(index) = part.index else { break };
+            let Some(index) = part.slot else { break };
             match self.points(&conditions, index)? {
                 Some(points) if prefixes.len() * points.len() <= MAX_POINTS => {
                     prefixes = extended(&prefixes, &points);
@@ -105,6 +107,22 @@ impl<V: Fn(&Node) -> Evaluated> Search<'_, V> {
                     let values: Evaluated<Option<Vec<Value>>> =
                         list.iter().map(|candidate| self.constant(candidate)).collect();
                     values?
+                }
+                Node::Among { operand, values, .. } if is_column(operand, index) => {
+                    Some(Vec::clone(values))
+                }
+                Node::InArray(pair) if is_column(&pair[0], index) => {
+                    self.constant(&pair[1])?.and_then(|array| match array {
+                        Value::Array { values, .. } => Some(values),
+                        _ => None,
+                    })
+                }
+                Node::Subquery(Use::Contains(operand), subquery)
+                    if is_column(operand, index)
+                        && !subquery.arguments.iter().any(|node| self.depends_on_row(node)) =>
+                {
+                    let rows = self.evaluation.rows_of(subquery, false, self.rows)?;
+                    Some(rows.iter().filter_map(|row| row.first().cloned()).collect())
                 }
                 Node::Is(operand, None) if is_column(operand, index) => {
                     return Ok(Some(vec![Value::Null]));
@@ -156,7 +174,9 @@ impl<V: Fn(&Node) -> Evaluated> Search<'_, V> {
                         bounds.restrict(Comparison::LessOrEqual, high);
                     }
                 }
-                Node::Apply(Function::StartsWith, arguments) if is_column(&arguments[0], index) => {
+                Node::Apply(function, arguments)
+                    if function.name == "STARTS_WITH" && is_column(&arguments[0], index) =>
+                {
                     if let Some(prefix) = self.constant(&arguments[1])? {
                         let behind = successor(&prefix);
                         bounds.restrict(Comparison::GreaterOrEqual, prefix);
@@ -190,15 +210,21 @@ impl<V: Fn(&Node) -> Evaluated> Search<'_, V> {
     }
 
     fn constant(&self, node: &Node) -> Evaluated<Option<Value>> {
-        if depends_on_row(node) {
+        if self.depends_on_row(node) {
             return Ok(None);
         }
-        match (self.value)(node) {
+        match self.evaluation.value(node, self.rows) {
             Ok(value) => Ok(Some(value)),
             // Whether this matters will be seen when rows are looked at.
             Err(Stop::Failed(_)) => Ok(None),
             Err(missing) => Err(missing),
         }
+    }
+
+    /// Whether a node may have another value for another row.
+    fn depends_on_row(&self, node: &Node) -> bool {
+        node.is_unsteady()
+            || node.any(&|node| matches!(node, Node::Column(slot) if !(self.is_known)(*slot)))
     }
 
     fn range(&self, prefix: Vec<Value>, bounds: &Bounds, descending: bool) -> KeyRange {
@@ -280,19 +306,7 @@ fn flatten<'a>(condition: &'a Node, conditions: &mut Vec<&'a Node>) {
 }
 
 fn is_column(node: &Node, wanted: usize) -> bool {
-    matches!(node, Node::Column { outward: 0, index } if *index == wanted)
-}
-
-/// Whether a node may have another value for another row. A subquery always may, and so may what is
-/// another value each time.
-fn depends_on_row(node: &Node) -> bool {
-    let unsteady = matches!(node, Node::Apply(Function::GenerateUuid, _));
-    if unsteady || matches!(node, Node::Column { outward: 0, .. } | Node::Exists(_)) {
-        return true;
-    }
-    let mut depends = false;
-    node.for_each_child(&mut |child| depends = depends || depends_on_row(child));
-    depends
+    matches!(node, Node::Column(slot) if *slot == wanted)
 }
 
 /// The first value behind all that start with `prefix`, if there is one.
@@ -328,7 +342,8 @@ fn successor(prefix: &Value) -> Option<Value> {
     }
 }
 
-fn merged(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+/// The same ranges, in order and apart from each other.
+pub fn merged(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort();
     let mut merged: Vec<KeyRange> = Vec::with_capacity(ranges.len());

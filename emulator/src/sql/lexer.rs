@@ -172,10 +172,7 @@ impl<'a> Lexer<'a> {
         self.end_of_number(start)?;
         let text = &text[..length];
         if float {
-            let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
-            return value
-                .map(Kind::Float)
-                .ok_or_else(|| invalid_number(start, "floating point", text));
+            return Ok(Kind::Float(text.to_owned()));
         }
         text.parse().map(Kind::Integer).map_err(|_| invalid_number(start, "integer", text))
     }
@@ -267,7 +264,8 @@ mod tests {
     #[test]
     fn numbers_are_read_in_every_form() {
         assert_eq!(kinds("0 42 0xfF"), [0, 42, 255].map(Kind::Integer));
-        assert_eq!(kinds("1. .5 1.5e3 2E-1 1e+2"), [1.0, 0.5, 1500.0, 0.2, 100.0].map(Kind::Float));
+        let written = ["1.", ".5", "1.5e3", "2E-1", "1e+2", "1e400"];
+        assert_eq!(kinds(&written.join(" ")), written.map(|text| Kind::Float(text.into())));
         assert_eq!(kinds("9223372036854775808"), [Kind::Integer(1 << 63)]);
     }
 
@@ -322,7 +320,6 @@ mod tests {
             ("1x", "1:1"),
             ("0x", "1:1"),
             ("18446744073709551616", "1:1"),
-            ("1e999", "1:1"),
             ("/* x", "1:1"),
             (" @ x", "1:2"),
             ("\u{0}", "1:1"),

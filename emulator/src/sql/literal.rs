@@ -121,7 +121,14 @@ fn resolve(
         '\\' | '?' | '"' | '\'' | '`' => escape,
         '0'..='7' => {
             let digits = format!("{escape}{}", take(lexer, 2));
-            return number(&digits, 8, 3, form, at, content);
+            // Three octal digits could say more than a byte, even in a text.
+            return match escape {
+                '0'..='3' => number(&digits, 8, 3, form, at, content),
+                _ => {
+                    let message = format!("Illegal escape sequence: \\{escape}");
+                    Err(SqlError::syntax(at, message))
+                }
+            };
         }
         'x' | 'X' => return number(&take(lexer, 2), 16, 2, form, at, content),
         'u' if !form.bytes => return number(&take(lexer, 4), 16, 4, form, at, content),

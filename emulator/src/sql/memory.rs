@@ -39,9 +39,12 @@ impl Memory {
     pub fn run(&mut self, text: &str, parameters: &Parameters) -> Result<Outcome> {
         let statement = parse_statement(text).map_err(|error| error.in_text(text))?;
         let mut execution = pin!(execute(&statement, text, parameters, self));
-        match execution.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => outcome,
-            Poll::Pending => unreachable!("nothing here waits"),
+        loop {
+            // Nothing here waits: at most, it lets others have their turn.
+            let polled = execution.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(outcome) = polled {
+                return outcome;
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod database;
 mod default;
 mod error;
 mod eval;
+mod functions;
 mod information_schema;
 mod keys;
 mod lexer;
@@ -32,6 +33,7 @@ mod token;
 pub use access::Access;
 pub use database::InTransaction;
 pub use error::{Pos, Result, SqlError};
+pub use functions::{Code as FunctionCode, Function, functions};
 pub use params::{Parameter, Parameters, Untyped};
 pub use parser::{
     MAX_DDL_BYTES, MAX_DEPTH, MAX_STATEMENT_CHARS, MAX_SUBQUERY_DEPTH, check_query,

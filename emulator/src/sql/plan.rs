@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use super::ast::{BinaryOp, Comparison, InsertMode};
+use super::ast::{Comparison, InsertMode};
+use super::functions::Function;
+use super::functions::fold::Fold;
 use crate::engine::{Table, Type, Value};
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
     /// One that reads.
-    Query(Query),
+    Query(Arc<Query>),
     /// One that writes.
-    Write(Write),
+    Write(Box<Write>),
 }
 
 /// An expression that can be evaluated. Untyped: whoever made it has checked that.
@@ -19,13 +21,12 @@ pub enum Plan {
 pub enum Node {
     /// A value.
     Constant(Value),
-    /// A column of a row at hand.
-    Column {
-        /// How many queries further out the row is.
-        outward: usize,
-        /// Which of the columns that are read.
-        index: usize,
-    },
+    /// A slot of the row at hand.
+    Column(usize),
+    /// A column of the result, where rows are ordered.
+    Output(usize),
+    /// A value that the query around hands in.
+    Argument(usize),
     /// A value as one of another type.
     Cast {
         /// The value.
@@ -49,14 +50,30 @@ pub enum Node {
     Compare(Comparison, Box<Node>, Box<Node>),
     /// Whether the operand is one of the others.
     In(Box<Node>, Vec<Node>),
+    /// Whether the operand is one of these values.
+    Among {
+        /// What is sought.
+        operand: Box<Node>,
+        /// In order, without NULL and NaN.
+        values: Arc<Vec<Value>>,
+        /// Whether NULL was one of them.
+        or_null: bool,
+    },
     /// Whether the first is an element of the second, an array.
     InArray(Box<[Node; 2]>),
     /// Whether the operand lies from the second to the third.
     Between(Box<[Node; 3]>),
-    /// Arithmetic on two numbers of one type, or `||` on two STRING or two BYTES.
-    Binary(BinaryOp, Box<Node>, Box<Node>),
     /// The number with the other sign.
     Negate(Box<Node>),
+    /// The element of an array at a place.
+    Element {
+        /// The array and the place.
+        parts: Box<[Node; 2]>,
+        /// The number of the first place.
+        first: i64,
+        /// Whether it is NULL where there is no element.
+        safe: bool,
+    },
     /// The value of the first branch whose condition is TRUE.
     Case {
         /// Conditions and values.
@@ -77,20 +94,43 @@ pub enum Node {
     Coalesce(Vec<Node>),
     /// NULL if both are equal, else the first.
     NullIf(Box<[Node; 2]>),
-    /// A function that is NULL if an argument is.
-    Apply(Function, Vec<Node>),
+    /// A function of values.
+    Apply(&'static Function, Vec<Node>),
     /// An expression that stands in several places.
     Shared(Arc<Node>),
-    /// Whether a query has rows.
-    Exists(Box<Query>),
+    /// What is made of the rows of a query.
+    Subquery(Use, Subquery),
+}
+
+/// What an expression makes of the rows of a query.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Use {
+    /// Whether there are any.
+    Exists,
+    /// The only value; NULL without rows.
+    Value,
+    /// Whether this value is among them.
+    Contains(Box<Node>),
+    /// An array of the values.
+    Array(&'static Type),
+}
+
+/// A query inside another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subquery {
+    /// The query.
+    pub query: Arc<Query>,
+    /// What it gets from the query around.
+    pub arguments: Vec<Node>,
 }
 
 impl Node {
-    /// Shows every node that this one is directly made of, those of a subquery left out.
+    /// Shows every node that this one is directly made of; of a subquery, what is handed in.
     pub fn for_each_child<'a>(&'a self, see: &mut impl FnMut(&'a Node)) {
         match self {
-            Node::Constant(_) | Node::Column { .. } | Node::Exists(_) => {}
+            Node::Constant(_) | Node::Column(_) | Node::Output(_) | Node::Argument(_) => {}
             Node::Cast { operand, .. }
+            | Node::Among { operand, .. }
             | Node::Not(operand)
             | Node::Is(operand, _)
             | Node::Negate(operand) => see(operand),
@@ -100,7 +140,7 @@ impl Node {
             | Node::Coalesce(nodes)
             | Node::Apply(_, nodes)
             | Node::Array(_, nodes) => nodes.iter().for_each(see),
-            Node::Compare(_, left, right) | Node::Binary(_, left, right) => {
+            Node::Compare(_, left, right) => {
                 see(left);
                 see(right);
             }
@@ -109,7 +149,9 @@ impl Node {
                 list.iter().for_each(see);
             }
             Node::Between(nodes) => nodes.iter().for_each(see),
-            Node::NullIf(nodes) | Node::InArray(nodes) => nodes.iter().for_each(see),
+            Node::NullIf(nodes) | Node::InArray(nodes) | Node::Element { parts: nodes, .. } => {
+                nodes.iter().for_each(see);
+            }
             Node::Case { branches, otherwise } => {
                 see(otherwise);
                 for (condition, value) in branches {
@@ -125,142 +167,93 @@ impl Node {
                     see(value);
                 }
             }
-        }
-    }
-}
-
-/// A function that evaluates all its arguments and is NULL if one of them is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
-    /// `STARTS_WITH(text, prefix)`
-    StartsWith,
-    /// `CONCAT(text, …)`
-    Concat,
-    /// `LENGTH(text)`
-    Length,
-    /// `TIMESTAMP_DIFF(later, earlier, unit)`
-    TimestampDiff(Unit),
-    /// `TIMESTAMP_ADD(timestamp, INTERVAL amount unit)`
-    TimestampAdd(Unit),
-    /// `TIMESTAMP_SUB(timestamp, INTERVAL amount unit)`
-    TimestampSub(Unit),
-    /// `TIMESTAMP(text)`
-    Timestamp,
-    /// `text LIKE pattern`
-    Like,
-    /// `ENDS_WITH(text, suffix)`
-    EndsWith,
-    /// `BYTE_LENGTH(text)`
-    ByteLength,
-    /// `LOWER(text)`
-    Lower,
-    /// `UPPER(text)`
-    Upper,
-    /// `SUBSTR(text, position, length)`
-    Substr,
-    /// `TRIM(text, set)`, of the start, the end or both
-    Trim {
-        /// Whether the start is trimmed.
-        start: bool,
-        /// Whether the end is trimmed.
-        end: bool,
-    },
-    /// `REPLACE(text, from, to)`
-    Replace,
-    /// `STRPOS(text, part)`
-    Strpos,
-    /// `TO_HEX(bytes)`
-    ToHex,
-    /// `FROM_HEX(text)`
-    FromHex,
-    /// `GENERATE_UUID()`, another value each time
-    GenerateUuid,
-    /// `ABS(number)`
-    Abs,
-    /// `MOD(number, divisor)`
-    Mod,
-    /// `GREATEST(value, …)`
-    Greatest,
-    /// `LEAST(value, …)`
-    Least,
-    /// `ARRAY_LENGTH(array)`
-    ArrayLength,
-}
-
-/// A unit of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// `NANOSECOND`
-    Nanosecond,
-    /// `MICROSECOND`
-    Microsecond,
-    /// `MILLISECOND`
-    Millisecond,
-    /// `SECOND`
-    Second,
-    /// `MINUTE`
-    Minute,
-    /// `HOUR`
-    Hour,
-    /// `DAY`, of 24 hours.
-    Day,
-}
-
-impl Unit {
-    /// Every unit.
-    pub const ALL: [Unit; 7] = [
-        Unit::Nanosecond,
-        Unit::Microsecond,
-        Unit::Millisecond,
-        Unit::Second,
-        Unit::Minute,
-        Unit::Hour,
-        Unit::Day,
-    ];
-
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Nanosecond => "NANOSECOND",
-            Unit::Microsecond => "MICROSECOND",
-            Unit::Millisecond => "MILLISECOND",
-            Unit::Second => "SECOND",
-            Unit::Minute => "MINUTE",
-            Unit::Hour => "HOUR",
-            Unit::Day => "DAY",
+            Node::Subquery(what, subquery) => {
+                if let Use::Contains(operand) = what {
+                    see(operand);
+                }
+                subquery.arguments.iter().for_each(see);
+            }
         }
     }
 
-    /// Its length.
-    pub fn nanos(self) -> i128 {
-        match self {
-            Unit::Nanosecond => 1,
-            Unit::Microsecond => 1_000,
-            Unit::Millisecond => 1_000_000,
-            Unit::Second => 1_000_000_000,
-            Unit::Minute => 60_000_000_000,
-            Unit::Hour => 3_600_000_000_000,
-            Unit::Day => 86_400_000_000_000,
+    /// Whether the operand is one of these values.
+    pub fn among(operand: Node, mut values: Vec<Value>) -> Node {
+        let count = values.len();
+        values.retain(|value| !value.is_null());
+        let or_null = values.len() < count;
+        // A NaN equals nothing. One of NaNs alone still knows of a NULL that it is none of them.
+        let nan = |value: &Value| matches!(value, Value::Float64(value) if value.is_nan());
+        if values.iter().any(nan) {
+            let mut list: Vec<Node> = values.into_iter().map(Node::Constant).collect();
+            list.extend(or_null.then_some(Node::Constant(Value::Null)));
+            return Node::In(Box::new(operand), list);
         }
+        values.sort();
+        values.dedup();
+        Node::Among { operand: Box::new(operand), values: Arc::new(values), or_null }
+    }
+
+    /// Whether this holds for the node or for one that it is made of.
+    pub fn any(&self, holds: &impl Fn(&Node) -> bool) -> bool {
+        let mut found = holds(self);
+        self.for_each_child(&mut |child| found = found || child.any(holds));
+        found
+    }
+
+    /// Whether the value may be another one each time.
+    pub fn is_unsteady(&self) -> bool {
+        self.any(
+            &|node| matches!(node, Node::Apply(function, _) if function.name == "GENERATE_UUID"),
+        )
     }
 }
 
-/// Where rows come from, and what is read of them.
+/// The rows of a table, and what is read of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Source {
-    /// Whose rows.
-    pub relation: Relation,
-    /// The columns that are read, by position in the relation.
-    pub used: Vec<usize>,
+pub struct Scan {
+    /// The table.
+    pub table: Table,
+    /// The columns that are read, by position in the table, and the slots they get.
+    pub used: Vec<(usize, usize)>,
 }
 
-/// What has rows.
+/// Where rows come from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Relation {
+pub enum Source {
     /// A table.
-    Table(Table),
-    /// Something that is known without reading, such as `INFORMATION_SCHEMA`.
-    Fixed(Vec<Vec<Value>>),
+    Table(Scan),
+    /// Rows that are known without reading, such as those of `INFORMATION_SCHEMA`.
+    Fixed {
+        /// The rows.
+        rows: Arc<Vec<Vec<Value>>>,
+        /// The columns that are used, and the slots they get.
+        used: Vec<(usize, usize)>,
+    },
+    /// The result of a query.
+    Query {
+        /// The query.
+        subquery: Subquery,
+        /// The columns that are used, and the slots they get.
+        used: Vec<(usize, usize)>,
+    },
+    /// The elements of an array, which may depend on the rows so far.
+    Elements {
+        /// The array.
+        array: Node,
+        /// Column 0 is the element, column 1 its place.
+        used: Vec<(usize, usize)>,
+    },
+}
+
+/// One step of `FROM`: what comes to the rows so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// What comes to each of them.
+    pub source: Source,
+    /// Whether a row stays, with NULLs, that nothing comes to.
+    pub keeps_unmatched: bool,
+    /// Which pairs count.
+    pub on: Option<Node>,
 }
 
 /// A query.
@@ -268,44 +261,57 @@ pub enum Relation {
 pub struct Query {
     /// Tells it from the other queries of its statement.
     pub number: usize,
-    /// Without one, there is one row without columns.
-    pub source: Option<Source>,
+    /// `FROM`, from left to right. Without any, there is one row.
+    pub steps: Vec<Step>,
+    /// How many slots a row has.
+    pub width: usize,
     /// Which rows count.
     pub filter: Option<Node>,
-    /// What is made of all rows, if that makes them one row.
-    pub aggregates: Option<Vec<Aggregate>>,
-    /// The result's columns. With `aggregates`, they see those as their columns.
+    /// How rows are made into fewer. From there on, a row has a slot for each key and then one for
+    /// each aggregate.
+    pub grouping: Option<Grouping>,
+    /// The result's columns.
     pub outputs: Vec<Output>,
-    /// What to order by, the most important first; like `outputs`.
+    /// Whether equal rows of the result count once.
+    pub distinct: bool,
+    /// What to order by, the most important first.
     pub order: Vec<OrderBy>,
     /// How many rows to leave out.
     pub skip: u64,
     /// How many rows at most.
     pub limit: Option<u64>,
+    /// Whether what is read is locked as if it were written.
+    pub for_update: bool,
 }
 
-/// A value made of all rows. NULLs don't count.
+/// `GROUP BY`, and the aggregates that a query uses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grouping {
+    /// Rows with equal keys are one group. Without keys, all rows are, even if there are none.
+    pub keys: Vec<Node>,
+    /// What is made of the rows of each group.
+    pub aggregates: Vec<Aggregate>,
+    /// Which groups count.
+    pub having: Option<Node>,
+}
+
+/// A value made of all rows of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
     /// What is done with the values.
     pub fold: Fold,
     /// Whether equal values count once.
     pub distinct: bool,
+    /// Whether NULLs are left out where they would count.
+    pub ignores_nulls: bool,
     /// The value of each row.
     pub operand: Node,
-}
-
-/// What an [`Aggregate`] does with the values of the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fold {
-    /// How many there are.
-    Count,
-    /// Their sum.
-    Sum,
-    /// The least.
-    Min,
-    /// The greatest.
-    Max,
+    /// The type of those values.
+    pub value_type: Type,
+    /// What is put between two of them.
+    pub separator: Option<Node>,
+    /// In which order they come.
+    pub order: Vec<OrderBy>,
 }
 
 /// A column of a result.
@@ -313,8 +319,8 @@ pub enum Fold {
 pub struct Output {
     /// Its name; empty if the query doesn't give it one.
     pub name: String,
-    /// Its type; `None` for a NULL that could have any.
-    pub value_type: Option<Type>,
+    /// Its type.
+    pub value_type: Type,
     /// How to compute it.
     pub node: Node,
 }
@@ -324,10 +330,8 @@ pub struct Output {
 pub struct OrderBy {
     /// What to order by.
     pub node: Node,
-    /// Whether large values come first.
+    /// Whether large values come first. NULL is smaller than all.
     pub descending: bool,
-    /// Whether NULLs come first.
-    pub nulls_first: bool,
 }
 
 /// A statement that writes.
@@ -337,8 +341,8 @@ pub enum Write {
     Insert(Insertion),
     /// `UPDATE`
     Update {
-        /// Which rows, and what is read of them; the key comes first.
-        source: Source,
+        /// Which rows, and what is read of them.
+        target: Target,
         /// Which rows.
         filter: Node,
         /// The columns, by position in the table, and what they get.
@@ -348,8 +352,8 @@ pub enum Write {
     },
     /// `DELETE`
     Delete {
-        /// Which rows, and what is read of them; the key comes first.
-        source: Source,
+        /// Which rows, and what is read of them.
+        target: Target,
         /// Which rows.
         filter: Node,
         /// What is shown of each row, as it was before.
@@ -357,11 +361,20 @@ pub enum Write {
     },
 }
 
+/// The rows that a statement writes. The first slots are those of the key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// The table.
+    pub scan: Scan,
+    /// How many slots a row has.
+    pub width: usize,
+}
+
 /// An `INSERT`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insertion {
-    /// The table, and what of the new rows is shown; the key comes first.
-    pub source: Source,
+    /// The table, and what of the new rows is shown.
+    pub target: Target,
     /// What becomes of rows that are there already.
     pub mode: InsertMode,
     /// Which columns get values, by position in the table.
@@ -380,7 +393,7 @@ pub enum InsertRows {
     /// Written out.
     Values(Vec<Vec<NewValue>>),
     /// The result of a query.
-    Query(Box<Query>),
+    Query(Arc<Query>),
 }
 
 /// What a column gets.

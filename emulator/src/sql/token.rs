@@ -28,8 +28,8 @@ pub enum Kind {
     Bytes(Vec<u8>),
     /// An integer literal. A minus sign is a token of its own.
     Integer(u64),
-    /// A floating point literal.
-    Float(f64),
+    /// A floating point literal, as written.
+    Float(String),
     /// A query parameter, without its `@`.
     Parameter(String),
     /// An operator or a bracket. `@{` opens a hint.

@@ -180,7 +180,8 @@ async fn a_pending_commit_timestamp_cannot_be_read_and_becomes_the_real_one() {
 #[tokio::test]
 async fn what_the_language_lacks_here_is_named_with_its_place() {
     let mut world = World::start().await;
-    let error = world.query("SELECT u.id FROM users AS u JOIN events ON TRUE").await.unwrap_err();
+    let error =
+        world.query("SELECT u.id FROM users AS u RIGHT JOIN events ON TRUE").await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented, "{error}");
     assert!(error.message().contains("[at 1:"), "{error}");
     let plan = proto::ExecuteSqlRequest {

@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::{Name, Select};
+use super::{Name, Order, Select};
 use crate::engine::Type;
 use crate::sql::error::Pos;
 
@@ -20,25 +20,35 @@ impl Expr {
     pub fn new(at: Pos, kind: ExprKind) -> Expr {
         let mut below = 0;
         kind.for_each_child(&mut |child| below = below.max(child.height));
+        if let ExprKind::Subquery { query, .. } | ExprKind::InQuery { query, .. } = &kind {
+            below = below.max(query.height());
+        }
         Expr { kind, at, height: below + 1 }
     }
 }
 
 impl ExprKind {
-    /// Shows every expression that this one is directly made of.
+    /// Shows every expression that this one is directly made of. What a subquery is made of is its
+    /// own.
     pub fn for_each_child<'a>(&'a self, see: &mut impl FnMut(&'a Expr)) {
         match self {
             ExprKind::Literal(_)
             | ExprKind::Parameter(_)
             | ExprKind::Column { .. }
             | ExprKind::CountRows
+            | ExprKind::Subquery { .. }
             | ExprKind::Default => {}
             ExprKind::And(parts) | ExprKind::Or(parts) => parts.iter().for_each(see),
-            ExprKind::Not(operand) | ExprKind::Negate(operand) => see(operand),
-            ExprKind::Is { operand, .. } | ExprKind::Cast { operand, .. } => see(operand),
+            ExprKind::Not(operand) | ExprKind::Negate(operand) | ExprKind::Plus(operand) => {
+                see(operand);
+            }
+            ExprKind::Is { operand, .. }
+            | ExprKind::Cast { operand, .. }
+            | ExprKind::InQuery { operand, .. } => see(operand),
             ExprKind::Binary(_, left, right)
             | ExprKind::Like { operand: left, pattern: right, .. }
-            | ExprKind::InArray { operand: left, array: right, .. } => {
+            | ExprKind::InArray { operand: left, array: right, .. }
+            | ExprKind::Element { array: left, place: right, .. } => {
                 [left, right].into_iter().for_each(|side| see(side));
             }
             ExprKind::Array { items, .. } => items.iter().for_each(see),
@@ -56,9 +66,11 @@ impl ExprKind {
                     see(then);
                 }
             }
-            ExprKind::Call { arguments, .. } => arguments.iter().for_each(see),
+            ExprKind::Call { arguments, order, .. } => {
+                arguments.iter().for_each(&mut *see);
+                order.iter().for_each(|order| see(&order.expr));
+            }
             ExprKind::Interval { amount, .. } => see(amount),
-            ExprKind::Exists(select) => select.for_each_expr(see),
         }
     }
 }
@@ -85,6 +97,8 @@ pub enum ExprKind {
     Not(Box<Expr>),
     /// `-…`
     Negate(Box<Expr>),
+    /// `+…`
+    Plus(Box<Expr>),
     /// An operator between two operands.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `… IS [NOT] NULL`, `… IS [NOT] TRUE`, `… IS [NOT] FALSE`
@@ -151,6 +165,10 @@ pub enum ExprKind {
         arguments: Vec<Expr>,
         /// Whether `DISTINCT` stands before the arguments.
         distinct: bool,
+        /// `IGNORE NULLS` (true) or `RESPECT NULLS` (false), if either stands behind them.
+        ignores_nulls: Option<bool>,
+        /// `ORDER BY` behind the arguments.
+        order: Vec<Order>,
     },
     /// `CAST(… AS type)`, `SAFE_CAST(… AS type)`
     Cast {
@@ -179,8 +197,44 @@ pub enum ExprKind {
         /// Of what.
         unit: Name,
     },
-    /// `EXISTS (SELECT …)`
-    Exists(Box<Select>),
+    /// `(SELECT …)`, `EXISTS (SELECT …)`, `ARRAY (SELECT …)`
+    Subquery {
+        /// What is made of its rows.
+        kind: SubqueryKind,
+        /// The query.
+        query: Box<Select>,
+    },
+    /// `… [NOT] IN (SELECT …)`
+    InQuery {
+        /// What is sought.
+        operand: Box<Expr>,
+        /// Where it is sought.
+        query: Box<Select>,
+        /// Whether it is to be absent.
+        negated: bool,
+    },
+    /// `array[OFFSET(place)]` and its relatives
+    Element {
+        /// The array.
+        array: Box<Expr>,
+        /// Which element.
+        place: Box<Expr>,
+        /// The number of the first element: 0 for `OFFSET`, 1 for `ORDINAL`.
+        first: u8,
+        /// Whether a place without an element gives NULL.
+        safe: bool,
+    },
+}
+
+/// What is made of the rows of a query inside an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubqueryKind {
+    /// The only value.
+    Value,
+    /// Whether there are any rows.
+    Exists,
+    /// An array of the values.
+    Array,
 }
 
 /// A constant as it stands in the text.
@@ -192,8 +246,8 @@ pub enum Literal {
     Bool(bool),
     /// An integer; up to 2^63, which only a minus sign makes an INT64.
     Integer(u64),
-    /// A floating point number.
-    Float(f64),
+    /// A floating point number, as written.
+    Float(String),
     /// A string.
     Text(String),
     /// Bytes.

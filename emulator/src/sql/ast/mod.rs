@@ -4,13 +4,13 @@ mod expr;
 
 use super::error::Pos;
 
-pub use expr::{BinaryOp, Comparison, Expr, ExprKind, Literal};
+pub use expr::{BinaryOp, Comparison, Expr, ExprKind, Literal, SubqueryKind};
 
 /// A statement that reads or writes rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// `SELECT`
-    Query(Select),
+    Query(Box<Select>),
     /// `INSERT`
     Insert(Insert),
     /// `UPDATE`
@@ -28,35 +28,91 @@ pub struct TableName {
     pub name: String,
     /// The name that replaces it in the statement.
     pub alias: Option<String>,
+    /// The index that `FORCE_INDEX` names.
+    pub index: Option<Name>,
     /// Where it stands.
     pub at: Pos,
 }
 
-/// `SELECT … FROM … WHERE … ORDER BY … LIMIT … OFFSET …`
+/// `[WITH …] SELECT … FROM … WHERE … GROUP BY … HAVING … ORDER BY … LIMIT … OFFSET …`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
+    /// Queries that have a name in this one.
+    pub with: Vec<(Name, Select)>,
+    /// Whether equal rows of the result count once.
+    pub distinct: bool,
     /// What each row of the result consists of.
     pub items: Vec<Item>,
-    /// Where the rows come from; without it, there is one row.
-    pub from: Option<FromItem>,
+    /// Where the rows come from; without any, there is one row.
+    pub from: Vec<FromStep>,
     /// Which rows count.
     pub filter: Option<Expr>,
+    /// What makes rows one group.
+    pub group: Vec<Expr>,
+    /// Which groups count.
+    pub having: Option<Expr>,
     /// In which order.
     pub order: Vec<Order>,
     /// How many of them at most, and how many of them are left out first.
     pub limit: Option<Limit>,
+    /// Whether rows are locked as if they were written: `FOR UPDATE`.
+    pub for_update: bool,
+}
+
+/// One thing behind `FROM`, and how it comes to what stands before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FromStep {
+    /// What comes.
+    pub item: FromItem,
+    /// How it comes; the first comes as if after a comma.
+    pub join: Join,
+    /// Which pairs of rows count.
+    pub condition: Option<JoinCondition>,
+    /// Where it stands.
+    pub at: Pos,
+}
+
+/// How rows come to rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// `,`
+    Comma,
+    /// `CROSS JOIN`
+    Cross,
+    /// `[INNER] JOIN`
+    Inner,
+    /// `LEFT [OUTER] JOIN`
+    Left,
+}
+
+/// Which pairs of rows count.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JoinCondition {
+    /// `ON condition`
+    On(Expr),
+    /// `USING (columns)`
+    Using(Vec<Name>),
 }
 
 /// What stands behind `FROM`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FromItem {
-    /// A table.
+    /// A table, a query of `WITH`, or an array in a column of what stands before.
     Table(TableName),
-    /// `UNNEST(array) [AS alias]`: a row for each element.
+    /// `UNNEST(array) [AS alias] [WITH OFFSET [AS offset]]`: a row for each element.
     Unnest {
         /// The array.
         array: Expr,
         /// What the statement calls an element.
+        alias: Option<String>,
+        /// What it calls the place of an element.
+        offset: Option<String>,
+    },
+    /// `(SELECT …) [AS alias]`
+    Query {
+        /// The query.
+        query: Box<Select>,
+        /// What the statement calls a row.
         alias: Option<String>,
     },
 }
@@ -87,8 +143,6 @@ pub struct Order {
     pub expr: Expr,
     /// Whether large values come first.
     pub descending: bool,
-    /// Where NULLs come, if that is said.
-    pub nulls_first: Option<bool>,
 }
 
 /// `LIMIT count OFFSET skip`, both literals or parameters.
@@ -150,11 +204,22 @@ pub struct Update {
     /// Which table.
     pub table: TableName,
     /// The new values.
-    pub assignments: Vec<(Name, Expr)>,
+    pub assignments: Vec<Assignment>,
     /// Which rows.
     pub filter: Expr,
     /// What is shown of each of them; nothing if empty.
     pub returning: Vec<Item>,
+}
+
+/// `[table.]column = value`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The table's name or alias, if it is said.
+    pub table: Option<Name>,
+    /// The column.
+    pub column: Name,
+    /// What it gets.
+    pub value: Expr,
 }
 
 /// `DELETE FROM table WHERE … [THEN RETURN …]`
@@ -178,21 +243,32 @@ pub struct Name {
 }
 
 impl Select {
-    /// Shows every expression that stands in the clauses.
-    pub fn for_each_expr<'a>(&'a self, see: &mut impl FnMut(&'a Expr)) {
+    /// How many levels of nodes the highest of its expressions has.
+    pub fn height(&self) -> usize {
+        let mut height = 0;
+        let mut see = |expr: &Expr| height = height.max(expr.height);
         for item in &self.items {
             if let Item::Expr { expr, .. } = item {
                 see(expr);
             }
         }
-        if let Some(FromItem::Unnest { array, .. }) = &self.from {
-            see(array);
+        let mut below = 0;
+        for step in &self.from {
+            match &step.item {
+                FromItem::Table(_) => {}
+                FromItem::Unnest { array, .. } => see(array),
+                FromItem::Query { query, .. } => below = below.max(query.height() + 1),
+            }
+            if let Some(JoinCondition::On(condition)) = &step.condition {
+                see(condition);
+            }
         }
-        self.filter.iter().for_each(&mut *see);
+        self.filter.iter().chain(&self.group).chain(&self.having).for_each(&mut see);
         self.order.iter().for_each(|order| see(&order.expr));
         if let Some(limit) = &self.limit {
             see(&limit.count);
             limit.skip.iter().for_each(see);
         }
+        height.max(below)
     }
 }

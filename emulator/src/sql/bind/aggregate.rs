@@ -1,124 +1,188 @@
-//! Values made of all rows of a query.
+//! Values made of all rows of a group.
 
 use super::Binder;
-use super::expr::{no_signature, not_comparable};
-use super::typed::Typed;
+use super::expr::not_comparable;
+use super::query::is_literal;
+use super::scope::Groups;
+use super::typed::{Origin, Typed};
 use crate::engine::{Type, Value};
-use crate::sql::ast::{Expr, ExprKind, Item, Select};
+use crate::sql::ast::{Expr, ExprKind, Item, Order, Select};
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::plan::{Aggregate, Fold, Node};
+use crate::sql::functions::fold::Fold;
+use crate::sql::functions::{self, Code};
+use crate::sql::plan::{Aggregate, Node};
 
-const AGGREGATES: &[(&str, Fold)] =
-    &[("COUNT", Fold::Count), ("SUM", Fold::Sum), ("MIN", Fold::Min), ("MAX", Fold::Max)];
-
-/// The aggregate function of this name, in any case.
-pub(super) fn aggregate(name: &str) -> Option<Fold> {
-    AGGREGATES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, fold)| *fold)
+/// A call of an aggregate function.
+pub(super) struct AggregateCall<'e> {
+    pub name: &'static str,
+    pub fold: Fold,
+    pub arguments: &'e [Expr],
+    pub distinct: bool,
+    pub ignores_nulls: Option<bool>,
+    pub order: &'e [Order],
+    pub at: Pos,
 }
 
 impl Binder<'_> {
     /// Binds `COUNT(*)`.
     pub(super) fn count_rows(&mut self, at: Pos) -> Result<Typed> {
-        let operand = Typed::constant(at, Value::Bool(true), super::typed::Origin::Computed);
-        self.folded(Fold::Count, "COUNT", false, at, |_| Ok(operand))
+        let groups = self.leave_groups("COUNT(*)", at)?;
+        let aggregate = Aggregate {
+            fold: Fold::Count,
+            distinct: false,
+            ignores_nulls: false,
+            operand: Node::Constant(Value::Bool(true)),
+            value_type: Type::Bool,
+            separator: None,
+            order: Vec::new(),
+        };
+        Ok(self.folded(groups, aggregate, Type::Int64, at))
     }
 
     /// Binds a call of an aggregate function.
-    pub(super) fn aggregated(
-        &mut self,
-        fold: Fold,
-        name: &str,
-        operand: &Expr,
-        distinct: bool,
-        at: Pos,
-    ) -> Result<Typed> {
-        self.folded(fold, name, distinct, at, |binder| binder.expr(operand))
+    pub(super) fn aggregated(&mut self, call: &AggregateCall) -> Result<Typed> {
+        let groups = self.leave_groups(call.name, call.at)?;
+        let bound = self.aggregate(call);
+        match bound {
+            Ok((aggregate, value_type)) => Ok(self.folded(groups, aggregate, value_type, call.at)),
+            Err(error) => {
+                self.return_to(groups);
+                Err(error)
+            }
+        }
     }
 
-    /// Binds a call with `DISTINCT`, which only aggregate functions have.
-    pub(super) fn distinct_call(
-        &mut self,
-        function: &str,
-        arguments: &[Expr],
-        at: Pos,
-    ) -> Result<Typed> {
-        let name = function.to_ascii_uppercase();
-        match (aggregate(&name), arguments) {
-            (Some(fold), [operand]) => self.aggregated(fold, &name, operand, true, at),
-            _ => Err(SqlError::unsupported(at, format_args!("DISTINCT in a call of {function}"))),
+    fn aggregate(&mut self, call: &AggregateCall) -> Result<(Aggregate, Type)> {
+        let arguments = self.exprs(call.arguments)?;
+        let operand_type = arguments.first().and_then(|operand| operand.value_type);
+        if let Some(value_type) = operand_type
+            && !value_type.is_comparable()
+            && (call.distinct || matches!(call.fold, Fold::Min | Fold::Max))
+        {
+            return Err(not_comparable(call.name, value_type, call.at));
+        }
+        let known = functions::known(call.name).ok_or_else(|| self.unknown(call.name, call.at))?;
+        let (mut nodes, result) = self.matched(known, arguments, call.at)?;
+        let nested = matches!((call.fold, operand_type), (Fold::Array, Some(Type::Array(_))));
+        if nested {
+            let message = "The argument to ARRAY_AGG must not be an array type";
+            return Err(SqlError::invalid(call.at, message));
+        }
+        let can_order = matches!(call.fold, Fold::Array | Fold::Joined);
+        if !can_order && !call.order.is_empty() {
+            let message = format!("Aggregate function {} does not support ORDER BY", call.name);
+            return Err(SqlError::invalid(call.at, message));
+        }
+        if call.ignores_nulls.is_some() && !matches!(call.fold, Fold::Array | Fold::Any) {
+            let message =
+                format!("IGNORE NULLS and RESPECT NULLS are not allowed in {}", call.name);
+            return Err(SqlError::invalid(call.at, message));
+        }
+        if call.distinct && !call.order.is_empty() {
+            return Err(SqlError::unsupported(call.at, "DISTINCT beside ORDER BY in a call"));
+        }
+        if call.fold == Fold::Any && call.ignores_nulls == Some(false) {
+            return Err(SqlError::unsupported(call.at, "ANY_VALUE with RESPECT NULLS"));
+        }
+        let mut order = Vec::with_capacity(call.order.len());
+        for item in call.order {
+            if is_literal(&item.expr.kind) {
+                return Err(SqlError::invalid(item.expr.at, "Cannot ORDER BY literal values"));
+            }
+            let typed = self.expr(&item.expr)?;
+            order.push(self.order_by(typed, item)?);
+        }
+        let separator = (nodes.len() > 1).then(|| nodes.pop()).flatten();
+        if let Some(node) = &separator
+            && !matches!(node, Node::Constant(_))
+        {
+            let message =
+                format!("Argument 2 to {} must be a literal or query parameter", call.name);
+            return Err(SqlError::invalid(call.at, message));
+        }
+        let value_type = match (call.fold, result) {
+            // The elements of the result are the values.
+            (Fold::Array, Type::Array(element)) => *element,
+            (Fold::Average | Fold::Count | Fold::CountIf, _) => operand_type.unwrap_or(Type::Int64),
+            (_, result) => result,
+        };
+        let aggregate = Aggregate {
+            fold: call.fold,
+            distinct: call.distinct,
+            ignores_nulls: call.ignores_nulls == Some(true),
+            operand: nodes.pop().unwrap_or(Node::Constant(Value::Null)),
+            value_type,
+            separator,
+            order,
+        };
+        Ok((aggregate, result))
+    }
+
+    /// Lets the operand of an aggregate see rows.
+    fn leave_groups(&mut self, name: &str, at: Pos) -> Result<Groups> {
+        let frame = self.scope.innermost();
+        let distinct = frame.as_ref().is_some_and(|frame| frame.visible.is_some());
+        // Inside another aggregate's operand, and where rows are chosen, there is nothing to fold.
+        match frame.and_then(|frame| frame.groups.take()) {
+            Some(groups) if !distinct => Ok(groups),
+            other => {
+                let message = format!("Aggregate function {name} not allowed here");
+                if let Some(groups) = other {
+                    self.return_to(groups);
+                }
+                Err(SqlError::invalid(at, message))
+            }
+        }
+    }
+
+    fn return_to(&mut self, groups: Groups) {
+        if let Some(frame) = self.scope.innermost() {
+            frame.groups = Some(groups);
         }
     }
 
     fn folded(
         &mut self,
-        fold: Fold,
-        name: &str,
-        distinct: bool,
+        mut groups: Groups,
+        aggregate: Aggregate,
+        value_type: Type,
         at: Pos,
-        operand: impl FnOnce(&mut Self) -> Result<Typed>,
-    ) -> Result<Typed> {
-        // Inside another aggregate's operand, and where rows are chosen, there is nothing to fold.
-        let Some(mut aggregates) = self.aggregates.take() else {
-            return Err(SqlError::invalid(
-                at,
-                format!("Aggregate function {name} not allowed here"),
-            ));
-        };
-        self.set_folded(false);
-        let bound = operand(self);
-        self.set_folded(true);
-        let bound = bound?;
-        let found = bound.value_type;
-        if let Some(value_type) = found
-            && !value_type.is_comparable()
-            && (distinct || matches!(fold, Fold::Min | Fold::Max))
-        {
-            return Err(not_comparable(name, value_type, at));
-        }
-        let value_type = match (fold, found.unwrap_or(Type::Int64)) {
-            (Fold::Count, _) => Type::Int64,
-            (Fold::Sum, number @ (Type::Int64 | Type::Float64 | Type::Numeric)) => number,
-            (Fold::Sum, _) => return Err(no_signature(name, bound.type_name(), at)),
-            (Fold::Min | Fold::Max, value_type) => value_type,
-        };
-        aggregates.push(Aggregate { fold, distinct, operand: bound.node });
-        let index = aggregates.len() - 1;
-        self.aggregates = Some(aggregates);
-        Ok(Typed::computed(at, value_type, Node::Column { outward: 0, index }))
+    ) -> Typed {
+        let known = groups.aggregates.iter().position(|known| *known == aggregate);
+        let place = known.unwrap_or_else(|| {
+            groups.aggregates.push(aggregate);
+            groups.aggregates.len() - 1
+        });
+        let node = Node::Column(groups.keys.len() + place);
+        self.return_to(groups);
+        Typed { node, value_type: Some(value_type), origin: Origin::Computed, at }
     }
 
-    /// From here on, the query being bound has one row, made of aggregates.
-    pub(super) fn fold_rows(&mut self) {
-        self.aggregates = Some(Vec::new());
-        self.set_folded(true);
+    /// Whether a query without `GROUP BY` makes one row of all rows rather than showing them.
+    pub(super) fn folds_rows(&self, select: &Select) -> bool {
+        let items = select.items.iter().filter_map(|item| match item {
+            Item::Expr { expr, .. } => Some(expr),
+            Item::Star { .. } => None,
+        });
+        let order = select.order.iter().map(|order| &order.expr);
+        items.chain(order).any(|expr| self.contains_aggregate(expr))
     }
 
-    fn set_folded(&mut self, folded: bool) {
-        if let Some(frame) = self.scope.innermost() {
-            frame.folded = folded;
+    /// Whether an expression uses an aggregate. What a subquery folds is its own.
+    pub(super) fn contains_aggregate(&self, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::CountRows => true,
+            ExprKind::Call { function, .. } if is_aggregate(function) => true,
+            kind => {
+                let mut found = false;
+                kind.for_each_child(&mut |child| found = found || self.contains_aggregate(child));
+                found
+            }
         }
     }
 }
 
-/// Whether a query makes one row of all rows rather than showing them.
-pub(super) fn folds_rows(select: &Select) -> bool {
-    let items = select.items.iter().filter_map(|item| match item {
-        Item::Expr { expr, .. } => Some(expr),
-        Item::Star { .. } => None,
-    });
-    items.chain(select.order.iter().map(|order| &order.expr)).any(contains_aggregate)
-}
-
-fn contains_aggregate(expr: &Expr) -> bool {
-    match &expr.kind {
-        ExprKind::CountRows => true,
-        ExprKind::Call { function, .. } if aggregate(function).is_some() => true,
-        // What a subquery folds is its own.
-        ExprKind::Exists(_) => false,
-        kind => {
-            let mut found = false;
-            kind.for_each_child(&mut |child| found = found || contains_aggregate(child));
-            found
-        }
-    }
+fn is_aggregate(function: &str) -> bool {
+    functions::known(&function.to_ascii_uppercase())
+        .is_some_and(|known| matches!(known.function.code, Code::Aggregate(_)))
 }

@@ -1,14 +1,14 @@
 //! Calls of functions.
 
 use super::Binder;
-use super::aggregate::aggregate;
+use super::aggregate::AggregateCall;
 use super::expr::{no_signature, not_comparable};
-use super::text::is_text_function;
 use super::typed::{Origin, Typed, type_names, unified};
 use crate::engine::{Type, Value};
-use crate::sql::ast::{Expr, ExprKind};
+use crate::sql::ast::{Expr, ExprKind, Order};
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::plan::{Function, Node, Unit};
+use crate::sql::functions::{self, Code, Known, Shape, Signature, date, timestamp};
+use crate::sql::plan::Node;
 
 /// The function that is the time, and may be called without parentheses.
 pub(super) const CURRENT_TIMESTAMP: &str = "CURRENT_TIMESTAMP";
@@ -16,193 +16,258 @@ pub(super) const CURRENT_TIMESTAMP: &str = "CURRENT_TIMESTAMP";
 /// The function whose value only the commit knows.
 pub(super) const PENDING_COMMIT_TIMESTAMP: &str = "PENDING_COMMIT_TIMESTAMP";
 
+/// What stands in a call beside the arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Modifiers<'e> {
+    pub distinct: bool,
+    pub ignores_nulls: Option<bool>,
+    pub order: &'e [Order],
+}
+
 impl Binder<'_> {
-    pub(super) fn call(&mut self, function: &str, arguments: &[Expr], at: Pos) -> Result<Typed> {
-        // Calls nest, so what the kinds of functions need is kept apart, off each other's stack.
+    /// Binds a call of a function by its name.
+    pub(super) fn call(
+        &mut self,
+        function: &str,
+        arguments: &[Expr],
+        modifiers: Modifiers,
+        at: Pos,
+    ) -> Result<Typed> {
         let name = function.to_ascii_uppercase();
-        if let (Some(fold), [operand]) = (aggregate(&name), arguments) {
-            return self.aggregated(fold, &name, operand, false, at);
+        let named = name.starts_with(|first: char| first.is_ascii_alphabetic() && name != "LIKE");
+        let known = functions::known(&name).filter(|_| named);
+        let known = known.ok_or_else(|| self.unknown(function, at))?;
+        let Modifiers { distinct, ignores_nulls, order } = modifiers;
+        let name = known.function.name;
+        if let Code::Aggregate(fold) = known.function.code {
+            let call = AggregateCall { name, fold, arguments, distinct, ignores_nulls, order, at };
+            return self.aggregated(&call);
         }
-        match (name.as_str(), arguments) {
-            ("IF", [condition, then, otherwise]) => {
-                self.conditional(condition, then, otherwise, at)
-            }
-            ("COALESCE", [_, ..]) | ("IFNULL" | "NULLIF", [_, _]) => {
-                self.null_function(&name, arguments, at)
-            }
-            (_, [_, ..]) if is_text_function(&name) => self.text_function(&name, arguments, at),
-            ("SUBSTR" | "SUBSTRING", [_, _] | [_, _, _]) => self.substring(arguments, at),
-            ("TO_HEX", [operand]) => {
-                self.applied(Function::ToHex, &name, (operand, Type::Bytes), Type::String, at)
-            }
-            ("FROM_HEX", [operand]) => {
-                self.applied(Function::FromHex, &name, (operand, Type::String), Type::Bytes, at)
-            }
-            ("GENERATE_UUID", []) => {
-                let node = Node::Apply(Function::GenerateUuid, Vec::new());
-                Ok(Typed::computed(at, Type::String, node))
-            }
-            ("ABS", [_]) | ("MOD", [_, _]) | ("GREATEST" | "LEAST", [_, ..]) => {
-                self.number_function(&name, arguments, at)
-            }
-            ("ARRAY_LENGTH", [array]) => self.array_length(array, at),
-            (CURRENT_TIMESTAMP, []) => Ok(self.current_timestamp(at)),
-            (PENDING_COMMIT_TIMESTAMP, []) => Err(SqlError::invalid(
+        if distinct || ignores_nulls.is_some() || !order.is_empty() {
+            let message =
+                format!("Function {name} cannot be called with DISTINCT, IGNORE NULLS or ORDER BY");
+            return Err(SqlError::invalid(at, message));
+        }
+        match known.function.code {
+            Code::PendingCommitTimestamp if arguments.is_empty() => Err(SqlError::invalid(
                 at,
                 "The PENDING_COMMIT_TIMESTAMP() function may only be used as a value for INSERT or \
                  UPDATE of an appropriately typed column",
             )),
-            ("TIMESTAMP", [text]) => self.timestamp(text, at),
-            ("TIMESTAMP_DIFF", [later, earlier, unit]) => self.difference(later, earlier, unit, at),
-            ("TIMESTAMP_ADD" | "TIMESTAMP_SUB", [timestamp, interval]) => {
-                self.shifted(&name, timestamp, interval, at)
+            _ => {
+                let arguments = self.arguments(known, arguments)?;
+                self.applied(known, arguments, at)
             }
-            _ => Err(unknown_call(function, &name, arguments.len(), at)),
         }
     }
 
-    fn current_timestamp(&self, at: Pos) -> Typed {
-        Typed::constant(at, Value::Timestamp(self.now), Origin::Computed)
+    pub(super) fn unknown(&self, function: &str, at: Pos) -> SqlError {
+        SqlError::unsupported(at, format_args!("the function {function}"))
     }
 
-    fn null_function(&mut self, name: &str, arguments: &[Expr], at: Pos) -> Result<Typed> {
-        let arguments = self.exprs(arguments)?;
-        let found = type_names(&arguments);
-        let (nodes, value_type) =
-            unified(arguments)?.ok_or_else(|| no_signature(name, &found, at))?;
-        let node = match name {
-            "NULLIF" => {
-                if let Some(value_type) = value_type
-                    && !value_type.is_comparable()
-                {
-                    return Err(not_comparable(name, value_type, at));
+    /// Binds the arguments of a call. A date part is a text, and an interval an amount and a part.
+    fn arguments(&mut self, known: &Known, arguments: &[Expr]) -> Result<Vec<Typed>> {
+        let shapes = known.signatures.iter().find_map(|known| known.shapes(arguments.len()));
+        let mut bound = Vec::with_capacity(arguments.len() + 1);
+        for (place, argument) in arguments.iter().enumerate() {
+            let shape = shapes.as_ref().and_then(|shapes| shapes.get(place));
+            match (shape, &argument.kind) {
+                (Some(Shape::Part), ExprKind::Column { table: None, name }) => {
+                    bound.push(part(known, name, argument.at)?);
                 }
-                let mut nodes = nodes.into_iter();
-                let pair = [(); 2].map(|()| nodes.next().unwrap_or(Node::Constant(Value::Null)));
-                Node::NullIf(Box::new(pair))
+                (Some(Shape::Part), ExprKind::Call { function, .. }) => {
+                    let construct = format!("the date part {function} of a weekday");
+                    return Err(SqlError::unsupported(argument.at, construct));
+                }
+                (Some(Shape::Part), _) => {
+                    let message = "A valid date part name is required";
+                    return Err(SqlError::invalid(argument.at, message));
+                }
+                (Some(Shape::Interval), ExprKind::Interval { amount, unit }) => {
+                    bound.push(self.expr(amount)?);
+                    bound.push(part(known, &unit.text, unit.at)?);
+                }
+                (Some(Shape::Interval), _) => {
+                    let name = known.function.name;
+                    let message = format!("{name} expects an INTERVAL as its second argument");
+                    return Err(SqlError::invalid(argument.at, message));
+                }
+                _ => bound.push(self.expr(argument)?),
             }
-            _ => Node::Coalesce(nodes),
-        };
-        Ok(Typed { node, value_type, origin: Origin::Computed, at })
+        }
+        Ok(bound)
     }
 
-    fn difference(&mut self, later: &Expr, earlier: &Expr, unit: &Expr, at: Pos) -> Result<Typed> {
-        let function = Function::TimestampDiff(unit_of(unit)?);
-        let later = self.operand(later, Type::Timestamp, "TIMESTAMP_DIFF")?;
-        let earlier = self.operand(earlier, Type::Timestamp, "TIMESTAMP_DIFF")?;
-        Ok(Typed::computed(at, Type::Int64, Node::Apply(function, vec![later, earlier])))
-    }
-
-    fn conditional(
+    /// A call of this function or operator with these arguments.
+    pub(super) fn applied(
         &mut self,
-        condition: &Expr,
-        then: &Expr,
-        otherwise: &Expr,
+        known: &'static Known,
+        arguments: Vec<Typed>,
         at: Pos,
     ) -> Result<Typed> {
-        let condition = self.operand(condition, Type::Bool, "IF")?;
-        let values = self.exprs([then, otherwise])?;
-        let found = type_names(&values);
-        let (mut values, value_type) =
-            unified(values)?.ok_or_else(|| no_signature("IF", &format!("BOOL, {found}"), at))?;
-        let mut next = || values.pop().unwrap_or(Node::Constant(Value::Null));
-        let otherwise = Box::new(next());
-        let node = Node::Case { branches: vec![(condition, next())], otherwise };
-        Ok(Typed { node, value_type, origin: Origin::Computed, at })
+        let name = known.function.name;
+        if name == "ARRAY_CONCAT" && arguments.iter().any(|typed| typed.value_type.is_none()) {
+            let message = "The argument to ARRAY_CONCAT must be an array type but was NULL";
+            return Err(SqlError::invalid(at, message));
+        }
+        let (nodes, value_type) = self.matched(known, arguments, at)?;
+        let node = match known.function.code {
+            Code::Now => Node::Constant(Value::Timestamp(self.now)),
+            Code::Coalesce => Node::Coalesce(nodes),
+            Code::NullIf => Node::NullIf(Box::new(super::expr::pair(nodes))),
+            Code::If => {
+                let mut nodes = nodes.into_iter();
+                let mut next = || nodes.next().unwrap_or(Node::Constant(Value::Null));
+                let branches = vec![(next(), next())];
+                Node::Case { branches, otherwise: Box::new(next()) }
+            }
+            _ => Node::Apply(known.function, nodes),
+        };
+        Ok(Typed { node, value_type: Some(value_type), origin: Origin::Computed, at })
     }
 
-    fn timestamp(&mut self, text: &Expr, at: Pos) -> Result<Typed> {
-        let text = self.expr(text)?;
-        match text.value_type {
-            None | Some(Type::String) => {
-                let found = text.type_name();
-                let text = text
-                    .coerced(Type::String)?
-                    .ok_or_else(|| no_signature("TIMESTAMP", found, at))?;
-                let node = Node::Apply(Function::Timestamp, vec![text.node]);
-                Ok(Typed::computed(at, Type::Timestamp, node))
+    /// The arguments as the signature takes them that fits them best, and what it gives.
+    pub(super) fn matched(
+        &self,
+        known: &Known,
+        arguments: Vec<Typed>,
+        at: Pos,
+    ) -> Result<(Vec<Node>, Type)> {
+        let name = known.function.name;
+        let mut best: Option<(Cost, &Signature, Vec<Type>, Option<Type>)> = None;
+        let mut incomparable = None;
+        for signature in &known.signatures {
+            let Some(shapes) = signature.shapes_of(arguments.len()) else { continue };
+            let any = match any_type(&shapes, &arguments)? {
+                AnyType::Unused => None,
+                AnyType::Is(any) => Some(any),
+                AnyType::None => continue,
+            };
+            if let Some(any) = any
+                && shapes.contains(&Shape::Comparable)
+                && !any.is_comparable()
+            {
+                incomparable = Some(any);
+                continue;
             }
-            Some(Type::Date | Type::Timestamp) => {
-                let construct = format!("TIMESTAMP of a {}", text.type_name());
-                Err(SqlError::unsupported(at, construct))
+            let types: Option<Vec<Type>> =
+                shapes.iter().map(|shape| shape.stands_for(any)).collect();
+            let Some(types) = types else { continue };
+            if let Some(cost) = cost(&arguments, &types)?
+                && best.as_ref().is_none_or(|(least, ..)| cost < *least)
+            {
+                best = Some((cost, signature, types, any));
             }
-            Some(_) => Err(no_signature("TIMESTAMP", text.type_name(), at)),
+        }
+        let found = type_names(&arguments);
+        let Some((_, signature, types, any)) = best else {
+            return Err(match incomparable {
+                Some(value_type) => not_comparable(name, value_type, at),
+                None if known.has_others => {
+                    SqlError::unsupported(at, format_args!("{name} of arguments {found}"))
+                }
+                None => no_signature(name, &found, at),
+            });
+        };
+        let result = signature.result.stands_for(any).unwrap_or(Type::Int64);
+        let mut nodes = Vec::with_capacity(types.len());
+        for (argument, target) in arguments.into_iter().zip(types) {
+            let coerced = argument.coerced(target)?;
+            nodes.push(coerced.ok_or_else(|| no_signature(name, &found, at))?.node);
+        }
+        Ok((nodes, result))
+    }
+}
+
+/// How far arguments are from what a signature takes: how many of them become another type that are
+/// no literals, and how many that are.
+type Cost = (usize, usize);
+
+fn cost(arguments: &[Typed], types: &[Type]) -> Result<Option<Cost>> {
+    let mut cost = (0, 0);
+    for (argument, target) in arguments.iter().zip(types) {
+        if !argument.fits(*target)? {
+            return Ok(None);
+        }
+        match argument.value_type {
+            None => {}
+            Some(own) if own == *target => {}
+            Some(_) if argument.is_literal() => cost.1 += 1,
+            Some(_) => cost.0 += 1,
         }
     }
-
-    fn shifted(&mut self, name: &str, timestamp: &Expr, interval: &Expr, at: Pos) -> Result<Typed> {
-        let ExprKind::Interval { amount, unit } = &interval.kind else {
-            let message = format!("{name} expects an INTERVAL as its second argument");
-            return Err(SqlError::invalid(interval.at, message));
-        };
-        let unit = unit_called(&unit.text, unit.at)?;
-        let nodes = vec![
-            self.operand(timestamp, Type::Timestamp, name)?,
-            self.operand(amount, Type::Int64, name)?,
-        ];
-        let function = match name {
-            "TIMESTAMP_ADD" => Function::TimestampAdd(unit),
-            _ => Function::TimestampSub(unit),
-        };
-        Ok(Typed::computed(at, Type::Timestamp, Node::Apply(function, nodes)))
-    }
+    Ok(Some(cost))
 }
 
-fn unit_of(expr: &Expr) -> Result<Unit> {
-    match &expr.kind {
-        ExprKind::Column { table: None, name } => unit_called(name, expr.at),
-        _ => Err(SqlError::invalid(expr.at, "Expected a date part, such as MILLISECOND")),
-    }
+/// What `T` stands for.
+enum AnyType {
+    Unused,
+    Is(Type),
+    None,
 }
 
-fn unit_called(name: &str, at: Pos) -> Result<Unit> {
-    let found = Unit::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name));
-    found.ok_or_else(|| {
-        SqlError::invalid(at, format!("A valid date part name is required but found {name}"))
+fn any_type(shapes: &[Shape], arguments: &[Typed]) -> Result<AnyType> {
+    let places = |wanted: &[Shape]| -> Vec<Typed> {
+        let pairs = shapes.iter().zip(arguments);
+        pairs.filter(|(shape, _)| wanted.contains(shape)).map(|(_, typed)| typed.clone()).collect()
+    };
+    let arrays = places(&[Shape::ArrayOfAny]);
+    if !arrays.is_empty() {
+        return Ok(match unified(arrays)? {
+            Some((_, None)) => AnyType::Is(Type::Int64),
+            Some((_, Some(Type::Array(element)))) => AnyType::Is(*element),
+            _ => AnyType::None,
+        });
+    }
+    let values = places(&[Shape::Any, Shape::Comparable]);
+    if values.is_empty() {
+        return Ok(AnyType::Unused);
+    }
+    Ok(match unified(values)? {
+        Some((_, value_type)) => AnyType::Is(value_type.unwrap_or(Type::Int64)),
+        None => AnyType::None,
     })
 }
 
-/// The functions that [`Binder::call`] knows, with the counts of arguments it knows them with.
-const FUNCTIONS: &[(&str, &str)] = &[
-    ("COUNT", "one argument"),
-    (CURRENT_TIMESTAMP, "no arguments"),
-    (PENDING_COMMIT_TIMESTAMP, "no arguments"),
-    ("IF", "three arguments"),
-    ("COALESCE", "at least one argument"),
-    ("IFNULL", "two arguments"),
-    ("NULLIF", "two arguments"),
-    ("SUM", "one argument"),
-    ("MIN", "one argument"),
-    ("MAX", "one argument"),
-    ("SUBSTR", "two or three arguments"),
-    ("SUBSTRING", "two or three arguments"),
-    ("TO_HEX", "one argument"),
-    ("FROM_HEX", "one argument"),
-    ("GENERATE_UUID", "no arguments"),
-    ("ABS", "one argument"),
-    ("MOD", "two arguments"),
-    ("GREATEST", "at least one argument"),
-    ("LEAST", "at least one argument"),
-    ("ARRAY_LENGTH", "one argument"),
-    ("TIMESTAMP", "one argument"),
-    ("TIMESTAMP_DIFF", "three arguments"),
-    ("TIMESTAMP_ADD", "two arguments"),
-    ("TIMESTAMP_SUB", "two arguments"),
-];
+impl Signature {
+    /// As [`Signature::shapes`], with an interval as the two arguments that it is bound to.
+    fn shapes_of(&self, count: usize) -> Option<Vec<Shape>> {
+        let interval =
+            self.parameters.iter().position(|parameter| parameter.shape == Shape::Interval);
+        let Some(place) = interval else { return self.shapes(count) };
+        let mut shapes = self.shapes(count.checked_sub(1)?)?;
+        shapes[place] = Shape::Exactly(Type::Int64);
+        shapes.insert(place + 1, Shape::Part);
+        Some(shapes)
+    }
+}
 
-fn unknown_call(function: &str, name: &str, found: usize, at: Pos) -> SqlError {
-    match FUNCTIONS.iter().find(|(known, _)| *known == name) {
-        // With a second argument, it reads the time in some zone.
-        Some(("TIMESTAMP", _)) if found == 2 => {
-            SqlError::unsupported(at, "TIMESTAMP with a time zone as an argument")
+impl Shape {
+    fn stands_for(self, any: Option<Type>) -> Option<Type> {
+        match self {
+            Shape::Exactly(known) => Some(known),
+            Shape::Any | Shape::Comparable => any,
+            Shape::ArrayOfAny => any?.array(),
+            Shape::Part | Shape::Interval => Some(Type::String),
         }
-        Some((known, expected)) => {
-            let message = format!("Function {known} takes {expected}, but {found} were given");
-            SqlError::invalid(at, message)
+    }
+}
+
+fn part(known: &Known, name: &str, at: Pos) -> Result<Typed> {
+    let function = known.function.name;
+    let name = name.to_ascii_uppercase();
+    let parts: Vec<&str> = match function {
+        "DATE_ADD" | "DATE_SUB" => date::SHIFTS.to_vec(),
+        _ if function.starts_with("DATE") => date::PARTS.to_vec(),
+        _ => timestamp::PARTS.iter().map(|(name, _)| *name).collect(),
+    };
+    match parts.contains(&name.as_str()) {
+        true => Ok(Typed::constant(at, Value::String(name), Origin::Computed)),
+        false if name == "ISOYEAR" && function.starts_with("DATE_") => {
+            Err(SqlError::unsupported(at, format_args!("the date part {name}")))
         }
-        None if is_text_function(name) => {
-            SqlError::invalid(at, format!("Function {name} takes arguments, but none were given"))
+        false => {
+            Err(SqlError::invalid(at, format!("{function} does not support the {name} date part")))
         }
-        None => SqlError::unsupported(at, format_args!("the function {function}")),
     }
 }

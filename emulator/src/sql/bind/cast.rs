@@ -2,10 +2,9 @@
 
 use super::Binder;
 use super::typed::{Origin, Typed};
-use crate::engine::{Code, Type, Value};
+use crate::engine::Type;
 use crate::sql::ast::Expr;
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::eval::cast;
 use crate::sql::plan::Node;
 
 impl Binder<'_> {
@@ -29,24 +28,21 @@ impl Binder<'_> {
         let own = match operand.value_type {
             None => return Ok(computed(operand.node)),
             Some(own) if own == target => return Ok(computed(operand.node)),
+            // An array without elements is one of any type.
+            Some(Type::Array(_)) if matches!(target, Type::Array(_)) => {
+                let found = operand.type_name();
+                let typed = operand.coerced(target)?;
+                return typed
+                    .map(|typed| computed(typed.node))
+                    .ok_or_else(|| invalid(found, target, at));
+            }
             Some(own) => own,
         };
         check(own, target, at)?;
-        if let (Origin::Literal, Node::Constant(value), false) =
-            (&operand.origin, &operand.node, safe)
+        if let (Type::Numeric, Origin::Float(_)) = (target, &operand.origin)
+            && let Ok(Some(operand)) = operand.clone().coerced(target)
         {
-            return match cast::cast(value.clone(), target) {
-                Ok(value) => Ok(Typed {
-                    value_type: Some(target),
-                    ..Typed::constant(at, value, Origin::Computed)
-                }),
-                Err(error) if error.code() == Code::Unimplemented => Err(error),
-                Err(_) => {
-                    let shown = literal(value);
-                    let message = format!("Could not cast literal {shown} to type {target}");
-                    Err(SqlError::invalid(operand.at, message))
-                }
-            };
+            return Ok(computed(operand.node));
         }
         Ok(computed(Node::Cast { operand: Box::new(operand.node), target, safe }))
     }
@@ -84,13 +80,4 @@ fn check(own: Type, target: Type, at: Pos) -> Result<()> {
 
 fn invalid(own: &str, target: Type, at: Pos) -> SqlError {
     SqlError::invalid(at, format!("Invalid cast from {own} to {target}"))
-}
-
-fn literal(value: &Value) -> String {
-    match value {
-        Value::String(text) => format!("{text:?}"),
-        Value::Float64(value) => crate::engine::double::text(*value),
-        Value::Int64(value) => value.to_string(),
-        other => other.to_string(),
-    }
 }

@@ -1,12 +1,14 @@
 //! Statements that write.
 
+use std::sync::Arc;
+
+use super::Binder;
 use super::call::PENDING_COMMIT_TIMESTAMP;
 use super::scope::Frame;
 use super::typed::{Origin, Typed};
-use super::{Binder, not_found};
 use crate::engine::{Column, Table, Type, Value};
 use crate::sql::ast::{
-    Delete, Expr, ExprKind, Insert, Item, Name, Select, Source, TableName, Update,
+    Assignment, Delete, Expr, ExprKind, Insert, Item, Name, Select, Source, TableName, Update,
 };
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::parser::parse_expression;
@@ -50,9 +52,9 @@ impl Binder<'_> {
         defaults.sort_by_key(|(position, _)| !table.is_key(*position));
         self.enter_table(&insert.table, table);
         let returning = self.returning(&insert.returning)?;
-        let source = self.scope.leave().into_source().ok_or_else(|| not_found(&insert.table))?;
+        let target = self.scope.leave().into_target(table);
         let (mode, columns) = (insert.mode, positions);
-        Ok(Write::Insert(Insertion { source, mode, columns, rows, defaults, returning }))
+        Ok(Write::Insert(Insertion { target, mode, columns, rows, defaults, returning }))
     }
 
     /// Binds `THEN RETURN` over the table that was entered.
@@ -85,22 +87,24 @@ impl Binder<'_> {
         select: &Select,
         table: &TableName,
     ) -> Result<InsertRows> {
-        let mut query = self.query(select)?;
-        let (found, expected) = (query.outputs.len(), columns.len());
+        let (query, outputs) = self.query(select)?;
+        let (found, expected) = (outputs.len(), columns.len());
         if found != expected {
             let message =
                 format!("Inserted row has wrong column count; Has {found}, expected {expected}");
             return Err(SqlError::invalid(table.at, message));
         }
-        for (column, output) in columns.iter().zip(&mut query.outputs) {
-            let null = Node::Constant(Value::Null);
-            let node = std::mem::replace(&mut output.node, null);
-            let (value_type, at) = (output.value_type, table.at);
-            let typed = Typed { node, value_type, origin: Origin::Computed, at };
-            output.node = assigned(column, typed)?;
-            output.value_type = Some(column.column_type);
+        let mut query = (*query).clone();
+        for ((column, typed), output) in columns.iter().zip(outputs).zip(&mut query.outputs) {
+            // Of literals, only those of no type take that of the column.
+            let is_any = typed.value_type.is_none()
+                || matches!(&typed.node, Node::Constant(Value::Array { values, .. }) if values.is_empty())
+                || matches!(typed.origin, Origin::Untyped(_) | Origin::Parameter);
+            let origin = if is_any { typed.origin } else { Origin::Computed };
+            output.node = assigned(column, Typed { origin, at: table.at, ..typed })?;
+            output.value_type = column.column_type;
         }
-        Ok(InsertRows::Query(Box::new(query)))
+        Ok(InsertRows::Query(Arc::new(query)))
     }
 
     /// Binds an `UPDATE`.
@@ -109,7 +113,20 @@ impl Binder<'_> {
         self.enter_table(&update.table, table);
         let filter = self.condition(&update.filter, "WHERE clause")?;
         let mut assignments: Vec<(usize, NewValue)> = Vec::new();
-        for (name, value) in &update.assignments {
+        for Assignment { table: qualifier, column: name, value } in &update.assignments {
+            let called = update.table.alias.as_ref().unwrap_or(&update.table.name);
+            if let Some(Name { text, at }) = qualifier
+                && !text.eq_ignore_ascii_case(called)
+            {
+                return Err(match table.position(text) {
+                    Some(_) => SqlError::unsupported(*at, "access to a field"),
+                    None => SqlError::invalid(*at, format!("Unrecognized name: {text}")),
+                });
+            }
+            if qualifier.is_none() && name.text.eq_ignore_ascii_case(called) {
+                let message = "UPDATE ... SET does not support updating the entire row";
+                return Err(SqlError::invalid(name.at, message));
+            }
             let position = table.position(&name.text).ok_or_else(|| {
                 SqlError::invalid(name.at, format!("Unrecognized name: {}", name.text))
             })?;
@@ -125,8 +142,8 @@ impl Binder<'_> {
             assignments.push((position, self.new_value(column, value)?));
         }
         let returning = self.returning(&update.returning)?;
-        let source = self.scope.leave().into_source().ok_or_else(|| not_found(&update.table))?;
-        Ok(Write::Update { source, filter, assignments, returning })
+        let target = self.scope.leave().into_target(table);
+        Ok(Write::Update { target, filter, assignments, returning })
     }
 
     /// Binds a `DELETE`.
@@ -135,13 +152,13 @@ impl Binder<'_> {
         self.enter_table(&delete.table, table);
         let filter = self.condition(&delete.filter, "WHERE clause")?;
         let returning = self.returning(&delete.returning)?;
-        let source = self.scope.leave().into_source().ok_or_else(|| not_found(&delete.table))?;
-        Ok(Write::Delete { source, filter, returning })
+        let target = self.scope.leave().into_target(table);
+        Ok(Write::Delete { target, filter, returning })
     }
 
     fn enter_table(&mut self, name: &TableName, table: &Table) {
         let called = name.alias.as_ref().unwrap_or(&name.name);
-        self.scope.enter(Frame::with_key(called, table));
+        self.scope.enter(Frame::of_table(called, table));
     }
 
     /// Binds what a column gets.
@@ -164,7 +181,7 @@ impl Binder<'_> {
 
 /// Where the first subquery of an expression stands, if it has one.
 fn subquery(expr: &Expr) -> Option<Pos> {
-    if let ExprKind::Exists(_) = expr.kind {
+    if let ExprKind::Subquery { .. } | ExprKind::InQuery { .. } = expr.kind {
         return Some(expr.at);
     }
     let mut found = None;

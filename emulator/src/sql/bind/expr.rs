@@ -1,18 +1,24 @@
 //! Expressions.
 
+use std::sync::Arc;
+
 use super::Binder;
-use super::call::CURRENT_TIMESTAMP;
-use super::typed::{Origin, Typed, coerced_all, parse, type_names, unified};
+use super::call::{CURRENT_TIMESTAMP, Modifiers};
+use super::typed::{Origin, Typed, parse, type_names, unified};
 use crate::engine::{Type, Value};
-use crate::sql::ast::{BinaryOp, Expr, ExprKind, Literal, Select};
+use crate::sql::ast::{BinaryOp, Expr, ExprKind, Literal, Select, SubqueryKind};
 use crate::sql::error::{Pos, Result, SqlError};
+use crate::sql::functions;
 use crate::sql::params::Parameter;
-use crate::sql::plan::Node;
+use crate::sql::plan::{Node, Use};
 
 impl Binder<'_> {
     /// Binds an expression.
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<Typed> {
         let at = expr.at;
+        if let Some(key) = self.group_key_of(expr) {
+            return Ok(key);
+        }
         match &expr.kind {
             ExprKind::Literal(literal) => constant(literal, at),
             ExprKind::Parameter(name) => self.parameter(name, at),
@@ -20,10 +26,14 @@ impl Binder<'_> {
             ExprKind::And(parts) => self.connected(parts, "AND", at, Node::And),
             ExprKind::Or(parts) => self.connected(parts, "OR", at, Node::Or),
             ExprKind::Not(operand) => {
+                if operand.kind == ExprKind::Literal(Literal::Null) {
+                    return Err(null_operand("NOT", operand.at));
+                }
                 let operand = self.operand(operand, Type::Bool, "NOT")?;
                 Ok(Typed::computed(at, Type::Bool, Node::Not(Box::new(operand))))
             }
             ExprKind::Negate(operand) => self.negated(operand, at),
+            ExprKind::Plus(operand) => self.unsigned(operand, at),
             ExprKind::Binary(op, left, right) => self.binary(*op, left, right, at),
             ExprKind::Is { operand, what, negated } => self.is(operand, *what, *negated, at),
             ExprKind::In { operand, list, negated } => self.in_list(operand, list, *negated, at),
@@ -33,11 +43,9 @@ impl Binder<'_> {
             ExprKind::Case { operand, branches, otherwise } => {
                 self.case(operand.as_deref(), branches, otherwise.as_deref(), at)
             }
-            ExprKind::Call { function, arguments, distinct: false } => {
-                self.call(function, arguments, at)
-            }
-            ExprKind::Call { function, arguments, distinct: true } => {
-                self.distinct_call(function, arguments, at)
+            ExprKind::Call { function, arguments, distinct, ignores_nulls, order } => {
+                let (distinct, ignores_nulls) = (*distinct, *ignores_nulls);
+                self.call(function, arguments, Modifiers { distinct, ignores_nulls, order }, at)
             }
             ExprKind::CountRows => self.count_rows(at),
             ExprKind::Cast { operand, target, safe } => self.cast(operand, *target, *safe, at),
@@ -52,8 +60,43 @@ impl Binder<'_> {
                 Err(SqlError::invalid(at, "DEFAULT may only be used as the value of a column"))
             }
             ExprKind::Interval { .. } => Err(SqlError::unsupported(at, "INTERVAL as a value")),
-            ExprKind::Exists(select) => self.exists(select, at),
+            ExprKind::Subquery { kind, query } => self.subquery_as(*kind, query, at),
+            ExprKind::InQuery { operand, query, negated } => {
+                self.in_query(operand, query, *negated, at)
+            }
+            ExprKind::Element { array, place, first, safe } => {
+                self.element(array, place, (*first, *safe), at)
+            }
         }
+    }
+
+    /// The key of a group, if this expression is one that rows were grouped by.
+    fn group_key_of(&mut self, expr: &Expr) -> Option<Typed> {
+        let is_leaf = matches!(
+            expr.kind,
+            ExprKind::Column { .. } | ExprKind::Literal(_) | ExprKind::Parameter(_)
+        );
+        let frame = self.scope.innermost()?;
+        if is_leaf || frame.groups.as_ref()?.keys.iter().all(|key| is_simple(&key.node)) {
+            return None;
+        }
+        let groups = frame.groups.take()?;
+        let (width, visible) = (frame.width, frame.visible.take());
+        let bound = self.expr(expr);
+        let frame = self.scope.innermost()?;
+        (frame.width, frame.visible) = (frame.width.max(width), visible);
+        let found = bound.ok().and_then(|bound| {
+            let place = groups.keys.iter().position(|key| key.node == bound.node)?;
+            let node = match &frame.visible {
+                None => Node::Column(place),
+                Some(visible) => {
+                    Node::Output(visible.iter().position(|output| *output == Node::Column(place))?)
+                }
+            };
+            Some(Typed { node, origin: Origin::Computed, ..bound })
+        });
+        frame.groups = Some(groups);
+        found
     }
 
     /// Binds several expressions.
@@ -92,16 +135,12 @@ impl Binder<'_> {
     }
 
     fn column(&mut self, table: Option<&str>, name: &str, at: Pos) -> Result<Typed> {
-        if table.is_none()
-            && let Some(output) = self.aliases.get(&name.to_ascii_lowercase())
-        {
-            let ambiguous = || SqlError::invalid(at, format!("Column name {name} is ambiguous"));
-            return output.clone().ok_or_else(ambiguous);
-        }
         let found = self.scope.column(table, name, at);
         // The one function that needs no parentheses gives way to a column of its name.
-        if found.is_err() && table.is_none() && name.eq_ignore_ascii_case(CURRENT_TIMESTAMP) {
-            return self.call(name, &[], at);
+        let missing = found.as_ref().is_err_and(|error| error.message().starts_with("Unrecog"));
+        if missing && table.is_none() && name.eq_ignore_ascii_case(CURRENT_TIMESTAMP) {
+            let none = Modifiers { distinct: false, ignores_nulls: None, order: &[] };
+            return self.call(name, &[], none, at);
         }
         found
     }
@@ -126,57 +165,60 @@ impl Binder<'_> {
             let value = value.ok_or_else(|| invalid_integer(magnitude, at))?;
             return Ok(Typed::constant(at, Value::Int64(value), Origin::Literal));
         }
+        if let ExprKind::Literal(Literal::Float(written)) = &operand.kind {
+            return float(&format!("-{written}"), at);
+        }
         let operand = self.expr(operand)?;
-        match (operand.value_type, &operand.node) {
-            (Some(Type::Float64), Node::Constant(Value::Float64(value))) => {
-                Ok(Typed::constant(at, Value::Float64(-value), operand.origin.of_computation()))
-            }
-            (Some(Type::Int64 | Type::Float64 | Type::Numeric), _) => Ok(Typed {
+        refuse_null("-", &operand)?;
+        match operand.value_type {
+            None | Some(Type::Int64 | Type::Float64 | Type::Numeric) => Ok(Typed {
                 node: Node::Negate(Box::new(operand.node)),
+                value_type: Some(operand.value_type.unwrap_or(Type::Int64)),
                 origin: Origin::Computed,
-                ..operand
+                at,
             }),
-            (None, _) => Ok(Typed::computed(at, Type::Int64, operand.node)),
             _ => Err(no_signature("-", operand.type_name(), at)),
+        }
+    }
+
+    fn unsigned(&mut self, operand: &Expr, at: Pos) -> Result<Typed> {
+        let operand = self.expr(operand)?;
+        refuse_null("+", &operand)?;
+        match operand.value_type {
+            None | Some(Type::Int64 | Type::Float64 | Type::Numeric) => Ok(operand),
+            Some(found) => {
+                let message = format!("Operands of + must be numeric type but was {found}");
+                Err(SqlError::invalid(at, message))
+            }
         }
     }
 
     fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr, at: Pos) -> Result<Typed> {
         let sides = self.exprs([left, right])?;
         let symbol = op.symbol();
+        for side in &sides {
+            refuse_null(symbol, side)?;
+        }
         if let BinaryOp::Compare(comparison) = op {
             let [left, right] = pair(same_type(sides, symbol, at)?);
             let node = Node::Compare(comparison, Box::new(left), Box::new(right));
             return Ok(Typed::computed(at, Type::Bool, node));
         }
-        let found = type_names(&sides);
-        let no_signature = || no_signature(symbol, &found, at);
-        let is_numeric = |sides: &[Typed]| match unified(sides.to_vec()) {
-            Ok(Some((_, value_type))) => value_type == Some(Type::Numeric),
-            _ => false,
-        };
-        if op == BinaryOp::Divide && !is_numeric(&sides) {
-            return match coerced_all(sides, Type::Float64)? {
-                Some(sides) => Ok(Typed::computed(at, Type::Float64, binary_node(op, sides))),
-                None => Err(no_signature()),
-            };
+        self.operator(symbol, sides, at)
+    }
+
+    fn operator(&mut self, symbol: &str, sides: Vec<Typed>, at: Pos) -> Result<Typed> {
+        let known = functions::known(symbol).ok_or_else(|| self.unknown(symbol, at))?;
+        self.applied(known, sides, at)
+    }
+
+    fn like(&mut self, operand: &Expr, pattern: &Expr, negated: bool, at: Pos) -> Result<Typed> {
+        let sides = self.exprs([operand, pattern])?;
+        for side in &sides {
+            refuse_null("LIKE", side)?;
         }
-        let (sides, value_type) = unified(sides)?.ok_or_else(no_signature)?;
-        let otherwise = if op == BinaryOp::Concat { Type::String } else { Type::Int64 };
-        match (op, value_type.unwrap_or(otherwise)) {
-            (BinaryOp::Concat, value_type @ (Type::String | Type::Bytes))
-            | (
-                BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply,
-                value_type @ (Type::Int64 | Type::Float64 | Type::Numeric),
-            )
-            | (BinaryOp::Divide, value_type @ Type::Numeric) => {
-                Ok(Typed::computed(at, value_type, binary_node(op, sides)))
-            }
-            (_, value_type @ (Type::Date | Type::Timestamp)) => {
-                Err(SqlError::unsupported(at, format_args!("{symbol} on {value_type}")))
-            }
-            _ => Err(no_signature()),
-        }
+        let bound = self.operator("LIKE", sides, at)?;
+        Ok(maybe_not(negated, bound.node, at))
     }
 
     fn is(&mut self, operand: &Expr, what: Option<bool>, negated: bool, at: Pos) -> Result<Typed> {
@@ -192,7 +234,18 @@ impl Binder<'_> {
         let mut nodes = same_type(all, "IN", at)?;
         let list = nodes.split_off(1);
         let operand = nodes.pop().unwrap_or(Node::Constant(Value::Null));
-        Ok(maybe_not(negated, Node::In(Box::new(operand), list), at))
+        let is_constant = list.iter().all(|node| matches!(node, Node::Constant(_)));
+        let node = match is_constant {
+            false => Node::In(Box::new(operand), list),
+            true => {
+                let value = |node| match node {
+                    Node::Constant(value) => value,
+                    _ => Value::Null,
+                };
+                Node::among(operand, list.into_iter().map(value).collect())
+            }
+        };
+        Ok(maybe_not(negated, node, at))
     }
 
     fn between(&mut self, parts: [&Expr; 3], negated: bool, at: Pos) -> Result<Typed> {
@@ -235,16 +288,130 @@ impl Binder<'_> {
                 Node::CaseOf { operand, branches, otherwise: Box::new(otherwise) }
             }
         };
-        Ok(Typed { node, value_type, origin: Origin::Computed, at })
+        Ok(Typed::computed(at, value_type.unwrap_or(Type::Int64), node))
     }
 
-    fn exists(&mut self, select: &Select, at: Pos) -> Result<Typed> {
-        if !self.aliases.is_empty() {
-            return Err(SqlError::unsupported(at, "a subquery in ORDER BY"));
+    fn subquery_as(&mut self, kind: SubqueryKind, select: &Select, at: Pos) -> Result<Typed> {
+        let (subquery, outputs) = self.subquery(select)?;
+        if kind == SubqueryKind::Exists {
+            let node = Node::Subquery(Use::Exists, subquery);
+            return Ok(Typed::computed(at, Type::Bool, node));
         }
-        let query = self.query(select)?;
-        Ok(Typed::computed(at, Type::Bool, Node::Exists(Box::new(query))))
+        let [output] = outputs.as_slice() else {
+            let what = if kind == SubqueryKind::Array { "ARRAY" } else { "Scalar" };
+            let message = format!("{what} subquery cannot have more than one column");
+            return Err(SqlError::invalid(at, message));
+        };
+        let value_type = output.value_type.unwrap_or(Type::Int64);
+        if kind == SubqueryKind::Value {
+            return Ok(Typed::computed(at, value_type, Node::Subquery(Use::Value, subquery)));
+        }
+        match value_type.array() {
+            Some(array @ Type::Array(element)) => {
+                let node = Node::Subquery(Use::Array(element), subquery);
+                Ok(Typed::computed(at, array, node))
+            }
+            _ => {
+                let message = format!(
+                    "Cannot use array subquery with column of type {value_type} because nested \
+                     arrays are not supported"
+                );
+                Err(SqlError::invalid(at, message))
+            }
+        }
     }
+
+    fn in_query(
+        &mut self,
+        operand: &Expr,
+        select: &Select,
+        negated: bool,
+        at: Pos,
+    ) -> Result<Typed> {
+        let mut operand = self.expr(operand)?;
+        if operand.is_literal() && operand.value_type.is_none() {
+            // Here, NULL is an INT64 like any other.
+            operand = Typed::computed(at, Type::Int64, operand.node);
+        }
+        let (mut subquery, outputs) = self.subquery(select)?;
+        let [output] = outputs.as_slice() else {
+            let message = "Subquery of type IN must have only one output column";
+            return Err(SqlError::invalid(at, message));
+        };
+        let found = (operand.type_name(), output.type_name());
+        // The values are what the query makes of them: no literals.
+        let value_type = output.value_type.unwrap_or(Type::Int64);
+        let values = Typed::computed(at, value_type, Node::Output(0));
+        let unified = unified(vec![operand, values])?
+            .filter(|(_, known)| known.is_some_and(Type::is_comparable));
+        let Some((nodes, _)) = unified else {
+            let message = format!(
+                "Cannot execute IN subquery with uncomparable types {} and {}",
+                found.0, found.1
+            );
+            return Err(SqlError::invalid(at, message));
+        };
+        let [operand, values] = pair(nodes);
+        if let Node::Cast { target, .. } = values {
+            let mut query = (*subquery.query).clone();
+            let output = &mut query.outputs[0];
+            let node = std::mem::replace(&mut output.node, Node::Constant(Value::Null));
+            output.node = Node::Cast { operand: Box::new(node), target, safe: false };
+            output.value_type = target;
+            subquery.query = Arc::new(query);
+        }
+        let node = Node::Subquery(Use::Contains(Box::new(operand)), subquery);
+        Ok(maybe_not(negated, node, at))
+    }
+
+    fn element(
+        &mut self,
+        array: &Expr,
+        place: &Expr,
+        (first, safe): (u8, bool),
+        at: Pos,
+    ) -> Result<Typed> {
+        let array = self.expr(array)?;
+        let Some(Type::Array(element)) = array.value_type else {
+            if array.value_type == Some(Type::Json) {
+                return Err(SqlError::unsupported(at, "access to an element of a JSON"));
+            }
+            let message = format!(
+                "Element access using [] is not supported on values of type {}",
+                array.type_name()
+            );
+            return Err(SqlError::invalid(at, message));
+        };
+        let place = self.operand(place, Type::Int64, "[]")?;
+        let parts = Box::new([array.node, place]);
+        let node = Node::Element { parts, first: i64::from(first), safe };
+        Ok(Typed::computed(at, *element, node))
+    }
+}
+
+/// Whether a key is a column as it is.
+fn is_simple(node: &Node) -> bool {
+    matches!(node, Node::Column(_))
+}
+
+fn null_operand(operator: &str, at: Pos) -> SqlError {
+    SqlError::invalid(at, format!("Operands of {operator} cannot be literal NULL"))
+}
+
+/// Refuses the literal NULL, of which most operators make NULL.
+fn refuse_null(operator: &str, operand: &Typed) -> Result<()> {
+    match (&operand.origin, operand.value_type) {
+        (Origin::Literal, None) => Err(null_operand(operator, operand.at)),
+        _ => Ok(()),
+    }
+}
+
+fn float(written: &str, at: Pos) -> Result<Typed> {
+    // What is too large for a FLOAT64 is infinite.
+    let value = written
+        .parse::<f64>()
+        .map_err(|_| SqlError::invalid(at, format!("Invalid floating point literal: {written}")))?;
+    Ok(Typed::constant(at, Value::Float64(value), Origin::Float(written.to_owned())))
 }
 
 fn constant(literal: &Literal, at: Pos) -> Result<Typed> {
@@ -254,7 +421,7 @@ fn constant(literal: &Literal, at: Pos) -> Result<Typed> {
         Literal::Integer(value) => {
             Value::Int64(i64::try_from(*value).map_err(|_| invalid_integer(*value, at))?)
         }
-        Literal::Float(value) => Value::Float64(*value),
+        Literal::Float(written) => return float(written, at),
         Literal::Text(text) => Value::String(text.clone()),
         Literal::Bytes(bytes) => Value::Bytes(bytes.clone()),
         Literal::Typed(value_type, text) => parse(text, *value_type, at)?,
@@ -283,14 +450,9 @@ pub(super) fn same_type(all: Vec<Typed>, operator: &str, at: Pos) -> Result<Vec<
     }
 }
 
-fn pair(nodes: Vec<Node>) -> [Node; 2] {
+pub(super) fn pair(nodes: Vec<Node>) -> [Node; 2] {
     let mut nodes = nodes.into_iter();
     [(); 2].map(|()| nodes.next().unwrap_or(Node::Constant(Value::Null)))
-}
-
-fn binary_node(op: BinaryOp, sides: Vec<Node>) -> Node {
-    let [left, right] = pair(sides);
-    Node::Binary(op, Box::new(left), Box::new(right))
 }
 
 /// What is said of comparisons of arrays and of JSON documents.

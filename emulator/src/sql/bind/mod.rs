@@ -6,21 +6,18 @@ mod call;
 mod cast;
 mod dml;
 mod expr;
+mod from;
 mod query;
 mod scope;
-mod text;
 mod typed;
-
-use std::collections::BTreeMap;
 
 use super::ast::{Statement, TableName};
 use super::error::{Result, SqlError};
-use super::information_schema;
 use super::params::Parameters;
-use super::plan::{Aggregate, Plan, Relation};
+use super::plan::{Plan, Write};
 use crate::engine::{Dialect, Schema, Table, Timestamp};
-use scope::{Frame, Scope, columns_of};
-use typed::Typed;
+use from::Named;
+use scope::Scope;
 
 /// Binds the parts of one statement.
 pub struct Binder<'a> {
@@ -28,35 +25,25 @@ pub struct Binder<'a> {
     parameters: &'a Parameters,
     now: Timestamp,
     scope: Scope,
-    /// The result columns that `ORDER BY` can name, while it is bound, by name in lower case;
-    /// `None` where several have one name.
-    aliases: BTreeMap<String, Option<Typed>>,
-    /// The aggregates so far, while the parts of a query are bound that see them.
-    aggregates: Option<Vec<Aggregate>>,
+    /// The queries of `WITH` so far.
+    named: Vec<Named>,
     queries: usize,
 }
 
 impl<'a> Binder<'a> {
     /// A binder for a statement with these parameters. `now` is its `CURRENT_TIMESTAMP()`.
     pub fn new(schema: &'a Schema, parameters: &'a Parameters, now: Timestamp) -> Binder<'a> {
-        Binder {
-            schema,
-            parameters,
-            now,
-            scope: Scope::default(),
-            aliases: BTreeMap::new(),
-            aggregates: None,
-            queries: 0,
-        }
+        let (scope, named) = (Scope::default(), Vec::new());
+        Binder { schema, parameters, now, scope, named, queries: 0 }
     }
 
     /// Binds a statement.
     pub fn statement(&mut self, statement: &Statement) -> Result<Plan> {
         match statement {
-            Statement::Query(select) => self.query(select).map(Plan::Query),
-            Statement::Insert(insert) => self.insert(insert).map(Plan::Write),
-            Statement::Update(update) => self.update(update).map(Plan::Write),
-            Statement::Delete(delete) => self.delete(delete).map(Plan::Write),
+            Statement::Query(select) => self.query(select).map(|(query, _)| Plan::Query(query)),
+            Statement::Insert(insert) => self.insert(insert).map(written),
+            Statement::Update(update) => self.update(update).map(written),
+            Statement::Delete(delete) => self.delete(delete).map(written),
         }
     }
 
@@ -68,26 +55,10 @@ impl<'a> Binder<'a> {
         }
         self.schema.table(&name.name).ok_or_else(|| not_found(name))
     }
+}
 
-    /// What a query over this table has to offer.
-    fn frame(&self, name: &TableName) -> Result<Frame> {
-        let called = name.alias.as_ref().unwrap_or(&name.name);
-        match &name.schema {
-            None => {
-                let table = self.table(name)?;
-                let relation = Relation::Table(table.clone());
-                Ok(Frame::new(called, columns_of(table), relation))
-            }
-            Some(schema) if schema.eq_ignore_ascii_case(information_schema::NAME) => {
-                let view = information_schema::view(&name.name, self.schema)
-                    .ok_or_else(|| information_schema::missing(name))?;
-                Ok(Frame::new(called, view.columns, Relation::Fixed(view.rows)))
-            }
-            Some(schema) => {
-                Err(SqlError::unsupported(name.at, format_args!("the schema {schema}")))
-            }
-        }
-    }
+fn written(write: Write) -> Plan {
+    Plan::Write(Box::new(write))
 }
 
 fn not_found(name: &TableName) -> SqlError {

@@ -1,79 +1,148 @@
 //! The names that an expression can use.
 
+use std::collections::BTreeMap;
+
 use super::typed::Typed;
 use crate::engine::{Table, Type};
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::plan::{Node, Relation, Source};
+use crate::sql::plan::{Aggregate, Node, Scan, Target};
 
 /// The columns of the query that is being bound, and of those around it.
 #[derive(Default)]
 pub struct Scope {
     /// The innermost query comes last.
-    frames: Vec<Frame>,
+    pub frames: Vec<Frame>,
 }
 
 /// What one query has to offer.
+#[derive(Default)]
 pub struct Frame {
-    /// The table's alias or name.
-    name: String,
-    /// The columns' names and types.
-    columns: Vec<(String, Type)>,
-    relation: Option<Relation>,
-    /// The columns used so far, by position.
-    used: Vec<usize>,
-    /// Whether the rows have been made into one, so that none is at hand.
-    pub folded: bool,
+    /// What stands in `FROM`.
+    pub relations: Vec<Relation>,
+    /// How many slots a row has so far.
+    pub width: usize,
+    /// What the query gets from the query around.
+    pub arguments: Vec<Node>,
+    /// Once rows are made into groups, how.
+    pub groups: Option<Groups>,
+    /// The columns of the result that can be named, while they can, by name in lower case; `None`
+    /// where several have one name.
+    pub aliases: BTreeMap<String, Option<Typed>>,
+    /// Behind `DISTINCT`, the columns of the result: no others can be named.
+    pub visible: Option<Vec<Node>>,
+}
+
+/// How the rows of a query are made into groups.
+#[derive(Default)]
+pub struct Groups {
+    /// Rows with equal keys are one group.
+    pub keys: Vec<Typed>,
+    /// The values that the parts of the query use which see groups.
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// One thing in `FROM`.
+pub struct Relation {
+    /// What the query calls it; empty if it has no name.
+    pub name: String,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Whether its name is that of its first column: an element of an array.
+    pub is_value: bool,
+}
+
+/// A column of a [`Relation`].
+pub struct Column {
+    /// The name; empty if it has none.
+    pub name: String,
+    /// The type.
+    pub value_type: Type,
+    /// Where its value is in a row, once it is used.
+    pub slot: Option<usize>,
+    /// Whether another column of the same name stands for it: `USING`.
+    pub merged: bool,
+}
+
+impl Relation {
+    /// A relation with these columns.
+    pub fn new(name: &str, columns: impl IntoIterator<Item = (String, Type)>) -> Relation {
+        let column = |(name, value_type)| Column { name, value_type, slot: None, merged: false };
+        let columns = columns.into_iter().map(column).collect();
+        Relation { name: name.to_owned(), columns, is_value: false }
+    }
+
+    /// The columns that are used and the slots they have.
+    pub fn used(&self) -> Vec<(usize, usize)> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter_map(|(position, column)| Some((position, column.slot?))).collect()
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        !self.name.is_empty() && self.name.eq_ignore_ascii_case(name)
+    }
+
+    fn position(&self, name: &str, at: Pos) -> Result<Option<usize>> {
+        let mut found = self.columns.iter().enumerate().filter(|(_, column)| {
+            !column.name.is_empty() && column.name.eq_ignore_ascii_case(name)
+        });
+        match (found.next(), found.next()) {
+            (Some(_), Some(_)) => Err(ambiguous(name, at)),
+            (first, _) => Ok(first.map(|(position, _)| position)),
+        }
+    }
 }
 
 impl Frame {
-    /// The frame of a query without `FROM`.
-    pub fn empty() -> Frame {
-        Frame {
-            name: String::new(),
-            columns: Vec::new(),
-            relation: None,
-            used: Vec::new(),
-            folded: false,
+    /// The frame of a statement over a table; the slots of its key come first.
+    pub fn of_table(name: &str, table: &Table) -> Frame {
+        let mut relation = Relation::new(name, columns_of(table));
+        for (slot, part) in table.primary_key.iter().enumerate() {
+            relation.columns[part.position].slot = Some(slot);
         }
+        let width = table.primary_key.len();
+        Frame { relations: vec![relation], width, ..Frame::default() }
     }
 
-    /// The frame of a query over these columns.
-    pub fn new(name: &str, columns: Vec<(String, Type)>, relation: Relation) -> Frame {
-        Frame { name: name.to_owned(), columns, relation: Some(relation), ..Frame::empty() }
+    /// What is written to, once everything is bound that sees it.
+    pub fn into_target(self, table: &Table) -> Target {
+        let used = self.relations.first().map(Relation::used).unwrap_or_default();
+        Target { scan: Scan { table: table.clone(), used }, width: self.width }
     }
 
-    /// The frame of a statement over a table, whose key columns are read first in any case.
-    pub fn with_key(name: &str, table: &Table) -> Frame {
-        let used = table.primary_key.iter().map(|part| part.position).collect();
-        Frame { used, ..Frame::new(name, columns_of(table), Relation::Table(table.clone())) }
-    }
-
-    /// Whether this is what the statement calls the table.
-    pub fn is_called(&self, name: &str) -> bool {
-        self.relation.is_some() && self.name.eq_ignore_ascii_case(name)
-    }
-
-    /// The columns' names and types.
-    pub fn columns(&self) -> &[(String, Type)] {
-        &self.columns
-    }
-
-    /// What has to be read.
-    pub fn into_source(self) -> Option<Source> {
-        Some(Source { relation: self.relation?, used: self.used })
-    }
-
-    fn position(&self, column: &str) -> Option<usize> {
-        self.columns.iter().position(|(name, _)| name.eq_ignore_ascii_case(column))
-    }
-
-    /// The place of a column among those that are read.
-    fn index(&mut self, position: usize) -> usize {
-        self.used.iter().position(|used| *used == position).unwrap_or_else(|| {
-            self.used.push(position);
-            self.used.len() - 1
+    /// The slot of a column.
+    pub fn slot(&mut self, relation: usize, position: usize) -> usize {
+        let column = &mut self.relations[relation].columns[position];
+        *column.slot.get_or_insert_with(|| {
+            self.width += 1;
+            self.width - 1
         })
     }
+
+    /// The column that a name without a table stands for.
+    fn named(&self, name: &str, at: Pos) -> Result<Option<(usize, usize)>> {
+        // The name of a row is stronger than those of columns.
+        let rows = self.relations.iter().position(|relation| relation.is_called(name));
+        if let Some(relation) = rows {
+            return match self.relations[relation].is_value {
+                true => Ok(Some((relation, 0))),
+                false => Err(SqlError::unsupported(at, format_args!("the row {name} as a value"))),
+            };
+        }
+        let mut found = None;
+        for (place, relation) in self.relations.iter().enumerate() {
+            if let Some(position) = relation.position(name, at)?
+                && !relation.columns[position].merged
+                && found.replace((place, position)).is_some()
+            {
+                return Err(ambiguous(name, at));
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn ambiguous(name: &str, at: Pos) -> SqlError {
+    SqlError::invalid(at, format!("Column name {name} is ambiguous"))
 }
 
 /// A table's columns, by name and type.
@@ -89,7 +158,7 @@ impl Scope {
 
     /// Ends the query that was started last.
     pub fn leave(&mut self) -> Frame {
-        self.frames.pop().unwrap_or_else(Frame::empty)
+        self.frames.pop().unwrap_or_default()
     }
 
     /// The query that was started last.
@@ -99,48 +168,98 @@ impl Scope {
 
     /// The column that a name stands for.
     pub fn column(&mut self, table: Option<&str>, name: &str, at: Pos) -> Result<Typed> {
-        let frames = self.frames.iter().enumerate().rev();
-        let found = match table {
-            None => frames.filter_map(|(depth, frame)| Some((depth, frame.position(name)?))).next(),
-            Some(table) => {
-                let called = frames.into_iter().find(|(_, frame)| frame.is_called(table));
-                let Some((depth, frame)) = called else {
-                    return Err(self.unrecognized(table, at));
-                };
-                let position = frame.position(name).ok_or_else(|| {
-                    SqlError::invalid(at, format!("Name {name} not found inside {table}"))
-                })?;
-                Some((depth, position))
+        for depth in (0..self.frames.len()).rev() {
+            let frame = &self.frames[depth];
+            let Some(table) = table else {
+                if let Some(alias) = frame.aliases.get(&name.to_ascii_lowercase()) {
+                    let alias = alias.clone().ok_or_else(|| ambiguous(name, at))?;
+                    let node = self.handed_on(depth, alias.node);
+                    return Ok(Typed { node, ..alias });
+                }
+                match frame.named(name, at)? {
+                    Some((relation, position)) => {
+                        return self.column_at(depth, relation, position, at);
+                    }
+                    None => continue,
+                }
+            };
+            let called = frame.relations.iter().position(|relation| relation.is_called(table));
+            match called {
+                Some(relation) if !frame.relations[relation].is_value => {
+                    let position = frame.relations[relation].position(name, at)?;
+                    let position = position.ok_or_else(|| {
+                        let message = format!("Name {name} not found inside {table}");
+                        SqlError::invalid(at, message)
+                    })?;
+                    return self.column_at(depth, relation, position, at);
+                }
+                _ => {}
             }
-        };
-        let Some((depth, position)) = found else { return Err(self.unrecognized(name, at)) };
-        self.column_at(depth, position, at)
+            if let Some((relation, position)) = frame.named(table, at)? {
+                return Err(match frame.relations[relation].columns[position].value_type {
+                    Type::Json => {
+                        SqlError::unsupported(at, format_args!("access to field {name} of a JSON"))
+                    }
+                    other => {
+                        let message =
+                            format!("Cannot access field {name} on a value with type {other}");
+                        SqlError::invalid(at, message)
+                    }
+                });
+            }
+        }
+        Err(SqlError::invalid(at, format!("Unrecognized name: {}", table.unwrap_or(name))))
     }
 
     /// A column of the query that was started last, by position.
-    pub fn own_column(&mut self, position: usize, at: Pos) -> Result<Typed> {
-        self.column_at(self.frames.len().saturating_sub(1), position, at)
+    pub fn own_column(&mut self, relation: usize, position: usize, at: Pos) -> Result<Typed> {
+        self.column_at(self.frames.len().saturating_sub(1), relation, position, at)
     }
 
-    fn column_at(&mut self, depth: usize, position: usize, at: Pos) -> Result<Typed> {
-        let outward = self.frames.len() - 1 - depth;
+    fn column_at(
+        &mut self,
+        depth: usize,
+        relation: usize,
+        position: usize,
+        at: Pos,
+    ) -> Result<Typed> {
         let frame = &mut self.frames[depth];
-        let (name, value_type) = &frame.columns[position];
-        let value_type = *value_type;
-        if frame.folded {
-            let message = format!(
-                "Expression references column {name} which is neither grouped nor aggregated"
-            );
-            return Err(SqlError::invalid(at, message));
+        let column = &frame.relations[relation].columns[position];
+        let (name, value_type) = (column.name.clone(), column.value_type);
+        let mut node = Node::Column(frame.slot(relation, position));
+        if let Some(groups) = &frame.groups {
+            let key = groups.keys.iter().position(|key| key.node == node).ok_or_else(|| {
+                let message = format!(
+                    "Expression references column {name} which is neither grouped nor aggregated"
+                );
+                SqlError::invalid(at, message)
+            })?;
+            node = Node::Column(key);
         }
-        let index = frame.index(position);
-        Ok(Typed::computed(at, value_type, Node::Column { outward, index }))
+        if let Some(visible) = &frame.visible {
+            let place = visible.iter().position(|output| *output == node).ok_or_else(|| {
+                let message = format!(
+                    "ORDER BY clause expression references column {name} which is not visible \
+                     after SELECT DISTINCT"
+                );
+                SqlError::invalid(at, message)
+            })?;
+            node = Node::Output(place);
+        }
+        Ok(Typed::computed(at, value_type, self.handed_on(depth, node)))
     }
 
-    fn unrecognized(&self, name: &str, at: Pos) -> SqlError {
-        match self.frames.iter().any(|frame| frame.is_called(name)) {
-            true => SqlError::unsupported(at, format_args!("the table {name} as a value")),
-            false => SqlError::invalid(at, format!("Unrecognized name: {name}")),
+    /// A value of the query at this depth, as the innermost query has it: each query in between
+    /// hands it on.
+    fn handed_on(&mut self, depth: usize, mut node: Node) -> Node {
+        for frame in &mut self.frames[depth + 1..] {
+            let known = frame.arguments.iter().position(|argument| *argument == node);
+            let place = known.unwrap_or(frame.arguments.len());
+            if known.is_none() {
+                frame.arguments.push(node);
+            }
+            node = Node::Argument(place);
         }
+        node
     }
 }

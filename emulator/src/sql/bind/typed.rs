@@ -30,20 +30,12 @@ pub enum Origin {
     Computed,
     /// It is a literal.
     Literal,
+    /// It is a FLOAT64 literal, written like this. As a NUMERIC, it has all its digits.
+    Float(String),
     /// It is a parameter that was sent with a type.
     Parameter,
     /// It is a parameter that was sent without one; the place where it stands decides.
     Untyped(Untyped),
-}
-
-impl Origin {
-    /// The origin of something computed from this alone.
-    pub fn of_computation(&self) -> Origin {
-        match self {
-            Origin::Literal => Origin::Literal,
-            _ => Origin::Computed,
-        }
-    }
 }
 
 impl Typed {
@@ -66,7 +58,7 @@ impl Typed {
     ///
     /// # Errors
     /// It is a constant of the right kind whose content is no such value.
-    fn fits(&self, target: Type) -> Result<bool> {
+    pub fn fits(&self, target: Type) -> Result<bool> {
         if let Origin::Untyped(content) = &self.origin {
             return Ok(untyped_value(content, target, self.at)?.is_some());
         }
@@ -75,18 +67,11 @@ impl Typed {
             (Some(own), target, ..) if own == target => Ok(true),
             (Some(Type::Int64), Type::Float64 | Type::Numeric, ..)
             | (Some(Type::Numeric), Type::Float64, ..) => Ok(true),
-            (Some(Type::Float64), Type::Numeric, Origin::Literal, Node::Constant(constant)) => {
-                Ok(cast::cast(constant.clone(), Type::Numeric).is_ok())
-            }
-            (
-                Some(Type::Array(_)),
-                Type::Array(element),
-                Origin::Literal,
-                Node::Constant(Value::Array { values, .. }),
-            ) => {
-                let fits: Result<Vec<bool>> =
-                    values.iter().map(|value| self.element(value).fits(*element)).collect();
-                Ok(fits?.into_iter().all(|fits| fits))
+            // What is too large for a NUMERIC is refused rather than taken for something else.
+            (Some(Type::Float64), Type::Numeric, Origin::Float(_), _) => Ok(true),
+            (Some(Type::Array(_)), Type::Array(_), Origin::Literal, node) => {
+                // What has no element has them of any type.
+                Ok(matches!(node, Node::Constant(Value::Array { values, .. }) if values.is_empty()))
             }
             (
                 Some(Type::String),
@@ -120,18 +105,15 @@ impl Typed {
         if self.value_type.is_none_or(|own| own == target) {
             return Ok(Some(Typed { value_type, ..self }));
         }
-        if let (Type::Array(element), Node::Constant(Value::Array { values, .. })) =
-            (target, &self.node)
-        {
-            let mut coerced = Vec::with_capacity(values.len());
-            for value in values {
-                match self.element(value).coerced(*element)?.map(|typed| typed.node) {
-                    Some(Node::Constant(value)) => coerced.push(value),
-                    _ => return Ok(None),
-                }
-            }
-            let node = Node::Constant(Value::Array { element, values: coerced });
+        if let Type::Array(element) = target {
+            let node = Node::Constant(Value::Array { element, values: Vec::new() });
             return Ok(Some(Typed { node, value_type, ..self }));
+        }
+        if let (Type::Numeric, Origin::Float(written)) = (target, &self.origin) {
+            let number = Numeric::parse(written).map(Value::Numeric).ok_or_else(|| {
+                SqlError::invalid(at, format!("Invalid NUMERIC value: {written}"))
+            })?;
+            return Ok(Some(Typed { value_type, ..Typed::constant(at, number, Origin::Literal) }));
         }
         let node = match self.node {
             Node::Constant(Value::Null) => Node::Constant(Value::Null),
@@ -139,12 +121,12 @@ impl Typed {
             Node::Constant(value) => Node::Constant(cast::cast(value, target)?),
             other => Node::Cast { operand: Box::new(other), target, safe: false },
         };
-        Ok(Some(Typed { node, value_type, origin: self.origin.of_computation(), at }))
+        Ok(Some(Typed { node, value_type, origin: self.origin, at }))
     }
 
-    /// An element of this array, as an expression.
-    fn element(&self, value: &Value) -> Typed {
-        Typed::constant(self.at, value.clone(), self.origin.clone())
+    /// Whether it is a literal, or a NULL that may have any type.
+    pub fn is_literal(&self) -> bool {
+        matches!(self.origin, Origin::Literal | Origin::Float(_)) || self.value_type.is_none()
     }
 
     /// How much its type counts when several expressions need one type.
@@ -152,7 +134,7 @@ impl Typed {
         match self.origin {
             Origin::Computed => 0,
             Origin::Parameter => 1,
-            Origin::Literal => 2,
+            Origin::Literal | Origin::Float(_) => 2,
             Origin::Untyped(_) => 3,
         }
     }
@@ -179,7 +161,8 @@ pub fn unified(all: Vec<Typed>) -> Result<Option<(Vec<Node>, Option<Type>)>> {
     if candidates.is_empty() {
         return Ok(Some((all.into_iter().map(|typed| typed.node).collect(), None)));
     }
-    candidates.sort_by_key(|(rank, _)| *rank);
+    // Of numbers, the narrowest comes first.
+    candidates.sort_by_key(|(rank, value_type)| (*rank, *value_type == Type::Float64));
     for (_, candidate) in candidates {
         let fitting: Result<Vec<bool>> = all.iter().map(|typed| typed.fits(candidate)).collect();
         if fitting?.into_iter().all(|fits| fits) {
@@ -200,7 +183,7 @@ pub fn coerced_all(all: Vec<Typed>, target: Type) -> Result<Option<Vec<Node>>> {
 pub fn parse(text: &str, target: Type, at: Pos) -> Result<Value> {
     match target {
         Type::Timestamp => time::timestamp(text, at).map(Value::Timestamp),
-        Type::Numeric => Numeric::parse(text)
+        Type::Numeric => Numeric::parse_exact(text)
             .map(Value::Numeric)
             .ok_or_else(|| SqlError::invalid(at, format!("Invalid NUMERIC literal: {text:?}"))),
         Type::Json => Json::parse(text)

@@ -111,10 +111,32 @@ fn parse_integer(text: &str) -> Option<i64> {
     }
 }
 
-/// Reads a floating point number, or one of the words for those that aren't finite.
+/// Reads a floating point number, decimal or hexadecimal, or one of the words for those that aren't
+/// finite. What is too large is infinite.
 fn parse_double(text: &str) -> Option<f64> {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_word = ["inf", "infinity", "nan"].iter().any(|word| unsigned.eq_ignore_ascii_case(word));
-    let value: f64 = text.parse().ok()?;
-    (is_word || value.is_finite()).then_some(value)
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        None => text.parse().ok(),
+        Some(hexadecimal) => {
+            let magnitude = parse_hexadecimal(hexadecimal)?;
+            Some(if text.starts_with('-') { -magnitude } else { magnitude })
+        }
+    }
+}
+
+/// Reads `1f.8p3`. More digits than a double has are refused rather than rounded.
+fn parse_hexadecimal(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = match text.split_once(['p', 'P']) {
+        None => (text, 0),
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let all = digits.bytes().all(|next| next.is_ascii_hexdigit());
+    let value = (all && !digits.is_empty()).then(|| u64::from_str_radix(&digits, 16).ok())??;
+    if value >= 1 << 53 {
+        return None;
+    }
+    let places = i32::try_from(fraction.len()).ok()?.checked_mul(4)?;
+    Some(value as f64 * 2_f64.powi(exponent.checked_sub(places)?))
 }

@@ -1,34 +1,25 @@
 //! The values of expressions.
 //!
-//! Evaluation reads nothing itself. Where it needs the rows of a subquery, it stops and says which;
-//! whoever drives it gets them and starts over. So all waiting is in one place, and no rows are
-//! read, or locked, that the statement doesn't come to.
+//! Evaluation reads nothing itself. Where it needs the rows of a query inside an expression, it
+//! stops and says which; whoever drives it gets them and starts over. So all waiting is in one
+//! place, and no rows are read, or locked, that the statement doesn't come to.
 
-mod arithmetic;
 pub mod cast;
-mod fold;
-mod function;
-mod like;
-mod subquery;
-mod text;
 
 use std::cell::Cell;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::ast::{BinaryOp, Comparison};
+use super::ast::Comparison;
 use super::error::SqlError;
-use super::plan::{Function, Node};
-use crate::engine::{Code, Value};
-
-pub use fold::fold;
-pub use subquery::{Fetched, Missing, project, read};
+use super::functions::{Code as FunctionCode, Function, array, number};
+use super::plan::{Node, Query, Subquery, Use};
+use crate::engine::{Code, Type, Value};
 
 /// How many nodes a statement may evaluate. At this many, it would have kept its thread busy for
 /// seconds.
 pub const MAX_STEPS: u64 = 100_000_000;
-
-/// The largest STRING or BYTES that an expression can make; Spanner's limit for a value.
-pub const MAX_VALUE_BYTES: usize = 10 << 20;
 
 /// Why an evaluation ended without a value.
 #[derive(Debug)]
@@ -45,46 +36,52 @@ impl From<SqlError> for Stop {
     }
 }
 
+/// The rows of a query that an evaluation needs before it can go on.
+#[derive(Debug)]
+pub struct Missing {
+    /// The query.
+    pub query: Arc<Query>,
+    /// What it gets from the query around.
+    pub arguments: Vec<Value>,
+    /// Whether more than one row says nothing new.
+    pub first_only: bool,
+}
+
 /// What an evaluation comes to.
 pub type Evaluated<T = Value> = Result<T, Stop>;
 
-/// The row at hand and those of the queries around.
-#[derive(Clone, Copy)]
+/// A row.
+pub type Row = Vec<Value>;
+
+/// What an expression sees.
+#[derive(Clone, Copy, Default)]
 pub struct Rows<'a> {
-    row: &'a [Value],
-    outer: Option<&'a Rows<'a>>,
+    /// The row at hand.
+    pub row: &'a [Value],
+    /// The columns of the result, where rows are ordered.
+    pub outputs: &'a [Value],
+    /// What the query around hands in.
+    pub arguments: &'a [Value],
 }
 
-impl<'a> Rows<'a> {
-    /// No row but this.
-    pub fn only(row: &'a [Value]) -> Rows<'a> {
-        Rows { row, outer: None }
-    }
-
-    /// This row, inside those.
-    pub fn inside(row: &'a [Value], outer: &'a Rows<'a>) -> Rows<'a> {
-        Rows { row, outer: Some(outer) }
-    }
-
-    fn column(&self, outward: usize, index: usize) -> Value {
-        let mut rows = self;
-        for _ in 0..outward {
-            let Some(outer) = rows.outer else { return Value::Null };
-            rows = outer;
-        }
-        rows.row.get(index).cloned().unwrap_or(Value::Null)
-    }
-}
+/// The rows of queries inside expressions, by number of the query and what it got.
+///
+/// A statement sees the database as it was before it, so what was read once stays true.
+type Known = BTreeMap<(usize, Vec<Value>), Arc<Vec<Row>>>;
 
 /// The evaluation of one statement.
 #[derive(Debug, Default)]
 pub struct Evaluation {
     steps: Cell<u64>,
-    /// The rows that subqueries have asked for so far.
-    pub fetched: Fetched,
+    known: Known,
 }
 
 impl Evaluation {
+    /// Keeps the rows that were missing.
+    pub fn learn(&mut self, missing: Missing, rows: Vec<Row>) {
+        self.known.insert((missing.query.number, missing.arguments), Arc::new(rows));
+    }
+
     /// Whether a condition holds; NULL doesn't.
     pub fn holds(&self, condition: &Node, rows: &Rows) -> Evaluated<bool> {
         Ok(matches!(self.value(condition, rows)?, Value::Bool(true)))
@@ -93,26 +90,20 @@ impl Evaluation {
     /// The value of an expression.
     pub fn value(&self, node: &Node, rows: &Rows) -> Evaluated {
         self.count_steps(1)?;
+        let at = |values: &[Value], place: usize| values.get(place).cloned().unwrap_or(Value::Null);
         match node {
             Node::Constant(value) => Ok(value.clone()),
-            Node::Column { outward, index } => Ok(rows.column(*outward, *index)),
+            Node::Column(slot) => Ok(at(rows.row, *slot)),
+            Node::Output(place) => Ok(at(rows.outputs, *place)),
+            Node::Argument(place) => Ok(at(rows.arguments, *place)),
             Node::Shared(node) => self.value(node, rows),
-            Node::Cast { operand, target, safe } => {
-                let value = self.value(operand, rows)?;
-                match cast::cast(value, *target) {
-                    Err(error) if *safe && error.code() == Code::OutOfRange => Ok(Value::Null),
-                    other => Ok(other?),
-                }
-            }
+            Node::Cast { operand, target, safe } => self.cast(operand, *target, *safe, rows),
             Node::Array(element, items) => {
                 Ok(Value::Array { element, values: self.values(items, rows)? })
             }
             Node::And(parts) => self.connected(parts, rows, false),
             Node::Or(parts) => self.connected(parts, rows, true),
-            Node::Not(operand) => Ok(match self.value(operand, rows)? {
-                Value::Bool(value) => Value::Bool(!value),
-                other => other,
-            }),
+            Node::Not(operand) => Ok(not(self.value(operand, rows)?)),
             Node::Is(operand, what) => {
                 let value = self.value(operand, rows)?;
                 Ok(Value::Bool(value == what.map_or(Value::Null, Value::Bool)))
@@ -122,20 +113,16 @@ impl Evaluation {
                 Ok(compare(*comparison, &left, &right))
             }
             Node::In(operand, list) => self.is_in(operand, list, rows),
-            Node::InArray(pair) => {
-                let (operand, array) = (self.value(&pair[0], rows)?, self.value(&pair[1], rows)?);
-                match array {
-                    Value::Array { values, .. } => Ok(is_among(&operand, values)),
-                    // An array that is NULL has no elements.
-                    _ => Ok(Value::Bool(false)),
-                }
+            Node::Among { operand, values, or_null } => {
+                Ok(is_sorted_among(&self.value(operand, rows)?, values, *or_null))
             }
+            Node::InArray(pair) => self.is_in_array(pair, rows),
             Node::Between(parts) => self.between(parts, rows),
-            Node::Binary(op, left, right) => {
-                let (left, right) = (self.value(left, rows)?, self.value(right, rows)?);
-                self.binary(*op, left, right)
+            Node::Negate(operand) => {
+                let value = self.value(operand, rows)?;
+                if value.is_null() { Ok(value) } else { Ok(number::negate(&[value])?) }
             }
-            Node::Negate(operand) => Ok(arithmetic::negate(self.value(operand, rows)?)?),
+            Node::Element { parts, first, safe } => self.element(parts, *first, *safe, rows),
             Node::Case { branches, otherwise } => self.case(branches, otherwise, rows),
             Node::CaseOf { operand, branches, otherwise } => {
                 self.case_of(operand, branches, otherwise, rows)
@@ -146,12 +133,16 @@ impl Evaluation {
                 let equal = compare(Comparison::Equal, &value, &unwanted) == Value::Bool(true);
                 Ok(if equal { Value::Null } else { value })
             }
-            Node::Apply(function, arguments) => self.apply(*function, arguments, rows),
-            Node::Exists(query) => self.exists(query, rows).map(Value::Bool),
+            Node::Apply(function, arguments) => self.apply(function, arguments, rows),
+            Node::Subquery(what, subquery) => self.subquery(what, subquery, rows),
         }
     }
 
-    fn count_steps(&self, taken: u64) -> Evaluated<()> {
+    /// Counts what was done.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED once it is too much.
+    pub fn count_steps(&self, taken: u64) -> Evaluated<()> {
         let steps = self.steps.get().saturating_add(taken);
         self.steps.set(steps);
         match steps > MAX_STEPS {
@@ -160,6 +151,54 @@ impl Evaluation {
                 format!("The statement takes more than {MAX_STEPS} steps to evaluate"),
             ))),
             false => Ok(()),
+        }
+    }
+
+    /// The rows of a query inside an expression.
+    pub fn rows_of(
+        &self,
+        subquery: &Subquery,
+        first_only: bool,
+        rows: &Rows,
+    ) -> Evaluated<Arc<Vec<Row>>> {
+        let place = (subquery.query.number, self.values(&subquery.arguments, rows)?);
+        if let Some(known) = self.known.get(&place) {
+            return Ok(Arc::clone(known));
+        }
+        let (query, arguments) = (Arc::clone(&subquery.query), place.1);
+        Err(Stop::Missing(Box::new(Missing { query, arguments, first_only })))
+    }
+
+    fn subquery(&self, what: &Use, subquery: &Subquery, rows: &Rows) -> Evaluated {
+        let found = |first_only| self.rows_of(subquery, first_only, rows);
+        let first = |row: &Row| row.first().cloned().unwrap_or(Value::Null);
+        match what {
+            Use::Exists => Ok(Value::Bool(!found(true)?.is_empty())),
+            Use::Value => match found(false)?.as_slice() {
+                [] => Ok(Value::Null),
+                [row] => Ok(first(row)),
+                _ => Err(Stop::Failed(SqlError::unplaced(
+                    Code::InvalidArgument,
+                    "A scalar subquery returned more than one row.",
+                ))),
+            },
+            Use::Array(element) => {
+                let values = found(false)?.iter().map(first).collect();
+                Ok(Value::Array { element, values })
+            }
+            Use::Contains(operand) => {
+                let operand = self.value(operand, rows)?;
+                let values = found(false)?;
+                self.count_steps(values.len() as u64)?;
+                Ok(is_among(&operand, values.iter().filter_map(|row| row.first())))
+            }
+        }
+    }
+
+    fn cast(&self, operand: &Node, target: Type, safe: bool, rows: &Rows) -> Evaluated {
+        match cast::cast(self.value(operand, rows)?, target) {
+            Err(error) if safe && error.code() == Code::OutOfRange => Ok(Value::Null),
+            other => Ok(other?),
         }
     }
 
@@ -178,16 +217,16 @@ impl Evaluation {
 
     fn is_in(&self, operand: &Node, list: &[Node], rows: &Rows) -> Evaluated {
         let operand = self.value(operand, rows)?;
-        let mut result = Value::Bool(false);
-        for candidate in list {
-            let candidate = self.value(candidate, rows)?;
-            match compare(Comparison::Equal, &operand, &candidate) {
-                Value::Bool(true) => return Ok(Value::Bool(true)),
-                Value::Bool(false) => {}
-                _ => result = Value::Null,
-            }
-        }
-        Ok(result)
+        // All are evaluated, whichever it is.
+        Ok(is_among(&operand, self.values(list, rows)?.iter()))
+    }
+
+    fn is_in_array(&self, pair: &[Node; 2], rows: &Rows) -> Evaluated {
+        let (operand, array) = (self.value(&pair[0], rows)?, self.value(&pair[1], rows)?);
+        // An array that is NULL has no elements.
+        let Value::Array { values, .. } = array else { return Ok(Value::Bool(false)) };
+        self.count_steps(values.len() as u64)?;
+        Ok(is_among(&operand, values.iter()))
     }
 
     fn values(&self, nodes: &[Node], rows: &Rows) -> Evaluated<Vec<Value>> {
@@ -209,10 +248,13 @@ impl Evaluation {
         })
     }
 
-    fn binary(&self, op: BinaryOp, left: Value, right: Value) -> Evaluated {
-        match op {
-            BinaryOp::Concat => Ok(text::concat(&[left, right])?),
-            _ => Ok(arithmetic::binary(op, left, right)?),
+    fn element(&self, parts: &[Node; 2], first: i64, safe: bool, rows: &Rows) -> Evaluated {
+        let (array, place) = (self.value(&parts[0], rows)?, self.value(&parts[1], rows)?);
+        match place {
+            Value::Int64(place) if !array.is_null() => {
+                Ok(array::element(&array, place.saturating_sub(first), safe)?)
+            }
+            _ => Ok(Value::Null),
         }
     }
 
@@ -252,26 +294,47 @@ impl Evaluation {
         Ok(Value::Null)
     }
 
-    fn apply(&self, function: Function, arguments: &[Node], rows: &Rows) -> Evaluated {
+    fn apply(&self, function: &Function, arguments: &[Node], rows: &Rows) -> Evaluated {
         let values = self.values(arguments, rows)?;
-        if values.iter().any(Value::is_null) {
-            return Ok(Value::Null);
+        self.count_steps(function.cost(&values))?;
+        match function.code {
+            FunctionCode::Strict(_) if values.iter().any(Value::is_null) => Ok(Value::Null),
+            FunctionCode::Strict(code) | FunctionCode::Plain(code) => Ok(code(&values)?),
+            _ => Err(Stop::Failed(SqlError::unplaced(
+                Code::Internal,
+                format!("{} was not bound to what computes it", function.name),
+            ))),
         }
-        self.count_steps(function::cost(function, &values))?;
-        Ok(function::apply(function, &values)?)
     }
 }
 
-fn is_among(operand: &Value, values: Vec<Value>) -> Value {
+fn not(value: Value) -> Value {
+    match value {
+        Value::Bool(value) => Value::Bool(!value),
+        other => other,
+    }
+}
+
+fn is_among<'v>(operand: &Value, values: impl Iterator<Item = &'v Value>) -> Value {
     let mut result = Value::Bool(false);
     for value in values {
-        match compare(Comparison::Equal, operand, &value) {
+        match compare(Comparison::Equal, operand, value) {
             Value::Bool(true) => return Value::Bool(true),
             Value::Bool(false) => {}
             _ => result = Value::Null,
         }
     }
     result
+}
+
+/// As [`is_among`], of values in order, without NULL and NaN.
+fn is_sorted_among(operand: &Value, values: &[Value], or_null: bool) -> Value {
+    let found = values.binary_search(operand).is_ok();
+    match (found, or_null || operand.is_null()) {
+        (true, _) => Value::Bool(true),
+        (false, true) if !values.is_empty() || or_null => Value::Null,
+        (false, _) => Value::Bool(false),
+    }
 }
 
 /// What SQL says of two values of one type: NULL if one is, and nothing holds of a NaN but that it

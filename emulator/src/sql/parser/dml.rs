@@ -2,7 +2,8 @@
 
 use super::Parser;
 use crate::sql::ast::{
-    Delete, Expr, ExprKind, Insert, InsertMode, Item, Name, Row, Source, TableName, Update,
+    Assignment, Delete, Expr, ExprKind, Insert, InsertMode, Item, Name, Row, Source, TableName,
+    Update,
 };
 use crate::sql::error::{Result, SqlError};
 
@@ -24,13 +25,12 @@ impl Parser {
         self.expect_symbol(")")?;
         let source = if self.keyword("VALUES") {
             Source::Values(self.list(Parser::row)?)
-        } else if self.sees("SELECT") {
-            Source::Query(Box::new(self.select()?))
+        } else if self.sees("SELECT") || self.sees("WITH") {
+            Source::Query(Box::new(self.query()?))
+        } else if self.sees_symbol("(") {
+            Source::Query(Box::new(self.query_in_parentheses()?))
         } else {
-            self.refuse(&["WITH", "FROM"])?;
-            if self.sees_symbol("(") {
-                return Err(self.unsupported("a query in parentheses"));
-            }
+            self.refuse(&["FROM"])?;
             return Err(self.expected("keyword VALUES"));
         };
         let returning = self.returning()?;
@@ -78,15 +78,19 @@ impl Parser {
         Ok(Row { values, at })
     }
 
-    fn assignment(&mut self) -> Result<(Name, Expr)> {
+    fn assignment(&mut self) -> Result<Assignment> {
         let mut column = self.column_name()?;
+        let mut table = None;
         if self.symbol(".") {
-            // The table's own name or alias may stand before the column.
-            column.text = self.name_after_dot()?;
-            return Err(SqlError::unsupported(column.at, "a qualified name on the left of SET"));
+            let at = self.at();
+            let text = self.name_after_dot()?;
+            table = Some(std::mem::replace(&mut column, Name { text, at }));
+        }
+        if self.sees_symbol(".") {
+            return Err(self.unsupported("access to a field"));
         }
         self.expect_symbol("=")?;
-        Ok((column, self.new_value()?))
+        Ok(Assignment { table, column, value: self.new_value()? })
     }
 
     fn new_value(&mut self) -> Result<Expr> {

@@ -131,8 +131,11 @@ impl Parser {
             self.expect_symbol(")")?;
             return self.node(at, ExprKind::InArray { operand, array, negated });
         }
+        if self.starts_subquery() {
+            let query = Box::new(self.subquery()?);
+            return self.node(at, ExprKind::InQuery { operand, query, negated });
+        }
         self.expect_symbol("(")?;
-        self.refuse_subquery("IN with a subquery")?;
         let list = self.list(Parser::expr)?;
         self.expect_symbol(")")?;
         self.node(at, ExprKind::In { operand, list, negated })
@@ -160,7 +163,8 @@ impl Parser {
     fn signed(&mut self) -> Result<Expr> {
         let at = self.at();
         if self.symbol("+") {
-            return self.deeper(Parser::signed);
+            let operand = self.deeper(Parser::signed)?;
+            return self.node(at, ExprKind::Plus(Box::new(operand)));
         }
         if self.symbol("-") {
             let operand = self.deeper(Parser::signed)?;
@@ -169,12 +173,31 @@ impl Parser {
         if self.sees_symbol("~") {
             return Err(self.unsupported("the operator ~"));
         }
-        let operand = self.primary()?;
+        let mut operand = self.primary()?;
+        while self.sees_symbol("[") {
+            operand = self.element(at, operand)?;
+        }
         match self.peek() {
             Kind::Symbol(".") => Err(self.unsupported("access to a field")),
-            Kind::Symbol("[") => Err(self.unsupported("access to an element")),
             _ => Ok(operand),
         }
+    }
+
+    /// Reads `[OFFSET(place)]` and the like behind an array.
+    fn element(&mut self, at: Pos, array: Expr) -> Result<Expr> {
+        self.expect_symbol("[")?;
+        let (first, safe) = match () {
+            () if self.keyword("OFFSET") => (0, false),
+            () if self.keyword("ORDINAL") => (1, false),
+            () if self.keyword("SAFE_OFFSET") => (0, true),
+            () if self.keyword("SAFE_ORDINAL") => (1, true),
+            () => return Err(self.unsupported("access to a member by its name or place")),
+        };
+        self.expect_symbol("(")?;
+        let place = Box::new(self.expr()?);
+        self.expect_symbol(")")?;
+        self.expect_symbol("]")?;
+        self.node(at, ExprKind::Element { array: Box::new(array), place, first, safe })
     }
 
     /// A node of the tree, unless the tree gets too high.
@@ -187,7 +210,7 @@ impl Parser {
     }
 
     /// Reads something that may contain what this parser is just reading.
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Parser) -> Result<T>) -> Result<T> {
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Parser) -> Result<T>) -> Result<T> {
         if self.depth == MAX_DEPTH {
             return Err(too_deep(self.at()));
         }

@@ -2,6 +2,7 @@
 //! they are read and left at that; others are refused, since nobody knows what they would do.
 
 use super::Parser;
+use crate::sql::ast::Name;
 use crate::sql::error::Result;
 use crate::sql::token::Kind;
 
@@ -18,31 +19,64 @@ const STATEMENT_HINTS: &[&str] = &[
     "PDML_MAX_PARALLELISM",
 ];
 const TABLE_HINTS: &[&str] = &["GROUPBY_SCAN_OPTIMIZATION", "SCAN_METHOD"];
+const OPERATOR_HINTS: &[&str] = &[
+    "FORCE_JOIN_ORDER",
+    "JOIN_METHOD",
+    "JOIN_TYPE",
+    "HASH_JOIN_BUILD_SIDE",
+    "HASH_JOIN_EXECUTION",
+    "BATCH_MODE",
+    "GROUP_METHOD",
+    "GROUP_TYPE",
+];
 
 impl Parser {
     /// Reads the hint before a statement, if there is one.
     pub(super) fn statement_hint(&mut self) -> Result<()> {
-        self.hint(STATEMENT_HINTS)
+        self.hint(STATEMENT_HINTS).map(drop)
     }
 
-    /// Reads the hint behind a table, if there is one.
-    pub(super) fn table_hint(&mut self) -> Result<()> {
+    /// Reads the hint behind `JOIN` or `GROUP`, if there is one: it only says how to go about it.
+    pub(super) fn operator_hint(&mut self) -> Result<()> {
+        self.hint(OPERATOR_HINTS).map(drop)
+    }
+
+    /// Reads the hint behind a table, if there is one. The result is the index that it forces.
+    pub(super) fn table_hint(&mut self) -> Result<Option<Name>> {
         self.hint(TABLE_HINTS)
     }
 
-    fn hint(&mut self, known: &[&str]) -> Result<()> {
+    fn hint(&mut self, known: &[&str]) -> Result<Option<Name>> {
         if !self.symbol("@{") {
-            return Ok(());
+            return Ok(None);
         }
-        self.list(|parser| parser.one_hint(known))?;
-        self.expect_symbol("}")
+        let mut index = None;
+        self.list(|parser| {
+            if known == TABLE_HINTS && parser.sees("FORCE_INDEX") {
+                index = parser.forced_index()?;
+                return Ok(());
+            }
+            parser.one_hint(known)
+        })?;
+        self.expect_symbol("}")?;
+        Ok(index)
+    }
+
+    fn forced_index(&mut self) -> Result<Option<Name>> {
+        self.advance();
+        self.expect_symbol("=")?;
+        let at = self.at();
+        let text = match self.peek() {
+            Kind::Word(index) | Kind::Quoted(index) | Kind::Text(index) => index.clone(),
+            _ => return Err(self.expected("the name of an index")),
+        };
+        self.advance();
+        let is_table = text.eq_ignore_ascii_case("_BASE_TABLE");
+        Ok((!is_table).then_some(Name { text, at }))
     }
 
     fn one_hint(&mut self, known: &[&str]) -> Result<()> {
-        let at_base_table = self.sees("FORCE_INDEX")
-            && matches!(&self.ahead(2).kind, Kind::Word(index) | Kind::Text(index)
-                if index.eq_ignore_ascii_case("_BASE_TABLE"));
-        if !at_base_table && !known.iter().any(|hint| self.sees(hint)) {
+        if !known.iter().any(|hint| self.sees(hint)) {
             return match self.peek() {
                 Kind::Word(hint) => Err(self.unsupported(format_args!("the hint {hint}"))),
                 _ => Err(self.expected("a hint")),

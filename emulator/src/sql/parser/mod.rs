@@ -5,6 +5,7 @@ mod create_database;
 mod ddl;
 mod dml;
 mod expr;
+mod from;
 mod hint;
 mod postgresql;
 mod primary;
@@ -26,16 +27,19 @@ pub const MAX_STATEMENT_CHARS: usize = 1_000_000;
 
 /// How deep expressions can nest. Whatever walks a tree recurses and relies on it: this many levels
 /// fit the smallest stack that a thread may have.
-pub const MAX_DEPTH: usize = 50;
+pub const MAX_DEPTH: usize = 32;
 
 /// How deep subqueries can nest. Each level multiplies the work that a statement can ask for.
 pub const MAX_SUBQUERY_DEPTH: usize = 3;
 
 /// Statements that Cloud Spanner knows and this parser doesn't.
 const OTHER_STATEMENTS: &[&str] = &[
-    "WITH", "FROM", "GRAPH", "CALL", "EXPLAIN", "MERGE", "TRUNCATE", "SHOW", "BEGIN", "COMMIT",
-    "ROLLBACK", "ASSERT", "EXPORT",
+    "FROM", "GRAPH", "CALL", "EXPLAIN", "MERGE", "TRUNCATE", "SHOW", "BEGIN", "COMMIT", "ROLLBACK",
+    "ASSERT", "EXPORT",
 ];
+
+/// What can stand between queries and isn't understood here.
+const SET_OPERATIONS: &[&str] = &["UNION", "INTERSECT", "EXCEPT"];
 
 /// Parses one statement that reads or writes rows.
 ///
@@ -88,8 +92,8 @@ impl Parser {
     fn statement(&mut self) -> Result<Statement> {
         self.statement_hint()?;
         self.refuse(OTHER_STATEMENTS)?;
-        if self.sees("SELECT") {
-            Ok(Statement::Query(self.select()?))
+        if self.sees("SELECT") || self.sees("WITH") {
+            Ok(Statement::Query(Box::new(self.query()?)))
         } else if self.keyword("INSERT") {
             Ok(Statement::Insert(self.insert()?))
         } else if self.keyword("UPDATE") {
@@ -97,7 +101,9 @@ impl Parser {
         } else if self.keyword("DELETE") {
             Ok(Statement::Delete(self.delete()?))
         } else if self.sees_symbol("(") {
-            Err(self.unsupported("a query in parentheses"))
+            let query = self.query_in_parentheses()?;
+            self.refuse(SET_OPERATIONS)?;
+            Ok(Statement::Query(Box::new(query)))
         } else {
             Err(self.unexpected())
         }
@@ -137,8 +143,12 @@ impl Parser {
 
     /// Whether these keywords come next, in any case.
     fn sees(&self, keywords: &str) -> bool {
+        self.sees_ahead(0, keywords)
+    }
+
+    fn sees_ahead(&self, first: usize, keywords: &str) -> bool {
         keywords.split(' ').enumerate().all(|(places, keyword)| {
-            matches!(&self.ahead(places).kind, Kind::Word(word) if word.eq_ignore_ascii_case(keyword))
+            matches!(&self.ahead(first + places).kind, Kind::Word(word) if word.eq_ignore_ascii_case(keyword))
         })
     }
 

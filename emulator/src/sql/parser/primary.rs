@@ -3,7 +3,7 @@
 use super::expr::literal;
 use super::{MAX_SUBQUERY_DEPTH, Parser};
 use crate::engine::Type;
-use crate::sql::ast::{Expr, ExprKind, Literal, Name};
+use crate::sql::ast::{Expr, ExprKind, Literal, Name, Select, SubqueryKind};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::token::{Kind, is_reserved};
 
@@ -14,12 +14,15 @@ const OTHER_EXPRESSIONS: &[&str] =
 /// Words that make a literal with the string behind them, of types that the engine doesn't know.
 const OTHER_LITERALS: &[&str] = &["BIGNUMERIC", "DATETIME", "TIME", "UUID", "INTERVAL", "RANGE"];
 
+/// What can stand behind the arguments of a call and isn't understood here.
+const CALL_CLAUSES: &[&str] = &["LIMIT", "HAVING", "AT"];
+
 impl Parser {
     pub(super) fn primary(&mut self) -> Result<Expr> {
         let at = self.at();
         let constant = match self.peek() {
             Kind::Integer(value) => Literal::Integer(*value),
-            Kind::Float(value) => Literal::Float(*value),
+            Kind::Float(text) => Literal::Float(text.clone()),
             Kind::Text(text) => Literal::Text(text.clone()),
             Kind::Bytes(bytes) => Literal::Bytes(bytes.clone()),
             Kind::Word(word) if word.eq_ignore_ascii_case("NULL") => Literal::Null,
@@ -43,8 +46,12 @@ impl Parser {
     }
 
     fn parenthesized(&mut self) -> Result<Expr> {
+        if self.starts_subquery() {
+            let at = self.at();
+            let query = Box::new(self.subquery()?);
+            return self.node(at, ExprKind::Subquery { kind: SubqueryKind::Value, query });
+        }
         self.expect_symbol("(")?;
-        self.refuse_subquery("a subquery as a value")?;
         let inner = self.expr()?;
         if self.sees_symbol(",") {
             return Err(self.unsupported("a struct"));
@@ -100,7 +107,8 @@ impl Parser {
     /// Reads an array from behind its `ARRAY` on.
     fn array_of_a_type(&mut self, at: Pos) -> Result<Expr> {
         if self.sees_symbol("(") {
-            return Err(SqlError::unsupported(at, "ARRAY with a subquery"));
+            let query = Box::new(self.subquery()?);
+            return self.node(at, ExprKind::Subquery { kind: SubqueryKind::Array, query });
         }
         let element = match self.symbol("<") {
             true => {
@@ -119,7 +127,6 @@ impl Parser {
     /// Reads a cast from behind its first word on.
     fn cast(&mut self, at: Pos, safe: bool) -> Result<Expr> {
         self.expect_symbol("(")?;
-        self.refuse_subquery("a subquery as a value")?;
         let operand = Box::new(self.expr()?);
         self.expect_keyword("AS")?;
         let target = self.plain_type()?;
@@ -168,24 +175,28 @@ impl Parser {
     }
 
     fn exists(&mut self, at: Pos) -> Result<Expr> {
-        self.expect_symbol("(")?;
-        self.refuse(&["WITH", "FROM"])?;
+        let query = Box::new(self.subquery()?);
+        self.node(at, ExprKind::Subquery { kind: SubqueryKind::Exists, query })
+    }
+
+    /// Whether a query in parentheses comes next.
+    pub(super) fn starts_subquery(&self) -> bool {
+        let keywords = ["SELECT", "WITH", "FROM"];
+        self.sees_symbol("(") && keywords.iter().any(|keyword| self.sees_ahead(1, keyword))
+    }
+
+    /// Reads a query in parentheses that stands inside another.
+    pub(super) fn subquery(&mut self) -> Result<Select> {
         if self.subquery_depth == MAX_SUBQUERY_DEPTH {
             let construct = format!("subqueries nested more than {MAX_SUBQUERY_DEPTH} deep");
             return Err(self.unsupported(construct));
         }
         self.subquery_depth += 1;
-        let select = self.select()?;
+        let select = self.query_in_parentheses()?;
         self.subquery_depth -= 1;
-        self.expect_symbol(")")?;
-        self.node(at, ExprKind::Exists(Box::new(select)))
-    }
-
-    /// UNIMPLEMENTED, if a query comes next.
-    pub(super) fn refuse_subquery(&self, construct: &str) -> Result<()> {
-        match self.sees("SELECT") || self.sees("WITH") || self.sees("FROM") {
-            true => Err(self.unsupported(construct)),
-            false => Ok(()),
+        match select.with.is_empty() {
+            true => Ok(select),
+            false => Err(self.unsupported("WITH in a subquery")),
         }
     }
 
@@ -214,23 +225,33 @@ impl Parser {
     }
 
     fn call(&mut self, at: Pos, function: String) -> Result<Expr> {
-        let counts = function.eq_ignore_ascii_case("COUNT");
-        let kind = if counts && self.symbol("*") {
-            ExprKind::CountRows
-        } else if self.sees_symbol(")") {
-            ExprKind::Call { function, arguments: Vec::new(), distinct: false }
-        } else {
-            let distinct = self.keyword("DISTINCT");
-            self.refuse_subquery("a subquery as an argument")?;
-            let arguments = self.list(Parser::argument)?;
-            ExprKind::Call { function, arguments, distinct }
+        if function.eq_ignore_ascii_case("COUNT") && self.symbol("*") {
+            self.refuse(CALL_CLAUSES)?;
+            self.expect_symbol(")")?;
+            self.refuse(&["OVER"])?;
+            return self.node(at, ExprKind::CountRows);
+        }
+        let distinct = self.keyword("DISTINCT");
+        let arguments = match self.sees_symbol(")") {
+            true => Vec::new(),
+            false => self.list(Parser::argument)?,
         };
-        self.refuse(&["ORDER", "LIMIT", "HAVING", "IGNORE", "RESPECT", "AT"])?;
         if self.sees_symbol("=>") {
             return Err(self.unsupported("a named argument"));
         }
+        let ignores_nulls = match () {
+            () if self.keyword("IGNORE NULLS") => Some(true),
+            () if self.keyword("RESPECT NULLS") => Some(false),
+            () => None,
+        };
+        let order = match self.keyword("ORDER BY") {
+            true => self.list(Parser::order)?,
+            false => Vec::new(),
+        };
+        self.refuse(CALL_CLAUSES)?;
         self.expect_symbol(")")?;
         self.refuse(&["OVER"])?;
+        let kind = ExprKind::Call { function, arguments, distinct, ignores_nulls, order };
         self.node(at, kind)
     }
 

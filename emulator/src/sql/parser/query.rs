@@ -1,49 +1,89 @@
 //! `SELECT`.
 
-use super::Parser;
-use crate::sql::ast::{FromItem, Item, Limit, Order, Select, TableName};
-use crate::sql::error::{Result, SqlError};
+use super::{MAX_SUBQUERY_DEPTH, Parser};
+use crate::sql::ast::{Expr, Item, Limit, Name, Order, Select};
+use crate::sql::error::Result;
 use crate::sql::token::{Kind, is_reserved};
 
-/// What can follow a table in `FROM` and isn't understood here.
-const JOINS: &[&str] = &[
-    "JOIN",
-    "INNER",
-    "CROSS",
-    "LEFT",
-    "RIGHT",
-    "FULL",
-    "HASH",
-    "NATURAL",
-    "LOOKUP",
-    "TABLESAMPLE",
-    "UNNEST",
-    "PIVOT (",
-    "FOR SYSTEM_TIME",
-];
-
 /// Clauses that aren't understood here.
-const OTHER_CLAUSES: &[&str] =
-    &["GROUP", "HAVING", "WINDOW", "QUALIFY", "UNION", "INTERSECT", "EXCEPT", "FOR", "FETCH"];
+const OTHER_CLAUSES: &[&str] = &["WINDOW", "QUALIFY", "UNION", "INTERSECT", "EXCEPT", "FETCH"];
+
+/// Forms of `GROUP BY` that aren't understood here.
+const OTHER_GROUPS: &[&str] = &["ROLLUP", "CUBE", "GROUPING SETS", "ALL"];
 
 impl Parser {
-    /// Reads a query from its `SELECT` on.
-    pub(super) fn select(&mut self) -> Result<Select> {
+    /// Reads a query, from its `WITH` or `SELECT` on.
+    pub(super) fn query(&mut self) -> Result<Select> {
+        let mut with = Vec::new();
+        if self.keyword("WITH") {
+            self.refuse(&["RECURSIVE"])?;
+            with = self.list(Parser::named_query)?;
+        }
+        if self.sees_symbol("(") {
+            let construct = if with.is_empty() {
+                "a set operation"
+            } else {
+                "WITH before a query in parentheses"
+            };
+            return Err(self.unsupported(construct));
+        }
+        Ok(Select { with, ..self.select()? })
+    }
+
+    /// Reads `name AS (query)`.
+    fn named_query(&mut self) -> Result<(Name, Select)> {
+        let name = Name { at: self.at(), text: self.identifier()? };
+        self.expect_keyword("AS")?;
+        if self.subquery_depth == MAX_SUBQUERY_DEPTH {
+            let construct = format!("subqueries nested more than {MAX_SUBQUERY_DEPTH} deep");
+            return Err(self.unsupported(construct));
+        }
+        self.subquery_depth += 1;
+        let query = self.query_in_parentheses()?;
+        self.subquery_depth -= 1;
+        match query.with.is_empty() {
+            true => Ok((name, query)),
+            false => Err(self.unsupported("WITH in a subquery")),
+        }
+    }
+
+    /// Reads `(query)`.
+    pub(super) fn query_in_parentheses(&mut self) -> Result<Select> {
+        self.expect_symbol("(")?;
+        let query = match self.sees_symbol("(") {
+            true => self.deeper(Parser::query_in_parentheses)?,
+            false => {
+                self.refuse(&["FROM"])?;
+                self.query()?
+            }
+        };
+        self.refuse(OTHER_CLAUSES)?;
+        self.refuse(&["ORDER", "LIMIT"])?;
+        self.expect_symbol(")")?;
+        Ok(query)
+    }
+
+    fn select(&mut self) -> Result<Select> {
         self.expect_keyword("SELECT")?;
         if self.sees_symbol("@{") {
             return Err(self.unsupported("a hint behind SELECT"));
         }
-        self.refuse(&["DISTINCT", "AS STRUCT", "AS VALUE", "AS"])?;
-        self.keyword("ALL");
+        let distinct = self.keyword("DISTINCT");
+        if !distinct {
+            self.keyword("ALL");
+        }
+        self.refuse(&["AS STRUCT", "AS VALUE", "AS", "WITH"])?;
         let items = self.items()?;
         let from = match self.keyword("FROM") {
-            true => Some(self.from()?),
-            false => None,
+            true => self.from()?,
+            false => Vec::new(),
         };
-        let filter = match self.keyword("WHERE") {
-            true => Some(self.expr()?),
-            false => None,
+        let filter = self.clause("WHERE")?;
+        let group = match self.keyword("GROUP") {
+            true => self.group()?,
+            false => Vec::new(),
         };
+        let having = self.clause("HAVING")?;
         self.refuse(OTHER_CLAUSES)?;
         let order = match self.keyword("ORDER BY") {
             true => self.list(Parser::order)?,
@@ -53,11 +93,29 @@ impl Parser {
             true => Some(self.limit()?),
             false => None,
         };
+        let for_update = self.keyword("FOR UPDATE");
         self.refuse(OTHER_CLAUSES)?;
+        self.refuse(&["FOR"])?;
         if self.sees_symbol("|>") {
             return Err(self.unsupported("the operator |>"));
         }
-        Ok(Select { items, from, filter, order, limit })
+        let with = Vec::new();
+        Ok(Select { with, distinct, items, from, filter, group, having, order, limit, for_update })
+    }
+
+    /// Reads a condition behind this keyword, if that comes next.
+    fn clause(&mut self, keyword: &str) -> Result<Option<Expr>> {
+        match self.keyword(keyword) {
+            true => self.expr().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn group(&mut self) -> Result<Vec<Expr>> {
+        self.operator_hint()?;
+        self.expect_keyword("BY")?;
+        self.refuse(OTHER_GROUPS)?;
+        self.list(Parser::expr)
     }
 
     pub(super) fn items(&mut self) -> Result<Vec<Item>> {
@@ -78,19 +136,22 @@ impl Parser {
             self.refuse(&["EXCEPT", "REPLACE"])?;
             return Ok(Item::Star { table: None, at });
         }
-        if self.ahead(1).kind == Kind::Symbol(".") && self.ahead(2).kind == Kind::Symbol("*") {
-            let table = self.identifier()?;
-            self.expect_symbol(".")?;
-            self.expect_symbol("*")?;
+        if matches!(self.peek(), Kind::Word(_) | Kind::Quoted(_))
+            && self.ahead(1).kind == Kind::Symbol(".")
+            && self.ahead(2).kind == Kind::Symbol("*")
+        {
+            let table = Some(self.identifier()?);
+            self.advance();
+            self.advance();
             self.refuse(&["EXCEPT", "REPLACE"])?;
-            return Ok(Item::Star { table: Some(table), at });
+            return Ok(Item::Star { table, at });
         }
         let expr = self.expr()?;
         Ok(Item::Expr { expr, alias: self.alias()? })
     }
 
     /// Reads `AS alias` or `alias`, if there is one.
-    fn alias(&mut self) -> Result<Option<String>> {
+    pub(super) fn alias(&mut self) -> Result<Option<String>> {
         if self.keyword("AS") {
             return self.identifier().map(Some);
         }
@@ -103,72 +164,15 @@ impl Parser {
         }
     }
 
-    fn from(&mut self) -> Result<FromItem> {
-        if self.sees_symbol("(") {
-            return Err(self.unsupported("a subquery in FROM"));
-        }
-        let from = match self.keyword("UNNEST") {
-            true => self.unnest()?,
-            false => {
-                self.refuse(JOINS)?;
-                let table = self.table()?;
-                if self.sees_symbol("(") {
-                    let construct = format!("the table function {}", table.name);
-                    return Err(SqlError::unsupported(table.at, construct));
-                }
-                FromItem::Table(table)
-            }
-        };
-        if self.sees_symbol(",") {
-            return Err(self.unsupported("more than one table in FROM"));
-        }
-        self.refuse(JOINS)?;
-        Ok(from)
-    }
-
-    /// Reads `UNNEST(array) [AS alias]` from behind its first word on.
-    fn unnest(&mut self) -> Result<FromItem> {
-        self.expect_symbol("(")?;
-        let array = self.expr()?;
-        self.expect_symbol(")")?;
-        self.refuse(&["WITH OFFSET"])?;
-        let alias = self.alias()?;
-        self.refuse(&["WITH OFFSET"])?;
-        Ok(FromItem::Unnest { array, alias })
-    }
-
-    /// Reads a table's name with its hints and its alias.
-    pub(super) fn table(&mut self) -> Result<TableName> {
-        let at = self.at();
-        let mut name = self.identifier()?;
-        let mut schema = None;
-        if self.symbol(".") {
-            schema = Some(std::mem::replace(&mut name, self.name_after_dot()?));
-        }
-        if self.sees_symbol(".") {
-            return Err(self.unsupported("a name of more than two parts"));
-        }
-        self.table_hint()?;
-        let alias = self.alias()?;
-        if self.keyword("WITH OFFSET") {
-            return Err(SqlError::unsupported(at, "WITH OFFSET"));
-        }
-        Ok(TableName { schema, name, alias, at })
-    }
-
-    fn order(&mut self) -> Result<Order> {
+    pub(super) fn order(&mut self) -> Result<Order> {
         let expr = self.expr()?;
         self.refuse(&["COLLATE"])?;
         let descending = self.keyword("DESC");
         if !descending {
             self.keyword("ASC");
         }
-        let nulls_first = match () {
-            () if self.keyword("NULLS FIRST") => Some(true),
-            () if self.keyword("NULLS LAST") => Some(false),
-            () => None,
-        };
-        Ok(Order { expr, descending, nulls_first })
+        self.refuse(&["NULLS FIRST", "NULLS LAST"])?;
+        Ok(Order { expr, descending })
     }
 
     fn limit(&mut self) -> Result<Limit> {

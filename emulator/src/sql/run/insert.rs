@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Execution;
-use super::write::{Changes, key, names, overlaid, stored};
+use super::from::read;
+use super::write::{Changes, key, names, overlaid};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
 use crate::sql::access::Access;
 use crate::sql::ast::InsertMode;
-use crate::sql::eval::read;
-use crate::sql::plan::{InsertRows, Insertion};
+use crate::sql::plan::{InsertRows, Insertion, Target};
 
 impl<A: Access> Execution<'_, A> {
     pub(super) async fn insertions(&mut self, insertion: &Insertion) -> Result<Changes> {
-        let table = stored(&insertion.source)?;
+        let table = &insertion.target.scan.table;
         let mut rows = Vec::new();
         for given in self.inserted_rows(&insertion.rows).await? {
             rows.push(self.with_defaults(insertion, given).await?);
@@ -60,7 +60,7 @@ impl<A: Access> Execution<'_, A> {
         stored: Option<Vec<Value>>,
         changes: &mut Changes,
     ) -> Result<()> {
-        let source = &insertion.source;
+        let target = &insertion.target;
         let mut written = all;
         if stored.is_some() {
             // Of a row that is there, what isn't mentioned stays as it is, and the key is the same.
@@ -72,9 +72,9 @@ impl<A: Access> Execution<'_, A> {
             cells.truncate(count);
         }
         if let Some(outputs) = &insertion.returning {
-            let before = stored.unwrap_or_else(|| vec![Value::Null; source.used.len()]);
-            let row = overlaid(table, source, before, written, &cells)?;
-            changes.returned.push(self.outputs(outputs, &row).await?);
+            let before = stored.unwrap_or_else(|| vec![Value::Null; target.width]);
+            let row = overlaid(target, before, written, &cells)?;
+            changes.returned.push(self.outputs(outputs, &row, &[]).await?);
         }
         let kind = match insertion.mode {
             InsertMode::OrUpdate => WriteKind::InsertOrUpdate,
@@ -99,7 +99,7 @@ impl<A: Access> Execution<'_, A> {
                 Ok(inserted)
             }
             InsertRows::Query(query) => {
-                let rows = self.query_rows(query).await?;
+                let rows = self.query_rows(query, &[], false).await?;
                 Ok(rows.into_iter().map(|row| row.into_iter().map(Cell::Value).collect()).collect())
             }
         }
@@ -132,8 +132,16 @@ impl<A: Access> Execution<'_, A> {
         if ranges.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let rows = self.access.read(read(table, &insertion.source, ranges)).await?;
-        rows.into_iter().map(|row| Ok((key(table, &row)?, row))).collect()
+        let Target { scan, width } = &insertion.target;
+        let mut there = BTreeMap::new();
+        for read in self.access.read(read(scan, ranges)).await? {
+            let mut row = vec![Value::Null; *width];
+            for ((_, slot), value) in scan.used.iter().zip(read) {
+                row[*slot] = value;
+            }
+            there.insert(key(table, &row)?, row);
+        }
+        Ok(there)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The execution of a statement: evaluation, and the reads and writes it asks for.
 
+mod from;
 mod insert;
 mod query;
 #[cfg(test)]
@@ -10,10 +11,9 @@ use super::access::Access;
 use super::ast::Statement;
 use super::bind::Binder;
 use super::eval::{Evaluated, Evaluation, Missing, Rows, Stop};
-use super::keys;
 use super::params::Parameters;
-use super::plan::{Node, Plan, Source};
-use crate::engine::{Result, Table, Type, Value};
+use super::plan::{Node, Plan};
+use crate::engine::{Result, Type, Value};
 
 /// What a statement comes to.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,50 +73,26 @@ impl<A: Access> Execution<'_, A> {
             match attempt(&self.evaluation) {
                 Ok(value) => return Ok(value),
                 Err(Stop::Failed(error)) => return Err(error.into()),
-                Err(Stop::Missing(missing)) => self.fetch(*missing).await?,
+                Err(Stop::Missing(missing)) => self.learn(*missing).await?,
             }
         }
     }
 
-    async fn fetch(&mut self, missing: Missing) -> Result<()> {
-        let rows = self.access.read(missing.read()).await?;
-        self.evaluation.fetched.insert(missing, rows);
+    /// Gets the rows of a query inside an expression.
+    async fn learn(&mut self, missing: Missing) -> Result<()> {
+        let Missing { query, arguments, first_only } = &missing;
+        let rows = self.query_rows(query, arguments, *first_only).await?;
+        self.evaluation.learn(missing, rows);
         Ok(())
     }
 
-    /// The rows of a table that pass `filter`, as far as the statement uses them.
-    async fn rows(
-        &mut self,
-        table: &Table,
-        source: &Source,
-        filter: Option<&Node>,
-    ) -> Result<Vec<Vec<Value>>> {
-        let ranges = self
-            .evaluate(|evaluation| {
-                let constant = |node: &Node| evaluation.value(node, &Rows::only(&[]));
-                keys::ranges(table, source, filter, constant)
-            })
-            .await?;
-        if ranges.is_empty() {
-            return Ok(Vec::new());
-        }
-        let rows = self.access.read(super::eval::read(table, source, ranges)).await?;
-        self.passing(rows, filter).await
+    /// The value of an expression.
+    async fn value(&mut self, node: &Node, rows: Rows<'_>) -> Result<Value> {
+        self.evaluate(|evaluation| evaluation.value(node, &rows)).await
     }
 
-    /// Those of `rows` that pass `filter`.
-    async fn passing(
-        &mut self,
-        rows: Vec<Vec<Value>>,
-        filter: Option<&Node>,
-    ) -> Result<Vec<Vec<Value>>> {
-        let Some(filter) = filter else { return Ok(rows) };
-        let mut passing = Vec::new();
-        for row in rows {
-            if self.evaluate(|evaluation| evaluation.holds(filter, &Rows::only(&row))).await? {
-                passing.push(row);
-            }
-        }
-        Ok(passing)
+    /// Whether a condition holds; NULL doesn't.
+    async fn holds(&mut self, condition: &Node, rows: Rows<'_>) -> Result<bool> {
+        self.evaluate(|evaluation| evaluation.holds(condition, &rows)).await
     }
 }

@@ -1,111 +1,184 @@
 //! Queries.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 
 use super::{Execution, Outcome};
 use crate::engine::{Result, Type, Value};
 use crate::sql::access::Access;
-use crate::sql::eval::{Rows, fold, project};
-use crate::sql::plan::{Aggregate, Node, OrderBy, Output, Query, Relation};
-
-type Row = Vec<Value>;
+use crate::sql::eval::{Row, Rows};
+use crate::sql::functions::fold::Fold;
+use crate::sql::plan::{Aggregate, Grouping, OrderBy, Output, Query};
 
 impl<A: Access> Execution<'_, A> {
     pub(super) async fn query(&mut self, query: &Query) -> Result<Outcome> {
-        let rows = self.query_rows(query).await?;
+        let rows = self.query_rows(query, &[], false).await?;
         Ok(Outcome::Rows { columns: columns(&query.outputs), rows })
     }
 
-    pub(super) async fn query_rows(&mut self, query: &Query) -> Result<Vec<Row>> {
-        let mut rows = self.source_rows(query).await?;
-        if let Some(aggregates) = &query.aggregates {
-            rows = vec![self.folded(aggregates, &rows).await?];
-        }
-        let rows = self.ordered(rows, &query.order).await?;
+    /// The rows of a query that gets these values from the query around.
+    ///
+    /// Queries nest, so the future is on the heap.
+    pub(super) fn query_rows<'q>(
+        &'q mut self,
+        query: &'q Query,
+        arguments: &'q [Value],
+        first_only: bool,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<Row>>> + Send + 'q>> {
+        Box::pin(self.nested_rows(query, arguments, first_only))
+    }
+
+    async fn nested_rows(
+        &mut self,
+        query: &Query,
+        arguments: &[Value],
+        first_only: bool,
+    ) -> Result<Vec<Row>> {
         let skip = usize::try_from(query.skip).unwrap_or(usize::MAX);
         let limit = query.limit.map_or(usize::MAX, |limit| limit.try_into().unwrap_or(usize::MAX));
-        let mut result = Vec::new();
-        for row in rows.into_iter().skip(skip).take(limit) {
-            result.push(self.outputs(&query.outputs, &row).await?);
+        let limit = if first_only { limit.min(1) } else { limit };
+        if limit == 0 {
+            return Ok(Vec::new());
         }
-        Ok(result)
+        let mut rows = self.source_rows(query, arguments).await?;
+        if let Some(grouping) = &query.grouping {
+            rows = self.groups(grouping, rows, arguments).await?;
+        }
+        if query.order.is_empty() && !query.distinct {
+            let mut result = Vec::new();
+            for row in rows.into_iter().skip(skip).take(limit) {
+                result.push(self.outputs(&query.outputs, &row, arguments).await?);
+            }
+            return Ok(result);
+        }
+        let mut shown = Vec::with_capacity(rows.len());
+        let mut seen = BTreeSet::new();
+        for row in rows {
+            let outputs = self.outputs(&query.outputs, &row, arguments).await?;
+            if !query.distinct || seen.insert(outputs.clone()) {
+                shown.push((row, outputs));
+            }
+        }
+        let shown = self.ordered(shown, &query.order, arguments).await?;
+        Ok(shown.into_iter().skip(skip).take(limit).map(|(_, outputs)| outputs).collect())
     }
 
     /// What is shown of a row.
-    pub(super) async fn outputs(&mut self, outputs: &[Output], row: &[Value]) -> Result<Row> {
+    pub(super) async fn outputs(
+        &mut self,
+        outputs: &[Output],
+        row: &[Value],
+        arguments: &[Value],
+    ) -> Result<Row> {
         let mut values = Vec::with_capacity(outputs.len());
+        let rows = Rows { row, arguments, outputs: &[] };
         for output in outputs {
-            values.push(self.value(&output.node, row).await?);
+            values.push(self.value(&output.node, rows).await?);
         }
         Ok(values)
     }
 
-    /// The value of an expression on a row.
-    pub(super) async fn value(&mut self, node: &Node, row: &[Value]) -> Result<Value> {
-        self.evaluate(|evaluation| evaluation.value(node, &Rows::only(row))).await
-    }
-
-    async fn folded(&mut self, aggregates: &[Aggregate], rows: &[Row]) -> Result<Row> {
-        let mut folded = Vec::with_capacity(aggregates.len());
-        for Aggregate { fold: with, distinct, operand } in aggregates {
-            let mut values = Vec::with_capacity(rows.len());
+    async fn groups(
+        &mut self,
+        grouping: &Grouping,
+        rows: Vec<Row>,
+        arguments: &[Value],
+    ) -> Result<Vec<Row>> {
+        let mut groups: BTreeMap<Row, Vec<Row>> = BTreeMap::new();
+        if grouping.keys.is_empty() {
+            groups.insert(Vec::new(), rows);
+        } else {
             for row in rows {
-                values.push(self.value(operand, row).await?);
-            }
-            folded.push(fold(*with, *distinct, values)?);
-        }
-        Ok(folded)
-    }
-
-    async fn source_rows(&mut self, query: &Query) -> Result<Vec<Row>> {
-        let filter = query.filter.as_ref();
-        match &query.source {
-            None => Ok(vec![Vec::new()]),
-            Some(source) => match &source.relation {
-                Relation::Fixed(rows) => {
-                    let rows = rows.iter().map(|row| project(row, source)).collect();
-                    self.passing(rows, filter).await
+                let mut key = Vec::with_capacity(grouping.keys.len());
+                for node in &grouping.keys {
+                    let rows = Rows { row: &row, arguments, outputs: &[] };
+                    key.push(self.value(node, rows).await?);
                 }
-                Relation::Table(table) => self.rows(table, source, filter).await,
-            },
+                groups.entry(key).or_default().push(row);
+            }
         }
+        let mut result = Vec::with_capacity(groups.len());
+        for (mut group, rows) in groups {
+            for aggregate in &grouping.aggregates {
+                group.push(self.folded(aggregate, &rows, arguments).await?);
+            }
+            let holds = match &grouping.having {
+                None => true,
+                Some(having) => {
+                    let rows = Rows { row: &group, arguments, outputs: &[] };
+                    self.holds(having, rows).await?
+                }
+            };
+            if holds {
+                result.push(group);
+            }
+        }
+        Ok(result)
     }
 
-    async fn ordered(&mut self, rows: Vec<Row>, order: &[OrderBy]) -> Result<Vec<Row>> {
+    async fn folded(
+        &mut self,
+        aggregate: &Aggregate,
+        rows: &[Row],
+        arguments: &[Value],
+    ) -> Result<Value> {
+        let mut values = Vec::with_capacity(rows.len());
+        for row in rows {
+            let seen = Rows { row, arguments, outputs: &[] };
+            let value = self.value(&aggregate.operand, seen).await?;
+            if !(aggregate.ignores_nulls && value.is_null()) {
+                values.push((row.clone(), vec![value]));
+            }
+        }
+        let values = self.ordered(values, &aggregate.order, arguments).await?;
+        let mut values: Vec<Value> = values.into_iter().flat_map(|(_, value)| value).collect();
+        if aggregate.distinct {
+            values = Fold::distinct(values);
+        }
+        let separator = match &aggregate.separator {
+            None => None,
+            Some(node) => Some(self.value(node, Rows { arguments, ..Rows::default() }).await?),
+        };
+        if separator.as_ref().is_some_and(Value::is_null) {
+            return Ok(Value::Null);
+        }
+        Ok(aggregate.fold.of(values, aggregate.value_type, separator.as_ref())?)
+    }
+
+    /// Rows with what is shown of them, in order.
+    async fn ordered(
+        &mut self,
+        rows: Vec<(Row, Row)>,
+        order: &[OrderBy],
+        arguments: &[Value],
+    ) -> Result<Vec<(Row, Row)>> {
         if order.is_empty() {
             return Ok(rows);
         }
-        let mut keyed: Vec<(Row, Row)> = Vec::with_capacity(rows.len());
-        for row in rows {
+        let mut keyed: Vec<(Row, (Row, Row))> = Vec::with_capacity(rows.len());
+        for (row, outputs) in rows {
             let mut key = Vec::with_capacity(order.len());
             for item in order {
-                key.push(self.value(&item.node, &row).await?);
+                let rows = Rows { row: &row, outputs: &outputs, arguments };
+                key.push(self.value(&item.node, rows).await?);
             }
-            keyed.push((key, row));
+            keyed.push((key, (row, outputs)));
         }
         keyed.sort_by(|(left, _), (right, _)| {
             let items = order.iter().zip(left.iter().zip(right));
             items.fold(Ordering::Equal, |so_far, (item, (left, right))| {
-                so_far.then_with(|| item.compare(left, right))
+                so_far.then_with(|| match item.descending {
+                    false => left.cmp(right),
+                    true => right.cmp(left),
+                })
             })
         });
         Ok(keyed.into_iter().map(|(_, row)| row).collect())
     }
 }
 
-/// The columns of a result. A NULL that could have any type is shown as an INT64.
+/// The columns of a result.
 pub(super) fn columns(outputs: &[Output]) -> Vec<(String, Type)> {
-    let column = |output: &Output| (output.name.clone(), output.value_type.unwrap_or(Type::Int64));
-    outputs.iter().map(column).collect()
-}
-
-impl OrderBy {
-    fn compare(&self, left: &Value, right: &Value) -> Ordering {
-        match (left.is_null(), right.is_null()) {
-            (false, false) if self.descending => right.cmp(left),
-            (false, false) => left.cmp(right),
-            (left, right) if self.nulls_first => right.cmp(&left),
-            (left, right) => left.cmp(&right),
-        }
-    }
+    outputs.iter().map(|output| (output.name.clone(), output.value_type)).collect()
 }

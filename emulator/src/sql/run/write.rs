@@ -4,7 +4,8 @@ use super::query::columns;
 use super::{Execution, Outcome};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
 use crate::sql::access::Access;
-use crate::sql::plan::{NewValue, Node, Output, Relation, Source, Write};
+use crate::sql::eval::{Row, Rows};
+use crate::sql::plan::{NewValue, Node, Output, Target, Write};
 
 /// What a statement is about to write, and what it shows of that.
 #[derive(Default)]
@@ -20,15 +21,14 @@ impl<A: Access> Execution<'_, A> {
             Write::Insert(insertion) => {
                 (self.insertions(insertion).await?, insertion.returning.as_ref())
             }
-            Write::Update { source, filter, assignments, returning } => {
+            Write::Update { target, filter, assignments, returning } => {
                 let shown = returning.as_deref();
-                let table = stored(source)?;
-                let changes = self.updates(table, source, filter, assignments, shown).await?;
+                let changes = self.updates(target, filter, assignments, shown).await?;
                 (changes, returning.as_ref())
             }
-            Write::Delete { source, filter, returning } => {
+            Write::Delete { target, filter, returning } => {
                 let shown = returning.as_deref();
-                (self.deletions(stored(source)?, source, filter, shown).await?, returning.as_ref())
+                (self.deletions(target, filter, shown).await?, returning.as_ref())
             }
         };
         let count = changes.mutations.len() as u64;
@@ -45,25 +45,25 @@ impl<A: Access> Execution<'_, A> {
 
     async fn updates(
         &mut self,
-        table: &Table,
-        source: &Source,
+        target: &Target,
         filter: &Node,
         assignments: &[(usize, NewValue)],
         returning: Option<&[Output]>,
     ) -> Result<Changes> {
+        let table = &target.scan.table;
         let key = table.primary_key.iter().map(|part| part.position);
         let written: Vec<usize> = key.chain(assignments.iter().map(|(at, _)| *at)).collect();
         let names = names(table, &written);
         let mut changes = Changes::default();
-        for row in self.rows(table, source, Some(filter)).await? {
+        for row in self.rows_of(&target.scan, target.width, filter).await? {
             let key = row.iter().take(table.primary_key.len()).cloned();
             let mut cells: Vec<Cell> = key.map(Cell::Value).collect();
             for (_, value) in assignments {
                 cells.push(self.cell(value, &row).await?);
             }
             if let Some(outputs) = returning {
-                let row = overlaid(table, source, row, &written, &cells)?;
-                changes.returned.push(self.outputs(outputs, &row).await?);
+                let row = overlaid(target, row, &written, &cells)?;
+                changes.returned.push(self.outputs(outputs, &row, &[]).await?);
             }
             changes.mutations.push(Mutation::Write {
                 kind: WriteKind::Update,
@@ -77,17 +77,17 @@ impl<A: Access> Execution<'_, A> {
 
     async fn deletions(
         &mut self,
-        table: &Table,
-        source: &Source,
+        target: &Target,
         filter: &Node,
         returning: Option<&[Output]>,
     ) -> Result<Changes> {
+        let table = &target.scan.table;
         let mut changes = Changes::default();
-        for row in self.rows(table, source, Some(filter)).await? {
+        for row in self.rows_of(&target.scan, target.width, filter).await? {
             let keys = vec![KeyRange::prefix(key(table, &row)?)];
             changes.mutations.push(Mutation::Delete { table: table.name.clone(), keys });
             if let Some(outputs) = returning {
-                changes.returned.push(self.outputs(outputs, &row).await?);
+                changes.returned.push(self.outputs(outputs, &row, &[]).await?);
             }
         }
         Ok(changes)
@@ -96,7 +96,9 @@ impl<A: Access> Execution<'_, A> {
     pub(super) async fn cell(&mut self, value: &NewValue, row: &[Value]) -> Result<Cell> {
         match value {
             NewValue::CommitTimestamp => Ok(Cell::CommitTimestamp),
-            NewValue::Computed(node) => self.value(node, row).await.map(Cell::Value),
+            NewValue::Computed(node) => {
+                self.value(node, Rows { row, ..Rows::default() }).await.map(Cell::Value)
+            }
         }
     }
 }
@@ -113,31 +115,23 @@ pub(super) fn names(table: &Table, positions: &[usize]) -> Vec<String> {
 
 /// A row, as far as a statement uses it, with what is written to the columns at these positions.
 pub(super) fn overlaid(
-    table: &Table,
-    source: &Source,
-    mut row: Vec<Value>,
+    target: &Target,
+    mut row: Row,
     written: &[usize],
     cells: &[Cell],
-) -> Result<Vec<Value>> {
-    for (value, position) in row.iter_mut().zip(&source.used) {
+) -> Result<Row> {
+    for (position, slot) in &target.scan.used {
         match written.iter().position(|written| written == position).map(|index| &cells[index]) {
             None => {}
-            Some(Cell::Value(new)) => *value = new.clone(),
+            Some(Cell::Value(new)) => row[*slot] = new.clone(),
             Some(Cell::CommitTimestamp) => {
                 return Err(Error::invalid_argument(format!(
                     "Column {} cannot be returned: the PENDING_COMMIT_TIMESTAMP() function may only \
                      be used as a value for INSERT or UPDATE",
-                    table.columns[*position].name
+                    target.scan.table.columns[*position].name
                 )));
             }
         }
     }
     Ok(row)
-}
-
-pub(super) fn stored(source: &Source) -> Result<&Table> {
-    match &source.relation {
-        Relation::Table(table) => Ok(table),
-        Relation::Fixed(_) => Err(Error::unimplemented("writing to what is not a table")),
-    }
 }

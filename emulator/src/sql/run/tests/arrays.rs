@@ -65,9 +65,9 @@ fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
         ("3 NOT IN UNNEST([1, 2])", "true"),
         ("NULL IN UNNEST([1])", "NULL"),
         ("1 IN UNNEST(CAST(NULL AS ARRAY<INT64>))", "false"),
-        ("1.5 IN UNNEST([1, 2])", "false"),
+        ("1 IN UNNEST([1.5, 2.5])", "false"),
         ("'b' IN UNNEST(['a', 'a' || 'b', LOWER('B')])", "true"),
-        ("DATE '2026-01-02' IN UNNEST(['2026-01-02'])", "true"),
+        ("'2026-01-02' IN UNNEST([DATE '2026-01-02'])", "true"),
     ] {
         assert_eq!(world.one(expr), value, "{expr}");
     }
@@ -96,10 +96,8 @@ fn the_elements_of_an_array_are_rows() {
     assert_eq!(world.rows("SELECT k FROM Flags WHERE k < 'c'"), ["b"]);
     for (text, code) in [
         ("SELECT x.x FROM UNNEST([1]) x", Code::InvalidArgument),
-        ("SELECT x.* FROM UNNEST([1]) x", Code::InvalidArgument),
         ("SELECT 1 FROM UNNEST(1)", Code::InvalidArgument),
-        ("SELECT 1 FROM UNNEST([GENERATE_UUID()])", Code::Unimplemented),
-        ("SELECT k FROM Flags WHERE EXISTS (SELECT 1 FROM UNNEST([k]))", Code::Unimplemented),
+        ("SELECT 1 FROM UNNEST(NULL) x", Code::InvalidArgument),
     ] {
         assert_eq!(world.error(text).0, code, "{text}");
     }

@@ -4,6 +4,7 @@ mod alter;
 mod arrays;
 mod casts;
 mod defaults;
+mod joins;
 mod keys;
 mod refusals;
 mod returning;
@@ -156,7 +157,7 @@ fn rows_come_in_key_order_or_as_asked() {
     );
     assert_eq!(world.rows("SELECT price FROM Orders ORDER BY 1 LIMIT 2"), ["NULL", "-1.0"]);
     assert_eq!(
-        world.rows("SELECT price FROM Orders ORDER BY price NULLS LAST LIMIT 1 OFFSET 4"),
+        world.rows("SELECT price FROM Orders ORDER BY price DESC LIMIT 1 OFFSET 4"),
         ["NULL"]
     );
     assert_eq!(
@@ -195,7 +196,6 @@ fn counting_makes_one_row() {
     );
     assert_eq!(world.rows("SELECT COUNT(*) FROM Orders WHERE shard = 9"), ["0"]);
     assert_eq!(world.rows("SELECT COUNT(*) > 1, 7 FROM Flags ORDER BY COUNT(*)"), ["true 7"]);
-    assert_eq!(world.one("COUNT(*)"), "1");
     let error = world.error("SELECT note, COUNT(*) FROM Orders");
     assert_eq!(
         error,

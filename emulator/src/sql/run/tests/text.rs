@@ -20,8 +20,8 @@ fn texts_are_matched_against_patterns() {
         ("'mississippi' LIKE '%iss%ip%'", "true"),
         ("'mississippi' LIKE '%iss%iss%iss%'", "false"),
         ("b'\\xff\\x00' LIKE b'_\\x00'", "true"),
-        ("NULL LIKE 'a'", "NULL"),
-        ("'a' LIKE NULL", "NULL"),
+        ("CAST(NULL AS STRING) LIKE 'a'", "NULL"),
+        ("'a' LIKE CAST(NULL AS STRING)", "NULL"),
     ] {
         assert_eq!(world.one(expr), value, "{expr}");
     }
@@ -75,6 +75,10 @@ fn texts_are_taken_apart_and_put_together() {
         ("FROM_HEX('0fF')", "[0, 255]"),
         ("FROM_HEX('')", "[]"),
         ("CONCAT('a', NULL)", "NULL"),
+        ("MOD(1.5, 1)", "0.5"),
+        ("ARRAY_TO_STRING(SPLIT('a,b'), '-')", "a-b"),
+        ("LPAD('ab', 4, 'xy')", "xyab"),
+        ("DATE_ADD(DATE '2024-01-31', INTERVAL 1 MONTH)", "2024-02-29"),
         ("CHAR_LENGTH(GENERATE_UUID())", "36"),
         ("SUBSTR(GENERATE_UUID(), 15, 1)", "4"),
         ("GENERATE_UUID() = GENERATE_UUID()", "false"),
@@ -96,7 +100,7 @@ fn texts_are_taken_apart_and_put_together() {
         ("FROM_HEX('0g')", Code::OutOfRange),
         ("MOD(1, 0)", Code::OutOfRange),
         ("ABS(-9223372036854775808)", Code::OutOfRange),
-        ("MOD(1.5, 1)", Code::InvalidArgument),
+        ("MOD(CAST(1.5 AS FLOAT64), 1)", Code::InvalidArgument),
         ("CHAR_LENGTH(b'a')", Code::InvalidArgument),
         ("TRIM(b'a')", Code::InvalidArgument),
         ("LOWER(1)", Code::InvalidArgument),
@@ -104,9 +108,8 @@ fn texts_are_taken_apart_and_put_together() {
         ("LOWER()", Code::InvalidArgument),
         ("SUBSTR('a')", Code::InvalidArgument),
         ("GREATEST([1], [2])", Code::InvalidArgument),
-        ("SPLIT('a,b')", Code::Unimplemented),
         ("FORMAT('%d', 1)", Code::Unimplemented),
-        ("AVG(1)", Code::Unimplemented),
+        ("AVG(1)", Code::InvalidArgument),
     ] {
         assert_eq!(world.error(&format!("SELECT {expr}")).0, code, "{expr}");
     }
@@ -139,9 +142,7 @@ fn aggregates_make_one_row_of_all() {
         ("SELECT MIN(MAX(id)) FROM Orders", Code::InvalidArgument),
         ("SELECT id, MAX(id) FROM Orders", Code::InvalidArgument),
         ("SELECT 1 FROM Orders WHERE MAX(id) > 1", Code::InvalidArgument),
-        ("SELECT MAX(id) FROM Orders GROUP BY shard", Code::Unimplemented),
-        ("SELECT AVG(id) FROM Orders", Code::Unimplemented),
-        ("SELECT LOWER(DISTINCT note) FROM Orders", Code::Unimplemented),
+        ("SELECT LOWER(DISTINCT note) FROM Orders", Code::InvalidArgument),
     ] {
         assert_eq!(world.error(text).0, code, "{text}");
     }

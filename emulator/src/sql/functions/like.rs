@@ -19,18 +19,18 @@ enum Piece<C> {
 ///
 /// # Errors
 /// The pattern ends with a backslash.
-pub fn like(value: &Value, pattern: &Value) -> Result<Value> {
-    match (value, pattern) {
-        (Value::String(text), Value::String(pattern)) => {
+pub fn like(arguments: &[Value]) -> Result<Value> {
+    match arguments {
+        [Value::String(text), Value::String(pattern)] => {
             let pieces = pieces(pattern.chars(), ['\\', '%', '_'])?;
             let text: Vec<char> = text.chars().collect();
             Ok(Value::Bool(matches(&text, &pieces)))
         }
-        (Value::Bytes(bytes), Value::Bytes(pattern)) => {
+        [Value::Bytes(bytes), Value::Bytes(pattern)] => {
             let pieces = pieces(pattern.iter().copied(), [b'\\', b'%', b'_'])?;
             Ok(Value::Bool(matches(bytes, &pieces)))
         }
-        _ => Ok(Value::Null),
+        _ => Err(super::misbound("LIKE")),
     }
 }
 

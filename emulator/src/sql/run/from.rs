@@ -1,0 +1,276 @@
+//! `FROM` and `WHERE`: the rows that a query starts from.
+
+use std::collections::BTreeSet;
+
+use super::Execution;
+use crate::engine::{Key, KeyRange, Read, Result, Table, Value};
+use crate::sql::access::Access;
+use crate::sql::eval::{Row, Rows};
+use crate::sql::keys;
+use crate::sql::plan::{Node, Query, Scan, Source, Step};
+
+/// What can come to the rows so far.
+enum Candidates {
+    /// The same to each of them.
+    Same(Vec<Row>),
+    /// What has its key in the ranges of the row, of these.
+    ByKey { rows: Vec<(Key, Row)>, ranges: Vec<Vec<KeyRange>> },
+    /// The elements of an array that the row has.
+    Elements(Node),
+}
+
+impl<A: Access> Execution<'_, A> {
+    /// The rows of `FROM` that pass `WHERE`.
+    pub(super) async fn source_rows(
+        &mut self,
+        query: &Query,
+        arguments: &[Value],
+    ) -> Result<Vec<Row>> {
+        let mut waiting = Vec::new();
+        query.filter.iter().for_each(|filter| conjuncts(filter, &mut waiting));
+        let mut rows = vec![vec![Value::Null; query.width]];
+        let mut known = BTreeSet::new();
+        for (place, step) in query.steps.iter().enumerate() {
+            let candidates =
+                self.candidates(query, step, &rows, &waiting, &known, arguments).await?;
+            known.extend(used(&step.source).iter().map(|(_, slot)| *slot));
+            // Each condition is looked at as soon as all that it is about is there.
+            let is_last = place + 1 == query.steps.len();
+            let ready = |condition: &&Node| is_last || is_about(condition, &known);
+            let (now, later) = waiting.into_iter().partition::<Vec<&Node>, _>(ready);
+            waiting = later;
+            rows = self.joined(step, rows, candidates, &now, arguments).await?;
+        }
+        Ok(rows)
+    }
+
+    async fn candidates(
+        &mut self,
+        query: &Query,
+        step: &Step,
+        rows: &[Row],
+        filter: &[&Node],
+        known: &BTreeSet<usize>,
+        arguments: &[Value],
+    ) -> Result<Candidates> {
+        match &step.source {
+            Source::Fixed { rows, .. } => Ok(Candidates::Same(rows.to_vec())),
+            Source::Elements { array, .. } => Ok(Candidates::Elements(array.clone())),
+            Source::Query { subquery, .. } => {
+                let seen = Rows { arguments, ..Rows::default() };
+                let found = self.evaluate(|known| known.rows_of(subquery, false, &seen)).await?;
+                Ok(Candidates::Same(found.to_vec()))
+            }
+            Source::Table(scan) => {
+                let mut conditions: Vec<&Node> = step.on.iter().collect();
+                if !step.keeps_unmatched {
+                    conditions.extend(filter);
+                }
+                let varies = !known.is_empty()
+                    && conditions.iter().any(|condition| {
+                        condition
+                            .any(&|node| matches!(node, Node::Column(slot) if known.contains(slot)))
+                    });
+                let distinct_rows = if varies { rows } else { &rows[..rows.len().min(1)] };
+                let mut ranges = Vec::with_capacity(distinct_rows.len());
+                for row in distinct_rows {
+                    let seen = Rows { row, arguments, outputs: &[] };
+                    let is_known = |slot| known.contains(&slot);
+                    ranges.push(
+                        self.evaluate(|evaluation| {
+                            keys::ranges(scan, &conditions, &is_known, evaluation, &seen)
+                        })
+                        .await?,
+                    );
+                }
+                self.scanned(query, scan, ranges, varies).await
+            }
+        }
+    }
+
+    /// Reads what is in these ranges, of which there are some for each row if they vary.
+    async fn scanned(
+        &mut self,
+        query: &Query,
+        scan: &Scan,
+        ranges: Vec<Vec<KeyRange>>,
+        vary: bool,
+    ) -> Result<Candidates> {
+        let keys = keys::merged(ranges.iter().flatten().cloned().collect());
+        if keys.is_empty() {
+            return Ok(Candidates::Same(Vec::new()));
+        }
+        let mut read = read(scan, keys);
+        read.exclusive = query.for_update;
+        if !vary {
+            read.limit = row_limit(query);
+            return Ok(Candidates::Same(self.access.read(read).await?));
+        }
+        let key = scan.table.primary_key.iter();
+        let names = key.map(|part| scan.table.columns[part.position].name.clone());
+        read.columns.extend(names);
+        let mut rows = Vec::new();
+        for mut row in self.access.read(read).await? {
+            let key = scan.table.key(row.split_off(scan.used.len()))?;
+            rows.push((key, row));
+        }
+        rows.sort_by(|(left, _), (right, _)| left.cmp(right));
+        Ok(Candidates::ByKey { rows, ranges })
+    }
+
+    /// The rows so far, each with what comes to it.
+    async fn joined(
+        &mut self,
+        step: &Step,
+        rows: Vec<Row>,
+        candidates: Candidates,
+        filter: &[&Node],
+        arguments: &[Value],
+    ) -> Result<Vec<Row>> {
+        let mut joined = Vec::new();
+        let used = used(&step.source);
+        for (place, row) in rows.into_iter().enumerate() {
+            let own = match &candidates {
+                Candidates::Same(rows) => rows.iter().collect(),
+                Candidates::ByKey { rows, ranges } => in_ranges(rows, &ranges[place]),
+                Candidates::Elements(_) => Vec::new(),
+            };
+            let elements = match &candidates {
+                Candidates::Elements(array) => self.elements(array, &row, arguments).await?,
+                _ => Vec::new(),
+            };
+            let mut is_matched = false;
+            let is_dense = matches!(step.source, Source::Table(_));
+            for candidate in own.into_iter().chain(&elements) {
+                let mut new = row.clone();
+                for (index, (position, slot)) in used.iter().enumerate() {
+                    let from = if is_dense { index } else { *position };
+                    new[*slot] = candidate.get(from).cloned().unwrap_or(Value::Null);
+                }
+                if let Some(on) = &step.on
+                    && !self.holds(on, Rows { row: &new, arguments, outputs: &[] }).await?
+                {
+                    continue;
+                }
+                is_matched = true;
+                self.keep_if(new, filter, arguments, &mut joined).await?;
+            }
+            if !is_matched && step.keeps_unmatched {
+                self.keep_if(row, filter, arguments, &mut joined).await?;
+            }
+        }
+        Ok(joined)
+    }
+
+    async fn keep_if(
+        &mut self,
+        row: Row,
+        filter: &[&Node],
+        arguments: &[Value],
+        kept: &mut Vec<Row>,
+    ) -> Result<()> {
+        for condition in filter {
+            if !self.holds(condition, Rows { row: &row, arguments, outputs: &[] }).await? {
+                return Ok(());
+            }
+        }
+        self.evaluate(|evaluation| evaluation.count_steps(1)).await?;
+        kept.push(row);
+        Ok(())
+    }
+
+    /// The elements of an array and their places.
+    async fn elements(
+        &mut self,
+        array: &Node,
+        row: &[Value],
+        arguments: &[Value],
+    ) -> Result<Vec<Row>> {
+        let array = self.value(array, Rows { row, arguments, outputs: &[] }).await?;
+        // An array that is NULL has no elements.
+        let Value::Array { values, .. } = array else { return Ok(Vec::new()) };
+        Ok((0..).map(Value::Int64).zip(values).map(|(place, value)| vec![value, place]).collect())
+    }
+
+    /// The rows of a table that pass `filter`, as far as a statement that writes uses them.
+    pub(super) async fn rows_of(
+        &mut self,
+        scan: &Scan,
+        width: usize,
+        filter: &Node,
+    ) -> Result<Vec<Row>> {
+        let step = Step { source: Source::Table(scan.clone()), keeps_unmatched: false, on: None };
+        let query = Query {
+            number: 0,
+            steps: vec![step],
+            width,
+            filter: Some(filter.clone()),
+            grouping: None,
+            outputs: Vec::new(),
+            distinct: false,
+            order: Vec::new(),
+            skip: 0,
+            limit: None,
+            for_update: false,
+        };
+        self.source_rows(&query, &[]).await
+    }
+}
+
+fn used(source: &Source) -> &[(usize, usize)] {
+    match source {
+        Source::Table(Scan { used, .. })
+        | Source::Fixed { used, .. }
+        | Source::Query { used, .. }
+        | Source::Elements { used, .. } => used,
+    }
+}
+
+/// How many rows a scan needs, if it is all that a query is about.
+fn row_limit(query: &Query) -> Option<usize> {
+    let is_plain = query.steps.len() == 1
+        && query.filter.is_none()
+        && query.grouping.is_none()
+        && query.order.is_empty()
+        && !query.distinct;
+    let limit = query.limit.filter(|_| is_plain)?;
+    usize::try_from(limit.saturating_add(query.skip)).ok()
+}
+
+/// Whether a condition is about nothing but what is known.
+fn is_about(condition: &Node, known: &BTreeSet<usize>) -> bool {
+    !condition.is_unsteady()
+        && !condition.any(&|node| matches!(node, Node::Column(slot) if !known.contains(slot)))
+}
+
+fn conjuncts<'a>(condition: &'a Node, all: &mut Vec<&'a Node>) {
+    match condition {
+        Node::And(parts) => parts.iter().for_each(|part| conjuncts(part, all)),
+        other => all.push(other),
+    }
+}
+
+fn in_ranges<'a>(rows: &'a [(Key, Row)], ranges: &[KeyRange]) -> Vec<&'a Row> {
+    let mut found = Vec::new();
+    for range in ranges {
+        let first = rows.partition_point(|(key, _)| *key < range.start);
+        found.extend(
+            rows[first..].iter().take_while(|(key, _)| *key < range.end).map(|(_, row)| row),
+        );
+    }
+    found
+}
+
+/// How to get the rows in these ranges, as far as a scan uses them.
+pub(super) fn read(scan: &Scan, keys: Vec<KeyRange>) -> Read {
+    let Table { name, columns, .. } = &scan.table;
+    let used = scan.used.iter().filter_map(|(position, _)| columns.get(*position));
+    Read {
+        table: name.clone(),
+        index: None,
+        columns: used.map(|column| column.name.clone()).collect(),
+        keys,
+        limit: None,
+        exclusive: false,
+    }
+}
