@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use spindle_protocol::{Answer, Moment, Rejection, Row, Succession};
@@ -26,10 +25,12 @@ pub(crate) struct Claim {
 /// How long a claim waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Until it has the lock.
+    /// Until it has the lock, whatever Spanner says: an operator may mend it meanwhile.
+    Endures,
+    /// Until it has the lock, or the set-up turns out to be one that can't work.
     Waits,
-    /// One look, begun at or after this moment.
-    LooksOnce(Moment),
+    /// One look, begun at or after `asked`; another one after a lost race, but none after `until`.
+    Looks { asked: Moment, until: Moment },
 }
 
 /// The lock, given to one claim. Dropping `end` lets go of it.
@@ -100,7 +101,8 @@ pub(crate) enum Heard {
 pub(crate) struct Claims {
     waiting: VecDeque<Claim>,
     holding: Option<Holding>,
-    farewell: Option<Farewell>,
+    /// Who waits to hear how the release went.
+    farewell: Option<oneshot::Sender<Release>>,
     /// When the last look began.
     looking_since: Moment,
     last: Option<Look>,
@@ -111,11 +113,40 @@ struct Holding {
     asked_to_go: Option<CancellationToken>,
 }
 
-/// A release whose outcome somebody waits for.
-struct Farewell {
-    done: oneshot::Sender<Release>,
+/// A release under way, and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) token: FencingToken,
     maybe_applied: bool,
     outcome: Release,
+}
+
+impl Leaving {
+    pub(crate) fn new(token: FencingToken) -> Leaving {
+        Leaving { token, maybe_applied: false, outcome: Release::Unacknowledged }
+    }
+
+    /// Takes note of an answer to the release.
+    pub(crate) fn answered(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Applied { .. } => self.outcome = Release::Released,
+            // The row has changed because an earlier try did arrive.
+            Answer::Rejected(_) if self.maybe_applied => self.outcome = Release::Released,
+            Answer::Rejected(rejection) => {
+                let by = match rejection {
+                    Rejection::Changed(seen) => seen.clone(),
+                    Rejection::TakeoverRowExists | Rejection::Needless => None,
+                };
+                self.outcome = Release::EndedBefore(Loss::superseded(by));
+            }
+            Answer::Unknown => self.maybe_applied = true,
+            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {}
+        }
+    }
+
+    pub(crate) fn outcome(self) -> Release {
+        self.outcome
+    }
 }
 
 /// What the last answer said of the lock.
@@ -178,31 +209,31 @@ impl Claims {
 
     /// Tells those who only look that this process has the lock itself.
     pub(crate) fn refuse_lookers(&mut self, occupied: &Occupied) {
-        self.answer_lookers(|_| Some(Ok(Err(occupied.clone()))));
+        self.answer_lookers(|_, _| Some(Ok(Err(occupied.clone()))));
     }
 
     /// Nothing is under way: those who only look have their answer, unless it came too early.
-    pub(crate) fn settle(&mut self, limit: Duration, now: Moment) {
+    pub(crate) fn settle(&mut self, now: Moment) {
         let Some(Look { began, result }) = self.last.take() else { return };
-        self.answer_lookers(|asked| match &result {
+        self.answer_lookers(|asked, until| match &result {
             Ok(Some(occupied)) => (began >= asked).then(|| Ok(Err(occupied.clone()))),
             // A lost race says nothing of who won it; the next look does.
             Ok(None) => None,
             Err(error) => {
                 let lost_race = error.code() == Some(google_cloud_gax::error::rpc::Code::Aborted);
-                (!lost_race || now.since(asked) > limit).then(|| Err(error.clone()))
+                (!lost_race || now > until).then(|| Err(error.clone()))
             }
         });
     }
 
     fn answer_lookers(
         &mut self,
-        answer: impl Fn(Moment) -> Option<Result<Result<Grant, Occupied>>>,
+        answer: impl Fn(Moment, Moment) -> Option<Result<Result<Grant, Occupied>>>,
     ) {
         for claim in std::mem::take(&mut self.waiting) {
             let answer = match claim.patience {
-                Patience::Waits => None,
-                Patience::LooksOnce(asked) => answer(asked),
+                Patience::Endures | Patience::Waits => None,
+                Patience::Looks { asked, until } => answer(asked, until),
             };
             match answer {
                 // Nobody waits for it any more if it can't be delivered.
@@ -229,10 +260,15 @@ impl Claims {
             _ => Ok(None),
         };
         if let Err(error) = &result
-            && (error.is_schema() || error.is_denied())
+            && (error.is_schema() || error.is_config())
         {
-            // Waiting can't cure it.
-            for claim in self.waiting.drain(..) {
+            let (endure, others): (VecDeque<Claim>, VecDeque<Claim>) =
+                std::mem::take(&mut self.waiting)
+                    .into_iter()
+                    .partition(|claim| claim.patience == Patience::Endures);
+            self.waiting = endure;
+            for claim in others {
+                // Nobody waits for it any more if it can't be delivered.
                 drop(claim.reply.send(Err(error.clone())));
             }
         }
@@ -240,34 +276,14 @@ impl Claims {
     }
 
     pub(crate) fn releasing(&mut self, done: oneshot::Sender<Release>) {
-        let outcome = Release::Unacknowledged;
-        self.farewell = Some(Farewell { done, maybe_applied: false, outcome });
-    }
-
-    /// Takes note of an answer to a release.
-    pub(crate) fn release_answered(&mut self, answer: &Answer) {
-        let Some(farewell) = &mut self.farewell else { return };
-        match answer {
-            Answer::Applied { .. } => farewell.outcome = Release::Released,
-            // The row has changed because an earlier try did arrive.
-            Answer::Rejected(_) if farewell.maybe_applied => farewell.outcome = Release::Released,
-            Answer::Rejected(rejection) => {
-                let by = match rejection {
-                    Rejection::Changed(seen) => seen.clone(),
-                    Rejection::TakeoverRowExists | Rejection::Needless => None,
-                };
-                farewell.outcome = Release::EndedBefore(Loss::superseded(by));
-            }
-            Answer::Unknown => farewell.maybe_applied = true,
-            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {}
-        }
+        self.farewell = Some(done);
     }
 
     /// The release is over, one way or another.
-    pub(crate) fn release_ended(&mut self) {
-        if let Some(Farewell { done, outcome, .. }) = self.farewell.take() {
+    pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> Release) {
+        if let Some(done) = self.farewell.take() {
             // Nobody waits for it any more if it can't be delivered.
-            let _ = done.send(outcome);
+            let _ = done.send(outcome());
         }
     }
 }

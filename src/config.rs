@@ -18,6 +18,8 @@ pub(crate) const NAME_BYTES_MAX: usize = 4_096;
 const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
 pub(crate) const ID_BYTES_MAX: usize = 256;
 pub(crate) const INFO_BYTES_MAX: usize = 4_096;
+/// Up to how much later than it was asked for a job is started, by default.
+const START_LIMIT_MAX: Duration = Duration::from_secs(10);
 
 /// A lock's settings before they are checked.
 ///
@@ -37,6 +39,7 @@ pub struct LockBuilder {
     poll_interval: Option<Duration>,
     release_limit: Option<Duration>,
     stop_limit: Option<Duration>,
+    start_limit: Option<Duration>,
     own_thread: bool,
     clock: Clock,
 }
@@ -67,6 +70,7 @@ impl LockBuilder {
             poll_interval: None,
             release_limit: None,
             stop_limit: None,
+            start_limit: None,
             own_thread: false,
             clock: Clock::system(),
         }
@@ -145,6 +149,14 @@ impl LockBuilder {
         self
     }
 
+    /// How long after the call of [`run_once`](LockBuilder::run_once) its job may still be started;
+    /// later it is not. By default a tenth of its `at_least`, at most 10 s; at most its `at_most`.
+    /// Nothing else heeds it.
+    pub fn start_limit(mut self, limit: Duration) -> LockBuilder {
+        self.start_limit = Some(limit);
+        self
+    }
+
     /// Runs the loop on a thread and a connection of its own, so that code that blocks the
     /// service's runtime can't starve the heartbeats.
     ///
@@ -194,12 +206,12 @@ impl LockBuilder {
     }
 
     /// The settings of one run of a job: one lease from its start to its last moment, and no
-    /// heartbeats in between.
+    /// heartbeats in between; and how late it may start.
     pub(crate) fn for_one_run(
         mut self,
         at_least: Duration,
         at_most: Duration,
-    ) -> Result<(Arc<Table>, Settings)> {
+    ) -> Result<(Arc<Table>, Settings, Duration)> {
         let refuse = |rule: String| Err(Error::config(format!("lock `{}`: {rule}", self.name)));
         if !(LEASE_MIN..=LEASE_MAX).contains(&at_most) {
             return refuse(format!("at most {at_most:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));
@@ -209,6 +221,12 @@ impl LockBuilder {
                 "at least {at_least:?}; more than zero and no more than at most {at_most:?}"
             ));
         }
+        let start_limit = self.start_limit.unwrap_or((at_least / 10).min(START_LIMIT_MAX));
+        if start_limit > at_most || self.start_limit.is_some_and(|limit| limit.is_zero()) {
+            return refuse(format!(
+                "start limit {start_limit:?}; more than zero and no more than at most {at_most:?}"
+            ));
+        }
         self.lease = at_most;
         (self.heartbeat_interval, self.renew_deadline, self.margin) = (None, None, None);
         let mut settings = self.settings()?;
@@ -216,7 +234,7 @@ impl LockBuilder {
         settings.timing.renew_deadline = settings.timing.validity() - to_stop;
         // Beyond the deadline: none is ever due.
         settings.timing.heartbeat_interval = at_most;
-        Ok((self.table, settings))
+        Ok((self.table, settings, start_limit))
     }
 
     fn settings(&self) -> Result<Settings> {

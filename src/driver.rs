@@ -1,31 +1,43 @@
 //! The loop: the only task that acts, and the only owner of the protocol's state.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::{
-    Act, Announcement, Answer, Change, Decision, Event, Holder, Instance, Moment, Rejection,
-    Succession, Wake,
+    Act, Announcement, Answer, Change, Decision, Event, Holder, Instance, Moment, Observation,
+    Rejection, Succession, Wake,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::claims::{Claim, Claims, End, Heard, Occupied, Parting, Patience};
+use crate::claims::{Claim, Claims, End, Heard, Leaving, Occupied, Parting, Patience, Release};
 use crate::columns::Need;
 use crate::config::Settings;
+use crate::contact::Failing;
+use crate::error::Error;
+use crate::journal::Journal;
 use crate::status::{Loss, Published};
 use crate::table::{Outcome, Table};
 use crate::token::FencingToken;
+use crate::work;
 
 /// How many times in a lease a holder looks at the clock even if no timer is due: timers stand
 /// still while a machine is suspended.
 const TICKS_PER_LEASE: u32 = 10;
+
+/// By how much a loop that has something to do may be late before it counts as stalled, and how
+/// often it says that it runs: a lease, within these bounds.
+const OVERDUE_MIN: Duration = Duration::from_secs(1);
+const OVERDUE_MAX: Duration = Duration::from_secs(10);
 
 /// What carries out the protocol's acts.
 pub(crate) trait LockRow: Send + Sync + 'static {
@@ -137,7 +149,7 @@ pub(crate) struct Driver<R> {
     published: Arc<Published>,
     commands: mpsc::Receiver<Command>,
     random: SmallRng,
-    resigned: Option<oneshot::Sender<bool>>,
+    resigned: Vec<oneshot::Sender<bool>>,
     demand: Demand,
     claims: Claims,
     parting_info: Arc<Mutex<Option<String>>>,
@@ -147,11 +159,24 @@ pub(crate) struct Driver<R> {
     wanted: bool,
     /// Whether somebody has asked for a look since the instance was last told to look.
     is_look_due: bool,
+    journal: Journal,
+    /// What the act under way is called, and what its failure is one of.
+    act: (&'static str, Failing),
+    /// The release of the last term, until it is over.
+    leaving: Option<Leaving>,
+    last_loss: Loss,
+    /// Whether the loop has ended as it was told to.
+    finished: bool,
+}
+
+/// By how much a loop with such a lease may be late.
+pub(crate) fn overdue_limit(lease: Duration) -> Duration {
+    lease.clamp(OVERDUE_MIN, OVERDUE_MAX)
 }
 
 struct Resignation {
     next: Succession,
-    done: oneshot::Sender<bool>,
+    done: Vec<oneshot::Sender<bool>>,
 }
 
 type UnderWay = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -168,6 +193,7 @@ impl<R: LockRow> Driver<R> {
         let timing = settings.timing.clone();
         let now = settings.clock.now();
         let instance = Instance::new(&settings.id, random.random(), timing, now);
+        let journal = Journal::new(Arc::clone(&settings.name), Arc::clone(&settings.id));
         Driver {
             row: Arc::new(row),
             instance,
@@ -175,13 +201,18 @@ impl<R: LockRow> Driver<R> {
             published,
             commands,
             random,
-            resigned: None,
+            resigned: Vec::new(),
             demand: Demand::Always,
             claims: Claims::default(),
             parting_info: Arc::default(),
             asked: None,
             wanted: true,
             is_look_due: false,
+            journal,
+            act: ("observe", Failing::Reads),
+            leaving: None,
+            last_loss: Loss::Abandoned,
+            finished: false,
         }
     }
 
@@ -194,9 +225,6 @@ impl<R: LockRow> Driver<R> {
 
     /// Runs until cancelled, or until the last handle is gone, and the lock is released.
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
-        // Also when this future is dropped, with its runtime or by a panic.
-        let _end = LoopEnd(Arc::clone(&self.published));
-        self.published.ran();
         let mut under_way: Option<UnderWay> = None;
         let mut stopping = false;
         let mut event = self.demanded().unwrap_or(Event::Wake);
@@ -210,15 +238,18 @@ impl<R: LockRow> Driver<R> {
                 under_way = Some(self.start(act, now));
             }
             self.answer_resignation();
+            self.serve(now);
             if self.instance.has_ended() {
+                self.finished = true;
                 return;
             }
-            self.serve(now);
             if !stopping && let Some(demanded) = self.demanded() {
                 event = demanded;
                 continue;
             }
-            let nap = self.nap(wake);
+            let nap = self.nap(wake, under_way.is_some());
+            let overdue = overdue_limit(self.settings.timing.lease);
+            self.published.runs(nap.map(|nap| now + nap + overdue));
             event = tokio::select! {
                 biased;
                 outcome = answer(&mut under_way) => self.answered(outcome),
@@ -230,6 +261,7 @@ impl<R: LockRow> Driver<R> {
                     Some(command) => self.obey(command),
                     None => {
                         stopping = true;
+                        self.journal.last_handle_gone(self.demand == Demand::Always);
                         Event::Stop
                     }
                 },
@@ -249,7 +281,7 @@ impl<R: LockRow> Driver<R> {
         }
         self.is_look_due &= !look;
         self.wanted = wanted;
-        self.published.rests(!wanted);
+        self.published.wants(wanted);
         Some(Event::Contend(wanted))
     }
 
@@ -267,10 +299,17 @@ impl<R: LockRow> Driver<R> {
                 token: FencingToken::from_timestamp(token),
             });
         } else if self.instance.is_standing_by() {
-            self.claims.settle(self.settings.timing.lease, now);
+            self.claims.settle(now);
         }
         if !self.instance.is_releasing() {
-            self.claims.release_ended();
+            let leaving = self.leaving.take();
+            let token = leaving.as_ref().map(|leaving| leaving.token);
+            let outcome = leaving
+                .map_or_else(|| Release::EndedBefore(self.last_loss.clone()), Leaving::outcome);
+            if let Some(token) = token {
+                self.journal.released(token, &outcome);
+            }
+            self.claims.release_ended(|| outcome);
         }
     }
 
@@ -287,7 +326,7 @@ impl<R: LockRow> Driver<R> {
         let Parting { next, info } = parting;
         *self.parting_info.lock().unwrap_or_else(PoisonError::into_inner) = info;
         if let Some(Resignation { next, done }) = self.asked.take() {
-            self.resigned = Some(done);
+            self.resigned.extend(done);
             return Event::Resign { next };
         }
         if next != Succession::Anyone {
@@ -297,59 +336,87 @@ impl<R: LockRow> Driver<R> {
             return Event::LetGo;
         }
         self.wanted = false;
-        self.published.rests(true);
+        self.published.wants(false);
         Event::Contend(false)
     }
 
     fn start(&mut self, act: Act, now: Moment) -> UnderWay {
-        if act == Act::Observe {
-            self.claims.look_begins(now);
+        self.act = names(&act);
+        match &act {
+            Act::Observe => self.claims.look_begins(now),
+            Act::Insert { .. } => self.journal.attempts(None),
+            Act::Takeover { seen, .. } => self.journal.attempts(Some(seen)),
+            Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
         }
-        tracing::debug!(
-            lock = &*self.settings.name,
-            id = &*self.settings.id,
-            act = act_name(&act),
-            "round"
-        );
+        self.journal.sends(self.act.0);
         let limit = self.settings.timing.attempt_limit();
         let row = Arc::clone(&self.row);
-        Box::pin(async move { row.carry_out(act, limit).await })
+        let doing = format!("lock `{}`: {}", self.settings.name, self.act.0);
+        Box::pin(caught(doing, async move { row.carry_out(act, limit).await }))
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
         let Outcome { answer, error } = outcome;
-        if self.instance.is_sweeping() {
+        let is_releasing = self.instance.is_releasing();
+        match &mut self.leaving {
             // It says nothing of who has the lock.
-        } else if self.instance.is_releasing() {
-            self.claims.release_answered(&answer);
-        } else if self.instance.term().is_none() {
-            self.claims.answered(&answer, error.as_ref());
+            _ if self.instance.is_sweeping() => {}
+            Some(leaving) if is_releasing => leaving.answered(&answer),
+            _ if is_releasing || self.instance.term().is_some() => {}
+            _ => self.claims.answered(&answer, error.as_ref()),
         }
-        let lock = &*self.settings.name;
-        let id = &*self.settings.id;
+        match &answer {
+            Answer::Observed(observation) => self.journal.observed(observation),
+            Answer::Rejected(rejection) => self.journal.rejected(rejection),
+            _ => {}
+        }
+        let (act, what) = self.act;
         match &error {
             // Losing a race to another transaction is contact, and usual.
-            Some(error) if error.code() != Some(Code::Aborted) => {
-                let held = self.published.has_lock();
-                match held {
-                    Some(token) => tracing::warn!(lock, id, %token, %error, "request failed"),
-                    None => tracing::warn!(lock, id, %error, "request failed"),
-                }
-                self.published.out_of_contact(error);
+            Some(error) if error.code() == Some(Code::Aborted) => {
+                self.journal.answered(act, "aborted");
+                self.succeeded(Failing::Reads, "contact");
             }
-            Some(error) => tracing::debug!(lock, id, %error, "aborted"),
+            Some(error) => {
+                let told = self.published.failed(what, error);
+                self.journal.failed(act, self.published.has_lock(), error, told);
+            }
             None => {
-                tracing::debug!(lock, id, answer = answer_name(&answer), "answered");
-                self.published.in_contact();
+                self.journal.answered(act, answer_name(&answer));
+                // A write reads first.
+                self.succeeded(Failing::Reads, "contact");
+                if what == Failing::Writes {
+                    self.succeeded(Failing::Writes, "contact");
+                } else if self.is_anothers(&answer) {
+                    self.succeeded(Failing::Writes, "another holds: there is nothing to write");
+                    self.succeeded(Failing::Task, "another holds");
+                }
             }
         }
         Event::Answer(answer)
     }
 
+    fn succeeded(&self, what: Failing, by: &'static str) {
+        if let Some(over) = self.published.succeeded(what) {
+            self.journal.recovered(self.act.0, over, by);
+        }
+    }
+
+    /// Whether the row is protected for somebody else, so that there is nothing to do but to wait.
+    fn is_anothers(&self, answer: &Answer) -> bool {
+        let Answer::Observed(Observation { row: Some(row), read_at }) = answer else {
+            return false;
+        };
+        let Settings { id, timing, .. } = &self.settings;
+        !row.is_released()
+            && row.writer.id() != Some(&**id)
+            && row.vacant_from(id, timing.lease) > *read_at
+    }
+
     fn obey(&mut self, command: Command) -> Event {
         let (next, done) = match command {
             Command::Claim(claim) => {
-                self.is_look_due |= claim.patience != Patience::Waits;
+                self.is_look_due |= matches!(claim.patience, Patience::Looks { .. });
                 self.claims.add(claim);
                 return Event::Wake;
             }
@@ -361,55 +428,77 @@ impl<R: LockRow> Driver<R> {
             return Event::Wake;
         }
         if self.claims.ask_to_go() {
-            // The term goes on until its work has ended.
-            self.asked = Some(Resignation { next, done });
+            // The term goes on until its work has ended; who asks later waits for the same end.
+            match &mut self.asked {
+                Some(asked) => {
+                    asked.done.push(done);
+                    if next != Succession::Anyone {
+                        asked.next = next;
+                    }
+                }
+                None => self.asked = Some(Resignation { next, done: vec![done] }),
+            }
             return Event::Wake;
         }
-        self.resigned = Some(done);
+        self.resigned.push(done);
         Event::Resign { next }
     }
 
     fn answer_resignation(&mut self) {
-        if !self.instance.is_releasing()
-            && let Some(done) = self.resigned.take()
-        {
-            let _ = done.send(true);
+        if !self.instance.is_releasing() {
+            for done in self.resigned.drain(..) {
+                // Nobody waits for the answer any more if it can't be delivered.
+                let _ = done.send(true);
+            }
         }
     }
 
     fn announce(&mut self, announcement: Announcement) {
-        let lock = &*self.settings.name;
-        let id = &*self.settings.id;
         match announcement {
             Announcement::Began { token, writer, valid_until } => {
-                let token = FencingToken::from_timestamp(token);
-                tracing::info!(lock, id, %token, "term begins");
-                self.published.began(token, writer, valid_until);
+                // First the news, then the log: a writer of logs may block.
+                self.published.began(FencingToken::from_timestamp(token), writer, valid_until);
+                self.journal.began(FencingToken::from_timestamp(token));
             }
             Announcement::Extended { valid_until } => self.published.extended(valid_until),
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
                 let loss = Loss::from(reason);
-                // First the news, then the log: a writer of logs may block.
                 self.published.ended(loss.clone());
                 self.claims.term_ended();
                 // Dropped unanswered: the term is gone, and nobody resigned from it.
                 self.asked = None;
-                tracing::info!(lock, id, %token, ?loss, "term ends");
+                self.leaving = (loss == Loss::LetGo).then(|| Leaving::new(token));
+                self.journal.ended(token, &loss);
+                self.last_loss = loss;
             }
         }
     }
 
-    /// How long to sleep; for ever where only an answer or a command can come.
-    fn nap(&mut self, wake: Option<Wake>) -> Option<Duration> {
-        let Wake { at, spread } = wake?;
+    /// How long to sleep; for ever where only a command can come.
+    fn nap(&mut self, wake: Option<Wake>, is_busy: bool) -> Option<Duration> {
+        let lease = self.settings.timing.lease;
+        let tick = if self.instance.term().is_some() {
+            lease / TICKS_PER_LEASE
+        } else {
+            overdue_limit(lease)
+        };
+        let Some(Wake { at, spread }) = wake else { return is_busy.then_some(tick) };
         let now: Moment = self.settings.clock.now();
         let late = spread.mul_f64(self.random.random());
-        let nap = (at + late).since(now);
-        if self.instance.term().is_some() {
-            return Some(nap.min(self.settings.timing.lease / TICKS_PER_LEASE));
+        Some((at + late).since(now).min(tick))
+    }
+}
+
+/// Also when the loop is dropped, with its runtime or by a panic.
+impl<R> Drop for Driver<R> {
+    fn drop(&mut self) {
+        let held = self.published.has_lock();
+        self.published.loop_ended(self.finished);
+        // A second panic would end the process, if the log had one.
+        if !self.finished && !std::thread::panicking() {
+            self.journal.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
         }
-        Some(nap)
     }
 }
 
@@ -432,23 +521,30 @@ async fn sleep_for(nap: Option<Duration>) {
     }
 }
 
-/// Says that the loop is gone when it is dropped.
-struct LoopEnd(Arc<Published>);
-
-impl Drop for LoopEnd {
-    fn drop(&mut self) {
-        self.0.loop_ended();
-    }
+/// Carries out an act whose panic, such as a log subscriber's, is a request that failed.
+async fn caught(doing: String, act: impl Future<Output = Outcome> + Send) -> Outcome {
+    let mut act = pin!(act);
+    poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| act.as_mut().poll(context))).unwrap_or_else(|panic| {
+            let message = format!("the request panicked: {}", work::message(&*panic));
+            let source = google_cloud_spanner::Error::io(std::io::Error::other(message));
+            let error = Error::from_write(doing.as_str(), source);
+            Poll::Ready(Outcome::failed(Answer::Unknown, error))
+        })
+    })
+    .await
 }
 
-fn act_name(act: &Act) -> &'static str {
+/// What an act is called, and what its failure is one of.
+fn names(act: &Act) -> (&'static str, Failing) {
     match act {
-        Act::Observe => "observe",
-        Act::Insert { .. } => "insert",
-        Act::Takeover { .. } => "takeover",
-        Act::Heartbeat { .. } => "heartbeat",
-        Act::Release { .. } => "release",
-        Act::Sweep { .. } => "sweep",
+        Act::Observe => ("observe", Failing::Reads),
+        Act::Insert { .. } => ("insert", Failing::Writes),
+        Act::Takeover { .. } => ("takeover", Failing::Writes),
+        Act::Heartbeat { .. } => ("heartbeat", Failing::Writes),
+        Act::Release { .. } => ("release", Failing::Writes),
+        // For tidiness alone: the duty of the instance is not to sweep.
+        Act::Sweep { .. } => ("sweep", Failing::Reads),
     }
 }
 

@@ -54,6 +54,10 @@ pub(crate) enum Kind {
     Panicked { lock: String, message: String },
     /// What ran under the lock did not stop when it was told to, nor when it was aborted.
     Unstoppable { lock: String },
+    /// The background loop ought to have run by now.
+    Stalled { lock: String, overdue: Duration },
+    /// The task that ran under the lock returned an error, or reported no progress.
+    Task { lock: String, what: String },
     /// The background loop is gone without having said why: it panicked, or its runtime is gone.
     Abandoned { lock: String },
 }
@@ -404,6 +408,8 @@ impl fmt::Display for Error {
                 "lock `{lock}`: what ran under it blocks its thread and could not be stopped; the \
                  lease is left to run out"
             ),
+            Kind::Stalled { lock, overdue } => write_stalled(f, lock, *overdue),
+            Kind::Task { lock, what } => write!(f, "lock `{lock}`: {what}"),
             Kind::Abandoned { lock } => write!(
                 f,
                 "lock `{lock}`: the background loop is gone; it panicked, or its runtime shut down"
@@ -412,9 +418,18 @@ impl fmt::Display for Error {
     }
 }
 
+fn write_stalled(f: &mut fmt::Formatter<'_>, lock: &str, overdue: Duration) -> fmt::Result {
+    write!(
+        f,
+        "lock `{lock}`: the background loop ought to have run {overdue:?} ago; its runtime is \
+         blocked, or nothing drives it"
+    )
+}
+
 fn write_loss(f: &mut fmt::Formatter<'_>, loss: Option<&Loss>) -> fmt::Result {
     match loss {
-        Some(Loss::Released) => f.write_str(": released"),
+        Some(Loss::LetGo) => f.write_str(": its holder let go of it"),
+        Some(Loss::Lapsed) => f.write_str(": left to run out, because its work did not stop"),
         Some(Loss::Superseded { by: Some(by), holder: Some(holder), .. }) => {
             write!(f, ": superseded by {by}, held by `{holder}`")
         }
@@ -455,6 +470,8 @@ impl fmt::Debug for KindName<'_> {
             Kind::NotVacant { .. } => "NotVacant",
             Kind::Panicked { .. } => "Panicked",
             Kind::Unstoppable { .. } => "Unstoppable",
+            Kind::Stalled { .. } => "Stalled",
+            Kind::Task { .. } => "Task",
             Kind::Abandoned { .. } => "Abandoned",
         })
     }

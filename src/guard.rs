@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spindle_protocol::Moment;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
@@ -77,9 +78,11 @@ impl Spindle {
     /// # Errors
     ///
     /// At once [`is_config`](Error::is_config) if the settings can't work or if
-    /// [`run`](Spindle::run) was called on this instance: then the loop holds by itself. Later what
-    /// waiting can't cure: [`is_schema`](Error::is_schema), [`is_denied`](Error::is_denied). An
-    /// outage is waited out; [`health`](Spindle::health) shows it meanwhile.
+    /// [`run`](Spindle::run) was called on this instance: then the loop holds by itself. Later only
+    /// what a change of the set-up alone can mend: [`is_schema`](Error::is_schema) and `is_config`.
+    /// Outages, refused permissions and missing credentials are waited out, because they may pass;
+    /// [`health`](Spindle::health) shows them meanwhile, and
+    /// [`acquire_within`](Spindle::acquire_within) ends with the last of them.
     ///
     /// # Cancellation safety
     ///
@@ -90,7 +93,7 @@ impl Spindle {
     ///
     /// Outside of a tokio runtime.
     pub async fn acquire(&self) -> Result<Guard> {
-        self.acquire_in_turn(None).await
+        self.acquire_in_turn(Patience::Waits, None).await
     }
 
     /// As [`acquire`](Spindle::acquire), but waits no longer than `limit`.
@@ -98,7 +101,7 @@ impl Spindle {
     /// # Errors
     ///
     /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with
-    /// what stood in the way of asking Spanner, if something did. A `limit` of zero or of more than
+    /// what stood in the way last, such as a refusal by Spanner, if something did. A `limit` of zero or of more than
     /// a year is refused.
     ///
     /// # Cancellation safety
@@ -113,7 +116,7 @@ impl Spindle {
         match timeout(limit, self.acquire()).await {
             Ok(acquired) => acquired,
             Err(_) => {
-                let trouble = self.health().trouble.map(|trouble| trouble.error);
+                let trouble = self.published().last_cause();
                 let lock = self.name().to_string();
                 Err(Error::new(Kind::NotAcquired { lock, limit, trouble }))
             }
@@ -138,8 +141,15 @@ impl Spindle {
     ///
     /// Outside of a tokio runtime.
     pub async fn try_acquire(&self) -> Result<Attempt> {
+        let settings = self.settings()?;
+        let until = settings.clock.now() + settings.timing.lease;
+        self.try_until(until).await
+    }
+
+    /// Looks, and after a lost race looks again, but not after `until`.
+    pub(crate) async fn try_until(&self, until: Moment) -> Result<Attempt> {
         let asked = self.settings()?.clock.now();
-        Ok(match self.claim(Patience::LooksOnce(asked), None).await? {
+        Ok(match self.claim(Patience::Looks { asked, until }, None).await? {
             Ok(grant) => Attempt::Acquired(Guard::new(self.clone(), grant)),
             Err(occupied) => Attempt::Occupied(occupied),
         })
@@ -148,11 +158,12 @@ impl Spindle {
     /// `asked_to_go` fires when the instance is told to resign; then the guard is to be released.
     pub(crate) async fn acquire_in_turn(
         &self,
+        patience: Patience,
         asked_to_go: Option<CancellationToken>,
     ) -> Result<Guard> {
         loop {
             // Who waits is not told that the lock is occupied.
-            if let Ok(grant) = self.claim(Patience::Waits, asked_to_go.clone()).await? {
+            if let Ok(grant) = self.claim(patience, asked_to_go.clone()).await? {
                 return Ok(Guard::new(self.clone(), grant));
             }
         }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::{Succession, Timestamp};
+use spindle_protocol::{Moment, Succession, Timestamp};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::{Parting, Release};
 use crate::config::{LockBuilder, Settings, check_lock_name, check_table_name};
 use crate::error::{Error, Kind, Result};
 use crate::guard::{Attempt, Guard};
+use crate::journal::say;
 use crate::lead::joined;
 use crate::locks::{LockTable, REQUEST_LIMIT};
 use crate::row::FullRow;
@@ -30,6 +32,13 @@ pub enum Once<T> {
     /// It was not started: it runs elsewhere, or ran recently, or its last run was interrupted and
     /// its time is not over. Here is that run, where the row tells.
     Skipped(Option<LastRun>),
+    /// The lock was had only after the start limit, `after` the call, and was released at once: the
+    /// job was not started here. Another node within its own limit may start it; possibly none does.
+    #[non_exhaustive]
+    TooLate {
+        /// The time from the call.
+        after: Duration,
+    },
     /// It was started here and told to stop, because its time was over; with what it returned then,
     /// unless it was aborted. Another node may run it by now.
     Overran(Option<T>),
@@ -90,6 +99,19 @@ impl LockTable {
     /// and can see from [`last_run`](LockTable::last_run), before it starts, that the last one was
     /// interrupted.
     ///
+    /// # On time, or not at all
+    ///
+    /// A run begins within the *start limit* after the call, by the own clock: a tenth of
+    /// `at_least`, at most 10 s, unless [`start_limit`](LockBuilder::start_limit) says otherwise. A
+    /// lock that is won later, because Spanner's answer was lost or late, is released at once for
+    /// others, and the call ends with [`TooLate`](Once::TooLate). If that happens to each node that
+    /// wins, **nobody runs the job** until a schedule asks again.
+    ///
+    /// The call itself can take longer than that: it waits until it is known whether the lock was
+    /// won, so that it can be released, but no longer than `at_most`.
+    ///
+    /// # How it is kept
+    ///
     /// There are no heartbeats: the row says from the start until when it protects the run, so a
     /// failure of the connection in between is no loss. It also means that a job doesn't hear when
     /// somebody evicts it; what must not happen late has to carry its
@@ -117,7 +139,7 @@ impl LockTable {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) for durations that can't work: zero, `at_least` above
-    /// `at_most`, `at_most` below 100 ms or above a day. [`is_schema`](Error::is_schema) for a table
+    /// `at_most`, `at_most` below 100 ms or above a day, a start limit above `at_most`. [`is_schema`](Error::is_schema) for a table
     /// without the column `lease_ms`, in which nothing could be kept. [`is_panic`](Error::is_panic)
     /// if the job panicked and [`is_unstoppable`](Error::is_unstoppable) if it blocks its thread
     /// past `at_most`. Otherwise why Spanner could not be asked; then the job was not started.
@@ -187,7 +209,8 @@ impl LockBuilder {
         T: Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
     {
-        let (table, settings) = self.for_one_run(at_least, at_most)?;
+        let (table, settings, start_limit) = self.for_one_run(at_least, at_most)?;
+        let start = Start { called: settings.clock.now(), limit: start_limit };
         let (found, read_at) = read(&table, &settings.name).await?;
         let last = found.as_ref().and_then(|full| LastRun::of(full, read_at));
         if let Some(full) = &found
@@ -195,14 +218,20 @@ impl LockBuilder {
         {
             return Ok(Once::Skipped(last));
         }
-        if let Some(last) = last.filter(|last| last.state == RunState::Interrupted) {
-            tracing::warn!(lock = &*settings.name, id = &*settings.id, %last, "runs it anew");
+        if let Some(after) = start.is_missed(&settings) {
+            return Ok(Once::TooLate { after });
         }
+        if let Some(last) = last.filter(|last| last.state == RunState::Interrupted) {
+            let (lock, id) = (&*settings.name, &*settings.id);
+            say(|| tracing::warn!(lock, id, %last, "the last run was interrupted; runs it anew"));
+        }
+        // What the last run left is put back if this one doesn't start.
+        let left = found.and_then(|full| full.info).filter(|info| LastRun::parse(info).is_some());
         let name = Arc::clone(&settings.name);
         let dropped = CancellationToken::new();
         let _drop = dropped.clone().drop_guard();
         let lock = Spindle::from_settings(table, Ok(settings));
-        let supervisor = tokio::spawn(supervise(lock, at_least, dropped, job));
+        let supervisor = tokio::spawn(supervise(lock, at_least, start, left, dropped, job));
         joined(supervisor.await, &name)
     }
 }
@@ -219,9 +248,26 @@ async fn read(table: &Table, lock: &str) -> Result<(Option<FullRow>, Timestamp)>
     read
 }
 
+/// When a run was asked for, and how much later it may begin.
+#[derive(Clone, Copy)]
+struct Start {
+    called: Moment,
+    limit: Duration,
+}
+
+impl Start {
+    /// How long ago it was asked for, if that is too long.
+    fn is_missed(self, settings: &Settings) -> Option<Duration> {
+        let after = settings.clock.now().since(self.called);
+        (after > self.limit).then_some(after)
+    }
+}
+
 async fn supervise<T, Fut>(
     lock: Spindle,
     at_least: Duration,
+    start: Start,
+    left: Option<String>,
     dropped: CancellationToken,
     job: impl FnOnce(Term) -> Fut + Send + 'static,
 ) -> Result<Once<T>>
@@ -233,7 +279,11 @@ where
     let tried = tokio::select! {
         biased;
         () = dropped.cancelled() => return Ok(Once::Skipped(None)),
-        tried = lock.try_acquire() => tried?,
+        tried = lock.try_until(start.called + start.limit) => tried?,
+        // By then nothing of it protects anybody any more.
+        () = sleep(settings.timing.lease) => {
+            return Ok(Once::TooLate { after: settings.clock.now().since(start.called) });
+        }
     };
     let guard = match tried {
         Attempt::Acquired(guard) => guard,
@@ -242,6 +292,10 @@ where
             return Ok(Once::Skipped(by.holder.map(run)));
         }
     };
+    if let Some(after) = start.is_missed(&settings) {
+        give_back(guard, &settings, left, after).await;
+        return Ok(Once::TooLate { after });
+    }
     let run = Run { began: settings.clock.now(), at_least, settings };
     let orders = Orders { dropped, ..Orders::default() };
     // A panic before there is a task must leave its word in the row, too.
@@ -269,9 +323,24 @@ where
     }
 }
 
+/// Releases a lock that was won too late, as free as it was before.
+async fn give_back(guard: Guard, settings: &Settings, left: Option<String>, after: Duration) {
+    let (lock, id, token) = (&*settings.name, &*settings.id, guard.token());
+    say(|| tracing::warn!(lock, id, %token, ?after, "a run comes too late, and is not started"));
+    let release = guard.release_with(Parting { next: Succession::Anyone, info: left }).await;
+    say_unless_released(settings, token, &release);
+}
+
+fn say_unless_released(settings: &Settings, token: FencingToken, release: &Release) {
+    let (lock, id) = (&*settings.name, &*settings.id);
+    if *release != Release::Released {
+        say(|| tracing::warn!(lock, id, %token, ?release, "a run was not released"));
+    }
+}
+
 /// A run that was started.
 struct Run {
-    began: spindle_protocol::Moment,
+    began: Moment,
     at_least: Duration,
     settings: Settings,
 }
@@ -281,7 +350,7 @@ impl Run {
     async fn end(&self, guard: Guard, how: &str) {
         let took = self.settings.clock.now().since(self.began);
         let token = guard.token();
-        let (lock, id) = (&*self.settings.name, &*self.settings.id);
+        let id = &*self.settings.id;
         // The start was committed before `began`, and the grace counts from the commit of the
         // release, so it comes out long enough if the clock here runs no more than 1 % fast.
         let rest = self.at_least.saturating_sub(took);
@@ -292,9 +361,7 @@ impl Run {
         let info = format!("run {token} {how} {}ms {id}", took.as_millis());
         let parting = Parting { next, info: Some(info) };
         let release = guard.release_with(parting).await;
-        if release != Release::Released {
-            tracing::warn!(lock, id, %token, ?release, "a run was not released");
-        }
+        say_unless_released(&self.settings, token, &release);
     }
 }
 

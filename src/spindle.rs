@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::claims::{Claim, Grant, Occupied, Patience};
 use crate::config::{Settings, check_id};
 use crate::connection::Connection;
-use crate::driver::{Command, Demand, Driver, SpannerRow, Told};
+use crate::driver::{Command, Demand, Driver, SpannerRow, Told, overdue_limit};
 use crate::error::{Error, Kind, Result};
+use crate::health::Health;
 use crate::locks::{Leader, LockTable, REQUEST_LIMIT};
-use crate::status::{self, Health, Published, Term, Watch};
+use crate::status::{self, Published, Term, Watch};
 use crate::table::Table;
 use crate::token::FencingToken;
 
@@ -170,19 +171,23 @@ impl Spindle {
         let holder = Holder { lease: settings.timing.lease, info: settings.info.clone() };
         let lock = Arc::clone(&settings.name);
         let published = Arc::clone(&self.0.published);
-        let drive = move |table: Arc<Table>| async move {
+        published.starts(overdue_limit(settings.timing.lease));
+        let drive = move |table: Arc<Table>| {
             let parting_info = Arc::default();
             let told = Told::default();
             let parting = Arc::clone(&parting_info);
             let saw_lease = AtomicBool::default();
             let row = SpannerRow { table, lock, holder, parting_info: parting, told, saw_lease };
+            // Made outside of the future, so that it says that it is gone even if never polled.
             let mut driver = Driver::new(row, settings, published, inbox, rand::random());
             if demand == Demand::Claimed {
                 driver = driver.on_demand(parting_info);
             }
-            driver.run(cancel).await;
-            // Nobody waits any more if it can't be delivered.
-            let _ = done.send(Ok(()));
+            async move {
+                driver.run(cancel).await;
+                // Nobody waits any more if it can't be delivered.
+                let _ = done.send(Ok(()));
+            }
         };
         match place {
             Place::OwnThread(connection) => {
@@ -348,7 +353,8 @@ impl Spindle {
         resigned.await.unwrap_or(false)
     }
 
-    /// How this instance fares: for a readiness probe. Local, like [`has_lock`](Spindle::has_lock).
+    /// How this instance fares, for probes; [`Health`] says which of its values suits which. Local,
+    /// and never waits for Spanner.
     pub fn health(&self) -> Health {
         self.0.published.health()
     }
@@ -361,6 +367,10 @@ impl Spindle {
     /// The name of the lock; empty if its settings can't work.
     pub fn name(&self) -> &str {
         self.0.settings.as_ref().map_or("", |settings| &settings.name)
+    }
+
+    pub(crate) fn published(&self) -> &Published {
+        &self.0.published
     }
 
     pub(crate) fn settings(&self) -> Result<&Settings> {

@@ -1,4 +1,4 @@
-//! What the loop publishes: the term, and what there is to say of it.
+//! What the loop publishes: the term, its gains and losses.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use spindle_protocol::{EndReason, Moment, Seen, Writer};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::clock::Clock;
+use crate::contact::{Failing, Recovered, Told};
 use crate::error::{Error, Found};
 use crate::fence::Fence;
+use crate::health::{Health, Vitals};
 use crate::token::FencingToken;
 
 /// One unbroken tenure of one holder. Cheap to clone.
@@ -22,7 +25,11 @@ use crate::token::FencingToken;
 /// The term that a task of [`lead`](crate::Spindle::lead) is given is cancelled when that task is to
 /// stop, which may be earlier than the loss of the lock.
 #[derive(Clone, Debug)]
-pub struct Term(Arc<TermState>, CancellationToken);
+pub struct Term {
+    state: Arc<TermState>,
+    cancelled: CancellationToken,
+    progress: Progress,
+}
 
 #[derive(Debug)]
 struct TermState {
@@ -39,34 +46,46 @@ struct TermState {
 impl Term {
     /// The fencing token, which every write that must not come late has to carry.
     pub fn token(&self) -> FencingToken {
-        self.0.token
+        self.state.token
     }
 
     /// The name of the lock.
     pub fn lock(&self) -> &str {
-        &self.0.lock
+        &self.state.lock
     }
 
     /// Waits until the term is over. Cancellation safe.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
-        self.1.cancelled()
+        self.cancelled.cancelled()
     }
 
     /// A token that is cancelled when the term is over, to hand to what runs under it.
     ///
     /// Cancelling it ends what was handed it, not the term.
     pub fn cancellation(&self) -> CancellationToken {
-        self.1.child_token()
+        self.cancelled.child_token()
     }
 
     /// The same term for a task that may be told to stop while the term goes on.
     pub(crate) fn with_cancellation(&self, cancelled: CancellationToken) -> Term {
-        Term(Arc::clone(&self.0), cancelled)
+        Term { state: Arc::clone(&self.state), cancelled, progress: Progress::default() }
     }
 
-    /// Whether the term has ended; never true again once it was.
+    /// Reports that the task that was given this term goes on: what the
+    /// [watchdog](crate::LeadOptions::watchdog) waits for. Without a watchdog it does nothing.
+    ///
+    /// It costs a clock read; report each unit of work.
+    pub fn progress(&self) {
+        self.progress.report();
+    }
+
+    pub(crate) fn reported(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Whether the term has ended; never false again once it was true.
     pub fn has_ended(&self) -> bool {
-        self.0.cancelled.is_cancelled() || self.remaining().is_zero()
+        self.state.cancelled.is_cancelled() || self.remaining().is_zero()
     }
 
     /// How long the last heartbeat still protects whoever works under the term.
@@ -74,22 +93,53 @@ impl Term {
     /// It goes on counting down after the term was cancelled: that is the time left to stop.
     /// Another instance may hold the lock once it is zero.
     pub fn remaining(&self) -> Duration {
-        moment(self.0.valid_until.load(Ordering::Acquire)).since(self.0.clock.now())
+        moment(self.state.valid_until.load(Ordering::Acquire)).since(self.state.clock.now())
     }
 
     /// Why the term ended, once it has been announced.
     pub fn loss(&self) -> Option<&Loss> {
-        self.0.loss.get()
+        self.state.loss.get()
     }
 
     /// What makes a write in the same database conditional on this term.
     pub fn fence(&self) -> Fence {
-        Fence::new(&self.0.table, &self.0.lock, self.0.token, self.0.writer.as_str())
-            .of_term(self.clone())
+        Fence::new(
+            &self.state.table,
+            &self.state.lock,
+            self.state.token,
+            self.state.writer.as_str(),
+        )
+        .of_term(self.clone())
     }
 
     pub(crate) fn writer(&self) -> &Writer {
-        &self.0.writer
+        &self.state.writer
+    }
+}
+
+/// When a task last said that it goes on, by the clock that stands still while the machine is
+/// suspended: then the task can't go on either.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    began: Instant,
+    last_ms: Arc<AtomicU64>,
+}
+
+impl Progress {
+    fn report(&self) {
+        let elapsed_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.fetch_max(elapsed_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn silent_for(&self) -> Duration {
+        let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(last)
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress { began: Instant::now(), last_ms: Arc::default() }
     }
 }
 
@@ -97,8 +147,12 @@ impl Term {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its holder let go: cancelled, resigned, or dropped.
-    Released,
+    /// Its holder let go: cancelled, resigned, or dropped. The release is sent after that, and may
+    /// fail.
+    LetGo,
+    /// Its holder let go without a release, because its work could not be stopped: the lease runs
+    /// out.
+    Lapsed,
     /// The row is another's now, or nobody's: taken over, evicted, seized, edited or deleted.
     #[non_exhaustive]
     Superseded {
@@ -130,7 +184,8 @@ impl Loss {
 impl From<EndReason> for Loss {
     fn from(reason: EndReason) -> Loss {
         match reason {
-            EndReason::Released => Loss::Released,
+            EndReason::Released => Loss::LetGo,
+            EndReason::Lapsed => Loss::Lapsed,
             EndReason::Superseded(seen) => Loss::superseded(seen),
             EndReason::OutOfContact => Loss::OutOfContact,
             EndReason::Expired => Loss::Expired,
@@ -187,49 +242,6 @@ impl Watch {
     }
 }
 
-/// How an instance fares, for a readiness probe.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Health {
-    /// What the instance is.
-    pub role: Role,
-    /// What has gone wrong since the last answer from Spanner, if something has.
-    pub trouble: Option<Trouble>,
-}
-
-/// What an instance is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Role {
-    /// Neither `run` nor anything else that starts the loop was called yet.
-    Idle,
-    /// Nobody in this process wants the lock at present; [`acquire`](crate::Spindle::acquire) will.
-    Rests,
-    /// It wants the lock and doesn't hold it.
-    StandsBy,
-    /// It holds the lock, under this token.
-    Holds(FencingToken),
-    /// Its loop has ended.
-    Ended,
-}
-
-/// An instance is out of contact with its lock.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Trouble {
-    /// For how long nothing has succeeded.
-    pub lasting: Duration,
-    /// What went wrong last.
-    pub error: Error,
-}
-
-impl Health {
-    /// Whether the instance does its duty: it runs, and nothing stands in its way.
-    pub fn is_ok(&self) -> bool {
-        matches!(self.role, Role::Rests | Role::StandsBy | Role::Holds(_)) && self.trouble.is_none()
-    }
-}
-
 /// The state that the loop writes and everybody reads.
 #[derive(Debug)]
 pub(crate) struct Published {
@@ -241,15 +253,7 @@ pub(crate) struct Published {
     /// The end of the term's validity in nanoseconds; zero without a term.
     valid_until: AtomicU64,
     term: watch::Sender<Option<Term>>,
-    progress: Mutex<Progress>,
-}
-
-#[derive(Debug, Default)]
-struct Progress {
-    ran: bool,
-    rests: bool,
-    ended: bool,
-    trouble: Option<(Moment, Error)>,
+    vitals: Mutex<Vitals>,
 }
 
 impl Published {
@@ -261,7 +265,7 @@ impl Published {
             token: AtomicU64::new(0),
             valid_until: AtomicU64::new(0),
             term: watch::Sender::new(None),
-            progress: Mutex::default(),
+            vitals: Mutex::default(),
         }
     }
 
@@ -303,7 +307,7 @@ impl Published {
             loss: OnceLock::new(),
             clock: self.clock.clone(),
         };
-        let term = Term(Arc::new(state), cancelled);
+        let term = Term { state: Arc::new(state), cancelled, progress: Progress::default() };
         // Whoever reads this token must also see that the last term's validity is over.
         fence(Ordering::Release);
         self.token.store(token.as_nanoseconds(), Ordering::Relaxed);
@@ -313,7 +317,7 @@ impl Published {
 
     pub(crate) fn extended(&self, valid_until: Moment) {
         if let Some(term) = &*self.term.borrow() {
-            term.0.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+            term.state.valid_until.store(nanoseconds(valid_until), Ordering::Release);
         }
         self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
     }
@@ -323,56 +327,64 @@ impl Published {
         self.valid_until.store(0, Ordering::Release);
         let Some(term) = self.term() else { return };
         // The first reason stands; a term ends once.
-        let _ = term.0.loss.set(loss);
-        term.0.cancelled.cancel();
+        let _ = term.state.loss.set(loss);
+        term.state.cancelled.cancel();
         self.term.send_replace(None);
     }
 
-    pub(crate) fn ran(&self) {
-        self.progress().ran = true;
+    /// The loop was started, and ought to run before long.
+    pub(crate) fn starts(&self, slack: Duration) {
+        let now = self.clock.now();
+        self.vitals().starts(now + slack);
     }
 
-    pub(crate) fn rests(&self, rests: bool) {
-        self.progress().rests = rests;
+    /// The loop runs, and ought to run again by `due`; never, if nothing can come but a command.
+    pub(crate) fn runs(&self, due: Option<Moment>) {
+        self.vitals().runs(due);
+    }
+
+    pub(crate) fn wants(&self, wanted: bool) {
+        self.vitals().wants(wanted);
     }
 
     /// The loop is gone, whatever the reason; no reader may believe in a term after it.
-    pub(crate) fn loop_ended(&self) {
+    pub(crate) fn loop_ended(&self, by_itself: bool) {
         self.ended(Loss::Abandoned);
-        self.progress().ended = true;
-    }
-
-    pub(crate) fn in_contact(&self) {
-        self.progress().trouble = None;
-    }
-
-    pub(crate) fn out_of_contact(&self, error: &Error) {
         let now = self.clock.now();
-        let mut progress = self.progress();
-        let since = progress.trouble.as_ref().map_or(now, |(since, _)| *since);
-        progress.trouble = Some((since, error.clone()));
+        self.vitals().ended(now, by_itself);
+    }
+
+    pub(crate) fn failed(&self, what: Failing, error: &Error) -> Told {
+        let now = self.clock.now();
+        self.vitals().contact.failed(what, now, error)
+    }
+
+    pub(crate) fn succeeded(&self, what: Failing) -> Option<Recovered> {
+        let now = self.clock.now();
+        self.vitals().contact.succeeded(what, now)
+    }
+
+    /// A task runs, and its last failure is forgotten once it has done so for `long_enough`.
+    pub(crate) fn task_runs(&self, long_enough: Duration) {
+        let now = self.clock.now();
+        self.vitals().contact.task_runs(now + long_enough);
+    }
+
+    /// What kept the instance from the lock last, if something does.
+    pub(crate) fn last_cause(&self) -> Option<Error> {
+        let now = self.clock.now();
+        self.vitals().contact.last_cause(now).cloned()
     }
 
     pub(crate) fn health(&self) -> Health {
         let held = self.has_lock();
-        let progress = self.progress();
-        let role = match held {
-            _ if progress.ended => Role::Ended,
-            _ if !progress.ran => Role::Idle,
-            Some(token) => Role::Holds(token),
-            None if progress.rests => Role::Rests,
-            None => Role::StandsBy,
-        };
-        let trouble = progress.trouble.as_ref().map(|(since, error)| Trouble {
-            lasting: self.clock.now().since(*since),
-            error: error.clone(),
-        });
-        Health { role, trouble }
+        let now = self.clock.now();
+        self.vitals().health(&self.lock, held, now)
     }
 
-    fn progress(&self) -> std::sync::MutexGuard<'_, Progress> {
-        // Every write is one assignment, so a panic elsewhere leaves nothing half done.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    fn vitals(&self) -> std::sync::MutexGuard<'_, Vitals> {
+        // Nothing that is done under it can panic halfway.
+        self.vitals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

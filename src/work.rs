@@ -8,8 +8,11 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::contact::Failing;
+use crate::error::{Error, Kind};
 use crate::guard::Guard;
-use crate::status::Term;
+use crate::journal::say;
+use crate::status::{Progress, Term};
 
 /// Who may tell a task to stop, besides the loss of its term.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +23,8 @@ pub(crate) struct Orders {
     pub(crate) resign: CancellationToken,
     /// The future that all this was done for is gone, and with it any patience.
     pub(crate) dropped: CancellationToken,
+    /// How long the task may go on without a report of its progress.
+    pub(crate) watchdog: Option<Duration>,
 }
 
 /// Why a task was told to stop.
@@ -29,6 +34,8 @@ pub(crate) enum Why {
     Cancelled,
     Resigned,
     Dropped,
+    /// It reported no progress.
+    Stuck,
 }
 
 /// How a task ended.
@@ -56,7 +63,9 @@ where
     Fut: Future<Output = T> + Send + 'static,
 {
     let stop = guard.cancellation();
-    let mut task = tokio::spawn(work(guard.term().with_cancellation(stop.clone())));
+    let term = guard.term().with_cancellation(stop.clone());
+    let progress = term.reported().clone();
+    let mut task = tokio::spawn(work(term));
     let why = tokio::select! {
         biased;
         ended = &mut task => return by_itself(ended, guard, orders),
@@ -64,7 +73,11 @@ where
         () = guard.lost() => Why::Lost,
         () = orders.cancel.cancelled() => Why::Cancelled,
         () = orders.resign.cancelled() => Why::Resigned,
+        () = stuck(&progress, orders.watchdog) => Why::Stuck,
     };
+    if why == Why::Stuck {
+        say_stuck(guard, progress.silent_for());
+    }
     stop.cancel();
     match wait(&mut task, guard, orders, stop_limit).await {
         Some(ended) => match result(ended) {
@@ -74,16 +87,39 @@ where
         None => {
             let lock = guard.term().lock();
             let (id, token) = (guard.lock().id(), guard.token());
-            tracing::error!(
-                lock,
-                id,
-                %token,
-                ?why,
-                "a task was told to stop and aborted, and still runs: it blocks its thread"
-            );
+            say(|| {
+                tracing::error!(
+                    lock,
+                    id,
+                    %token,
+                    ?why,
+                    "a task was told to stop and aborted, and still runs: it blocks its thread"
+                );
+            });
             Ended::Unstoppable(why, task)
         }
     }
+}
+
+/// Waits until the task has reported no progress for as long as it may.
+async fn stuck(progress: &Progress, watchdog: Option<Duration>) {
+    let Some(limit) = watchdog else { return std::future::pending().await };
+    loop {
+        let left = limit.saturating_sub(progress.silent_for());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left).await;
+    }
+}
+
+fn say_stuck(guard: &Guard, silent_for: Duration) {
+    let lock = guard.term().lock();
+    let what = format!("its task has reported no progress for {silent_for:?}, and is told to stop");
+    let error = Error::new(Kind::Task { lock: lock.to_string(), what });
+    let (id, token) = (guard.lock().id(), guard.token());
+    guard.lock().published().failed(Failing::Task, &error);
+    say(|| tracing::error!(lock, id, %token, ?silent_for, %error, "a task is stuck"));
 }
 
 fn by_itself<T>(ended: Result<T, JoinError>, guard: &Guard, orders: &Orders) -> Ended<T> {

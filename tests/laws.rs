@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+#[path = "laws/log.rs"]
+mod log;
 #[path = "laws/world.rs"]
 mod world;
 
@@ -18,6 +20,8 @@ mod ambient;
 mod columns;
 #[path = "laws/connection.rs"]
 mod connection;
+#[path = "laws/doubt.rs"]
+mod doubt;
 #[path = "laws/dropping.rs"]
 mod dropping;
 #[path = "laws/fencing.rs"]
@@ -28,10 +32,14 @@ mod guard;
 mod handles;
 #[path = "laws/hands.rs"]
 mod hands;
+#[path = "laws/health.rs"]
+mod health;
 #[path = "laws/history.rs"]
 mod history;
 #[path = "laws/lead.rs"]
 mod lead;
+#[path = "laws/logs.rs"]
+mod logs;
 #[path = "laws/names.rs"]
 mod names;
 #[path = "laws/once.rs"]

@@ -245,7 +245,7 @@ impl Node {
                     self.winding_down = Some(published.valid_until);
                 }
                 history.mark(match reason {
-                    EndReason::Released => Mark::Released,
+                    EndReason::Released | EndReason::Lapsed => Mark::Released,
                     EndReason::Superseded(_) => Mark::Superseded,
                     EndReason::OutOfContact => Mark::OutOfContact,
                     EndReason::Expired => Mark::Expired,

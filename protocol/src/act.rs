@@ -167,6 +167,8 @@ pub enum Announcement {
 pub enum EndReason {
     /// The owner let go of it.
     Released,
+    /// The owner let go of it, and nothing is released: the lease runs out.
+    Lapsed,
     /// The row is another's, or nobody's; here is whose, where it exists.
     Superseded(Option<Seen>),
     /// No heartbeat succeeded within the renew deadline.

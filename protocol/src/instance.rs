@@ -182,7 +182,7 @@ impl Instance {
             Event::LetGo => {
                 self.release(now, Succession::Anyone, Aside::Poll, &mut decision);
             }
-            Event::Lapse => self.end(now, EndReason::Released, &mut decision),
+            Event::Lapse => self.end(now, EndReason::Lapsed, &mut decision),
             Event::Stop => self.stop(now, &mut decision),
         }
         self.end_if_out_of_contact(now, &mut decision);

@@ -24,7 +24,7 @@ async fn an_instance_alone_takes_a_free_lock() {
 
     assert_eq!(a.lock.verify().await.unwrap(), token);
     assert_eq!(a.lock.health().role, Role::Holds(token));
-    assert!(a.lock.health().is_ok());
+    assert!(a.lock.health().is_ready());
     let leader = world.table().leader(LOCK).await.unwrap().unwrap();
     assert_eq!((leader.id.as_str(), leader.token), ("a", token));
     assert_eq!((leader.info.as_deref(), leader.lease), (Some("10.0.0.1:80"), Some(LEASE)));

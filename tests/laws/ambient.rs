@@ -1,11 +1,14 @@
-//! What surrounds the lock: a runtime that is blocked. In real time, on threads.
+//! What surrounds the lock: runtimes that are blocked, not driven or gone, in real time on threads;
+//! and machines that are suspended.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use spindle::{CancellationToken, LockTable, Running, Spindle};
+use spindle::simulation::{ClockId, Machine};
+use spindle::{CancellationToken, Failing, LockTable, Role, Running, Spindle};
 use spindle_emulator::Emulator;
 
-use crate::world::{DATABASE, LOCK, OPTIONAL_COLUMNS};
+use crate::world::{DATABASE, LOCK, OPTIONAL_COLUMNS, World};
 
 const LEASE: Duration = Duration::from_secs(2);
 
@@ -104,4 +107,59 @@ fn a_given_client_cannot_serve_a_thread_of_its_own() {
     });
     let refused = LockTable::new(client, "locktable").lock(LOCK).own_thread().build().unwrap_err();
     assert!(refused.is_config(), "{refused}");
+}
+
+#[test]
+fn a_loop_that_nothing_drives_or_that_is_gone_shows_as_stalled() {
+    let (endpoint, _server, _spanner) = server();
+    let service = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+    let lock = table.lock(LOCK).lease(LEASE).build().unwrap();
+    drop(run_on(&service, &lock));
+    assert!(!lock.health().is_ready(), "nobody has answered yet");
+    until("it is overdue", || !lock.health().is_alive());
+    let trouble = lock.health().trouble.unwrap();
+    assert_eq!(trouble.what, Failing::Loop, "{trouble:?}");
+    // Driven again, it is well.
+    service.block_on(async {
+        while !lock.health().is_ready() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(lock.health().is_alive());
+    drop(service);
+    let health = lock.health();
+    assert!(!health.is_alive() && health.role == Role::Ended, "{health:?}");
+}
+
+/// A machine whose clock counts suspended time; tokio's timers don't.
+#[derive(Debug)]
+struct Suspendable {
+    origin: tokio::time::Instant,
+    suspended: Mutex<Duration>,
+}
+
+impl Machine for Suspendable {
+    fn read(&self, _: ClockId) -> Duration {
+        let slept = *self.suspended.lock().unwrap();
+        Duration::from_secs(3_600) + self.origin.elapsed() + slept
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_wakes_from_suspension_announces_its_loss_within_a_tick() {
+    let world = World::start().await;
+    let machine =
+        Arc::new(Suspendable { origin: tokio::time::Instant::now(), suspended: Mutex::default() });
+    let shared: Arc<dyn Machine> = Arc::clone(&machine) as _;
+    let long = Duration::from_secs(100);
+    let lock = world.table().lock(LOCK).lease(long).clock(spindle::simulation::clock(shared));
+    let a = crate::world::Contender::run(lock);
+    a.holds().await;
+    let term = a.lock.term().unwrap();
+    // Suspended right after the term began: the next heartbeat is 33 s of running away.
+    *machine.suspended.lock().unwrap() = long * 2;
+    assert_eq!(a.lock.has_lock(), None, "it knows at once");
+    let (_, waited) = crate::world::timed(term.cancelled()).await;
+    assert!(waited <= long / 10 + Duration::from_secs(1), "a tick: {waited:?}");
 }

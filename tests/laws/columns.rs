@@ -127,7 +127,7 @@ async fn no_takeover_is_attempted_on_old_knowledge_that_a_column_is_missing() {
     world.crash(&a).await;
     sleep(Duration::from_secs(20)).await;
     assert!(b.lock.has_lock().is_none(), "it can't know whether the holder has a longer lease");
-    assert!(!b.lock.health().is_ok(), "{:?}", b.lock.health());
+    assert!(!b.lock.health().is_ready(), "{:?}", b.lock.health());
     silence.remove();
     let (next, took) = timed(b.holds()).await;
     assert!(next > token);

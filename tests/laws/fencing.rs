@@ -193,8 +193,10 @@ async fn a_fence_of_a_term_that_has_ended_here_asks_nobody() {
     requests.reset();
     let refused = fence.write(&client, [order("late")]).await.unwrap_err();
     assert!(refused.is_fenced(), "{refused}");
-    let expected =
-        format!("lock `{LOCK}`: token {} ended in this process: released", fence.token());
+    let expected = format!(
+        "lock `{LOCK}`: token {} ended in this process: its holder let go of it",
+        fence.token()
+    );
     assert_eq!(refused.to_string(), expected);
     assert_eq!(requests.total(), 0);
     // Inside somebody else's transaction it spoils that as well.

@@ -31,7 +31,7 @@ async fn a_guard_is_renewed_for_as_long_as_it_is_there_and_released_when_told() 
     assert!(guard.remaining() > LEASE / 2 && !guard.has_ended());
     let term = guard.term().clone();
     assert_eq!(guard.release().await, Release::Released);
-    assert_eq!((lock.has_lock(), term.loss()), (None, Some(&Loss::Released)));
+    assert_eq!((lock.has_lock(), term.loss()), (None, Some(&Loss::LetGo)));
     assert!(is_released(&world).await);
 }
 
@@ -44,8 +44,8 @@ async fn who_neither_waits_nor_holds_asks_spanner_nothing() {
     requests.reset();
     sleep(LEASE * 20).await;
     assert_eq!(requests.total(), 0, "{:?}", requests.each());
-    assert_eq!(lock.health().role, Role::Rests);
-    assert!(lock.health().is_ok());
+    assert_eq!(lock.health().role, Role::Idle);
+    assert!(lock.health().is_ready());
     assert!(acquire(&lock).await.remaining() > LEASE / 2, "and yet it comes back");
 }
 
@@ -183,7 +183,7 @@ async fn waiting_has_an_end_if_one_is_given_and_leaves_nothing_behind() {
     let refused = refused.unwrap_err();
     assert!(refused.is_not_acquired() && refused.is_retryable(), "{refused}");
     assert_eq!(waited.as_secs(), 3);
-    until("it rests", || (b.health().role == Role::Rests).then_some(())).await;
+    until("it is idle", || (b.health().role == Role::Idle).then_some(())).await;
     drop(guard);
     sleep(LEASE * 2).await;
     assert!(is_released(&world).await, "nobody wants it");
@@ -294,8 +294,25 @@ async fn resigning_under_a_guard_ends_its_term() {
     let lock = spindle(&world, "a");
     let guard = acquire(&lock).await;
     assert!(lock.resign().await);
-    assert_eq!(guard.term().loss(), Some(&Loss::Released));
+    assert_eq!(guard.term().loss(), Some(&Loss::LetGo));
     assert!(is_released(&world).await);
-    assert_eq!(guard.release().await, Release::EndedBefore(Loss::Released));
+    assert_eq!(guard.release().await, Release::EndedBefore(Loss::LetGo));
     assert!(!lock.resign().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn verifying_does_not_confirm_a_term_that_ended_while_it_asked() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    // Right after a heartbeat: from here on none comes through, and the answer takes its time.
+    world.holders_session().await;
+    world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    until("the term is nearly over", || (a.lock.term()?.remaining() < LEASE / 2).then_some(()))
+        .await;
+    let slow = Duration::from_secs(4);
+    world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Delay(slow)));
+    let verified = a.lock.verify().await;
+    assert_eq!(a.lock.has_lock(), None, "the term was over when the answer came");
+    let refused = verified.unwrap_err();
+    assert!(refused.is_fenced(), "{refused}");
 }

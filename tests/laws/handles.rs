@@ -162,7 +162,7 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
         assert!(a.lock.resign().await);
         assert_eq!(a.lock.has_lock(), None);
         let Some(Change::Lost(lost)) = prompt.next().await else { panic!("no loss") };
-        assert_eq!((lost.token(), lost.loss()), (term.token(), Some(&Loss::Released)));
+        assert_eq!((lost.token(), lost.loss()), (term.token(), Some(&Loss::LetGo)));
         a.holds().await;
     }
     let Some(Change::Lost(lost)) = slow.next().await else { panic!("no loss") };

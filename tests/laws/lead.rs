@@ -1,15 +1,19 @@
 //! A task that runs while its instance leads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use spindle::{CancellationToken, FencingToken, Led, Spindle, Term};
-use spindle_emulator::{Effect, Fault};
+use spindle::{
+    CancellationToken, Error, Failing, FencingToken, LeadOptions, Led, Loss, Spindle, Term,
+};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, until};
+use crate::log::Log;
+use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until};
 
 fn spindle(world: &World, id: &str) -> Spindle {
     world.lock(id).build().unwrap()
@@ -236,6 +240,173 @@ async fn resigning_waits_for_the_task_and_another_leads_then() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn of_two_resignations_neither_is_answered_while_the_task_still_works() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let cancel = CancellationToken::new();
+    let leading = tokio::spawn({
+        let (lock, cancel) = (lock.clone(), cancel.clone());
+        async move {
+            let work = |term: Term| async move {
+                term.cancelled().await;
+                sleep(Duration::from_secs(2)).await;
+            };
+            lock.lead(cancel, work).await
+        }
+    });
+    until("it leads", || lock.has_lock()).await;
+    let resign = || {
+        let lock = lock.clone();
+        tokio::spawn(async move { (lock.resign().await, lock.has_lock()) })
+    };
+    for resigned in [resign(), resign()] {
+        let answer = timeout(EVENTUALLY, resigned).await.unwrap().unwrap();
+        assert_eq!(answer, (true, None), "once it is released");
+    }
+    cancel.cancel();
+    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn leading_and_waiting_outlast_a_refusal() {
+    for what in [Fault::any(), Fault::on(Rpc::Commit)] {
+        let world = World::start().await;
+        let refusal = world.spanner.inject(what.effect(Effect::Fail(Code::PermissionDenied)));
+        let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+        let leading = a.clone();
+        let leading =
+            tokio::spawn(
+                async move { leading.lead(CancellationToken::new(), |_| sleep(LEASE)).await },
+            );
+        let waiting = b.clone();
+        let waiting = tokio::spawn(async move { waiting.acquire().await.unwrap().release().await });
+        sleep(LEASE * 3).await;
+        for lock in [&a, &b] {
+            let trouble = lock.health().trouble.expect("it says so");
+            assert!(trouble.error.is_denied(), "{trouble:?}");
+        }
+        let refused = b.acquire_within(LEASE).await.unwrap_err();
+        assert!(refused.is_not_acquired(), "{refused}");
+        assert!(refused.to_string().contains("refused by spanner"), "the cause: {refused}");
+        refusal.remove();
+        timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+        timeout(EVENTUALLY, waiting).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leading_waits_for_a_table_that_is_made_later() {
+    let world = World::with_table("").await;
+    let lock = spindle(&world, "a");
+    let leading = lock.clone();
+    let leading =
+        tokio::spawn(async move { leading.lead(CancellationToken::new(), |_| sleep(LEASE)).await });
+    sleep(LEASE * 6).await;
+    let trouble = lock.health().trouble.expect("it says so");
+    assert!(trouble.error.is_schema(), "{trouble:?}");
+    world.spanner.drop_database(DATABASE);
+    world.spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
+    let (led, waited) = timed(leading).await;
+    led.unwrap().unwrap();
+    assert!(waited <= LEASE + Duration::from_secs(75), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_task_gives_the_lock_to_others_and_the_pauses_grow() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let (began, mut beginnings) = mpsc::unbounded_channel();
+    let options = LeadOptions::new().contend_again(LEASE, LEASE * 8);
+    let tries = Arc::new(AtomicUsize::new(0));
+    let leading = lock.clone();
+    let leading = tokio::spawn(async move {
+        let work = move |_| {
+            let (tried, began) = (tries.fetch_add(1, Ordering::SeqCst), began.clone());
+            async move {
+                began.send(Instant::now()).unwrap();
+                if tried < 4 { Err("out of paper") } else { Ok(tried) }
+            }
+        };
+        leading.lead_with(options, CancellationToken::new(), work).await
+    });
+    let mut at = Vec::new();
+    for tried in 0..5 {
+        at.push(timeout(EVENTUALLY, beginnings.recv()).await.unwrap().unwrap());
+        if tried == 0 {
+            until("it lets go", || lock.has_lock().is_none().then_some(())).await;
+            let trouble = lock.health().trouble;
+            // Another may hold in the pause.
+            spindle(&world, "b").acquire().await.unwrap().release().await;
+            assert!(trouble.is_none_or(|it| it.error.to_string().contains("out of paper")));
+        }
+    }
+    let pauses: Vec<Duration> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for (pause, expected) in pauses.iter().zip([1, 2, 4, 8]) {
+        assert!(*pause >= LEASE * expected / 4 * 3, "{pauses:?}");
+        assert!(*pause <= LEASE * (expected + 1), "{pauses:?}");
+    }
+    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    assert_eq!(led, Led::Returned(Ok(4)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_reports_no_progress_is_stopped_and_one_that_does_is_left_alone() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let (log, _guard) = Log::capture();
+    let (tally, mut began) = Tally::new();
+    let options =
+        LeadOptions::new().contend_again(Duration::from_secs(1), LEASE).watchdog(LEASE * 2);
+    let leading = lock.clone();
+    let leading = tokio::spawn(async move {
+        let mut terms = 0;
+        let work = move |term: Term| {
+            terms += 1;
+            let (hangs, tally) = (terms == 1, tally.clone());
+            async move {
+                let _working = tally.begin(&term);
+                for _ in 0..10 {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    sleep(LEASE).await;
+                    term.progress();
+                }
+                Ok::<_, Error>(term.has_ended())
+            }
+        };
+        leading.lead_with(options, CancellationToken::new(), work).await
+    });
+    let hanging = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let trouble = until("it says so", || lock.health().trouble).await;
+    assert!(trouble.error.to_string().contains("no progress"), "{trouble:?}");
+    assert_eq!((trouble.what, lock.health().is_ready()), (Failing::Task, false));
+    let stuck = log.the("a task is stuck");
+    assert!(stuck.says(&format!("token={hanging}")), "{stuck:?}");
+    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    assert!(matches!(led, Led::Returned(Ok(false))), "{led:?}");
+    log.the("a task is stuck");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_cannot_work_are_refused() {
+    let world = World::start().await;
+    let second = Duration::from_secs(1);
+    for options in [
+        LeadOptions::new().contend_again(Duration::ZERO, second),
+        LeadOptions::new().contend_again(second * 2, second),
+        LeadOptions::new().contend_again(second, Duration::MAX),
+        LeadOptions::new().watchdog(Duration::ZERO),
+        LeadOptions::new().watchdog(Duration::MAX),
+    ] {
+        let work = |_| async { Ok::<(), Error>(()) };
+        let lock = spindle(&world, "a");
+        let refused = lock.lead_with(options, CancellationToken::new(), work).await.unwrap_err();
+        assert!(refused.is_config(), "{refused}");
+    }
+}
+
 /// On real time and real threads: a blocked thread stops a virtual clock, too.
 #[test]
 fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
@@ -249,12 +420,15 @@ fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
         let lock = lock.stop_limit(Duration::from_millis(100)).build().unwrap();
         let cancel = CancellationToken::new();
         let (began, beginning) = std::sync::mpsc::channel();
+        let term = Arc::new(Mutex::new(None::<Term>));
+        let seen = Arc::clone(&term);
         let leading = tokio::spawn({
             let (lock, cancel) = (lock.clone(), cancel.clone());
             async move {
-                lock.lead(cancel, move |_| {
-                    let began = began.clone();
+                lock.lead(cancel, move |given| {
+                    let (began, seen) = (began.clone(), Arc::clone(&seen));
                     async move {
+                        *seen.lock().unwrap() = Some(given);
                         began.send(()).unwrap();
                         #[allow(clippy::disallowed_methods, reason = "what this is about")]
                         std::thread::sleep(Duration::from_secs(4));
@@ -271,6 +445,8 @@ fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
         assert!(error.is_unstoppable(), "{error}");
         assert!(asked.elapsed() < Duration::from_secs(3), "it doesn't wait for the blocked one");
         assert_eq!(lock.has_lock(), None);
+        let loss = term.lock().unwrap().take().and_then(|term| term.loss().cloned());
+        assert_eq!(loss, Some(Loss::Lapsed), "nothing was released");
         assert!(!released(&world).await, "nothing is handed over while it works");
         let next = world.table().lock(LOCK).id("b").lease(lease).build().unwrap();
         let next = timeout(EVENTUALLY, next.acquire()).await.unwrap().unwrap();

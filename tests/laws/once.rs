@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use spindle::{LockBuilder, Once, RunState, Term};
-use spindle_emulator::{Effect, Fault};
+use spindle::{LockBuilder, Once, RunState, Standing, Term};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, LOCK, World, timed};
+use crate::world::{EVENTUALLY, LOCK, World, timed, until};
 
 const AT_LEAST: Duration = Duration::from_secs(60);
 const AT_MOST: Duration = Duration::from_secs(300);
@@ -66,12 +66,17 @@ async fn a_late_schedule_does_not_run_it_again_within_at_least_and_does_after() 
     };
     assert!(took >= SECOND && took < SECOND * 2, "{took:?}");
     assert_eq!(world.table().leader(LOCK).await.unwrap(), None);
+    // An operator sees for how much longer it is kept.
+    let state = world.table().inspect(LOCK).await.unwrap();
+    let Standing::Parked { remaining: rest, .. } = state.standing else { panic!("{state:?}") };
+    assert!(rest > AT_LEAST - SECOND * 2 && rest <= AT_LEAST, "{rest:?}");
     // From its start, not its end; and the process that ran it is gone, so to speak.
     sleep(AT_LEAST - SECOND * 2).await;
     for id in ["a", "b"] {
         assert!(!runs(&world, id).await, "{id} runs it again");
     }
     sleep(SECOND + Duration::from_millis(100)).await;
+    assert_eq!(world.table().inspect(LOCK).await.unwrap().standing, Standing::Released);
     assert!(runs(&world, "b").await);
 }
 
@@ -124,6 +129,50 @@ async fn a_node_that_dies_before_it_starts_runs_nothing_and_leaves_nothing() {
     sleep(SECOND).await;
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     assert!(runs(&world, "b").await);
+}
+
+/// The begin is applied, its answer lost, and then Spanner is silent for 20 s.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_could_begin_only_past_its_limit_is_left_to_others() {
+    let world = World::start().await;
+    assert!(runs(&world, "before").await);
+    sleep(AT_LEAST * 2).await;
+    let before = last_run(&world).await;
+
+    let lost = Fault::on(Rpc::Commit).table("locktable").key(LOCK).times(1);
+    let lost = world.spanner.inject(lost.effect(Effect::LoseReply));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let late = tokio::spawn(node(&world, "a").run_once(AT_LEAST, AT_MOST, move |_| async move {
+        counted.fetch_add(1, Ordering::SeqCst);
+    }));
+    until("the begin is applied", || (lost.hits() == 1).then_some(())).await;
+    let outage = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    sleep(SECOND * 20).await;
+    outage.remove();
+
+    let Once::TooLate { after, .. } = timeout(EVENTUALLY, late).await.unwrap().unwrap().unwrap()
+    else {
+        panic!("its limit is six seconds")
+    };
+    assert!(after >= SECOND * 20, "{after:?}");
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    assert_eq!(last_run(&world).await, before, "the row tells of the last run that was");
+    assert!(runs(&world, "b").await, "another within its own limit may start at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_limit_that_was_set_counts() {
+    let world = World::start().await;
+    world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::DelayReply(SECOND)));
+    let hasty = node(&world, "a").start_limit(SECOND / 2).run_once(AT_LEAST, AT_MOST, short);
+    assert!(matches!(hasty.await.unwrap(), Once::TooLate { .. }));
+    let patient = node(&world, "a").start_limit(SECOND * 2).run_once(AT_LEAST, AT_MOST, short);
+    assert_eq!(patient.await.unwrap(), Once::Ran("done"));
+    for limit in [Duration::ZERO, AT_MOST + SECOND] {
+        let refused = node(&world, "a").start_limit(limit).run_once(AT_LEAST, AT_MOST, short);
+        assert!(refused.await.unwrap_err().is_config());
+    }
 }
 
 #[tokio::test(start_paused = true)]

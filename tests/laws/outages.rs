@@ -20,7 +20,7 @@ async fn an_outage_shorter_than_the_lease_costs_nothing() {
         sleep(LEASE).await;
         assert_eq!(a.lock.has_lock(), token);
     }
-    assert!(a.lock.health().is_ok(), "{:?}", a.lock.health());
+    assert!(a.lock.health().is_ready(), "{:?}", a.lock.health());
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,7 +44,7 @@ async fn an_outage_longer_than_the_lease_ends_the_term_before_it_can_begin_elsew
     world.spanner.resume().await.unwrap();
     let next = until("someone holds", || a.lock.has_lock().or(b.lock.has_lock())).await;
     assert!(next > term.token());
-    until("it is well again", || a.lock.health().is_ok().then_some(())).await;
+    until("it is well again", || a.lock.health().is_ready().then_some(())).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,10 +68,10 @@ async fn a_server_that_was_restarted_empty_is_used_again_once_the_table_is_back(
     timeout(EVENTUALLY, first.cancelled()).await.unwrap();
     assert!(first.remaining() > Duration::ZERO);
     sleep(LEASE * 2).await;
-    assert!(!a.lock.health().is_ok());
+    assert!(!a.lock.health().is_ready());
     world.spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
     assert!(a.holds().await > first.token());
-    assert!(a.lock.health().is_ok());
+    assert!(a.lock.health().is_ready());
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +82,7 @@ async fn a_connection_of_ones_own_survives_the_loss_of_its_session() {
     world.spanner.restart(Restart::keep()).await.unwrap();
     sleep(LEASE * 5).await;
     assert_eq!(a.lock.has_lock(), token, "a new session is made within the lease");
-    assert!(a.lock.health().is_ok());
+    assert!(a.lock.health().is_ready());
 }
 
 #[tokio::test(start_paused = true)]

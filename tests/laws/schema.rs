@@ -85,12 +85,12 @@ async fn a_table_that_comes_later_is_found_by_the_loop_that_went_on_trying() {
     let a = Contender::run(table.lock(LOCK).id("a").lease(LEASE).clock(Clock::runtime()));
     let error = until("it says what is wrong", || a.lock.health().trouble.map(|it| it.error)).await;
     assert!(error.is_schema(), "{error:?}");
-    assert!(!a.lock.health().is_ok());
+    assert!(!a.lock.health().is_ready());
 
     let database = spanner.database(DATABASE).unwrap();
     database.change_schema(&spindle_emulator::sql::parse_ddl(FOUR_COLUMNS).unwrap()).unwrap();
     a.holds().await;
-    assert!(a.lock.health().is_ok());
+    assert!(a.lock.health().is_ready());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,197 @@
+//! What fails, since when, and when there is something to say of it.
+
+use std::time::Duration;
+
+use spindle_protocol::Moment;
+
+use crate::error::Error;
+
+/// A failure that lasts is told so often.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// What may fail of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Failing {
+    /// Looking at the lock's row.
+    Reads,
+    /// Taking, keeping or releasing the lock.
+    Writes,
+    /// The loop: its runtime is blocked or gone, or it panicked.
+    Loop,
+    /// The task of [`lead_with`](crate::Spindle::lead_with): it returned an error, or reported no
+    /// progress.
+    Task,
+}
+
+/// The failures of each kind, from the first to the next success of that kind.
+#[derive(Debug, Default)]
+pub(crate) struct Contact {
+    /// Whether any answer came since the lock was first wanted.
+    pub(crate) answered: bool,
+    reads: Option<Failure>,
+    writes: Option<Failure>,
+    task: Option<Failure>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) since: Moment,
+    pub(crate) error: Error,
+    last: Moment,
+    count: u64,
+    told: Moment,
+    /// From then on it counts as over, unless it fails again before.
+    over_from: Option<Moment>,
+}
+
+/// What there is to say of one more failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    First,
+    StillFails {
+        count: u64,
+        lasting: Duration,
+    },
+    /// It was said within the last minute.
+    Enough,
+}
+
+/// A failure that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    pub(crate) count: u64,
+    pub(crate) lasted: Duration,
+}
+
+impl Contact {
+    pub(crate) fn failed(&mut self, what: Failing, now: Moment, error: &Error) -> Told {
+        let Some(slot) = self.slot(what) else { return Told::Enough };
+        slot.take_if(|failure| failure.is_over(now));
+        let Some(failure) = slot else {
+            *slot = Some(Failure {
+                since: now,
+                error: error.clone(),
+                last: now,
+                count: 1,
+                told: now,
+                over_from: None,
+            });
+            return Told::First;
+        };
+        failure.error = error.clone();
+        failure.count += 1;
+        (failure.last, failure.over_from) = (now, None);
+        if now.since(failure.told) < TOLD_EVERY {
+            return Told::Enough;
+        }
+        failure.told = now;
+        Told::StillFails { count: failure.count, lasting: now.since(failure.since) }
+    }
+
+    pub(crate) fn succeeded(&mut self, what: Failing, now: Moment) -> Option<Recovered> {
+        self.answered = true;
+        let failure = self.slot(what)?.take()?;
+        Some(Recovered { count: failure.count, lasted: now.since(failure.since) })
+    }
+
+    /// A task runs again; its last failure is over once it has run for so long.
+    pub(crate) fn task_runs(&mut self, over_from: Moment) {
+        if let Some(failure) = &mut self.task {
+            failure.over_from = Some(over_from);
+        }
+    }
+
+    /// Forgets what failed, but not whether there was an answer.
+    pub(crate) fn begin_anew(&mut self) {
+        (self.reads, self.writes, self.task) = (None, None, None);
+    }
+
+    /// What has lasted longest.
+    pub(crate) fn trouble(&self, now: Moment) -> Option<(Failing, &Failure)> {
+        self.present(now).min_by_key(|(_, failure)| failure.since)
+    }
+
+    /// What came last.
+    pub(crate) fn last_cause(&self, now: Moment) -> Option<&Error> {
+        self.present(now).max_by_key(|(_, failure)| failure.last).map(|(_, failure)| &failure.error)
+    }
+
+    fn present(&self, now: Moment) -> impl Iterator<Item = (Failing, &Failure)> {
+        [
+            (Failing::Reads, &self.reads),
+            (Failing::Writes, &self.writes),
+            (Failing::Task, &self.task),
+        ]
+        .into_iter()
+        .filter_map(|(what, failure)| Some((what, failure.as_ref()?)))
+        .filter(move |(_, failure)| !failure.is_over(now))
+    }
+
+    fn slot(&mut self, what: Failing) -> Option<&mut Option<Failure>> {
+        match what {
+            Failing::Reads => Some(&mut self.reads),
+            Failing::Writes => Some(&mut self.writes),
+            Failing::Task => Some(&mut self.task),
+            // Nobody is there to note it; it shows by what is overdue.
+            Failing::Loop => None,
+        }
+    }
+}
+
+impl Failure {
+    fn is_over(&self, now: Moment) -> bool {
+        self.over_from.is_some_and(|over_from| over_from <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment(Duration::from_secs(seconds))
+    }
+
+    fn error() -> Error {
+        Error::timed_out("read", Duration::from_secs(1))
+    }
+
+    #[test]
+    fn a_failure_is_told_first_then_once_a_minute_with_its_count_and_then_that_it_is_over() {
+        let mut contact = Contact::default();
+        let told: Vec<Told> =
+            (0..120).map(|now| contact.failed(Failing::Reads, at(now), &error())).collect();
+        assert_eq!(told[0], Told::First);
+        let lasting = Duration::from_secs(60);
+        assert_eq!(told[60], Told::StillFails { count: 61, lasting });
+        assert_eq!(told.iter().filter(|told| **told != Told::Enough).count(), 2);
+        let over = contact.succeeded(Failing::Reads, at(130));
+        assert_eq!(over, Some(Recovered { count: 120, lasted: Duration::from_secs(130) }));
+        assert_eq!(contact.succeeded(Failing::Reads, at(131)), None);
+    }
+
+    #[test]
+    fn a_read_that_succeeds_says_nothing_of_a_write_that_fails() {
+        let mut contact = Contact::default();
+        contact.failed(Failing::Writes, at(1), &error());
+        contact.succeeded(Failing::Reads, at(2));
+        contact.failed(Failing::Writes, at(3), &error());
+        let (what, failure) = contact.trouble(at(4)).unwrap();
+        assert_eq!((what, failure.since), (Failing::Writes, at(1)));
+        contact.succeeded(Failing::Writes, at(5));
+        assert!(contact.trouble(at(5)).is_none());
+    }
+
+    #[test]
+    fn a_task_that_fails_again_soon_has_failed_since_the_first_time() {
+        let mut contact = Contact::default();
+        contact.failed(Failing::Task, at(1), &error());
+        contact.task_runs(at(60));
+        contact.failed(Failing::Task, at(59), &error());
+        assert_eq!(contact.trouble(at(70)).unwrap().1.since, at(1));
+        contact.task_runs(at(100));
+        assert!(contact.trouble(at(100)).is_none());
+        assert_eq!(contact.failed(Failing::Task, at(101), &error()), Told::First);
+    }
+}

@@ -1,0 +1,84 @@
+//! What probes are told.
+
+use std::time::Duration;
+
+use spindle::{Failing, Role};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::time::sleep;
+
+use crate::world::{LEASE, World, until};
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_ready_before_spanner_has_answered_once() {
+    let world = World::start().await;
+    let silence = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    let a = world.contend("a");
+    for _ in 0..200 {
+        let health = a.lock.health();
+        assert!(!health.is_ready() && !health.is_started() && health.is_alive(), "{health:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    silence.remove();
+    a.holds().await;
+    let health = a.lock.health();
+    assert!(health.is_ready() && health.is_started() && health.is_alive(), "{health:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_is_not_made_good_by_the_reads_in_between() {
+    let world = World::start().await;
+    let denied = Fault::on(Rpc::Commit).effect(Effect::Fail(Code::PermissionDenied));
+    let denied = world.spanner.inject(denied);
+    let a = world.contend("a");
+    until("the first write fails", || a.lock.health().trouble.map(|_| ())).await;
+    for _ in 0..250 {
+        sleep(Duration::from_millis(100)).await;
+        let health = a.lock.health();
+        assert!(!health.is_ready() && health.is_started(), "{health:?}");
+    }
+    let trouble = a.lock.health().trouble.unwrap();
+    assert!(trouble.what == Failing::Writes && trouble.error.is_denied(), "{trouble:?}");
+    assert!(trouble.lasting >= Duration::from_secs(25), "{trouble:?}");
+    denied.remove();
+    a.holds().await;
+    assert!(a.lock.health().is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_failed_is_no_trouble_once_another_holds() {
+    let world = World::start().await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    let denied = Fault::on(Rpc::Commit).effect(Effect::Fail(Code::PermissionDenied)).times(1);
+    world.spanner.inject(denied);
+    let b = world.contend("b");
+    let what = || b.lock.health().trouble.map(|trouble| trouble.what);
+    assert_eq!(until("its write fails", what).await, Failing::Writes);
+    // From here on it can't write at all, so another wins.
+    for session in requests.sessions() {
+        let denied = Fault::on(Rpc::Commit).session(session);
+        world.spanner.inject(denied.effect(Effect::Fail(Code::PermissionDenied)));
+    }
+    let a = world.elect("a").await;
+    until("it is ready", || b.lock.health().is_ready().then_some(())).await;
+    assert!(a.lock.health().is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_nobody_wants_is_idle_and_ready() {
+    let world = World::start().await;
+    let lock = world.lock("a").build().unwrap();
+    let idle = || {
+        let health = lock.health();
+        health.role == Role::Idle && health.is_ready() && health.is_started() && health.is_alive()
+    };
+    assert!(idle(), "{:?}", lock.health());
+    lock.acquire().await.unwrap().release().await;
+    until("it is idle again", || idle().then_some(())).await;
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
+    assert!(lock.acquire_within(LEASE).await.is_err());
+    until("it is idle again", || idle().then_some(())).await;
+    sleep(LEASE * 10).await;
+    assert!(idle(), "{:?}", lock.health());
+}

@@ -1,0 +1,97 @@
+//! What was logged, line by line.
+
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::subscriber::{DefaultGuard, Interest, set_default};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+/// A line of the library's: its message, then its fields as ` name=value`.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub level: Level,
+    pub text: String,
+}
+
+impl Line {
+    pub fn says(&self, what: &str) -> bool {
+        self.text.contains(what)
+    }
+}
+
+/// What this thread logs while the guard is there.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<Line>>>);
+
+impl Log {
+    pub fn capture() -> (Log, DefaultGuard) {
+        let log = Log::default();
+        (log.clone(), set_default(log))
+    }
+
+    /// All that was logged, but for what only helps to debug.
+    pub fn lines(&self) -> Vec<Line> {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|line| line.level <= Level::INFO).cloned().collect()
+    }
+
+    /// The lines that say this.
+    pub fn saying(&self, what: &str) -> Vec<Line> {
+        self.lines().into_iter().filter(|line| line.says(what)).collect()
+    }
+
+    /// The one line that says this.
+    pub fn the(&self, what: &str) -> Line {
+        let mut lines = self.saying(what);
+        assert_eq!(lines.len(), 1, "{what}: {lines:#?} of {:#?}", self.lines());
+        lines.remove(0)
+    }
+}
+
+/// For the fields, in front of the message or behind it.
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            write!(self.message, "{value:?}").unwrap();
+        } else {
+            write!(self.fields, " {}={value:?}", field.name()).unwrap();
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        write!(self.fields, " {}={value}", field.name()).unwrap();
+    }
+}
+
+impl Subscriber for Log {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("spindle") && !metadata.target().contains("emulator")
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let line = Line { level: *event.metadata().level(), text: text.message + &text.fields };
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
