@@ -412,7 +412,7 @@ impl Instance {
                 _ => self.plan(now, observation, decision),
             },
             _ if now < useful_until => {
-                self.read_failed();
+                self.read_failed(now);
                 self.phase = Phase::Resolving(attempt, Turn::Due(self.retry(now)));
             }
             _ => self.look_again(now),
@@ -504,7 +504,7 @@ impl Instance {
             }
             Answer::Rejected(_) => self.step_aside(now, aside),
             _ => {
-                self.release_failed();
+                self.release_failed(now);
                 if now < until {
                     let turn = Turn::Due(self.retry(now));
                     self.phase = Phase::Releasing(Releasing { turn, ..release });
@@ -551,7 +551,7 @@ impl Instance {
 
     /// After a look that failed.
     fn look_again(&mut self, now: Moment) {
-        self.read_failed();
+        self.read_failed(now);
         let retry = self.retry(now);
         self.stand_by(now);
         if let Phase::Standby { look } = &mut self.phase

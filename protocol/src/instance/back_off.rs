@@ -17,12 +17,14 @@ pub(super) struct Failures {
     /// Attempts that came too late, in a row, with nobody seen to hold between them. They are no
     /// failures: Spanner answered.
     pub(super) lost_races: u8,
+    /// When the last of them was.
+    last: Moment,
 }
 
 impl Failures {
     /// All kinds count together, so that failures of one after the other don't add up to many.
     fn in_a_row(self) -> u8 {
-        let Failures { reads, begins, releases, sweeps, lost_races: _ } = self;
+        let Failures { reads, begins, releases, sweeps, .. } = self;
         reads.saturating_add(begins).saturating_add(releases).saturating_add(sweeps)
     }
 }
@@ -31,8 +33,9 @@ impl Failures {
 /// lost, again and again, is a failure as well.
 pub(super) const LASTING: Duration = Duration::from_secs(10);
 
-/// How long failed attempts are remembered that nothing has followed.
-const MEMORY: Duration = Duration::from_secs(30);
+/// Failures that nothing has followed for so long are forgotten: longer than the longest pause and
+/// the time that an attempt may take.
+const MEMORY: Duration = Duration::from_secs(60);
 
 impl Instance {
     /// When to try again after so many failures in a row: exponentially later, with jitter.
@@ -52,9 +55,7 @@ impl Instance {
     /// An attempt to begin a term failed, or the term was lost early: the next attempt has to
     /// wait, however well reads go.
     pub(super) fn begin_failed(&mut self, now: Moment) -> Wake {
-        if now >= self.begin_from + MEMORY {
-            self.failures.begins = 0;
-        }
+        self.forget_what_is_long_ago(now);
         self.failures.begins = self.failures.begins.saturating_add(1);
         let retry = self.retry(now);
         self.begin_from = retry.at;
@@ -68,18 +69,28 @@ impl Instance {
         self.begin_from = Moment::default();
     }
 
-    pub(super) fn read_failed(&mut self) {
+    pub(super) fn read_failed(&mut self, now: Moment) {
+        self.forget_what_is_long_ago(now);
         self.failures.reads = self.failures.reads.saturating_add(1);
     }
 
-    pub(super) fn release_failed(&mut self) {
+    pub(super) fn release_failed(&mut self, now: Moment) {
+        self.forget_what_is_long_ago(now);
         self.failures.releases = self.failures.releases.saturating_add(1);
     }
 
     /// Sweeping is for tidiness, and can wait.
     pub(super) fn sweep_failed(&mut self, now: Moment) -> Wake {
+        self.forget_what_is_long_ago(now);
         self.failures.sweeps = self.failures.sweeps.saturating_add(2);
         self.retry(now)
+    }
+
+    fn forget_what_is_long_ago(&mut self, now: Moment) {
+        if now >= self.failures.last + MEMORY {
+            self.failures = Failures::default();
+        }
+        self.failures.last = now;
     }
 
     /// When to look again after a race was lost: soon, to see who won, and no later than others.
