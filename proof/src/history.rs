@@ -47,6 +47,10 @@ pub enum Invariant {
     Grace = 16,
     /// Somebody took or kept a lock that its owner does not want.
     Unasked = 32,
+    /// A release left its own term's takeover row.
+    I8 = 64,
+    /// An evicted holder came back before its time.
+    KeptAway = 128,
 }
 
 impl History {
@@ -169,4 +173,7 @@ marks! {
     Lapsed: "a term was left to lapse",
     GivenBack: "an attempt under way was given back, for nobody wanted it any more",
     TookInterfered: "a lock was taken after outside hands",
+    CameBack: "an evicted holder came back after its time",
+    TookFromKeptAway: "another took over from an evicted holder that keeps away",
+    Removed: "the row of a vacant lock was removed",
 }

@@ -65,6 +65,17 @@ impl Model for LockModel {
                 "nobody takes or keeps what its owner does not want",
                 |_, world: &World| !world.history.is_broken(Invariant::Unasked),
             ),
+            Property::always(
+                "I8 a release leaves no takeover row of its own term",
+                |_, world: &World| !world.history.is_broken(Invariant::I8),
+            ),
+            Property::always(
+                "I8 a term that lives leaves one takeover row",
+                |model: &LockModel, world: &World| model.tidies(world),
+            ),
+            Property::always("an evicted holder keeps away as told", |_, world: &World| {
+                !world.history.is_broken(Invariant::KeptAway)
+            }),
             Property::always("a named successor has its grace", |_, world: &World| {
                 !world.history.is_broken(Invariant::Grace)
             }),
@@ -94,14 +105,20 @@ impl LockModel {
     }
 
     fn leads_on(&self, world: &World) -> bool {
+        !self.is_continued(world) || world.leads_to_a_holder(&self.scenario)
+    }
+
+    /// Rows of other implementations, and what careless hands leave, are excepted.
+    fn tidies(&self, world: &World) -> bool {
+        let excepted = world.history.interfered || self.scenario.has_peers();
+        excepted || !self.is_continued(world) || world.is_tidied(&self.scenario)
+    }
+
+    /// Whether this is one of the states that are followed to their end.
+    fn is_continued(&self, world: &World) -> bool {
         let one_in = self.scenario.progress_checked_one_in;
-        if one_in > 1 {
-            let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
-            if hash % one_in != 0 {
-                return true;
-            }
-        }
-        world.leads_to_a_holder(&self.scenario)
+        let hash = || BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
+        one_in <= 1 || hash() % one_in == 0
     }
 }
 

@@ -6,12 +6,32 @@ use spindle_protocol::Event;
 
 use crate::node::{Asked, Passage};
 use crate::scenario::{Scenario, TICK};
+use crate::table::is_takeover_row;
 use crate::world::World;
 
 impl World {
     /// Whether a contender that is left alone with Spanner comes to hold within the bound, whatever
     /// state the world is in; each one that runs is tried by itself, and a fresh one if none does.
     pub fn leads_to_a_holder(&self, scenario: &Scenario) -> bool {
+        let holds = |survivor| self.holds_alone(scenario, survivor).is_some();
+        self.survivors().into_iter().all(holds)
+    }
+
+    /// I8: whether a term that is left alone has no takeover row but its own once a heartbeat
+    /// interval has passed, and the time that sweeping may be put off after it has failed.
+    pub fn is_tidied(&self, scenario: &Scenario) -> bool {
+        self.survivors().into_iter().all(|survivor| {
+            let Some(mut world) = self.holds_alone(scenario, survivor) else { return true };
+            let interval = scenario.members[survivor].timing.heartbeat_interval;
+            for _ in 0..interval.as_nanos().div_ceil(TICK.as_nanos()) + 3 {
+                world.pass(scenario, 0);
+                world.settle(scenario, survivor);
+            }
+            world.table.rows().filter(|row| is_takeover_row(row)).count() <= 1
+        })
+    }
+
+    fn survivors(&self) -> Vec<usize> {
         let contends = |index: usize| {
             let node = &self.nodes[index];
             node.instance.is_some() && !node.stopped
@@ -20,7 +40,7 @@ impl World {
         if survivors.is_empty() {
             survivors.push(0);
         }
-        survivors.into_iter().all(|survivor| self.holds_alone(scenario, survivor))
+        survivors
     }
 
     /// The most ticks that it may take: stand aside for a lease after a release, wait for a lease
@@ -29,10 +49,12 @@ impl World {
         let ticks = |duration: Duration| duration.as_nanos().div_ceil(TICK.as_nanos()) as u32;
         let lease = ticks(scenario.longest_lease());
         let poll = scenario.members.iter().map(|member| member.timing.poll_interval).max();
-        3 * lease + 6 * ticks(poll.unwrap_or_default()) + 6
+        let away = ticks(scenario.keep_away.unwrap_or_default());
+        3 * lease + away + 6 * ticks(poll.unwrap_or_default()) + 6
     }
 
-    fn holds_alone(&self, scenario: &Scenario, survivor: usize) -> bool {
+    /// The world in which the survivor has come to hold.
+    fn holds_alone(&self, scenario: &Scenario, survivor: usize) -> Option<World> {
         let mut world = self.clone();
         world.late.clear();
         for index in 0..world.nodes.len() {
@@ -49,11 +71,11 @@ impl World {
         for _ in 0..Self::patience(scenario) {
             world.settle(scenario, survivor);
             if world.nodes[survivor].has_lock().is_some() {
-                return true;
+                return Some(world);
             }
             world.pass(scenario, 0);
         }
-        false
+        None
     }
 
     /// Everything that can happen at this instant happens, and nothing goes wrong.

@@ -30,6 +30,8 @@ pub struct Scenario {
     pub late_requests_max: usize,
     /// Whether the table has the columns that it may lack.
     pub optional_columns: bool,
+    /// For how long the tool keeps an evicted holder away.
+    pub keep_away: Option<Duration>,
     /// One state in so many is checked for I5; it takes longer than all else together.
     pub progress_checked_one_in: u64,
     /// Whether the clocks are so bad that I1 must be found broken.
@@ -100,6 +102,8 @@ pub struct Budget {
     pub holds: u8,
     /// The tool's eviction.
     pub evictions: u8,
+    /// The tool's removal of a vacant lock's row.
+    pub removals: u8,
     /// A takeover row of a peer that died halfway.
     pub leftovers: u8,
     /// A hand outside the protocol.
@@ -139,6 +143,11 @@ impl Scenario {
     /// The longest lease of all members.
     pub fn longest_lease(&self) -> Duration {
         self.members.iter().map(|member| member.timing.lease).max().unwrap_or_default()
+    }
+
+    /// Whether peers of another implementation leave rows of theirs.
+    pub fn has_peers(&self) -> bool {
+        self.budget.leftovers > 0 || self.starts.contains(&Start::Leftover)
     }
 
     /// How long a named successor has first refusal.

@@ -1,7 +1,7 @@
 //! The scenarios that are run.
 
 use crate::history::Mark;
-use crate::scenario::{Budget, Clock, Member, Scenario, Start, timing};
+use crate::scenario::{Budget, Clock, Member, Scenario, Start, TICK, timing};
 
 /// Those that run in CI: each is explored to its end.
 pub fn short() -> Vec<Scenario> {
@@ -21,6 +21,8 @@ fn larger() -> Vec<Scenario> {
         three(),
         clocks(),
         evicted(),
+        kept_away(),
+        removed(),
         peers(),
         owners(),
         holds(),
@@ -32,7 +34,7 @@ fn larger() -> Vec<Scenario> {
 
 /// The same in small, with one fault at most: what a broken protocol rarely survives.
 pub fn quick() -> Vec<Scenario> {
-    let ticks = [8, 8, 7, 8, 8, 8, 8, 9, 5, 7, 5, 3];
+    let ticks = [8, 8, 7, 8, 8, 8, 8, 8, 7, 9, 5, 7, 5, 3];
     let larger = larger().into_iter().zip(ticks);
     let larger = larger.map(|(scenario, ticks)| in_small(scenario, ticks));
     small().into_iter().chain(larger).collect()
@@ -95,6 +97,7 @@ fn pair() -> Scenario {
         budget: faults(2),
         late_requests_max: 2,
         optional_columns: true,
+        keep_away: None,
         progress_checked_one_in: 64,
         clocks_break_i1: false,
         expected: vec![],
@@ -219,6 +222,31 @@ pub fn evicted() -> Scenario {
         ticks: 9,
         budget: Budget { evictions: 1, ..faults(1) },
         expected: vec![Mark::Superseded, Mark::EvictedWaited],
+        ..pair()
+    }
+}
+
+/// A tool that evicts whoever holds, and keeps it away for longer than its lease.
+pub fn kept_away() -> Scenario {
+    Scenario {
+        name: "kept away",
+        starts: vec![Start::Held],
+        ticks: 10,
+        budget: Budget { evictions: 1, ..faults(1) },
+        keep_away: Some(TICK * 6),
+        expected: vec![Mark::Superseded, Mark::CameBack, Mark::TookFromKeptAway],
+        ..pair()
+    }
+}
+
+/// A tool that removes the row of a lock that is vacant.
+pub fn removed() -> Scenario {
+    Scenario {
+        name: "removed",
+        starts: vec![Start::Held],
+        ticks: 8,
+        budget: Budget { removals: 1, stops: 1, ..faults(1) },
+        expected: vec![Mark::Removed, Mark::TookOver],
         ..pair()
     }
 }

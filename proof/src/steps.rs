@@ -49,6 +49,8 @@ pub enum Step {
     Want(usize, bool),
     /// The tool evicts the holder.
     Evict,
+    /// The tool removes the row, since the lock is vacant.
+    Remove,
     /// A peer of another implementation dies between its two steps.
     LeaveTakeoverRow,
     /// Somebody interferes.
@@ -145,6 +147,9 @@ impl World {
         if self.table.lock().is_some() {
             if self.left.evictions > 0 {
                 steps.push(Step::Evict);
+            }
+            if self.left.removals > 0 && self.is_removable() {
+                steps.push(Step::Remove);
             }
             if self.left.leftovers > 0 {
                 steps.push(Step::LeaveTakeoverRow);
@@ -304,7 +309,12 @@ impl World {
             }
             Step::Evict => {
                 left.evictions -= 1;
-                self.table.change(self.spanner(), &Change::Evict { keep_away: None, info: None });
+                let evict = Change::Evict { keep_away: scenario.keep_away, info: None };
+                self.table.change(self.spanner(), &evict);
+            }
+            Step::Remove => {
+                left.removals -= 1;
+                self.remove();
             }
             Step::LeaveTakeoverRow => {
                 left.leftovers -= 1;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spindle_protocol::{Act, Answer, Event, Row, StoredRow, Timestamp, Writer};
+use spindle_protocol::{Act, Answer, Change, Event, Row, StoredRow, TermId, Timestamp, Writer};
 
 use crate::history::{History, Invariant, Mark};
 use crate::node::{Asked, Node, Passage};
@@ -164,6 +164,28 @@ impl World {
         self.give_up(index, asked, scenario);
     }
 
+    /// Whether the row protects nobody: released, and reserved for nobody, or run out by its own
+    /// lease.
+    pub fn is_removable(&self) -> bool {
+        let Some(row) = self.table.lock() else { return false };
+        let now = self.table.read_timestamp(self.spanner());
+        match row.lease {
+            _ if row.is_released() => row.writer == Writer::nobody(),
+            Some(lease) => row.heartbeat + lease <= now,
+            None => false,
+        }
+    }
+
+    /// The tool removes the row as it stands, with its takeover rows.
+    pub fn remove(&mut self) {
+        let takeovers = self.table.rows().filter(|row| is_takeover_row(row));
+        let takeovers = takeovers.map(|row| row.key.clone()).collect();
+        let remove = Change::Remove { seen: self.table.lock(), takeovers };
+        if let Answer::Applied { .. } = self.table.change(self.spanner(), &remove) {
+            self.history.mark(Mark::Removed);
+        }
+    }
+
     /// A peer of another implementation dies between its two steps.
     pub fn leave_takeover_row(&mut self) {
         if let Some(row) = self.table.lock() {
@@ -243,10 +265,21 @@ impl World {
                 if !self.history.is_latest(term.token, &term.writer) {
                     self.history.break_invariant(Invariant::I4);
                 }
+                if matches!(request.act, Act::Release { .. }) {
+                    self.judge_release(term);
+                }
             }
             Act::Sweep { .. } | Act::Observe => {}
         }
         answer
+    }
+
+    /// I8: the takeover row that carries the term's writer is gone.
+    fn judge_release(&mut self, term: &TermId) {
+        let mut takeovers = self.table.rows().filter(|row| is_takeover_row(row));
+        if takeovers.any(|row| row.is_takeover() && row.writer == term.writer) {
+            self.history.break_invariant(Invariant::I8);
+        }
     }
 
     fn judge_takeover(&mut self, before: Option<Row>, seen: &Row, writer: &Writer, at: Timestamp) {
