@@ -88,7 +88,9 @@ impl Checker {
             Checker::Simulation(_) => {
                 &["protocol/src", "src", "simulation/src", "emulator/src/engine"]
             }
-            Checker::Law { .. } => &["protocol/src", "src", "tests/laws", "emulator/src"],
+            Checker::Law { .. } => {
+                &["protocol/src", "proof/src", "src", "tests/laws", "emulator/src"]
+            }
         }
     }
 
