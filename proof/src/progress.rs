@@ -17,17 +17,28 @@ impl World {
         self.survivors().into_iter().all(holds)
     }
 
-    /// I8: whether a term that is left alone has no takeover row but its own once a heartbeat
-    /// interval has passed, and the time that sweeping may be put off after it has failed.
+    /// I8: whether a term that is left alone and lives has no takeover row but its own once a
+    /// heartbeat interval has passed, and the longest pause after sweeps that have failed.
     pub fn is_tidied(&self, scenario: &Scenario) -> bool {
         self.survivors().into_iter().all(|survivor| {
-            let Some(mut world) = self.holds_alone(scenario, survivor) else { return true };
             let interval = scenario.members[survivor].timing.heartbeat_interval;
-            for _ in 0..interval.as_nanos().div_ceil(TICK.as_nanos()) + 3 {
-                world.pass(scenario, 0);
-                world.settle(scenario, survivor);
+            let ticks = (interval + Duration::from_secs(10)).as_nanos().div_ceil(TICK.as_nanos());
+            let mut world = self.clone();
+            // One that was out of contact before is lost, and begins anew.
+            for _ in 0..3 {
+                let Some(holding) = world.holds_alone(scenario, survivor) else { return true };
+                world = holding;
+                let term = |world: &World| world.nodes[survivor].has_lock().map(|it| it.token);
+                let began = term(&world);
+                for _ in 0..ticks {
+                    world.pass(scenario, 0);
+                    world.settle(scenario, survivor);
+                }
+                if term(&world) == began {
+                    return world.table.rows().filter(|row| is_takeover_row(row)).count() <= 1;
+                }
             }
-            world.table.rows().filter(|row| is_takeover_row(row)).count() <= 1
+            false
         })
     }
 
