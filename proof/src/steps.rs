@@ -3,7 +3,7 @@
 use spindle_protocol::{Act, Change, Event, Succession, Timestamp};
 
 use crate::node::Passage;
-use crate::scenario::{Clock, Scenario, TICK};
+use crate::scenario::{Budget, Clock, Scenario, TICK};
 use crate::table::{LOCK, is_takeover_row, stored};
 use crate::world::World;
 
@@ -111,6 +111,13 @@ const HANDS: [Hand; 10] = [
 ];
 
 impl Parting {
+    fn budget(self, left: &mut Budget) -> &mut u8 {
+        match self {
+            Parting::Resign | Parting::ResignToNext => &mut left.resignations,
+            Parting::LetGo | Parting::Park | Parting::Lapse => &mut left.holds,
+        }
+    }
+
     fn event(self, index: usize, scenario: &Scenario) -> Event {
         match self {
             Parting::Resign => Event::Resign { next: Succession::Anyone },
@@ -297,10 +304,7 @@ impl World {
                 self.decide(index, Event::Stop, scenario);
             }
             Step::Part(index, parting) => {
-                match parting {
-                    Parting::Resign | Parting::ResignToNext => left.resignations -= 1,
-                    Parting::LetGo | Parting::Park | Parting::Lapse => left.holds -= 1,
-                }
+                *parting.budget(left) -= 1;
                 self.decide(index, parting.event(index, scenario), scenario);
             }
             Step::Want(index, wanted) => {
@@ -309,8 +313,7 @@ impl World {
             }
             Step::Evict => {
                 left.evictions -= 1;
-                let evict = Change::Evict { keep_away: scenario.keep_away, info: None };
-                self.table.change(self.spanner(), &evict);
+                self.evict(scenario);
             }
             Step::Remove => {
                 left.removals -= 1;
@@ -325,6 +328,11 @@ impl World {
                 self.interfere(scenario, hand);
             }
         }
+    }
+
+    fn evict(&mut self, scenario: &Scenario) {
+        let evict = Change::Evict { keep_away: scenario.keep_away, info: None };
+        self.table.change(self.spanner(), &evict);
     }
 
     /// A tick of Spanner's clock and of everybody's own.

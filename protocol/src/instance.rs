@@ -215,7 +215,7 @@ impl Instance {
     fn end(&mut self, now: Moment, reason: EndReason, decision: &mut Decision) {
         let Phase::Holding(term) = &self.phase else { return };
         self.quiet_from = term.renewed + self.timing.validity();
-        let is_loss = reason != EndReason::Released;
+        let is_loss = !matches!(reason, EndReason::Released | EndReason::Lapsed);
         let was_lost_early = is_loss && !term.has_lasted();
         decision.announce = Some(Announcement::Ended { token: term.id.token, reason });
         if is_loss && let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy.take() {
