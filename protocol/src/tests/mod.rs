@@ -477,7 +477,8 @@ fn who_lets_go_gives_others_one_look_and_no_more() {
 fn a_lapsed_term_is_over_here_and_left_to_run_out_there() {
     let mut instance = holder();
     let lapsed = instance.decide(at(100), Event::Lapse);
-    assert_eq!(lapsed.announce, released_by_owner());
+    let reason = EndReason::Lapsed;
+    assert_eq!(lapsed.announce, Some(Announcement::Ended { token: spanner(2), reason }));
     assert_eq!(lapsed.act, Some(Act::Observe), "nothing is written");
     // Its work may still go on, so its own row is left alone until its validity is over.
     let own = row(spanner(2), spanner(2), writer(1));
