@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use crate::machine::Clocks;
 use crate::plan::CallerPlan;
 use crate::sightings::Sighting;
+use crate::told::Told;
 use crate::world::World;
 
 /// The name of the lock that scheduled runs share.
@@ -178,11 +179,19 @@ async fn write(world: &Arc<World>, client: &DatabaseClient, term: &Term) {
     });
     match timeout(limit * 2, written).await {
         Ok(Ok(written)) => {
+            world.told(serial, Told::Committed);
             let Some(at) = written.commit_response.commit_timestamp else { return };
             let nanos = i128::from(at.seconds()) * 1_000_000_000 + i128::from(at.nanos());
             world.wrote_fenced(term, u64::try_from(nanos).unwrap_or(0));
         }
-        Ok(Err(error)) if error.is_fenced() => world.saw(Sighting::FencedOff),
-        _ => {}
+        Ok(Err(error)) => {
+            if error.is_fenced() {
+                world.saw(Sighting::FencedOff);
+            }
+            if error.is_fenced() || error.is_retryable() {
+                world.told(serial, Told::NotCommitted);
+            }
+        }
+        Err(_) => {}
     }
 }

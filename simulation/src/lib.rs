@@ -6,7 +6,7 @@
 //! network that delays, loses and reorders, or, for a share of the seeds, by the embedded server
 //! through the real client; there, others hold the locks by `acquire`, `lead` and `run_once` besides,
 //! and a tool looks and deposes. When the storm is over, every lock must have a holder within
-//! [`Plan::patience`]. The checkers in `checks` watch the invariants I1 to I7 all the while.
+//! [`Plan::patience`]. The checkers in `checks` watch the invariants I1 to I8 all the while.
 //!
 //! The same seed gives the same trace, unless it goes through the client, which draws from the
 //! system's randomness.
@@ -23,6 +23,7 @@ mod server;
 mod shift;
 mod sightings;
 mod store;
+mod told;
 mod tool;
 mod trace;
 mod user;

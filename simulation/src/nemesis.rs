@@ -206,6 +206,7 @@ async fn leave(world: &World, process: &Process) {
         ("token", Cell::CommitTimestamp),
         ("writer", "a peer".into()),
     ];
+    world.peer_leaves(takeover_key(&process.lock_name, row.token));
     let leftover = Mutation::write(WriteKind::InsertOrUpdate, TABLE, cells);
     hands::write(world, &process.lock_name, Purpose::Peer, vec![leftover]).await;
 }

@@ -97,6 +97,9 @@ impl Process {
             // The memory of a life that ended says nothing to the next.
             drop(member);
             world.gone(self.who, matches!(ended, Ended::Crashed));
+            if world.is_closing() {
+                return;
+            }
             let down_for = std::mem::take(&mut lock(&self.state).down_for);
             world.wait_in_storm(down_for.max(Duration::from_millis(1))).await;
         }

@@ -39,7 +39,7 @@ impl Store for Seat {
 
 impl Seat {
     async fn observe(&self, limit: Duration) -> (Answer, bool) {
-        match timeout(limit, self.call(Request::Observe(self.lock.clone()))).await {
+        match timeout(limit, self.call(false, Request::Observe(self.lock.clone()))).await {
             Ok(Ok(Reply::Observed(observation))) => (Answer::Observed(observation), true),
             _ => (Answer::NotApplied, false),
         }
@@ -48,7 +48,7 @@ impl Seat {
     async fn sweep(&self, before: Timestamp, limit: Duration) -> (Answer, bool) {
         let (from, to) = takeover_keys(&self.lock, before);
         let request = Request::WithoutHeartbeat { from, to };
-        let Ok(Ok(Reply::Names(mut keys))) = timeout(limit, self.call(request)).await else {
+        let Ok(Ok(Reply::Names(mut keys))) = timeout(limit, self.call(false, request)).await else {
             return (Answer::NotApplied, false);
         };
         // The range holds other locks' takeover rows as well, of `job_1` among those of `job` (I6).
@@ -75,11 +75,12 @@ impl Seat {
         limit: Duration,
     ) -> (Answer, bool) {
         let mut may_commit = false;
+        let beats = matches!(purpose, Purpose::Heartbeat(_));
         let work = async {
             let Reads { keys, columns } = change.reads(&self.lock);
             let concurrency = Concurrency::Optimistic;
             let begin = Request::Begin { keys, columns, concurrency };
-            let Reply::Begun { id, rows } = self.call(begin).await? else {
+            let Reply::Begun { id, rows } = self.call(beats, begin).await? else {
                 return Err(Code::Internal);
             };
             match change.judge(&self.lock, &rows) {
@@ -88,13 +89,14 @@ impl Seat {
                     let lock = self.lock.clone();
                     let mutations = writes.into_iter().map(mutation).collect();
                     let commit = Request::Commit { id, lock, purpose, mutations };
-                    match self.call(commit).await? {
+                    match self.call(beats, commit).await? {
                         Reply::Committed(at) => Ok(Answer::Applied { at }),
                         _ => Err(Code::Internal),
                     }
                 }
                 Err(rejection) => {
                     let (world, who) = (Arc::clone(&self.world), self.who);
+                    world.sent(who);
                     tokio::spawn(async move { call(&world, who, Request::Rollback(id)).await });
                     Ok(Answer::Rejected(rejection))
                 }
@@ -110,7 +112,10 @@ impl Seat {
         }
     }
 
-    async fn call(&self, request: Request) -> Result<Reply, Code> {
+    async fn call(&self, beats: bool, request: Request) -> Result<Reply, Code> {
+        if !beats {
+            self.world.sent(self.who);
+        }
         call(&self.world, self.who, request).await
     }
 }

@@ -1,5 +1,6 @@
 //! One simulated world: a fleet, a database, a network between them, and those who watch.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,11 +16,12 @@ use tokio::time::{Instant, sleep};
 use crate::callers::{Caller, NIGHTLY};
 use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Violation, canary_row};
 use crate::machine::{TrueTime, lock};
-use crate::network::{Outage, Weather, timestamp};
+use crate::network::{LEDGER, Outage, TABLE, Weather, timestamp};
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::server::Server;
 use crate::sightings::{Sighting, Sightings};
+use crate::told::{self, Told};
 use crate::trace::Trace;
 use crate::{nemesis, server, tool, user};
 
@@ -104,8 +106,12 @@ pub(crate) struct World {
     checks: Mutex<Checks>,
     /// The begin of each seat whose outcome is not known yet.
     unknown: Mutex<Vec<Option<Writer>>>,
+    /// The takeover rows that peers of another implementation left.
+    peers: Mutex<BTreeSet<String>>,
+    told: Mutex<told::Ledger>,
     failed: CancellationToken,
     storm_over: CancellationToken,
+    closing: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -151,8 +157,11 @@ impl World {
             weather: Mutex::new(weather),
             tally: Mutex::new(tally),
             checks: Mutex::new(Checks::new(plan)),
+            peers: Mutex::default(),
+            told: Mutex::default(),
             failed: CancellationToken::new(),
             storm_over: CancellationToken::new(),
+            closing: CancellationToken::new(),
         }
     }
 
@@ -242,6 +251,30 @@ impl World {
         if has_failed {
             self.failed.cancel();
         }
+    }
+
+    /// A process sends a request that is no heartbeat.
+    pub(crate) fn sent(&self, who: usize) {
+        let (now, process) = (self.now(), self.process(who));
+        self.check(|checks| {
+            checks.sent(process, now);
+            Vec::new()
+        });
+    }
+
+    /// A peer of another implementation leaves the takeover row of this key.
+    pub(crate) fn peer_leaves(&self, key: String) {
+        lock(&self.peers).insert(key);
+    }
+
+    /// A caller was told what became of the write of this serial number.
+    pub(crate) fn told(&self, serial: i64, told: Told) {
+        lock(&self.told).insert(serial, told);
+    }
+
+    /// Whether a process that ends stays away.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
     }
 
     /// A process has taken a step.
@@ -362,17 +395,41 @@ impl World {
         holders
     }
 
-    /// Looks at everything for the last time.
+    /// Looks at everything for the last time, and has everybody release what is held.
     async fn finish(&self) {
-        sleep(SETTLING * 2).await;
+        self.look_at_rows();
+        self.closing.cancel();
+        self.processes.iter().for_each(|process| process.stop(Duration::ZERO));
+        sleep(SETTLING * 2 + self.plan.longest_lease()).await;
+        self.look_at_rows();
         let now = self.now();
         self.check(|checks| checks.settle(Timestamp(i64::MAX), now));
         // Whoever loses all rows loses these as well.
-        if !self.plan.has_hands
-            && let Ok(rows) = self.database.rows(crate::network::TABLE)
-            && let Err(what) = checks::unharmed(&rows)
-        {
-            self.fail(Invariant::I6, what);
+        if self.plan.has_hands {
+            return;
+        }
+        let compared = |rows, compare: &dyn Fn(&_) -> Result<(), String>, invariant| {
+            if let Ok(rows) = self.database.rows(rows)
+                && let Err(what) = compare(&rows)
+            {
+                self.fail(invariant, what);
+            }
+        };
+        compared(TABLE, &|rows| checks::unharmed(rows), Invariant::I6);
+        compared(LEDGER, &|rows| told::compare(&lock(&self.told), rows), Invariant::I3);
+    }
+
+    /// Counts the rows beside each lock's own (I8). Hands may have left any.
+    fn look_at_rows(&self) {
+        let Ok(rows) = self.database.rows(TABLE) else { return };
+        if self.plan.has_hands {
+            return;
+        }
+        for planned in &self.plan.locks {
+            let bounded = checks::bounded_rows(&planned.name, &rows, &lock(&self.peers));
+            if let Err(what) = bounded {
+                self.fail(Invariant::I8, what);
+            }
         }
     }
 

@@ -2,9 +2,11 @@
 
 mod announced;
 mod at_work;
+mod beside;
 mod fenced;
 mod history;
 mod later_terms;
+mod load;
 mod once;
 mod one_holder;
 mod other_rows;
@@ -18,6 +20,7 @@ use spindle::Term;
 use spindle_emulator::engine::Mutation;
 use spindle_protocol::{Act, Row, TermId, Timestamp, Writer};
 
+pub(crate) use beside::check as bounded_rows;
 pub(crate) use history::History;
 pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
 pub(crate) use progress::settles;
@@ -43,6 +46,8 @@ pub enum Invariant {
     I6,
     /// The end of a term is announced in time.
     I7,
+    /// Requests and rows stay bounded.
+    I8,
 }
 
 /// What an invariant was found not to hold for.
@@ -115,6 +120,7 @@ pub(crate) struct Checks {
     writes: fenced::Writes,
     tokens: tokens::Tokens,
     announced: Vec<announced::Announced>,
+    load: Vec<load::Load>,
     at_work: at_work::AtWork,
     runs: once::Runs,
     through_client: bool,
@@ -132,6 +138,7 @@ impl Checks {
             // One more, for the scheduled runs.
             tokens: tokens::Tokens::new(plan.locks.len() + 1),
             announced: (0..members).map(|_| announced::Announced::default()).collect(),
+            load: (0..members).map(|_| load::Load::default()).collect(),
             at_work: at_work::AtWork::default(),
             runs: once::Runs::default(),
             through_client: plan.through_client,
@@ -242,8 +249,19 @@ impl Checks {
         self.expect(Invariant::I7, now, announced);
     }
 
+    /// A process sends a request that is no heartbeat.
+    pub(crate) fn sent(&mut self, process: &Process, now: Duration) {
+        let bounded = self.load[process.who].sent(&process.plan.timing, now);
+        self.expect(
+            Invariant::I8,
+            now,
+            bounded.map_err(|what| format!("#{}: {what}", process.who)),
+        );
+    }
+
     /// The process is gone, and with it what it believed.
     pub(crate) fn gone(&mut self, process: &Process) {
+        self.load[process.who] = load::Load::default();
         self.announced[process.who] = announced::Announced::default();
     }
 
