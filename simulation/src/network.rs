@@ -72,6 +72,8 @@ enum Fate {
         out: Duration,
     },
     Refuse,
+    /// Answered as if the row, the table or the session were gone, which is not so.
+    DenyExistence,
     /// Applied, and answered with an error that leaves the outcome open.
     FailAfterApplying,
     /// Answered with such an error, and applied long after.
@@ -120,6 +122,7 @@ async fn travel(
             None
         }
         Fate::Refuse => Some(Err(Code::Unavailable)),
+        Fate::DenyExistence => Some(Err(Code::NotFound)),
         Fate::FailAfterApplying => {
             let _ = serve(world, who, request).await;
             Some(Err(Code::Unavailable))
@@ -172,7 +175,7 @@ fn fate(world: &World, who: usize) -> Fate {
             return Fate::Deliver { out, back };
         }
         let long = longest.mul_f64(random.random_range(0.0..1.5));
-        match random.random_range(0..9) {
+        match random.random_range(0..10) {
             0 => Fate::Deliver { out: long, back },
             1 => Fate::Deliver { out, back: long },
             2 => Fate::LoseRequest,
@@ -180,6 +183,7 @@ fn fate(world: &World, who: usize) -> Fate {
             4 => Fate::Refuse,
             5 | 6 => Fate::FailAfterApplying,
             7 => Fate::ApplyLate { after: long * 2 },
+            8 => Fate::DenyExistence,
             _ => Fate::Abort,
         }
     });

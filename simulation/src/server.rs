@@ -106,6 +106,8 @@ impl Server {
             Effect::LoseReply,
             Effect::DropConnection,
             Effect::Fail(Code::Unavailable),
+            // As if the row, the table or the session were gone, which is not so.
+            Effect::Fail(Code::NotFound),
             Effect::FailAfterApplying(Code::DeadlineExceeded),
             Effect::ApplyLate { after: lease(3.0) },
             Effect::Abort,
