@@ -90,7 +90,7 @@ fn calm(world: &World) {
 
 async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
     world.fault(process.who, &fault);
-    let lease = process.plan.timing.lease;
+    let lease = process.timing().lease;
     let (share, factor) =
         world.random(|random| (random.random::<f64>(), random.random_range(0.0..3.0)));
     let (short, long) = (lease.mul_f64(share), lease.mul_f64(factor));
@@ -193,7 +193,7 @@ fn successor(world: &World, process: &Process) -> Option<Succession> {
     }
     let (which, share) =
         world.random(|random| (random.random_range(0..others.len()), random.random::<f64>()));
-    let grace = process.plan.timing.lease.mul_f64(share);
+    let grace = process.timing().lease.mul_f64(share);
     Some(Succession::Successor { id: others[which].plan.id.clone(), grace })
 }
 

@@ -31,6 +31,9 @@ pub struct Plan {
     pub has_hands: bool,
     /// Whether requests go through the real client and server.
     pub through_client: bool,
+    /// The timing of everybody while the table lacks its optional columns, which an ALTER adds in
+    /// the storm; none where it has them from the start.
+    pub old_table: Option<Timing>,
     /// Those who hold by the library's own ways, which takes a server.
     pub callers: Vec<CallerPlan>,
 }
@@ -99,10 +102,18 @@ impl Plan {
         }
         let leases = random.random_range(30..200);
         let leases = if through_client { leases / 4 } else { leases };
+        let old_table = through_client && random.random_bool(0.25);
+        let callers = callers(through_client && !old_table, lock_count, lease_base, &mut random);
+        // Time for an ALTER, for the minute after it, and for what comes then.
+        let storm = if old_table {
+            (lease_base * leases).max(lease_base * 20 + Duration::from_secs(300))
+        } else {
+            lease_base * leases
+        };
         Plan {
             seed,
             locks,
-            storm: lease_base * leases,
+            storm,
             uncertainty: Duration::from_millis(if random.random() {
                 0
             } else {
@@ -113,7 +124,8 @@ impl Plan {
             delay_max: lease_base.mul_f64(random.random_range(0.001..0.02)),
             has_hands: random.random_bool(0.2),
             through_client,
-            callers: callers(through_client, lock_count, lease_base, &mut random),
+            old_table: old_table.then(|| Timing::from_lease(lease_base)),
+            callers,
         }
     }
 

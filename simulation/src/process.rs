@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use spindle::simulation::{self, Identity, Loop, Member};
 use spindle::{CancellationToken, FencingToken, Term};
-use spindle_protocol::Succession;
+use spindle_protocol::{Succession, Timing};
 use tokio::time::sleep;
 
 use crate::machine::{Clocks, lock};
@@ -25,6 +25,8 @@ pub(crate) struct Process {
     pub(crate) plan: MemberPlan,
     pub(crate) clocks: Arc<Clocks>,
     state: Mutex<State>,
+    /// By which its present life, or its last, goes.
+    timing: Mutex<Timing>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +66,8 @@ enum Ended {
 impl Process {
     pub(crate) fn new(who: usize, lock: usize, lock_name: String, plan: MemberPlan) -> Process {
         let clocks = Arc::new(Clocks::new(plan.rate));
-        Process { who, lock, lock_name, plan, clocks, state: Mutex::default() }
+        let timing = Mutex::new(plan.timing.clone());
+        Process { who, lock, lock_name, plan, clocks, state: Mutex::default(), timing }
     }
 
     /// Lives for as long as the world does, life after life.
@@ -74,11 +77,13 @@ impl Process {
         loop {
             let seed = world.random(|random| random.random());
             let cancel = CancellationToken::new();
-            let (lock_name, lease) = (self.lock_name.clone(), self.plan.timing.lease);
+            let timing = world.timing(&self.plan);
+            *lock(&self.timing) = timing.clone();
+            let (lock_name, lease) = (self.lock_name.clone(), timing.lease);
             let identity = Identity {
                 lock: self.lock_name.clone(),
                 id: self.plan.id.clone(),
-                timing: self.plan.timing.clone(),
+                timing,
                 clock: simulation::clock(Arc::clone(&self.clocks) as _),
                 seed,
             };
@@ -179,6 +184,11 @@ impl Process {
 
     pub(crate) fn is_paused(&self) -> bool {
         lock(&self.state).is_paused
+    }
+
+    /// By which its present life, or its last, goes.
+    pub(crate) fn timing(&self) -> Timing {
+        lock(&self.timing).clone()
     }
 
     /// When it last came back from a pause; now, if it is paused.

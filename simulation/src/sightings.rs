@@ -91,9 +91,11 @@ pub enum Sighting {
     SweptByTool,
     /// The tool seized a lock.
     SeizedByTool,
+    /// An ALTER gave a running fleet the optional columns.
+    Altered,
 }
 
-const ALL: [Sighting; 43] = {
+const ALL: [Sighting; 44] = {
     use Sighting as S;
     [
         S::Inserted,
@@ -139,6 +141,7 @@ const ALL: [Sighting; 43] = {
         S::Deposed,
         S::SweptByTool,
         S::SeizedByTool,
+        S::Altered,
     ]
 };
 

@@ -20,7 +20,7 @@ pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
     let writer = Writer::from(simulation::writer(term));
     let (world, who) = (Arc::clone(world), process.who);
     let lock = process.lock_name.clone();
-    let lease = process.plan.timing.lease;
+    let lease = process.timing().lease;
     let (decided_early, think, serial) = world.random(|random| {
         let early = if random.random_bool(0.3) { random.random_range(0.0..3.0) } else { 0.0 };
         // Most know what they write; a few hold their transaction open across the end of the lease.

@@ -9,7 +9,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use spindle::{CancellationToken, FencingToken, simulation};
 use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
 use spindle_emulator::sql::parse_ddl;
-use spindle_protocol::{Act, Answer, Rejection, Timestamp, Writer};
+use spindle_protocol::{Act, Answer, Rejection, Timestamp, Timing, Writer};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
@@ -17,18 +17,28 @@ use crate::callers::{Caller, NIGHTLY};
 use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Violation, canary_row};
 use crate::machine::{TrueTime, lock};
 use crate::network::{LEDGER, Outage, TABLE, Weather, timestamp};
-use crate::plan::Plan;
+use crate::plan::{MemberPlan, Plan};
 use crate::process::Process;
 use crate::server::Server;
 use crate::sightings::{Sighting, Sightings};
 use crate::told::{self, Told};
 use crate::trace::Trace;
-use crate::{nemesis, server, tool, user};
+use crate::{alter, nemesis, server, tool, user};
 
 pub(crate) const SCHEMA: &str = concat!(
     include_str!("../../ddl/googlesql.sql"),
     "\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
 );
+
+/// As other implementations make it.
+const OLD_SCHEMA: &str = "
+CREATE TABLE locktable (
+  name STRING(MAX) NOT NULL,
+  heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+  token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+  writer STRING(MAX),
+) PRIMARY KEY (name);
+CREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)";
 
 /// Commits are judged this much later, when none with an earlier timestamp can come any more.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -67,7 +77,11 @@ async fn live(plan: &Plan, prints: bool) -> Report {
     if plan.through_client {
         world.saw(Sighting::ThroughClient);
         tokio::spawn(server::follow_weather(Arc::clone(&world)));
-        tokio::spawn(tool::work(Arc::clone(&world)));
+        if plan.old_table.is_some() {
+            tokio::spawn(alter::the_table(Arc::clone(&world)));
+        } else {
+            tokio::spawn(tool::work(Arc::clone(&world)));
+        }
     }
     for index in 0..plan.callers.len() {
         let caller = Caller::new(&world, index);
@@ -112,6 +126,8 @@ pub(crate) struct World {
     failed: CancellationToken,
     storm_over: CancellationToken,
     closing: CancellationToken,
+    /// Whether lives that begin now may have leases of their own.
+    leases_differ: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -125,13 +141,14 @@ impl World {
     async fn new(plan: &Plan, prints: bool) -> World {
         let clock = Arc::new(TrueTime::new(plan.uncertainty));
         let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
+        let schema = if plan.old_table.is_some() { OLD_SCHEMA } else { SCHEMA };
         let (server, database) = if plan.through_client {
             let (server, database) =
-                Server::start(clock, SCHEMA, members, plan.callers.len()).await;
+                Server::start(clock, schema, members, plan.callers.len()).await;
             (Some(server), database)
         } else {
             let database = Database::new(clock, TransactionNumbers::default());
-            let schema = parse_ddl(SCHEMA).expect("the schema is fixed");
+            let schema = parse_ddl(schema).expect("the schema is fixed");
             database.change_schema(&schema).expect("the schema is fixed");
             (None, database)
         };
@@ -162,6 +179,7 @@ impl World {
             failed: CancellationToken::new(),
             storm_over: CancellationToken::new(),
             closing: CancellationToken::new(),
+            leases_differ: CancellationToken::new(),
         }
     }
 
@@ -272,6 +290,19 @@ impl World {
         lock(&self.told).insert(serial, told);
     }
 
+    /// By which a life that begins now goes: in an old table all leases have to be the same.
+    pub(crate) fn timing(&self, member: &MemberPlan) -> Timing {
+        match &self.plan.old_table {
+            Some(timing) if !self.leases_differ.is_cancelled() => timing.clone(),
+            _ => member.timing.clone(),
+        }
+    }
+
+    /// Every instance has learnt of `lease_ms` by now.
+    pub(crate) fn let_leases_differ(&self) {
+        self.leases_differ.cancel();
+    }
+
     /// Whether a process that ends stays away.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.is_cancelled()
@@ -330,7 +361,7 @@ impl World {
             }
             (Act::Observe, Answer::Observed(observation)) => {
                 let Some(row) = &observation.row else { return };
-                let own = self.process(who).plan.timing.lease;
+                let own = self.process(who).timing().lease;
                 let waits = |lease| row.heartbeat + lease > observation.read_at;
                 if !row.is_released() && !waits(own) && row.lease.is_some_and(waits) {
                     self.saw(Sighting::LongerLease);

@@ -64,7 +64,7 @@ impl Announced {
     ) -> Result<(), String> {
         let (lock, who) = (&process.lock_name, process.who);
         let token = ended.term.token();
-        let timing = &process.plan.timing;
+        let timing = &process.timing();
         // A nap is measured by the runtime's clock, which may differ by the margin from the own.
         let slack = timing.lease / 1_000 + Duration::from_millis(10);
         let just_woke =

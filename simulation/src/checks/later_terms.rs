@@ -32,7 +32,7 @@ pub(super) fn renewed_in_time(process: &Process, latest: u64, now: Duration) -> 
     };
     let rate = process.clocks.rate();
     let valid_until = now + term.remaining().div_f64(rate);
-    let renewed = valid_until.saturating_sub(process.plan.timing.validity().div_f64(rate));
+    let renewed = valid_until.saturating_sub(process.timing().validity().div_f64(rate));
     let next_began = TrueTime::elapsed_at(latest.cast_signed());
     if renewed <= next_began + SLACK {
         return Ok(());

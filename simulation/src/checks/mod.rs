@@ -251,7 +251,7 @@ impl Checks {
 
     /// A process sends a request that is no heartbeat.
     pub(crate) fn sent(&mut self, process: &Process, now: Duration) {
-        let bounded = self.load[process.who].sent(&process.plan.timing, now);
+        let bounded = self.load[process.who].sent(&process.timing(), now);
         self.expect(
             Invariant::I8,
             now,
