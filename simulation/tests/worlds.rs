@@ -45,3 +45,13 @@ fn a_fleet_on_the_real_client_keeps_them_too() {
     assert_eq!(report.violation, None);
     assert!(report.sightings.count(Sighting::ThroughClient) > 0);
 }
+
+#[test]
+fn a_fleet_survives_an_alter_of_its_table() {
+    let mut plans = (0..).map(|seed| Plan::from_seed_through(seed, true));
+    let mut plan = plans.find(|plan| plan.old_table.is_some()).unwrap();
+    plan.storm = plan.storm.min(plan.longest_lease() * 20 + Duration::from_secs(300));
+    let report = run(&plan, false);
+    assert_eq!(report.violation, None, "replay: cargo simulate --client --seed {}", plan.seed);
+    assert!(report.sightings.count(Sighting::Altered) > 0);
+}
