@@ -31,6 +31,9 @@ async fn a_fenced_write_whose_commit_is_not_answered_in_time_is_in_doubt_and_not
     let client = world.client().await;
     let commit = Fault::on(Rpc::Commit).table("orders").effect(Effect::StallReply);
     let commit = world.spanner.inject(commit);
+    // So that the time is over for all of it before it is for the commit alone.
+    let slow = Effect::Delay(Duration::from_millis(300));
+    world.spanner.inject(Fault::on(Rpc::StreamingRead).table("locktable").effect(slow));
     let fence = a.lock.term().unwrap().fence();
     let writing = fence.transaction(&client).time_limit(Duration::from_secs(1));
     let written = writing.run(|transaction| async move { transaction.buffer([order("o-1")]) });
@@ -50,12 +53,17 @@ async fn a_check_that_could_not_ask_lets_nothing_commit() {
     let fence: spindle::Fence =
         serde_json::from_str(&serde_json::to_string(&fence).unwrap()).unwrap();
     let client = world.client().await;
-    let read = Fault::on(Rpc::StreamingRead).table("locktable").skip(0).times(1);
+    let read = Fault::on(Rpc::StreamingRead).table("locktable").times(1);
     let read = world.spanner.inject(read.effect(Effect::Fail(Code::Internal)));
     let written =
         client.read_write_transaction().build().run(move |transaction: ReadWriteTransaction| {
             let fence = fence.clone();
             async move {
+                // Begins the transaction: the check alone is what fails.
+                let keys = KeySet::builder().add_key(key!["other"]).build();
+                let other = ReadRequest::builder("orders", vec!["id"]).with_keys(keys).build();
+                let mut rows = transaction.execute_read(other).await?;
+                while rows.next().await.transpose()?.is_some() {}
                 let checked = fence.check(&transaction).await;
                 assert!(checked.is_err(), "the read failed");
                 // Careless: it goes on.
