@@ -9,13 +9,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use rustix::time::ClockId;
-use spindle_protocol::{Act, Answer, Holder, Succession, Timing};
+use spindle_protocol::{Act, Answer, Holder, Succession, Timestamp, Timing};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 use crate::driver::{Command, Driver, LockRow, SpannerRow, Told};
 use crate::error::Error;
+use crate::history::{HistoryEnd, Past, PastTerm, Version, Walk};
 use crate::status::Published;
 use crate::table::Outcome;
 use crate::{Clock, FencingToken, LockTable, Term};
@@ -143,6 +144,60 @@ impl Member {
         let (done, _) = oneshot::channel();
         self.commands.try_send(Command::Resign { next, done }).is_ok()
     }
+}
+
+/// The versions of one lock's row.
+pub trait Versions: Sync {
+    /// The row now, and the timestamp of that.
+    fn now(&self) -> impl Future<Output = (Option<spindle_protocol::StoredRow>, Timestamp)> + Send;
+
+    /// The row as it was then; none if that is forgotten.
+    fn at(
+        &self,
+        at: Timestamp,
+    ) -> impl Future<Output = Option<Option<spindle_protocol::StoredRow>>> + Send;
+}
+
+struct PastRow<'a, V>(&'a V, std::sync::OnceLock<Timestamp>);
+
+impl<V: Versions> Past for PastRow<'_, V> {
+    async fn now(&self) -> crate::Result<(Option<spindle_protocol::StoredRow>, Timestamp)> {
+        let (row, read_at) = self.0.now().await;
+        // It is asked once.
+        let _ = self.1.set(read_at);
+        Ok((row, read_at))
+    }
+
+    async fn at(&self, at: Timestamp) -> crate::Result<Version> {
+        Ok(match self.0.at(at).await {
+            Some(Some(row)) => Version::Row(row),
+            Some(None) => Version::None,
+            None => Version::End(HistoryEnd::Forgotten),
+        })
+    }
+
+    fn has_marks(&self) -> bool {
+        true
+    }
+}
+
+/// What [`LockTable::history`] tells of such versions, and when the row was read.
+pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTerm>, Timestamp) {
+    let past = PastRow(versions, std::sync::OnceLock::new());
+    let mut walk = Walk::new(window);
+    let mut terms = Vec::new();
+    // Reading the versions can't fail here.
+    while let Ok(Some(term)) = walk.next(&past).await {
+        terms.push(term);
+    }
+    let read_at = past.1.get().copied().unwrap_or(Timestamp::EPOCH);
+    assert!(
+        walk.reads() <= 1 + 4 * (terms.len() as u64 + 1),
+        "{} reads for {} terms",
+        walk.reads(),
+        terms.len()
+    );
+    (terms, read_at)
 }
 
 /// The `writer` of a term, which a fenced write compares.

@@ -71,6 +71,7 @@ pub(crate) async fn lay_on(world: &World, process: &Process, hand: Hand) {
                     ("heartbeat", EngineTimestamp::EPOCH.into()),
                     ("token", Cell::CommitTimestamp),
                     ("writer", "".into()),
+                    ("info", "seized by hands: a storm".into()),
                 ],
             )
         }
@@ -83,7 +84,7 @@ pub(crate) async fn evict(world: &World, process: &Process) {
     let name = &process.lock_name;
     let Some(row) = row(world, name).await else { return };
     let found = StoredRow { token: Some(row.token), writer: row.writer, ..StoredRow::new(name) };
-    let evict = Change::Evict { keep_away: None, info: None };
+    let evict = Change::Evict { keep_away: None, info: Some("evicted by hands".into()) };
     // Nobody to evict is nothing to do.
     let Ok(writes) = evict.judge(name, &[found]) else { return };
     write(world, name, Purpose::Evict, writes.into_iter().map(mutation).collect()).await;

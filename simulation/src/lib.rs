@@ -14,6 +14,7 @@
 mod alter;
 mod callers;
 mod checks;
+mod chronicle;
 mod hands;
 mod machine;
 mod nemesis;

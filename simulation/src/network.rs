@@ -266,6 +266,7 @@ pub(crate) fn decode(name: &str, columns: &[&str], cells: &[Value]) -> StoredRow
             ("token", Value::Timestamp(time)) => row.token = Some(timestamp(*time)),
             ("writer", Value::String(writer)) => row.writer = Writer::from(writer.as_str()),
             ("lease_ms", Value::Int64(lease_ms)) => row.lease_ms = Some(*lease_ms),
+            ("info", Value::String(info)) => row.info = Some(info.clone()),
             _ => {}
         }
     }

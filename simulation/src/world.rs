@@ -1,12 +1,12 @@
 //! One simulated world: a fleet, a database, a network between them, and those who watch.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use spindle::{CancellationToken, FencingToken, simulation};
+use spindle::{CancellationToken, FencingToken, PastTerm, simulation};
 use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
 use spindle_emulator::sql::parse_ddl;
 use spindle_protocol::{Act, Answer, Rejection, Timestamp, Timing, Writer};
@@ -23,7 +23,7 @@ use crate::server::Server;
 use crate::sightings::{Sighting, Sightings};
 use crate::told::{self, Told};
 use crate::trace::Trace;
-use crate::{alter, nemesis, server, tool, user};
+use crate::{alter, chronicle, nemesis, server, tool, user};
 
 pub(crate) const SCHEMA: &str = concat!(
     include_str!("../../ddl/googlesql.sql"),
@@ -58,6 +58,9 @@ pub struct Report {
     pub sightings: Sightings,
     /// The same for the same events in the same order.
     pub trace: u64,
+    /// The causes of past terms that the library told as they were committed, with their numbers;
+    /// or what it told wrong.
+    pub history: Result<BTreeMap<&'static str, u64>, String>,
 }
 
 /// Lives the plan; with `prints`, tells every event.
@@ -128,6 +131,7 @@ pub(crate) struct World {
     closing: CancellationToken,
     /// Whether lives that begin now may have leases of their own.
     leases_differ: CancellationToken,
+    history: Mutex<Result<BTreeMap<&'static str, u64>, String>>,
 }
 
 #[derive(Debug)]
@@ -180,6 +184,7 @@ impl World {
             storm_over: CancellationToken::new(),
             closing: CancellationToken::new(),
             leases_differ: CancellationToken::new(),
+            history: Mutex::new(Ok(BTreeMap::new())),
         }
     }
 
@@ -433,8 +438,10 @@ impl World {
         self.processes.iter().for_each(|process| process.stop(Duration::ZERO));
         sleep(SETTLING * 2 + self.plan.longest_lease()).await;
         self.look_at_rows();
+        let told = self.told_past().await;
         let now = self.now();
         self.check(|checks| checks.settle(Timestamp(i64::MAX), now));
+        self.compare_past(&told);
         // Whoever loses all rows loses these as well.
         if self.plan.has_hands {
             return;
@@ -464,6 +471,32 @@ impl World {
         }
     }
 
+    /// What the library tells of each lock's past; nothing where the commits are not seen.
+    async fn told_past(&self) -> Vec<(String, Vec<PastTerm>, Timestamp)> {
+        let mut told = Vec::new();
+        for plan in self.plan.locks.iter().filter(|_| !self.plan.through_client) {
+            let (terms, read_at) = chronicle::of(self, &plan.name).await;
+            told.push((plan.name.clone(), terms, read_at));
+        }
+        told
+    }
+
+    fn compare_past(&self, told: &[(String, Vec<PastTerm>, Timestamp)]) {
+        let checks = lock(&self.checks);
+        let mut history = lock(&self.history);
+        let window = i64::try_from(chronicle::WINDOW.as_nanos()).unwrap_or(i64::MAX);
+        for (name, terms, read_at) in told {
+            let since = Timestamp(read_at.0.saturating_sub(window));
+            match (checks.history.past.compare(name, terms, *read_at, since), &mut *history) {
+                (Ok(causes), Ok(counts)) => {
+                    causes.into_iter().for_each(|cause| *counts.entry(cause).or_default() += 1);
+                }
+                (Err(what), Ok(_)) => *history = Err(what),
+                (_, Err(_)) => {}
+            }
+        }
+    }
+
     fn report(&self) -> Report {
         let tally = lock(&self.tally);
         Report {
@@ -473,6 +506,7 @@ impl World {
             faults: tally.faults,
             sightings: tally.sightings,
             trace: tally.trace.hash(),
+            history: lock(&self.history).clone(),
         }
     }
 }

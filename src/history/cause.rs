@@ -75,7 +75,12 @@ fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp,
             let at = version.row().token;
             let is_by_hand = matches!(cause, Cause::Evicted { .. } | Cause::Seized { .. });
             // What somebody did to a row whose lease had run out didn't end the term.
-            if is_by_hand && over <= at { ran_out(at) } else { Some((at, cause)) }
+            if is_by_hand && over <= at {
+                return ran_out(at);
+            }
+            // A release may come after the lease has run out; without its lease a row doesn't tell.
+            let end = if term.lease_ms.is_some() { over.min(at) } else { at };
+            Some((end, cause))
         }
     }
 }
@@ -84,10 +89,10 @@ fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp,
 fn cause(version: &StoredRow, has_marks: bool) -> Cause {
     let row = version.row();
     if !row.is_released() {
-        let (by, reason) = mark(version, "evicted by ").unwrap_or_default();
+        let (by, reason) = mark(version, "evicted").unwrap_or_default();
         return Cause::Evicted { by, reason };
     }
-    if let Some((by, reason)) = mark(version, "seized by ") {
+    if let Some((by, reason)) = mark(version, "seized") {
         return Cause::Seized { by, reason };
     }
     match row.writer.names() {
@@ -101,16 +106,42 @@ fn cause(version: &StoredRow, has_marks: bool) -> Cause {
     }
 }
 
-/// Who left the mark in the row, and why.
+/// Who left the mark in the row, and why: `evicted`, `evicted by alice`, `evicted: bad deploy` or
+/// `evicted by alice: bad deploy`.
 fn mark(version: &StoredRow, verb: &str) -> Option<(Option<String>, Option<String>)> {
     let text = version.info.as_deref()?.strip_prefix(verb)?;
     let (by, reason) = match text.split_once(": ") {
         Some((by, reason)) => (by, Some(reason.to_string())),
         None => (text, None),
     };
-    Some((Some(by.to_string()), reason))
+    let by = match by.strip_prefix(" by ") {
+        Some(by) => Some(by.to_string()),
+        None if by.is_empty() => None,
+        // The text is a holder's own, and only begins with the same word.
+        None => return None,
+    };
+    Some((by, reason))
 }
 
 fn datetime(timestamp: Timestamp) -> DateTime<Utc> {
     DateTime::from_timestamp_nanos(timestamp.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_with_and_without_who_and_why() {
+        let of = |info: &str| {
+            mark(&StoredRow { info: Some(info.into()), ..StoredRow::new("job") }, "evicted")
+        };
+        let some = |text: &str| Some(text.to_string());
+        assert_eq!(of("evicted by alice: bad deploy"), Some((some("alice"), some("bad deploy"))));
+        assert_eq!(of("evicted by alice"), Some((some("alice"), None)));
+        assert_eq!(of("evicted: bad deploy"), Some((None, some("bad deploy"))));
+        assert_eq!(of("evicted"), Some((None, None)));
+        assert_eq!(of("evictedly"), None);
+        assert_eq!(of("10.0.0.7"), None);
+    }
 }

@@ -6,7 +6,7 @@ use spindle::FencingToken;
 use spindle_emulator::engine::{Cell, Mutation, Value};
 use spindle_protocol::{Row, Timestamp, Writer};
 
-use super::{Committed, Invariant, Purpose, fenced, later_terms, other_rows};
+use super::{Committed, Invariant, Past, Purpose, fenced, later_terms, other_rows};
 use crate::network::{TABLE, decode, timestamp};
 use crate::sightings::Sighting;
 
@@ -16,6 +16,7 @@ pub(crate) struct History {
     /// By timestamp; nothing stands for the loss of all rows.
     unsettled: BTreeMap<Timestamp, Option<Committed>>,
     rows: BTreeMap<String, BTreeMap<String, Cell>>,
+    pub(crate) past: Past,
     /// The writers of the terms that began, by lock and token.
     begun: BTreeMap<(String, u64), Writer>,
     /// What was published and still has to be found among them.
@@ -50,7 +51,10 @@ impl History {
         for (at, committed) in std::mem::replace(&mut self.unsettled, later) {
             match committed {
                 Some(committed) => self.judge(&committed, sightings)?,
-                None => self.rows.clear(),
+                None => {
+                    self.rows.clear();
+                    self.past.lost_rows(at);
+                }
             }
             debug_assert!(at < until);
         }
@@ -91,6 +95,8 @@ impl History {
             }
             self.apply(mutation, &keys, *at);
         }
+        let row = self.row(lock);
+        self.past.committed(committed, row.as_ref());
         if matches!(purpose, Purpose::Insert | Purpose::Takeover { .. })
             && let Some(row) = self.row(lock)
         {

@@ -10,6 +10,7 @@ mod load;
 mod once;
 mod one_holder;
 mod other_rows;
+mod past;
 mod progress;
 mod tokens;
 
@@ -23,6 +24,7 @@ use spindle_protocol::{Act, Row, TermId, Timestamp, Writer};
 pub(crate) use beside::check as bounded_rows;
 pub(crate) use history::History;
 pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
+pub(crate) use past::Past;
 pub(crate) use progress::settles;
 
 use crate::plan::Plan;

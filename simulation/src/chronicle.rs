@@ -1,0 +1,47 @@
+//! The past of each lock, as the library tells it from the engine's old versions.
+
+use std::time::Duration;
+
+use spindle::PastTerm;
+use spindle::simulation::{Versions, history};
+use spindle_emulator::engine::{Read, Timestamp as EngineTimestamp, TimestampBound};
+use spindle_protocol::{StoredRow, Timestamp};
+
+use crate::network::{TABLE, decode, key, timestamp};
+use crate::world::World;
+
+/// Well within what the engine keeps.
+pub(crate) const WINDOW: Duration = Duration::from_secs(55 * 60);
+
+struct LockRow<'a> {
+    world: &'a World,
+    lock: &'a str,
+}
+
+impl Versions for LockRow<'_> {
+    async fn now(&self) -> (Option<StoredRow>, Timestamp) {
+        let read_at = self.world.database.read_timestamp(TimestampBound::Strong);
+        let read_at = read_at.expect("a strong read has a timestamp");
+        let row = self.read(read_at).await.expect("a strong read is answered");
+        (row, timestamp(read_at))
+    }
+
+    async fn at(&self, at: Timestamp) -> Option<Option<StoredRow>> {
+        self.read(EngineTimestamp::from_nanos(i128::from(at.0))?).await
+    }
+}
+
+impl LockRow<'_> {
+    /// None if the version is forgotten.
+    async fn read(&self, at: EngineTimestamp) -> Option<Option<StoredRow>> {
+        const COLUMNS: [&str; 5] = ["heartbeat", "token", "writer", "lease_ms", "info"];
+        let read = Read::row(TABLE, COLUMNS, key(self.lock));
+        let rows = self.world.database.read_at(at, &read).await.ok()?;
+        Some(rows.first().map(|row| decode(self.lock, &COLUMNS, row)))
+    }
+}
+
+/// The terms of a lock, the latest first, and when they were read.
+pub(crate) async fn of(world: &World, lock: &str) -> (Vec<PastTerm>, Timestamp) {
+    history(&LockRow { world, lock }, WINDOW).await
+}
