@@ -128,16 +128,22 @@ pub enum Command {
     Ddl(Ddl),
     /// Make the table, or add the columns that an old one lacks.
     Init,
+    /// Delete the row of a lock that nobody holds, and its takeover rows.
+    Rm {
+        name: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
     /// Remove the takeover rows that no lock needs any more.
     Sweep {
         #[command(flatten)]
         confirmation: Confirmation,
     },
     /// End the holder's term gracefully: the next one begins once its lease has run out.
-    Evict(Depose),
+    Evict(Evict),
     /// Take the lock from its holder at once: for a lease, two may believe that they hold it.
     Seize(Depose),
-    /// End the holder's term gracefully, in favour of one contender.
+    /// Take the lock from its holder at once, and give one contender first refusal for 10 s.
     ResignTo(ResignTo),
     /// Hold a lock, and run a command under it.
     #[command(after_help = RUN_HELP)]
@@ -205,18 +211,21 @@ pub struct Depose {
 }
 
 #[derive(Debug, Args)]
+pub struct Evict {
+    #[command(flatten)]
+    pub depose: Depose,
+    /// Keep the evicted instance from the lock for this long, an hour at most, unless another term
+    /// begins before.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub keep_away: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
 pub struct ResignTo {
-    pub name: String,
+    #[command(flatten)]
+    pub depose: Depose,
     /// Id of the contender that may take the lock first.
     pub id: String,
-    /// Why: `spindle show` prints it, and `spindle history` too.
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Who does it; the user's name at this host by default.
-    #[arg(long, value_name = "WHO")]
-    pub by: Option<String>,
-    #[command(flatten)]
-    pub confirmation: Confirmation,
 }
 
 #[derive(Debug, Args)]

@@ -80,6 +80,10 @@ impl From<spindle::Error> for Failure {
             return Failure::new(Code::Missing, text)
                 .cure("run `spindle init`, which makes the table and adds missing columns");
         }
+        if error.is_not_vacant() {
+            return Failure::new(Code::No, text)
+                .cure("`spindle evict` ends the term; remove the row once nobody holds");
+        }
         if error.is_config() {
             return Failure::new(Code::Usage, text);
         }

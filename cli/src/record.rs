@@ -37,7 +37,7 @@ impl Record {
             Standing::Held { id, .. } => ("held", Some(id.clone()), None),
             Standing::NeverHeld => ("never_held", None, None),
             Standing::Released => ("released", None, None),
-            Standing::Promised { to, .. } if to.is_empty() => ("parked", None, None),
+            Standing::Parked { .. } => ("parked", None, None),
             Standing::Promised { to, .. } => ("promised", None, Some(to.clone())),
             Standing::Evicted => ("evicted", None, None),
             Standing::Expired { id, .. } => ("expired", Some(id.clone()), None),
@@ -141,13 +141,23 @@ fn next(state: &LockState) -> String {
             let since = state.since().map(|since| (state.read_at - since).to_std());
             let passed = since.and_then(Result::ok).unwrap_or_default();
             let rest = lease.saturating_sub(passed);
-            match (rest.is_zero(), to.is_empty()) {
-                (true, _) => "may take it at once: the reservation is over".to_string(),
-                (_, true) => format!("waits {}: the lock is parked", in_words(rest)),
-                _ => format!("waits {} unless it is `{to}`", in_words(rest)),
+            if rest.is_zero() {
+                "may take it at once: the reservation is over".to_string()
+            } else {
+                format!("waits {} unless it is `{to}`", in_words(rest))
             }
         }
+        Standing::Parked { remaining, .. } => {
+            format!("waits {}: the lock is parked", in_words(*remaining))
+        }
         _ => "may take it at once".to_string(),
+    };
+    let waiting = match &state.kept_away {
+        None => waiting,
+        Some(kept) => {
+            let rest = in_words(kept.remaining);
+            format!("{waiting}; `{}` keeps away for {rest} unless another term begins", kept.id)
+        }
     };
     match &state.obstacle {
         None => waiting,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use spindle::Deposed;
 
-use crate::arguments::{Depose, ResignTo};
+use crate::arguments::{Depose, Evict, ResignTo};
 use crate::confirm::confirm;
 use crate::failure::Result;
 use crate::output::{Output, printable};
@@ -21,15 +21,23 @@ struct Changed<'a> {
     expect: &'a str,
 }
 
-pub async fn evict(place: &Place, out: &Output, evict: &Depose) -> Result<ExitCode> {
-    let name = &evict.name;
+pub async fn evict(place: &Place, out: &Output, evict: &Evict) -> Result<ExitCode> {
+    let Evict { depose, keep_away } = evict;
+    let name = &depose.name;
     let holder = holder(place, name).await?;
     let question = format!(
         "End the term of {holder}? Its next heartbeat is refused, and nobody takes lock `{name}` \
          before its lease has run out."
     );
-    confirm(&evict.confirmation, &question)?;
-    let deposed = place.locks.evict(name).await?;
+    confirm(&depose.confirmation, &question)?;
+    let mut act = place.locks.evict(name).by(by(depose));
+    if let Some(reason) = &depose.reason {
+        act = act.because(reason);
+    }
+    if let Some(time) = keep_away {
+        act = act.keep_away(*time);
+    }
+    let deposed = act.await?;
     let expect = match &deposed {
         Some(_) => {
             "the holder stops at its next heartbeat; its fenced writes are refused from now on; \
@@ -48,7 +56,11 @@ pub async fn seize(place: &Place, out: &Output, seize: &Depose) -> Result<ExitCo
          that it holds, beside the next holder: only fenced writes are safe."
     );
     confirm(&seize.confirmation, &question)?;
-    let deposed = place.locks.seize(name).await?;
+    let mut act = place.locks.seize(name).by(by(seize));
+    if let Some(reason) = &seize.reason {
+        act = act.because(reason);
+    }
+    let deposed = act.await?;
     let expect = match &deposed {
         Some(_) => {
             "the next contender that looks takes it; the old holder may go on until its next \
@@ -60,19 +72,31 @@ pub async fn seize(place: &Place, out: &Output, seize: &Depose) -> Result<ExitCo
 }
 
 pub async fn resign_to(place: &Place, out: &Output, resign: &ResignTo) -> Result<ExitCode> {
-    let (name, id) = (&resign.name, &resign.id);
+    let ResignTo { depose, id } = resign;
+    let name = &depose.name;
     let holder = holder(place, name).await?;
     let question = format!(
         "Take lock `{name}` from {holder} and reserve it for `{id}`? Until its next heartbeat is \
          refused, the holder believes that it holds: only fenced writes are safe."
     );
-    confirm(&resign.confirmation, &question)?;
+    confirm(&depose.confirmation, &question)?;
     let deposed = place.locks.seize(name).for_contender(id).await?;
     let expect = format!(
         "`{id}` takes it at its next poll; if it has not within 10 s, anyone does; the old holder \
          may go on until its next heartbeat"
     );
     say(out, name, deposed.as_ref(), &expect)
+}
+
+/// Who acts: the user at this host, unless the command line says otherwise.
+fn by(depose: &Depose) -> String {
+    let here = || {
+        let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
+        let user = user.map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
+        let host = nix::unistd::gethostname().unwrap_or_default();
+        format!("{user}@{}", host.to_string_lossy())
+    };
+    depose.by.clone().unwrap_or_else(here)
 }
 
 async fn holder(place: &Place, name: &str) -> Result<String> {

@@ -14,7 +14,6 @@ use spindle::{LockState, Standing};
 use spindle_protocol::Writer;
 use tokio::time::Instant;
 
-use super::schema::columns;
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Cell, Line, Output, Paint};
 use crate::place::Place;
@@ -94,9 +93,8 @@ pub async fn doctor(place: &Place, out: &Output) -> Result<ExitCode> {
 
 /// Whether the table is fit to look further.
 async fn table(place: &Place, findings: &mut Findings) -> Result<bool> {
-    let checked = place.locks.check().await;
-    match checked {
-        Ok(()) => findings.ok("table", format!("`{}` can be read and written", place.table)),
+    let checked = match place.locks.check().await {
+        Ok(checked) => checked,
         Err(error) if error.is_schema() || error.is_config() => {
             findings.bad("table", error.to_string(), "run `spindle init`");
             return Ok(false);
@@ -107,15 +105,21 @@ async fn table(place: &Place, findings: &mut Findings) -> Result<bool> {
             return Ok(false);
         }
         Err(error) => return Err(error.into()),
-    }
-    let there = columns(place).await?;
-    let lacks = |name: &&&str| !there.iter().any(|column| column == *name);
-    let missing: Vec<_> = ["lease_ms", "info"].iter().filter(lacks).copied().collect();
+    };
+    findings.ok("table", format!("`{}` can be read and written", place.table));
+    let missing = checked.missing_columns.join(", ");
     if missing.is_empty() {
         findings.ok("columns", "all are there");
     } else {
-        let found = format!("no column {}; every instance must use one lease", missing.join(", "));
+        let found = format!("no column {missing}; every instance must use one lease");
         findings.bad("columns", found, "run `spindle init`");
+    }
+    if !checked.without_lease.is_empty() {
+        let found =
+            format!("no lease is written by the holders of {}", some(&checked.without_lease));
+        let cure =
+            "use one lease in every instance until each has written its own, or restart them";
+        findings.note("leases", found, cure);
     }
     Ok(true)
 }

@@ -37,6 +37,9 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
             let endpoint = common.admin_endpoint.as_deref();
             schema::init(&reach().await?, &out, endpoint).await
         }
+        Command::Rm { name, confirmation } => {
+            tidy_up::remove(&reach().await?, &out, &name, &confirmation).await
+        }
         Command::Sweep { confirmation } => {
             tidy_up::sweep(&reach().await?, &out, &confirmation).await
         }

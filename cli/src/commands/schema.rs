@@ -73,7 +73,7 @@ impl Made<'_> {
 }
 
 /// The columns that the table has; none if there is no table.
-pub async fn columns(place: &Place) -> Result<Vec<String>> {
+async fn columns(place: &Place) -> Result<Vec<String>> {
     let (schema, table) = place.table.rsplit_once('.').unwrap_or(("", &place.table));
     let statement = Statement::builder(
         "SELECT column_name FROM information_schema.columns WHERE table_schema = @schema AND table_name = @table",

@@ -26,3 +26,28 @@ pub async fn sweep(place: &Place, out: &Output, confirmation: &Confirmation) -> 
     out.one(&Swept { rows }, || format!("removed {rows} takeover rows\n"))?;
     Ok(ExitCode::SUCCESS)
 }
+
+#[derive(Serialize)]
+struct Removed<'a> {
+    name: &'a str,
+    removed: bool,
+}
+
+pub async fn remove(
+    place: &Place,
+    out: &Output,
+    name: &str,
+    confirmation: &Confirmation,
+) -> Result<ExitCode> {
+    let question = format!(
+        "Delete the row of lock `{name}`? Only if nobody holds it. The next term's token is \
+         greater than every earlier one all the same."
+    );
+    confirm(confirmation, &question)?;
+    let removed = place.locks.remove(name).await?;
+    out.one(&Removed { name, removed }, || match removed {
+        true => format!("lock `{name}`: its row is deleted; the next contender makes a new one\n"),
+        false => format!("lock `{name}`: there is no row; nothing was done\n"),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -13,8 +13,13 @@ async fn nothing_is_changed_that_nobody_confirmed() {
     let world = World::start().await;
     let held = world.hold("billing", "node-1", LEASE).await;
     let token = held.lock.has_lock().unwrap();
-    let acts: [&[&str]; 4] =
-        [&["evict", "billing"], &["seize", "billing"], &["resign-to", "billing", "b"], &["sweep"]];
+    let acts: [&[&str]; 5] = [
+        &["evict", "billing"],
+        &["seize", "billing"],
+        &["resign-to", "billing", "b"],
+        &["rm", "billing"],
+        &["sweep"],
+    ];
     for act in acts {
         let ran = world.run(act).await;
         assert_eq!(ran.code, Some(6), "{ran:?}");
@@ -28,9 +33,14 @@ async fn an_evicted_holder_is_named_and_learns_of_it() {
     let world = World::start().await;
     let held = world.hold("billing", "node-1", LEASE).await;
     let token = held.lock.has_lock().unwrap();
-    let ran = world.run(&["evict", "billing", "--yes"]).await;
+    let evict = ["evict", "billing", "--yes", "--by", "alice", "--reason", "bad deploy"];
+    let ran = world.run(&evict).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.out.contains("node-1") && ran.out.contains(&token.to_string()), "{ran:?}");
+    let shown = world.run(&["show", "billing"]).await;
+    assert!(shown.out.contains("evicted by alice: bad deploy"), "{shown:?}");
+    let history = world.run(&["history", "billing"]).await;
+    assert!(history.out.contains("evicted by alice: bad deploy"), "{history:?}");
     until("the holder hears of it", async || held.lock.has_lock() != Some(token)).await;
     let ran = world.run(&["evict", "nobody-has-it", "--yes", "-o", "json"]).await;
     let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -106,4 +116,20 @@ async fn a_sweep_says_how_much_it_removed() {
     assert!(ran.out.starts_with("removed "), "{ran:?}");
     let state = world.table.inspect("billing").await.unwrap();
     assert_eq!(state.standing, Standing::Released);
+}
+
+#[tokio::test]
+async fn a_row_is_removed_once_nobody_holds_and_not_before() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    let refused = world.run(&["rm", "billing", "--yes"]).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("spindle evict"), "{refused:?}");
+    held.lock.verify().await.unwrap();
+    held.release().await;
+    let removed = world.run(&["rm", "billing", "--yes"]).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert_eq!(world.table.inspect("billing").await.unwrap().standing, Standing::NeverHeld);
+    let again = world.run(&["rm", "billing", "--yes"]).await;
+    assert!(again.out.contains("there is no row"), "{again:?}");
 }

@@ -150,6 +150,8 @@ async fn a_scheduled_command_runs_on_one_node_and_the_others_are_done_at_once() 
     let second = world.run(&job).await;
     assert_eq!((second.code, second.out.as_str()), (Some(0), ""), "{second:?}");
     assert!(second.err.contains("skipped: finished on"), "{second:?}");
+    let parked = world.run(&["show", "nightly"]).await;
+    assert!(parked.out.contains("state       parked"), "{parked:?}");
 }
 
 #[tokio::test]
