@@ -25,6 +25,7 @@ use crate::config::Settings;
 use crate::contact::Failing;
 use crate::error::Error;
 use crate::journal::Journal;
+use crate::metrics::Meter;
 use crate::status::{Loss, Published};
 use crate::table::{Outcome, Table};
 use crate::token::FencingToken;
@@ -167,6 +168,7 @@ pub(crate) struct Driver<R> {
     last_loss: Loss,
     /// Whether the loop has ended as it was told to.
     finished: bool,
+    meter: Meter,
 }
 
 /// By how much a loop with such a lease may be late.
@@ -194,7 +196,9 @@ impl<R: LockRow> Driver<R> {
         let now = settings.clock.now();
         let instance = Instance::new(&settings.id, random.random(), timing, now);
         let journal = Journal::new(Arc::clone(&settings.name), Arc::clone(&settings.id));
+        let meter = Meter::new(&settings.name);
         Driver {
+            meter,
             row: Arc::new(row),
             instance,
             settings,
@@ -230,6 +234,7 @@ impl<R: LockRow> Driver<R> {
         let mut event = self.demanded().unwrap_or(Event::Wake);
         loop {
             let now = self.settings.clock.now();
+            self.measure(now);
             let Decision { announce, act, wake } = self.instance.decide(now, event);
             if let Some(announcement) = announce {
                 self.announce(announcement);
@@ -250,6 +255,7 @@ impl<R: LockRow> Driver<R> {
             let nap = self.nap(wake, under_way.is_some());
             let overdue = overdue_limit(self.settings.timing.lease);
             self.published.runs(nap.map(|nap| now + nap + overdue));
+            self.meter.sleeps_until(nap.map(|nap| now + nap));
             event = tokio::select! {
                 biased;
                 outcome = answer(&mut under_way) => self.answered(outcome),
@@ -340,8 +346,14 @@ impl<R: LockRow> Driver<R> {
         Event::Contend(false)
     }
 
+    fn measure(&mut self, now: Moment) {
+        let remaining = self.published.term().map(|term| term.remaining()).unwrap_or_default();
+        self.meter.turns(now, remaining, self.settings.timing.lease);
+    }
+
     fn start(&mut self, act: Act, now: Moment) -> UnderWay {
         self.act = names(&act);
+        self.meter.sends(&act, self.act.0, now);
         match &act {
             Act::Observe => self.claims.look_begins(now),
             Act::Insert { .. } => self.journal.attempts(None),
@@ -357,6 +369,10 @@ impl<R: LockRow> Driver<R> {
 
     fn answered(&mut self, outcome: Outcome) -> Event {
         let Outcome { answer, error } = outcome;
+        self.meter.answered(error.as_ref(), self.settings.clock.now());
+        if let Answer::Observed(observation) = &answer {
+            self.published.observed(observation);
+        }
         let is_releasing = self.instance.is_releasing();
         match &mut self.leaving {
             // It says nothing of who has the lock.
@@ -459,12 +475,14 @@ impl<R: LockRow> Driver<R> {
                 // First the news, then the log: a writer of logs may block.
                 self.published.began(FencingToken::from_timestamp(token), writer, valid_until);
                 self.journal.began(FencingToken::from_timestamp(token));
+                self.meter.began(token, &self.settings.id);
             }
             Announcement::Extended { valid_until } => self.published.extended(valid_until),
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
                 let loss = Loss::from(reason);
                 self.published.ended(loss.clone());
+                self.meter.ended(&loss);
                 self.claims.term_ended();
                 // Dropped unanswered: the term is gone, and nobody resigned from it.
                 self.asked = None;

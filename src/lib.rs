@@ -106,6 +106,8 @@
 //!   panic inside the client; switch it off only if the service installs a `rustls` provider
 //!   itself, or talks to a plain-text endpoint.
 //! - `serde`: tokens and fences travel, in any of serde's formats.
+//! - `metrics`: what each instance counts and measures, by the [`metrics`](https://docs.rs/metrics)
+//!   facade; `docs/operating.md` lists them.
 //! - `admin`: `LockTable::create` makes the table through Google's admin client.
 
 #[cfg(feature = "admin")]
@@ -127,6 +129,7 @@ mod history;
 mod journal;
 mod lead;
 mod locks;
+mod metrics;
 mod once;
 mod row;
 #[cfg(all(feature = "simulation", unix))]

@@ -287,6 +287,24 @@ impl Spindle {
         LockTable::leader_in(&self.0.table, self.name()).await
     }
 
+    /// Who holds the lock as far as this instance knows, without a request: itself, or whom its last
+    /// poll saw; nothing if that poll saw nobody, or if the lease that it saw has run out since.
+    ///
+    /// It may be wrong by a poll interval and a request, longer while Spanner can't be reached.
+    /// [`info`](Leader::info) is another's only in [`leader`](Spindle::leader): polls don't read it.
+    pub fn known_leader(&self) -> Option<Leader> {
+        let settings = self.settings().ok()?;
+        let lease = settings.timing.lease;
+        let Some(term) = self.term() else { return self.0.published.polled(lease) };
+        Some(Leader {
+            id: settings.id.to_string(),
+            token: term.token(),
+            info: settings.info.clone(),
+            lease: Some(lease),
+            heartbeat_age: lease.saturating_sub(term.remaining()),
+        })
+    }
+
     /// A reader of the gains and losses of this instance.
     pub fn watch(&self) -> Watch {
         self.0.published.watch()

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::{EndReason, Moment, Seen, Writer};
+use spindle_protocol::{EndReason, Moment, Observation, Seen, Writer};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
@@ -14,6 +14,7 @@ use crate::contact::{Failing, Recovered, Told};
 use crate::error::{Error, Found};
 use crate::fence::Fence;
 use crate::health::{Health, Vitals};
+use crate::locks::Leader;
 use crate::token::FencingToken;
 
 /// One unbroken tenure of one holder. Cheap to clone.
@@ -254,6 +255,8 @@ pub(crate) struct Published {
     valid_until: AtomicU64,
     term: watch::Sender<Option<Term>>,
     vitals: Mutex<Vitals>,
+    /// The last poll's answer, and when it came.
+    polled: Mutex<Option<(Observation, Moment)>>,
 }
 
 impl Published {
@@ -266,6 +269,7 @@ impl Published {
             valid_until: AtomicU64::new(0),
             term: watch::Sender::new(None),
             vitals: Mutex::default(),
+            polled: Mutex::default(),
         }
     }
 
@@ -380,6 +384,27 @@ impl Published {
         let held = self.has_lock();
         let now = self.clock.now();
         self.vitals().health(&self.lock, held, now)
+    }
+
+    pub(crate) fn observed(&self, observation: &Observation) {
+        let polled = Some((observation.clone(), self.clock.now()));
+        *self.polled.lock().unwrap_or_else(PoisonError::into_inner) = polled;
+    }
+
+    /// Who held at the last poll, unless the lease that it saw has run out since.
+    pub(crate) fn polled(&self, lease: Duration) -> Option<Leader> {
+        let polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (Observation { row, read_at }, at) = polled?;
+        let row = row.filter(|row| !row.is_released())?;
+        let heartbeat_age = read_at.since(row.heartbeat) + self.clock.now().since(at);
+        (heartbeat_age < row.lease.unwrap_or(lease)).then_some(())?;
+        Some(Leader {
+            id: row.writer.id()?.to_string(),
+            token: FencingToken::from_timestamp(row.token),
+            info: None,
+            lease: row.lease,
+            heartbeat_age,
+        })
     }
 
     fn vitals(&self) -> std::sync::MutexGuard<'_, Vitals> {

@@ -116,3 +116,54 @@ async fn a_deleted_row_ends_a_term_and_not_the_history() {
     assert_eq!(end, HistoryEnd::NoRow);
     assert!(reads <= 1 + 4 * (terms.len() as u64 + 1), "{reads}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_node_knows_who_leads_without_a_request_and_until_the_lease_is_over() {
+    let world = World::start().await;
+    let a = Contender::run(world.lock("a").info("10.0.0.7"));
+    let token = a.holds().await;
+    let b = world.contend("b");
+    sleep(LEASE).await;
+    let requests = world.spanner.requests();
+    let before = requests.total();
+    let known = |contender: &Contender| contender.lock.known_leader().unwrap();
+    assert_eq!((known(&a).id.as_str(), known(&a).token), ("a", token));
+    assert_eq!((known(&b).id.as_str(), known(&b).token), ("a", token));
+    assert_eq!(known(&a).info.as_deref(), Some("10.0.0.7"));
+    assert_eq!(requests.total(), before, "nothing was asked");
+
+    // Cut off from Spanner, each believes what it knows for a lease, and no longer.
+    world.spanner.inject(spindle_emulator::Fault::any().effect(spindle_emulator::Effect::Stall));
+    sleep(LEASE * 2).await;
+    assert_eq!((a.lock.known_leader(), b.lock.known_leader()), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_without_marks_does_not_tell_a_release_from_a_seizure() {
+    let four = "CREATE TABLE locktable (name STRING(MAX) NOT NULL, \
+                heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
+                token TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
+                writer STRING(MAX)) PRIMARY KEY (name);";
+    let world = World::with_table(four).await;
+    let a = world.elect("a").await;
+    a.stop().await;
+    let table = world.table();
+    // It learns which columns there are by using the table.
+    table.inspect(LOCK).await.unwrap();
+    let (terms, ..) = history(&table).await;
+    assert_eq!(terms[0].cause, Some(Cause::Unmarked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_lock_is_told_with_the_time_it_is_parked_until_and_that_is_no_vacancy() {
+    let world = World::start().await;
+    let (least, most) = (Duration::from_secs(120), Duration::from_secs(200));
+    let once = world.lock("a").run_once(least, most, |_| async {}).await.unwrap();
+    assert!(matches!(once, spindle::Once::Ran(())));
+    let b = world.elect("b").await;
+    let (terms, ..) = history(&world.table()).await;
+    let Some(Cause::Parked { until, .. }) = terms[1].cause else { panic!("{:?}", terms[1]) };
+    assert!(until >= terms[1].begin() + least, "{terms:?}");
+    assert!(terms[0].vacancy.unwrap() < LEASE, "{terms:?}");
+    b.stop().await;
+}

@@ -1,0 +1,172 @@
+//! What Prometheus scrapes is what the table in `docs/operating.md` says, and what `deploy/` uses.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+use spindle::google_cloud_spanner::key;
+use spindle::google_cloud_spanner::key::KeySet;
+use spindle::{CancellationToken, LockTable, Spindle};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+const DATABASE: &str = "projects/p/instances/i/databases/d";
+const LEASE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The metrics that the table documents.
+fn documented() -> BTreeSet<String> {
+    let table = include_str!("../docs/operating.md").lines();
+    let names = table.filter_map(|line| line.strip_prefix("| `spindle_"));
+    names
+        .filter_map(|rest| rest.split_once('`'))
+        .map(|(name, _)| format!("spindle_{name}"))
+        .collect()
+}
+
+/// The metrics that a text names.
+fn named(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let names = words.filter(|word| word.starts_with("spindle_"));
+    names.map(|name| base(name).to_string()).collect()
+}
+
+/// The name of the histogram that a series belongs to.
+fn base(name: &str) -> &str {
+    let ends = ["_bucket", "_sum", "_count"];
+    ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+struct Scraped(String);
+
+impl Scraped {
+    async fn from(address: std::net::SocketAddr) -> Scraped {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        Scraped(text)
+    }
+
+    /// The sum of the series of this name whose labels have all of this in them.
+    fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+        let series = self.0.lines().filter(|line| {
+            line.split(['{', ' ']).next() == Some(name)
+                && labels.iter().all(|label| line.contains(label))
+        });
+        series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+}
+
+fn contender(table: &LockTable, id: &str) -> (Spindle, CancellationToken) {
+    let lock = table.lock("billing").id(id).lease(LEASE).build().unwrap();
+    let cancel = CancellationToken::new();
+    drop(lock.run(cancel.clone()));
+    (lock, cancel)
+}
+
+#[tokio::test]
+async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
+    // A port that is free; the exporter takes none that the system chooses.
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let builder = PrometheusBuilder::new().with_http_listener(address);
+    builder.set_buckets(&[0.01, 0.1, 1.0, 10.0]).unwrap().install().unwrap();
+
+    let emulator = Emulator::start().await.unwrap();
+    emulator.create_database(DATABASE, LockTable::DDL).await.unwrap();
+    let table = || LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
+    let (a, end_a) = contender(&table(), "a");
+    until("a holds", || a.has_lock().is_some()).await;
+    let scraped = Scraped::from(address).await;
+    assert_eq!(scraped.sum("spindle_held", &["lock=\"billing\""]), 1.0);
+    assert_eq!(scraped.sum("spindle_terms_begun_total", &["how=\"first\""]), 1.0);
+
+    // Handed over, with a vacancy of a poll at most.
+    let (b, _end_b) = contender(&table(), "b");
+    a.resign_to("b").await.unwrap();
+    until("b holds", || b.has_lock().is_some()).await;
+    end_a.cancel();
+    let scraped = Scraped::from(address).await;
+    assert_eq!(scraped.sum("spindle_terms_begun_total", &["how=\"handed_over\""]), 1.0);
+    assert_eq!(scraped.sum("spindle_terms_ended_total", &["cause=\"released\""]), 1.0);
+    assert_eq!(scraped.sum("spindle_vacancy_seconds_count", &[]), 1.0);
+    assert_eq!(scraped.sum("spindle_held", &[]), 1.0);
+
+    // The runtime is blocked for longer than a tick.
+    std::thread::sleep(LEASE / 4);
+    // Heartbeats come, then fail, then succeed again.
+    let heartbeats =
+        async || Scraped::from(address).await.sum("spindle_heartbeat_seconds_count", &[]);
+    let before = heartbeats().await;
+    while heartbeats().await <= before {
+        sleep(Duration::from_millis(50)).await;
+    }
+    let remaining = Scraped::from(address).await.sum("spindle_remaining_seconds", &[]);
+    assert!(remaining > 0.0 && remaining <= LEASE.as_secs_f64(), "{remaining}");
+    let fault = Fault::on(Rpc::Commit).effect(Effect::Fail(Code::PermissionDenied));
+    emulator.inject(fault);
+    let refused = ["act=\"heartbeat\"", "code=\"permission_denied\""];
+    while Scraped::from(address).await.sum("spindle_failures_total", &refused) == 0.0 {
+        sleep(Duration::from_millis(50)).await;
+    }
+    emulator.clear_faults();
+
+    // Somebody deletes the row.
+    let spanner = spindle::google_cloud_spanner::client::Spanner::builder();
+    let spanner = spanner.with_endpoint(emulator.endpoint()).build().await.unwrap();
+    let client = spanner.database_client(DATABASE).build().await.unwrap();
+    let keys = KeySet::builder().add_key(key!["billing"]).build();
+    let delete = spindle::google_cloud_spanner::mutation::Mutation::delete("locktable", keys);
+    let ended = async || {
+        let scraped = Scraped::from(address).await;
+        scraped.sum("spindle_terms_ended_total", &["cause=\"superseded\""])
+    };
+    client.write_only_transaction().build().write(vec![delete]).await.unwrap();
+    while ended().await == 0.0 {
+        sleep(Duration::from_millis(50)).await;
+    }
+
+    let scraped = Scraped::from(address).await;
+    assert!(scraped.sum("spindle_stalls_total", &[]) >= 1.0);
+    assert!(scraped.sum("spindle_requests_total", &["act=\"observe\""]) >= 1.0);
+    let shown: BTreeSet<String> = (scraped.0.lines().filter(|line| !line.starts_with('#')))
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .filter(|name| name.starts_with("spindle_"))
+        .map(|name| base(name).to_string())
+        .collect();
+    assert_eq!(shown, documented());
+}
+
+#[test]
+fn the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() {
+    let rules = include_str!("../deploy/alerts.yml");
+    let dashboard = include_str!("../deploy/grafana.json");
+    let exist = documented();
+    assert_eq!(exist.len(), 10, "{exist:?}");
+    for (file, text) in [("alerts.yml", rules), ("grafana.json", dashboard)] {
+        let named = named(text);
+        assert!(!named.is_empty(), "{file}");
+        let unknown: Vec<_> = named.difference(&exist).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+    let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    assert!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() >= 6));
+}
