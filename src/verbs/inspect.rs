@@ -19,7 +19,7 @@ impl LockTable {
     ///
     /// # Errors
     ///
-    /// [`is_config`](Error::is_config) for a name that no lock can have; otherwise why Spanner
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have; otherwise why Spanner
     /// could not be asked within 5 s.
     ///
     /// # Cancellation safety
