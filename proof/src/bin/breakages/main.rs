@@ -169,18 +169,17 @@ fn report(breakages: &[Breakage], verdicts: &Verdicts, workspace: &Path) -> io::
         if breakage.patch.is_some() {
             println!("{}", breakage.row(verdict.and_then(|verdict| verdict.catch.as_ref())));
         }
-        match verdict {
-            Some(verdict) if breakage.is_about(verdict, workspace)? => {
-                if verdict.catch.is_some() != breakage.patch.is_some() {
-                    println!("breakages: the verdict on `{}` is wrong", breakage.name);
-                    tally.wrong += 1;
-                }
-            }
-            _ if breakage.patch.is_some() => {
-                println!("breakages: `{}` is left without a verdict", breakage.name);
-                tally.left += 1;
-            }
-            _ => {}
+        let current = match verdict {
+            Some(verdict) => breakage.is_about(verdict, workspace)?.then_some(verdict),
+            None => None,
+        };
+        let is_noticed = current.map(|verdict| verdict.catch.is_some());
+        if is_noticed.is_some_and(|is_noticed| is_noticed != breakage.patch.is_some()) {
+            println!("breakages: the verdict on `{}` is wrong", breakage.name);
+            tally.wrong += 1;
+        } else if is_noticed.is_none() && breakage.patch.is_some() {
+            println!("breakages: `{}` is left without a verdict", breakage.name);
+            tally.left += 1;
         }
     }
     Ok(tally)
