@@ -16,9 +16,10 @@ use spindle_protocol::{
     Rejection, Succession, Wake,
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::carrier::{Load, Seat, Step};
 use crate::claims::{Claim, Claims, End, Heard, Leaving, Occupied, Parting, Patience, Release};
 use crate::columns::Need;
 use crate::config::Settings;
@@ -43,68 +44,92 @@ const OVERDUE_MAX: Duration = Duration::from_secs(10);
 /// What carries out the protocol's acts.
 pub(crate) trait LockRow: Send + Sync + 'static {
     /// Carries out one act, sent once, in not much more than `limit`.
-    fn carry_out(&self, act: Act, limit: Duration) -> impl Future<Output = Outcome> + Send;
+    fn carry_out(
+        &self,
+        act: Act,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static;
+
+    /// In which step to act, together with the other locks that share a carrier.
+    fn step(&self) -> Step;
 }
 
-/// One lock's row on Spanner.
-pub(crate) struct SpannerRow {
-    pub(crate) table: Arc<Table>,
-    pub(crate) lock: Arc<str>,
+/// One lock's row, as a carrier reaches it.
+pub(crate) struct CarriedRow(pub(crate) Arc<Carried>);
+
+pub(crate) struct Carried {
+    pub(crate) seat: Seat,
+    /// The table that may lack columns; none in the simulation, where it lacks none.
+    pub(crate) table: Option<Arc<Table>>,
     pub(crate) holder: Holder,
     /// What the next release leaves in the row, besides the successor.
     pub(crate) parting_info: Arc<Mutex<Option<String>>>,
     pub(crate) told: Told,
     /// Whether the last look read the row's lease.
-    pub(crate) saw_lease: AtomicBool,
+    pub(crate) saw_lease: Arc<AtomicBool>,
 }
 
-impl LockRow for SpannerRow {
-    async fn carry_out(&self, act: Act, limit: Duration) -> Outcome {
-        let Self { table, lock, holder, parting_info, told, .. } = self;
-        let info = parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(mut change) = act.change(holder, info.as_deref()) else {
-            return match act {
-                Act::Sweep { before } => table.sweep(lock, before, limit).await,
-                _ => self.observe(limit).await,
-            };
-        };
-        if matches!(change, Change::Takeover { .. })
-            && let Err(outcome) = self.confirm(limit).await
+impl LockRow for CarriedRow {
+    fn carry_out(
+        &self,
+        act: Act,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
+        let row = Arc::clone(&self.0);
+        async move {
+            let info = row.parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match (act.change(&row.holder, info.as_deref()), act) {
+                (Some(change), _) => row.carry_out(change, limit).await,
+                (None, Act::Sweep { before }) => row.seat.send(Load::Sweep(before), limit).await,
+                (None, _) => {
+                    let saw_lease = Arc::clone(&row.saw_lease);
+                    row.seat.send(Load::Observe { saw_lease }, limit).await
+                }
+            }
+        }
+    }
+
+    fn step(&self) -> Step {
+        self.0.seat.step()
+    }
+}
+
+impl Carried {
+    async fn carry_out(&self, mut change: Change, limit: Duration) -> Outcome {
+        let begun = Instant::now();
+        if matches!(change, Change::Insert { .. } | Change::Takeover { .. })
+            && let Err(outcome) = self.confirm(&change, limit).await
         {
             return outcome;
         }
-        let tells = table.optional.known();
+        let tells = self.table.as_ref().map_or((true, true), |table| table.optional.known());
         match &mut change {
             // Known before the answer is: an attempt whose outcome is unknown may have been ours.
-            Change::Insert { .. } | Change::Takeover { .. } => told.set(tells),
-            Change::Heartbeat { holder: said, .. } if told.get() != tells => {
-                *said = Some(holder.clone());
+            Change::Insert { .. } | Change::Takeover { .. } => self.told.set(tells),
+            Change::Heartbeat { holder: said, .. } if self.told.get() != tells => {
+                *said = Some(self.holder.clone());
             }
             _ => {}
         }
         let is_heartbeat = matches!(change, Change::Heartbeat { .. });
-        let outcome = table.carry_out(lock, change, limit).await;
+        let limit = limit.saturating_sub(begun.elapsed());
+        let outcome = self.seat.send(Load::Change(change), limit).await;
         if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
-            told.set(tells);
+            self.told.set(tells);
         }
         outcome
     }
-}
 
-impl SpannerRow {
-    async fn observe(&self, limit: Duration) -> Outcome {
-        let before = self.table.optional.has_lease();
-        let outcome = self.table.observe(&self.lock, limit).await;
-        let after = self.table.optional.has_lease();
-        self.saw_lease.store(before && after, Ordering::Relaxed);
-        outcome
-    }
-
-    /// Refuses to take over from a row whose lease was not read although there may be one (I1).
-    async fn confirm(&self, limit: Duration) -> Result<(), Outcome> {
-        let ready = self.table.ready(Need::Begin, limit).await;
+    /// Refuses to begin while a column may be wrongly thought missing, and to take over from a row
+    /// whose lease was not read although there may be one (I1).
+    async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
+        let Some(table) = &self.table else { return Ok(()) };
+        let ready = table.ready(Need::Begin, limit).await;
         ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
-        if self.table.optional.has_lease() && !self.saw_lease.load(Ordering::Relaxed) {
+        if matches!(change, Change::Takeover { .. })
+            && table.optional.has_lease()
+            && !self.saw_lease.load(Ordering::Relaxed)
+        {
             let answer = Answer::Rejected(Rejection::Changed(None));
             return Err(Outcome { answer, error: None });
         }
@@ -144,12 +169,11 @@ pub(crate) enum Command {
 }
 
 pub(crate) struct Driver<R> {
-    row: Arc<R>,
+    row: R,
     instance: Instance,
     settings: Settings,
     published: Arc<Published>,
     commands: mpsc::Receiver<Command>,
-    random: SmallRng,
     resigned: Vec<oneshot::Sender<bool>>,
     demand: Demand,
     claims: Claims,
@@ -199,12 +223,11 @@ impl<R: LockRow> Driver<R> {
         let meter = Meter::new(&settings.name);
         Driver {
             meter,
-            row: Arc::new(row),
+            row,
             instance,
             settings,
             published,
             commands,
-            random,
             resigned: Vec::new(),
             demand: Demand::Always,
             claims: Claims::default(),
@@ -235,7 +258,7 @@ impl<R: LockRow> Driver<R> {
         loop {
             let now = self.settings.clock.now();
             self.measure(now);
-            let Decision { announce, act, wake } = self.instance.decide(now, event);
+            let Decision { announce, act, wake, early } = self.instance.decide(now, event);
             if let Some(announcement) = announce {
                 self.announce(announcement);
             }
@@ -252,7 +275,7 @@ impl<R: LockRow> Driver<R> {
                 event = demanded;
                 continue;
             }
-            let nap = self.nap(wake, under_way.is_some());
+            let (nap, then) = self.nap(wake, early, under_way.is_some());
             let overdue = overdue_limit(self.settings.timing.lease);
             self.published.runs(nap.map(|nap| now + nap + overdue));
             self.meter.sleeps_until(nap.map(|nap| now + nap));
@@ -272,7 +295,7 @@ impl<R: LockRow> Driver<R> {
                     }
                 },
                 heard = self.claims.next(), if !stopping => self.hear(heard),
-                () = sleep_for(nap) => Event::Wake,
+                () = sleep_for(nap) => then,
             };
         }
     }
@@ -362,9 +385,8 @@ impl<R: LockRow> Driver<R> {
         }
         self.journal.sends(self.act.0);
         let limit = self.settings.timing.attempt_limit();
-        let row = Arc::clone(&self.row);
         let doing = format!("lock `{}`: {}", self.settings.name, self.act.0);
-        Box::pin(caught(doing, async move { row.carry_out(act, limit).await }))
+        Box::pin(caught(doing, self.row.carry_out(act, limit)))
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
@@ -493,18 +515,29 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    /// How long to sleep; for ever where only a command can come.
-    fn nap(&mut self, wake: Option<Wake>, is_busy: bool) -> Option<Duration> {
+    /// How long to sleep, for ever where only a command can come; and what happens then.
+    fn nap(
+        &self,
+        wake: Option<Wake>,
+        early: Option<Wake>,
+        is_busy: bool,
+    ) -> (Option<Duration>, Event) {
         let lease = self.settings.timing.lease;
         let tick = if self.instance.term().is_some() {
             lease / TICKS_PER_LEASE
         } else {
             overdue_limit(lease)
         };
-        let Some(Wake { at, spread }) = wake else { return is_busy.then_some(tick) };
+        let Some(wake) = wake else { return (is_busy.then_some(tick), Event::Wake) };
         let now: Moment = self.settings.clock.now();
-        let late = spread.mul_f64(self.random.random());
-        Some((at + late).since(now).min(tick))
+        // In step with the other locks of this process, so that what is due travels together.
+        let mark =
+            |wake: Wake| self.row.step().before((wake.at + wake.spread).since(now), wake.spread);
+        let (mut nap, mut then) = (mark(wake), Event::Wake);
+        if let Some(early) = early.map(mark).filter(|early| *early <= nap) {
+            (nap, then) = (early, Event::Early);
+        }
+        if tick < nap { (Some(tick), Event::Wake) } else { (Some(nap), then) }
     }
 }
 

@@ -112,6 +112,7 @@
 
 #[cfg(feature = "admin")]
 mod admin;
+mod carrier;
 mod check;
 mod claims;
 mod clock;

@@ -5,15 +5,15 @@ use std::time::Duration;
 use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::read::ReadRequest;
-use google_cloud_spanner::result::ResultSet;
+use google_cloud_spanner::result::{ResultSet, Row};
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
-use spindle_protocol::{Row, StoredRow, Timestamp, Writer};
+use spindle_protocol::{StoredRow, Timestamp, Writer};
 
 /// A lock row with what the protocol doesn't look at.
 #[derive(Clone, Debug)]
 pub(crate) struct FullRow {
     pub(crate) name: String,
-    pub(crate) row: Row,
+    pub(crate) row: spindle_protocol::Row,
     pub(crate) info: Option<String>,
     /// Whether the heartbeat is NULL, which tells a takeover row from a lock row.
     pub(crate) without_heartbeat: bool,
@@ -50,25 +50,41 @@ pub(crate) async fn stored_row(
     rows: &mut ResultSet,
 ) -> Result<Option<StoredRow>, google_cloud_spanner::Error> {
     let Some(found) = rows.next().await.transpose()? else { return Ok(None) };
-    let columns = rows.metadata().column_names().to_vec();
-    let has = |column: &str| columns.iter().any(|name| name == column);
+    decode(&found, &columns(rows)).map(Some)
+}
+
+/// All the rows, whichever of their columns were asked for.
+pub(crate) async fn stored_rows(
+    rows: &mut ResultSet,
+) -> Result<Vec<StoredRow>, google_cloud_spanner::Error> {
+    let (mut stored, mut asked) = (Vec::new(), None);
+    while let Some(found) = rows.next().await.transpose()? {
+        stored.push(decode(&found, asked.get_or_insert_with(|| columns(rows)))?);
+    }
+    Ok(stored)
+}
+
+fn columns(rows: &ResultSet) -> Vec<String> {
+    rows.metadata().column_names().to_vec()
+}
+
+fn decode(found: &Row, columns: &[String]) -> Result<StoredRow, google_cloud_spanner::Error> {
+    let place = |column: &str| columns.iter().position(|name| name == column);
     let time = |column: &str| -> Result<Option<Timestamp>, google_cloud_spanner::Error> {
-        if !has(column) {
-            return Ok(None);
-        }
-        Ok(found.get::<Option<ClientTimestamp>>(column)?.map(timestamp))
+        let time = place(column).map(|at| found.get::<Option<ClientTimestamp>>(at));
+        Ok(time.transpose()?.flatten().map(timestamp))
     };
     let text = |column: &str| -> Result<Option<String>, google_cloud_spanner::Error> {
-        if has(column) { found.get(column) } else { Ok(None) }
+        Ok(place(column).map(|at| found.get(at)).transpose()?.flatten())
     };
-    Ok(Some(StoredRow {
+    Ok(StoredRow {
         key: text("name")?.unwrap_or_default(),
         heartbeat: time("heartbeat")?,
         token: time("token")?,
         writer: Writer::from(text("writer")?.unwrap_or_default().as_str()),
-        lease_ms: if has("lease_ms") { found.get("lease_ms")? } else { None },
+        lease_ms: place("lease_ms").map(|at| found.get(at)).transpose()?.flatten(),
         info: text("info")?,
-    }))
+    })
 }
 
 impl From<StoredRow> for FullRow {

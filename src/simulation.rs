@@ -5,20 +5,24 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use rustix::time::ClockId;
-use spindle_protocol::{Act, Answer, Holder, Succession, Timestamp, Timing};
+use spindle_protocol::{
+    Act, Answer, Change, Column, Holder, StoredRow, Succession, Timestamp, Timing, Write,
+    takeover_keys,
+};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::carrier::{self, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
 use crate::config::Settings;
-use crate::driver::{Command, Driver, LockRow, SpannerRow, Told};
+use crate::driver::{Carried, CarriedRow, Command, Driver, LockRow, Told};
 use crate::error::Error;
 use crate::history::{HistoryEnd, Past, PastTerm, Version, Walk};
 use crate::status::Published;
-use crate::table::Outcome;
+use crate::table::{Outcome, Table};
 use crate::{Clock, FencingToken, LockTable, Term};
 
 /// The clock that a machine stops while it is suspended, where it has one.
@@ -39,19 +43,176 @@ pub fn clock(machine: Arc<dyn Machine>) -> Clock {
     Clock::simulated(machine)
 }
 
-/// What carries out the protocol's acts in place of Spanner.
+/// A lock table in place of Spanner. Each call is one request, sent once.
 pub trait Store: Send + Sync + 'static {
-    /// Carries out one act, sent once, in not much more than `limit`; and whether an answer came.
-    fn carry_out(&self, act: Act, limit: Duration) -> impl Future<Output = (Answer, bool)> + Send;
+    /// A transaction that was begun.
+    type Transaction: Send;
+
+    /// Reads these rows at one timestamp.
+    fn read(
+        &self,
+        keys: Vec<Arc<str>>,
+    ) -> impl Future<Output = Result<(Vec<StoredRow>, Timestamp), Failure>> + Send;
+
+    /// Begins a transaction by reading these rows; `beats` says that it is for heartbeats alone.
+    fn begin(
+        &self,
+        keys: Vec<String>,
+        columns: Vec<Column>,
+        beats: bool,
+    ) -> impl Future<Output = Result<(Self::Transaction, Vec<StoredRow>), Failure>> + Send;
+
+    /// Commits the writes of these changes.
+    fn commit(
+        &self,
+        transaction: Self::Transaction,
+        changes: Vec<Accepted>,
+    ) -> impl Future<Output = Result<Timestamp, Failure>> + Send;
+
+    /// Ends a transaction without any writes.
+    fn roll_back(&self, transaction: Self::Transaction);
+
+    /// Reads the rows without a heartbeat in these ranges, in the order of their keys.
+    fn leftovers(
+        &self,
+        ranges: Vec<(String, String)>,
+    ) -> impl Future<Output = Result<Vec<StoredRow>, Failure>> + Send;
 }
 
-struct StoredRow<S>(S);
+/// A change that was not refused, with its lock and what it writes.
+pub type Accepted = (Arc<str>, Change, Vec<Write>);
 
-impl<S: Store> LockRow for StoredRow<S> {
-    async fn carry_out(&self, act: Act, limit: Duration) -> Outcome {
-        let (answer, answered) = self.0.carry_out(act, limit).await;
-        let error = (!answered).then(|| Error::timed_out("simulated request", limit));
-        Outcome { answer, error }
+/// Why a request came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A row that was to be inserted exists.
+    Exists,
+    /// It was not and will not be applied, and any of its rows may be the reason.
+    Refused,
+    /// It was not and will not be applied.
+    NotApplied,
+    /// Nobody knows.
+    Unknown,
+}
+
+struct Simulated<S>(S);
+
+impl<S: Store> carrier::Store for Simulated<S> {
+    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Sight, Error> {
+        match timeout(limit, self.0.read(keys)).await {
+            Ok(Ok((rows, read_at))) => Ok(Sight { rows, read_at, with_lease: true }),
+            _ => Err(failed(limit)),
+        }
+    }
+
+    async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
+        let (mut may_commit, mut refused) = (false, vec![None; changes.len()]);
+        let work = async {
+            let (keys, columns) = judge::reads(&changes);
+            let beats = |(_, change): &(_, _)| matches!(change, Change::Heartbeat { .. });
+            let beats = changes.iter().all(beats);
+            let (transaction, found) = self.0.begin(keys, columns, beats).await?;
+            let mut accepted = Vec::new();
+            let verdicts = judge::judge(&changes, found).into_iter();
+            for ((verdict, refused), (lock, change)) in verdicts.zip(&mut refused).zip(&changes) {
+                match verdict {
+                    Ok(writes) => accepted.push((Arc::clone(lock), change.clone(), writes)),
+                    Err(rejection) => *refused = Some(rejection),
+                }
+            }
+            if accepted.is_empty() {
+                self.0.roll_back(transaction);
+                return Ok(None);
+            }
+            may_commit = true;
+            self.0.commit(transaction, accepted).await.map(Some)
+        };
+        let fate = match timeout(limit, work).await {
+            // Nobody is left whom it concerns.
+            Ok(Ok(None)) => return Verdict { refused, fate: Fate::NotApplied, error: None },
+            Ok(Ok(Some(at))) => {
+                return Verdict { refused, fate: Fate::Applied { at }, error: None };
+            }
+            Ok(Err(Failure::Exists)) => Fate::Exists,
+            Ok(Err(Failure::Refused)) => Fate::Spoilt,
+            Ok(Err(Failure::Unknown)) | Err(_) if may_commit => Fate::Unknown,
+            Ok(Err(Failure::Unknown | Failure::NotApplied)) | Err(_) => Fate::NotApplied,
+        };
+        Verdict { refused, fate, error: Some(failed(limit)) }
+    }
+
+    async fn leftovers(
+        &self,
+        locks: Vec<(Arc<str>, Timestamp)>,
+        limit: Duration,
+    ) -> Result<Vec<(Vec<String>, bool)>, Error> {
+        let ranges = locks.iter().map(|(lock, before)| takeover_keys(lock, *before)).collect();
+        match timeout(limit, self.0.leftovers(ranges)).await {
+            Ok(Ok(rows)) => Ok(judge::sort_leftovers(&locks, &rows, false)),
+            _ => Err(failed(limit)),
+        }
+    }
+}
+
+fn failed(limit: Duration) -> Error {
+    Error::timed_out("simulated request", limit)
+}
+
+/// One process: participants of several locks, who share a carrier.
+pub struct House<S> {
+    carriers: Carriers,
+    store: Arc<Simulated<S>>,
+}
+
+impl<S: Store> House<S> {
+    /// A process on a simulated table.
+    pub fn new(store: S) -> House<S> {
+        House { carriers: Carriers::none(), store: Arc::new(Simulated(store)) }
+    }
+
+    /// The table that it is on.
+    pub fn store(&self) -> &S {
+        &self.store.0
+    }
+}
+
+impl<S> fmt::Debug for House<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("House").finish_non_exhaustive()
+    }
+}
+
+/// Who looks at the acts of one participant.
+pub trait Watch: Send + Sync + 'static {
+    /// It has decided to act.
+    fn before(&self, act: &Act);
+
+    /// It is told how the act ended.
+    fn after(&self, act: &Act, answer: &Answer);
+}
+
+struct Watched<W> {
+    row: CarriedRow,
+    watch: Arc<W>,
+}
+
+impl<W: Watch> LockRow for Watched<W> {
+    fn carry_out(
+        &self,
+        act: Act,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
+        self.watch.before(&act);
+        let (watch, sent) = (Arc::clone(&self.watch), self.row.carry_out(act.clone(), limit));
+        async move {
+            let outcome = sent.await;
+            watch.after(&act, &outcome.answer);
+            outcome
+        }
+    }
+
+    fn step(&self) -> Step {
+        self.row.step()
     }
 }
 
@@ -81,27 +242,30 @@ pub struct Identity {
 }
 
 impl Member {
-    /// A participant on a simulated table.
-    pub fn on(store: impl Store, identity: Identity, cancel: CancellationToken) -> (Member, Loop) {
-        Member::with_row(StoredRow(store), identity, cancel)
+    /// A participant in this process; `spawn` is given its carrier, if it has none yet.
+    pub fn on<S: Store>(
+        house: &House<S>,
+        identity: Identity,
+        watch: impl Watch,
+        spawn: impl FnOnce(Loop),
+        cancel: CancellationToken,
+    ) -> (Member, Loop) {
+        let lock = identity.lock.as_str().into();
+        let seat = house.carriers.seat_on(&house.store, lock, identity.seed, spawn);
+        let row = carried(seat, &identity, None);
+        Member::with_row(Watched { row, watch: Arc::new(watch) }, identity, cancel)
     }
 
     /// A participant on a table behind the real client.
     pub fn through(
         table: &LockTable,
         identity: Identity,
+        spawn: impl FnOnce(Loop),
         cancel: CancellationToken,
     ) -> (Member, Loop) {
-        let lock = identity.lock.as_str().into();
-        let holder = Holder { lease: identity.timing.lease, info: None };
-        let row = SpannerRow {
-            table: Arc::clone(table.table()),
-            lock,
-            holder,
-            parting_info: Arc::default(),
-            told: Told::default(),
-            saw_lease: AtomicBool::default(),
-        };
+        let (table, lock) = (table.table(), identity.lock.as_str().into());
+        let seat = table.carriers.seat_on(table, lock, identity.seed, spawn);
+        let row = carried(seat, &identity, Some(Arc::clone(table)));
         Member::with_row(row, identity, cancel)
     }
 
@@ -198,6 +362,17 @@ pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTer
         terms.len()
     );
     (terms, read_at)
+}
+
+fn carried(seat: Seat, identity: &Identity, table: Option<Arc<Table>>) -> CarriedRow {
+    CarriedRow(Arc::new(Carried {
+        seat,
+        table,
+        holder: Holder { lease: identity.timing.lease, info: None },
+        parting_info: Arc::default(),
+        told: Told::default(),
+        saw_lease: Arc::default(),
+    }))
 }
 
 /// The `writer` of a term, which a fenced write compares.

@@ -1,6 +1,5 @@
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::claims::{Claim, Grant, Occupied, Patience};
 use crate::config::{Settings, check_id};
 use crate::connection::Connection;
-use crate::driver::{Command, Demand, Driver, SpannerRow, Told, overdue_limit};
+use crate::driver::{Carried, CarriedRow, Command, Demand, Driver, Told, overdue_limit};
 use crate::error::{Error, Kind, Result};
 use crate::health::Health;
 use crate::locks::{Leader, LockTable, REQUEST_LIMIT};
@@ -174,10 +173,15 @@ impl Spindle {
         published.starts(overdue_limit(settings.timing.lease));
         let drive = move |table: Arc<Table>| {
             let parting_info = Arc::default();
-            let told = Told::default();
-            let parting = Arc::clone(&parting_info);
-            let saw_lease = AtomicBool::default();
-            let row = SpannerRow { table, lock, holder, parting_info: parting, told, saw_lease };
+            let seat = table.carriers.seat(&table, lock, rand::random());
+            let row = CarriedRow(Arc::new(Carried {
+                seat,
+                table: Some(table),
+                holder,
+                parting_info: Arc::clone(&parting_info),
+                told: Told::default(),
+                saw_lease: Arc::default(),
+            }));
             // Made outside of the future, so that it says that it is gone even if never polled.
             let mut driver = Driver::new(row, settings, published, inbox, rand::random());
             if demand == Demand::Claimed {
@@ -226,7 +230,12 @@ impl Spindle {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         std::thread::Builder::new()
             .name("spindle".to_string())
-            .spawn(move || runtime.block_on(drive()))
+            .spawn(move || {
+                // The loop is made before it is polled, and its carrier starts with it.
+                let _entered = runtime.enter();
+                let driving = drive();
+                runtime.block_on(driving);
+            })
             .map_err(failed)?;
         Ok(())
     }

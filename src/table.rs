@@ -14,12 +14,13 @@ use google_cloud_spanner::key::{KeyRange, KeySet};
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use spindle_protocol::{
-    Answer, Cell, Change, Column, Observation, Reads, Rejection, StoredRow, Timestamp, Write,
-    WriteKind, is_takeover_key, takeover_keys,
+    Answer, Cell, Change, Column, Reads, Rejection, StoredRow, Timestamp, Write, WriteKind,
+    is_takeover_key, takeover_keys,
 };
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
+use crate::carrier::Carriers;
 use crate::columns::{Columns, Need};
 use crate::connection::{Connection, Leased};
 use crate::error::{Error, Kind, Result};
@@ -33,7 +34,7 @@ pub(crate) const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
 /// The rows of one sweep, at the most: it is there for tidiness and must stay cheap.
-const SWEEP_MAX: i64 = 1_000;
+pub(crate) const SWEEP_MAX: i64 = 1_000;
 
 /// A lock table in a database.
 #[derive(Debug)]
@@ -41,6 +42,7 @@ pub(crate) struct Table {
     pub(crate) connection: Connection,
     pub(crate) name: String,
     pub(crate) optional: Columns,
+    pub(crate) carriers: Carriers,
 }
 
 /// How an act ended, and what went wrong if something did.
@@ -59,7 +61,7 @@ impl Outcome {
 impl Table {
     pub(crate) fn new(connection: Connection, name: String) -> Table {
         let optional = Columns::new(&name);
-        Table { connection, name, optional }
+        Table { connection, name, optional, carriers: Carriers::none() }
     }
 
     /// One strong read of a lock row, and Spanner's timestamp of it.
@@ -110,22 +112,8 @@ impl Table {
         Err(error)
     }
 
-    pub(crate) async fn observe(&self, lock: &str, limit: Duration) -> Outcome {
-        match self.read(lock, limit).await {
-            Ok((row, read_at)) => {
-                let row = row.map(|full| full.row);
-                Outcome { answer: Answer::Observed(Observation { row, read_at }), error: None }
-            }
-            Err(error) => Outcome::failed(Answer::NotApplied, error),
-        }
-    }
-
-    /// Reads what the change has to be judged by, and carries out what it writes.
-    pub(crate) async fn carry_out(&self, lock: &str, change: Change, limit: Duration) -> Outcome {
-        self.carry_out_and_show(lock, change, limit).await.0
-    }
-
-    /// As [`carry_out`](Table::carry_out), with the rows that the change was judged by.
+    /// Reads what the change has to be judged by and carries out what it writes; with the rows that
+    /// it was judged by.
     pub(crate) async fn carry_out_and_show(
         &self,
         lock: &str,
@@ -169,25 +157,6 @@ impl Table {
             outcome.error = Some(self.explain(&leased, error).await);
         }
         (outcome, shown.get().cloned().unwrap_or_default())
-    }
-
-    /// Finds the takeover rows of `lock` for tokens before `before`, and deletes them (I6).
-    pub(crate) async fn sweep(&self, lock: &str, before: Timestamp, limit: Duration) -> Outcome {
-        let (keys, is_page_full) = match self.takeover_rows(lock, before, limit).await {
-            Ok(found) => found,
-            Err(error) => return Outcome::failed(Answer::NotApplied, error),
-        };
-        if keys.is_empty() {
-            // Other locks' rows may fill a page; another look would show the same.
-            return Outcome { answer: Answer::Swept { all: true }, error: None };
-        }
-        let outcome = self.carry_out(lock, Change::Sweep { keys }, limit).await;
-        match outcome.answer {
-            Answer::Applied { .. } | Answer::Rejected(_) => {
-                Outcome { answer: Answer::Swept { all: !is_page_full }, ..outcome }
-            }
-            _ => outcome,
-        }
     }
 
     /// The keys of the takeover rows of `lock` for tokens before `before`, as far as one page of
@@ -268,7 +237,7 @@ pub(crate) fn without_read_timestamp(doing: &str) -> Error {
 }
 
 /// A write as the client sends it, without the columns that the table lacks.
-fn mutation(table: &str, write: Write, (has_lease, has_info): (bool, bool)) -> Mutation {
+pub(crate) fn mutation(table: &str, write: Write, (has_lease, has_info): (bool, bool)) -> Mutation {
     let builder = match write.kind {
         WriteKind::Insert => Mutation::new_insert_builder(table),
         WriteKind::Update => Mutation::new_update_builder(table),
@@ -296,7 +265,7 @@ fn mutation(table: &str, write: Write, (has_lease, has_info): (bool, bool)) -> M
     builder.build()
 }
 
-fn doing(change: &Change) -> &'static str {
+pub(crate) fn doing(change: &Change) -> &'static str {
     match change {
         Change::Insert { .. } => "insert its row",
         Change::Takeover { .. } => "take it over",

@@ -48,11 +48,7 @@ where
         async move {
             let (decide, progress) = &*work;
             let mut rows = transaction.execute_read(read).await?;
-            let mut found = Vec::new();
-            while let Some(row) = row::stored_row(&mut rows).await? {
-                found.push(row);
-            }
-            match decide(found) {
+            match decide(row::stored_rows(&mut rows).await?) {
                 Ok(mutations) => {
                     transaction.buffer(mutations)?;
                     progress.may_commit.store(true, Ordering::Relaxed);

@@ -40,6 +40,8 @@ mod history;
 mod lead;
 #[path = "laws/logs.rs"]
 mod logs;
+#[path = "laws/many.rs"]
+mod many;
 #[path = "laws/names.rs"]
 mod names;
 #[path = "laws/once.rs"]

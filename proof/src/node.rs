@@ -198,7 +198,8 @@ impl Node {
             };
         }
         let Some(instance) = &mut self.instance else { return None };
-        let Decision { announce, act, wake } = instance.decide(now, event);
+        // That a heartbeat may go early adds no state: it changes nothing but when one is due.
+        let Decision { announce, act, wake, early: _ } = instance.decide(now, event);
         let (ended, term) = (instance.has_ended(), instance.term());
         if let Some(announcement) = announce {
             self.publish(announcement, history);

@@ -7,6 +7,8 @@ use crate::{Moment, Observation, Row, Succession, TermId, Timestamp, Writer};
 pub enum Event {
     /// The time that the last decision named has come; harmless at any other time.
     Wake,
+    /// Other locks of the owner's act now. What [`Decision::early`] allows goes along.
+    Early,
     /// The act under way was answered.
     Answer(Answer),
     /// The owner lets go of the term, if there is one, and goes on as a contender later.
@@ -125,6 +127,8 @@ pub struct Decision {
     pub act: Option<Act>,
     /// When to ask again, if nothing happens before.
     pub wake: Option<Wake>,
+    /// When [`Event::Early`] has the next heartbeat sent, though nothing asks for it yet.
+    pub early: Option<Wake>,
 }
 
 /// When to ask again: at a random moment from `at` to `at + spread`.

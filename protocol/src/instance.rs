@@ -172,10 +172,11 @@ impl Instance {
     /// Decides what to do, now that `event` has happened and the own clock reads `now`.
     pub fn decide(&mut self, now: Moment, event: Event) -> Decision {
         let mut decision = Decision::default();
+        let is_early = event == Event::Early;
         // Expiry comes first: after it not even a heartbeat that was acknowledged revives the term.
         self.end_if_expired(now, &mut decision);
         match event {
-            Event::Wake => {}
+            Event::Wake | Event::Early => {}
             Event::Answer(answer) => self.answer(now, answer, &mut decision),
             Event::Resign { next } => self.release(now, next, Aside::Lease, &mut decision),
             Event::Contend(wanted) => self.contend(now, wanted, &mut decision),
@@ -190,8 +191,9 @@ impl Instance {
             self.phase = Phase::Ended;
             return Decision { act: None, ..decision };
         }
-        decision.act = decision.act.or_else(|| self.due_act(now));
+        decision.act = decision.act.or_else(|| self.due_act(now, is_early));
         decision.wake = self.next_wake();
+        decision.early = self.early();
         decision
     }
 

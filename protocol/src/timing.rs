@@ -49,6 +49,11 @@ impl Timing {
         self.lease.saturating_sub(self.margin)
     }
 
+    /// How much before it is due a heartbeat may go, to travel with those of other locks.
+    pub fn early(&self) -> Duration {
+        (self.lease / 6).min(self.heartbeat_interval / 2)
+    }
+
     /// How far contenders that wake for the same expiry spread, so that they collide less.
     pub fn jitter(&self) -> Duration {
         Duration::from_millis(50).min(self.lease / 50)

@@ -12,12 +12,13 @@ use spindle_simulation::{Plan, Report, Sightings, run};
 const REGRESSIONS: &str = include_str!("../regressions.txt");
 
 const USAGE: &str = "\
-usage: simulate [--seconds N] [--seed S] [--first S] [--threads N] [--client]
+usage: simulate [--seconds N] [--seed S] [--first S] [--threads N] [--client] [--locks N]
   --seconds N   how long to go on (120)
   --seed S      replays one seed and tells every event
   --first S     the first of the seeds (drawn at random)
   --threads N   how many worlds at once (one for each processor)
-  --client      only through the real client and server";
+  --client      only through the real client and server
+  --locks N     only processes that contend for N locks each, on one carrier";
 
 /// With fewer seeds a run is too short to have seen everything.
 const LONG_RUN_SEEDS: u64 = 1_000;
@@ -28,6 +29,7 @@ struct Arguments {
     first: u64,
     threads: usize,
     client: bool,
+    locks: Option<usize>,
 }
 
 #[derive(Default)]
@@ -63,6 +65,7 @@ fn arguments() -> Result<Arguments, String> {
         first: rand::random(),
         threads: thread::available_parallelism().map_or(1, usize::from),
         client: false,
+        locks: None,
     };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
@@ -76,6 +79,7 @@ fn arguments() -> Result<Arguments, String> {
             "--seconds" => arguments.seconds = number,
             "--seed" => arguments.seed = Some(number),
             "--first" => arguments.first = number,
+            "--locks" => arguments.locks = usize::try_from(number).ok(),
             "--threads" => arguments.threads = usize::try_from(number).unwrap_or(1).max(1),
             _ => return Err(format!("{name}: unknown")),
         }
@@ -84,7 +88,10 @@ fn arguments() -> Result<Arguments, String> {
 }
 
 fn plan(arguments: &Arguments, seed: u64) -> Plan {
-    Plan::from_seed_through(seed, arguments.client)
+    match arguments.locks {
+        Some(locks) => Plan::of_many(seed, locks),
+        None => Plan::from_seed_through(seed, arguments.client),
+    }
 }
 
 fn replay(arguments: &Arguments, seed: u64) -> ExitCode {

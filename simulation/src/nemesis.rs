@@ -95,25 +95,28 @@ async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
         world.random(|random| (random.random::<f64>(), random.random_range(0.0..3.0)));
     let (short, long) = (lease.mul_f64(share), lease.mul_f64(factor));
     let holds = process.has_lock().is_some();
+    let mates = world.housemates(process);
     match fault {
         Fault::Crash => {
             if holds {
                 world.saw(Sighting::HolderCrashed);
             }
-            process.crash(long);
+            mates.iter().for_each(|mate| mate.crash(long));
         }
         Fault::Pause | Fault::Suspend => {
             let suspended = fault == Fault::Suspend;
-            pause(world, process, long, suspended);
+            mates.iter().for_each(|mate| pause(world, mate, long, suspended));
         }
         Fault::CutOff(cut) => {
             if holds {
                 world.saw(Sighting::HolderCutOff);
             }
-            process.cut_off(cut);
-            after(world, process, long, |process, _| process.cut_off(Cut::No));
+            mates.iter().for_each(|mate| mate.cut_off(cut));
+            after(world, process, long, |process, world| {
+                world.housemates(process).iter().for_each(|mate| mate.cut_off(Cut::No));
+            });
         }
-        Fault::Stop => process.stop(short),
+        Fault::Stop => mates.iter().for_each(|mate| mate.stop(short)),
         Fault::Resign { names_successor } => {
             let successor = names_successor.then(|| successor(world, process)).flatten();
             process.resign(successor.unwrap_or_default());

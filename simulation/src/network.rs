@@ -8,7 +8,7 @@ use spindle_emulator::engine::{
     Code, Concurrency, Error, Key, KeyPart, KeyRange, Mutation, Read, ReadWriteOptions,
     TimestampBound, TransactionId, Value,
 };
-use spindle_protocol::{Column, Observation, StoredRow, Timestamp, Writer};
+use spindle_protocol::{Column, StoredRow, Timestamp, Writer};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -23,26 +23,34 @@ pub(crate) const LEDGER: &str = "ledger";
 /// One remote call.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// A strong read of a row by its key.
-    Observe(String),
+    /// A strong read of rows by their keys.
+    Read(Vec<Arc<str>>),
     /// The first read of a read-write transaction, which begins it.
-    Begin { keys: Vec<String>, columns: &'static [Column], concurrency: Concurrency },
+    Begin { keys: Vec<String>, columns: Vec<Column>, concurrency: Concurrency },
     /// The end of one.
-    Commit { id: TransactionId, lock: String, purpose: Purpose, mutations: Vec<Mutation> },
+    Commit { id: TransactionId, parts: Vec<Part> },
     /// The other end of one.
     Rollback(TransactionId),
-    /// The keys from one to another, where the heartbeat is NULL.
-    WithoutHeartbeat { from: String, to: String },
+    /// The rows from one key to another, where the heartbeat is NULL.
+    WithoutHeartbeat(Vec<(String, String)>),
+}
+
+/// What one transaction does to one lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) by: usize,
+    pub(crate) lock: String,
+    pub(crate) purpose: Purpose,
+    pub(crate) mutations: Vec<Mutation>,
 }
 
 /// What the server says to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    Observed(Observation),
+    Found { rows: Vec<StoredRow>, read_at: Timestamp },
     Begun { id: TransactionId, rows: Vec<StoredRow> },
     Committed(Timestamp),
     RolledBack,
-    Names(Vec<String>),
 }
 
 /// The state of the network and the server.
@@ -90,7 +98,7 @@ pub(crate) async fn call(world: &Arc<World>, who: usize, request: Request) -> Re
     let world = Arc::clone(world);
     // On its way whether or not its sender lives to hear the answer.
     tokio::spawn(async move {
-        let answer = travel(&world, who, request, fate).await;
+        let answer = travel(&world, request, fate).await;
         if let Some(answer) = answer {
             // Nobody listens any more if the sender gave up.
             let _ = sender.send(answer);
@@ -102,29 +110,24 @@ pub(crate) async fn call(world: &Arc<World>, who: usize, request: Request) -> Re
     }
 }
 
-async fn travel(
-    world: &Arc<World>,
-    who: usize,
-    request: Request,
-    fate: Fate,
-) -> Option<Result<Reply, Code>> {
+async fn travel(world: &Arc<World>, request: Request, fate: Fate) -> Option<Result<Reply, Code>> {
     match fate {
         Fate::Deliver { out, back } => {
             pass(out).await;
-            let reply = serve(world, who, request).await;
+            let reply = serve(world, request).await;
             pass(back).await;
             Some(reply)
         }
         Fate::LoseRequest => None,
         Fate::LoseReply { out } => {
             pass(out).await;
-            let _ = serve(world, who, request).await;
+            let _ = serve(world, request).await;
             None
         }
         Fate::Refuse => Some(Err(Code::Unavailable)),
         Fate::DenyExistence => Some(Err(Code::NotFound)),
         Fate::FailAfterApplying => {
-            let _ = serve(world, who, request).await;
+            let _ = serve(world, request).await;
             Some(Err(Code::Unavailable))
         }
         Fate::ApplyLate { after } => {
@@ -132,7 +135,7 @@ async fn travel(
             tokio::spawn(async move {
                 sleep(after).await;
                 let commits = matches!(request, Request::Commit { .. });
-                if serve(&world, who, request).await.is_ok() && commits {
+                if serve(&world, request).await.is_ok() && commits {
                     world.saw(Sighting::AppliedLate);
                 }
             });
@@ -194,8 +197,8 @@ fn fate(world: &World, who: usize) -> Fate {
 }
 
 /// What the server does with a request.
-async fn serve(world: &World, who: usize, request: Request) -> Result<Reply, Code> {
-    let reply = try_serve(world, who, request).await.map_err(|error| error.code());
+async fn serve(world: &World, request: Request) -> Result<Reply, Code> {
+    let reply = try_serve(world, request).await.map_err(|error| error.code());
     if let Err(Code::Aborted) = reply {
         world.saw(Sighting::Aborted);
     }
@@ -204,15 +207,18 @@ async fn serve(world: &World, who: usize, request: Request) -> Result<Reply, Cod
 
 const ROW: &[&str] = &["heartbeat", "token", "writer", "lease_ms"];
 
-async fn try_serve(world: &World, who: usize, request: Request) -> Result<Reply, Error> {
+async fn try_serve(world: &World, request: Request) -> Result<Reply, Error> {
     let database = &world.database;
     match request {
-        Request::Observe(name) => {
+        Request::Read(names) => {
             let read_at = database.read_timestamp(TimestampBound::Strong)?;
-            let rows =
-                database.read_at(read_at, &Read::row(TABLE, ROW.to_vec(), key(&name))).await?;
-            let row = rows.first().map(|row| decode(&name, ROW, row).row());
-            Ok(Reply::Observed(Observation { row, read_at: timestamp(read_at) }))
+            let mut rows = Vec::new();
+            for name in names {
+                let read = Read::row(TABLE, ROW.to_vec(), key(&name));
+                let found = database.read_at(read_at, &read).await?;
+                rows.extend(found.first().map(|row| decode(&name, ROW, row)));
+            }
+            Ok(Reply::Found { rows, read_at: timestamp(read_at) })
         }
         Request::Begin { keys, columns, concurrency } => {
             let id = database.begin(&ReadWriteOptions { concurrency, previous: None });
@@ -225,24 +231,28 @@ async fn try_serve(world: &World, who: usize, request: Request) -> Result<Reply,
             }
             Ok(Reply::Begun { id, rows: found })
         }
-        Request::Commit { id, lock, purpose, mutations } => {
-            let committed = database.commit(id, &mutations).await?;
+        Request::Commit { id, parts } => {
+            let mutations = parts.iter().flat_map(|part| part.mutations.iter().cloned());
+            let committed = database.commit(id, &mutations.collect::<Vec<_>>()).await?;
             let at = timestamp(committed.timestamp);
-            world.committed(who, Committed { at, by: who, lock, purpose, mutations });
+            for Part { by, lock, purpose, mutations } in parts {
+                world.committed(by, Committed { at, by, lock, purpose, mutations });
+            }
             Ok(Reply::Committed(at))
         }
         Request::Rollback(id) => database.rollback(id).map(|()| Reply::RolledBack),
-        Request::WithoutHeartbeat { from, to } => {
-            let keys = vec![KeyRange { start: key(&from), end: key(&to) }];
+        Request::WithoutHeartbeat(ranges) => {
+            let ranges = ranges.iter();
+            let keys = ranges.map(|(from, to)| KeyRange { start: key(from), end: key(to) });
             let columns = ["name", "heartbeat"];
-            let read = Read { keys, limit: Some(1_000), ..Read::all(TABLE, columns) };
+            let read = Read { keys: keys.collect(), ..Read::all(TABLE, columns) };
             let read_at = database.read_timestamp(TimestampBound::Strong)?;
-            let rows = database.read_at(read_at, &read).await?;
-            let names = rows.into_iter().filter_map(|row| match row.as_slice() {
-                [Value::String(name), Value::Null] => Some(name.clone()),
+            let found = database.read_at(read_at, &read).await?;
+            let rows = found.into_iter().filter_map(|row| match row.as_slice() {
+                [Value::String(name), Value::Null] => Some(StoredRow::new(name)),
                 _ => None,
             });
-            Ok(Reply::Names(names.collect()))
+            Ok(Reply::Found { rows: rows.collect(), read_at: timestamp(read_at) })
         }
     }
 }

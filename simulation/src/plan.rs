@@ -34,6 +34,8 @@ pub struct Plan {
     /// The timing of everybody while the table lacks its optional columns, which an ALTER adds in
     /// the storm; none where it has them from the start.
     pub old_table: Option<Timing>,
+    /// Whether the contenders of different locks share processes, and with them a carrier.
+    pub together: bool,
     /// Those who hold by the library's own ways, which takes a server.
     pub callers: Vec<CallerPlan>,
 }
@@ -125,7 +127,37 @@ impl Plan {
             has_hands: random.random_bool(0.2),
             through_client,
             old_table: old_table.then(|| Timing::from_lease(lease_base)),
+            // Of chance of its own, so that the rest of a seed's plan stays as it is.
+            together: SmallRng::seed_from_u64(!seed).random_bool(0.3),
             callers,
+        }
+    }
+
+    /// The plan of a seed for three processes that contend for hundreds of locks each.
+    pub fn of_many(seed: u64, locks: usize) -> Plan {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let lease = Duration::from_secs(random.random_range(5..30));
+        let lock = |index| {
+            let member = |process| MemberPlan {
+                id: format!("node-{process}"),
+                timing: Timing { poll_interval: lease / 5, ..Timing::from_lease(lease) },
+                rate: 1.0,
+            };
+            LockPlan { name: format!("many-{index:04}"), members: (0..3).map(member).collect() }
+        };
+        Plan {
+            seed,
+            locks: (0..locks).map(lock).collect(),
+            storm: lease * random.random_range(15..25),
+            uncertainty: Duration::from_millis(random.random_range(0..8)),
+            fault_every: lease.mul_f64(random.random_range(0.2..0.6)),
+            loss: random.random_range(0.02..0.6),
+            delay_max: lease.mul_f64(random.random_range(0.001..0.02)),
+            has_hands: random.random_bool(0.2),
+            through_client: false,
+            old_table: None,
+            together: true,
+            callers: Vec::new(),
         }
     }
 

@@ -6,14 +6,14 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use rand::RngExt as _;
-use spindle::simulation::{self, Identity, Loop, Member};
+use spindle::simulation::{self, House, Identity, Loop, Member};
 use spindle::{CancellationToken, FencingToken, Term};
 use spindle_protocol::{Succession, Timing};
 use tokio::time::sleep;
 
 use crate::machine::{Clocks, lock};
 use crate::plan::MemberPlan;
-use crate::store::Seat;
+use crate::store::{Eyes, Reach};
 use crate::world::World;
 
 /// A process and its machine.
@@ -22,6 +22,8 @@ pub(crate) struct Process {
     pub(crate) who: usize,
     pub(crate) lock: usize,
     pub(crate) lock_name: String,
+    /// Which process it is part of; those of one house live, sleep and die together.
+    pub(crate) house: usize,
     pub(crate) plan: MemberPlan,
     pub(crate) clocks: Arc<Clocks>,
     state: Mutex<State>,
@@ -36,6 +38,8 @@ struct State {
     is_doomed: bool,
     cut: Cut,
     waker: Option<Waker>,
+    /// Of the house's carrier, while it is paused.
+    carriers_waker: Option<Waker>,
     /// When it last came back from a pause, since the start.
     resumed: Option<Duration>,
     down_for: Duration,
@@ -63,15 +67,25 @@ enum Ended {
     Crashed,
 }
 
+impl State {
+    fn wake(&mut self) {
+        self.waker.take().into_iter().chain(self.carriers_waker.take()).for_each(Waker::wake);
+    }
+}
+
 impl Process {
-    pub(crate) fn new(who: usize, lock: usize, lock_name: String, plan: MemberPlan) -> Process {
-        let clocks = Arc::new(Clocks::new(plan.rate));
+    pub(crate) fn new(
+        who: usize,
+        (lock, lock_name): (usize, String),
+        (house, clocks): (usize, Arc<Clocks>),
+        plan: MemberPlan,
+    ) -> Process {
         let timing = Mutex::new(plan.timing.clone());
-        Process { who, lock, lock_name, plan, clocks, state: Mutex::default(), timing }
+        Process { who, lock, lock_name, house, plan, clocks, state: Mutex::default(), timing }
     }
 
     /// Lives for as long as the world does, life after life.
-    pub(crate) async fn live(self: Arc<Process>, world: Arc<World>) {
+    pub(crate) async fn live(self: Arc<Process>, world: Arc<World>, house: Arc<House<Reach>>) {
         // Not all at once, as real ones don't start either.
         sleep(world.random(|random| self.plan.timing.lease.mul_f64(random.random()))).await;
         loop {
@@ -79,7 +93,6 @@ impl Process {
             let cancel = CancellationToken::new();
             let timing = world.timing(&self.plan);
             *lock(&self.timing) = timing.clone();
-            let (lock_name, lease) = (self.lock_name.clone(), timing.lease);
             let identity = Identity {
                 lock: self.lock_name.clone(),
                 id: self.plan.id.clone(),
@@ -87,12 +100,15 @@ impl Process {
                 clock: simulation::clock(Arc::clone(&self.clocks) as _),
                 seed,
             };
+            let spawn = |carrier| drop(tokio::spawn(Arc::clone(&self).carry(carrier)));
             let (member, driver) = match world.server.as_ref() {
-                Some(server) => Member::through(server.table(self.who), identity, cancel.clone()),
+                Some(server) => {
+                    let table = server.table(house.store().who);
+                    Member::through(table, identity, spawn, cancel.clone())
+                }
                 None => {
-                    let seat =
-                        Seat { world: Arc::clone(&world), who: self.who, lock: lock_name, lease };
-                    Member::on(seat, identity, cancel.clone())
+                    let eyes = Eyes { world: Arc::clone(&world), who: self.who };
+                    Member::on(&house, identity, eyes, spawn, cancel.clone())
                 }
             };
             let member = Arc::new(member);
@@ -117,6 +133,7 @@ impl Process {
                 let mut state = lock(&self.state);
                 if std::mem::take(&mut state.is_doomed) {
                     state.is_paused = false;
+                    state.wake();
                     return Poll::Ready(Ended::Crashed);
                 }
                 state.waker = Some(context.waker().clone());
@@ -131,6 +148,21 @@ impl Process {
         .await
     }
 
+    /// Polls the carrier of the process, while the process runs.
+    async fn carry(self: Arc<Process>, mut carrier: Loop) {
+        poll_fn(|context| {
+            {
+                let mut state = lock(&self.state);
+                if state.is_paused {
+                    state.carriers_waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+            carrier.as_mut().poll(context)
+        })
+        .await;
+    }
+
     /// Stops the process without its knowing; its clock goes on.
     pub(crate) fn pause(&self) {
         lock(&self.state).is_paused = true;
@@ -141,9 +173,7 @@ impl Process {
         if std::mem::take(&mut state.is_paused) {
             state.resumed = Some(at);
         }
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
+        state.wake();
     }
 
     /// Kills it; another life begins after `down_for`.
@@ -154,9 +184,7 @@ impl Process {
         }
         state.is_doomed = true;
         state.down_for = down_for;
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
+        state.wake();
     }
 
     /// Asks it to end in order; another life begins after `down_for`.

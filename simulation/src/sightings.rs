@@ -93,9 +93,13 @@ pub enum Sighting {
     SeizedByTool,
     /// An ALTER gave a running fleet the optional columns.
     Altered,
+    /// Several locks were looked at by one read.
+    ReadTogether,
+    /// Several locks were written in one commit.
+    WrittenTogether,
 }
 
-const ALL: [Sighting; 44] = {
+const ALL: [Sighting; 46] = {
     use Sighting as S;
     [
         S::Inserted,
@@ -142,6 +146,8 @@ const ALL: [Sighting; 44] = {
         S::SweptByTool,
         S::SeizedByTool,
         S::Altered,
+        S::ReadTogether,
+        S::WrittenTogether,
     ]
 };
 

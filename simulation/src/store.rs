@@ -1,122 +1,129 @@
-//! The lock table on the engine: the transactions of the shipped table, without its client.
+//! The lock table on the engine: the requests of the shipped carrier, without its client.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use spindle::simulation::Store;
-use spindle_emulator::engine::{Cell, Code, Concurrency, KeyRange, Mutation, Value, WriteKind};
-use spindle_protocol::{
-    Act, Answer, Change, Holder, Reads, Timestamp, Write, is_takeover_key, takeover_keys,
+use spindle::simulation::{Accepted, Failure, Store, Watch};
+use spindle_emulator::engine::{
+    Cell, Code, Concurrency, KeyRange, Mutation, TransactionId, Value, WriteKind,
 };
-use tokio::time::timeout;
+use spindle_protocol::{Act, Answer, Change, Column, StoredRow, Timestamp, Write};
 
 use crate::checks::Purpose;
-use crate::network::{Reply, Request, TABLE, call, key};
+use crate::network::{Part, Reply, Request, TABLE, call, key};
 use crate::sightings::Sighting;
 use crate::world::World;
 
-/// The lock row as one instance reaches it.
-pub(crate) struct Seat {
+/// The lock table as one process reaches it.
+#[derive(Debug)]
+pub(crate) struct Reach {
     pub(crate) world: Arc<World>,
+    /// The first of the seats in this process.
     pub(crate) who: usize,
-    pub(crate) lock: String,
-    pub(crate) lease: Duration,
 }
 
-impl Store for Seat {
-    async fn carry_out(&self, act: Act, limit: Duration) -> (Answer, bool) {
-        self.world.before_act(self.who, &act);
-        let holder = Holder { lease: self.lease, info: None };
-        let (answer, answered) = match (act.change(&holder, None), &act) {
-            (Some(change), _) => self.carry_out_change(change, Purpose::of(&act), limit).await,
-            (None, Act::Sweep { before }) => self.sweep(*before, limit).await,
-            (None, _) => self.observe(limit).await,
-        };
-        self.world.after_act(self.who, &act, &answer);
-        (answer, answered)
-    }
-}
+impl Store for Reach {
+    type Transaction = TransactionId;
 
-impl Seat {
-    async fn observe(&self, limit: Duration) -> (Answer, bool) {
-        match timeout(limit, self.call(false, Request::Observe(self.lock.clone()))).await {
-            Ok(Ok(Reply::Observed(observation))) => (Answer::Observed(observation), true),
-            _ => (Answer::NotApplied, false),
+    async fn read(&self, keys: Vec<Arc<str>>) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
+        if keys.len() > 1 {
+            self.world.saw(Sighting::ReadTogether);
+        }
+        self.world.sent(self.who);
+        match self.call(Request::Read(keys)).await? {
+            Reply::Found { rows, read_at } => Ok((rows, read_at)),
+            _ => Err(Failure::NotApplied),
         }
     }
 
-    async fn sweep(&self, before: Timestamp, limit: Duration) -> (Answer, bool) {
-        let (from, to) = takeover_keys(&self.lock, before);
-        let request = Request::WithoutHeartbeat { from, to };
-        let Ok(Ok(Reply::Names(mut keys))) = timeout(limit, self.call(false, request)).await else {
-            return (Answer::NotApplied, false);
-        };
-        // The range holds other locks' takeover rows as well, of `job_1` among those of `job` (I6).
-        keys.retain(|key| is_takeover_key(&self.lock, key));
-        if keys.is_empty() {
-            return (Answer::Swept { all: true }, true);
-        }
-        let sweep = Change::Sweep { keys };
-        match self.carry_out_change(sweep, Purpose::Sweep, limit).await {
-            (Answer::Applied { .. }, answered) => {
-                self.world.saw(Sighting::Swept);
-                (Answer::Swept { all: true }, answered)
-            }
-            (Answer::Rejected(_), answered) => (Answer::Swept { all: true }, answered),
-            failed => failed,
-        }
-    }
-
-    /// Reads what the change has to be judged by, and commits what it writes.
-    async fn carry_out_change(
+    async fn begin(
         &self,
-        change: Change,
-        purpose: Purpose,
-        limit: Duration,
-    ) -> (Answer, bool) {
-        let mut may_commit = false;
-        let beats = matches!(purpose, Purpose::Heartbeat(_));
-        let work = async {
-            let Reads { keys, columns } = change.reads(&self.lock);
-            let concurrency = Concurrency::Optimistic;
-            let begin = Request::Begin { keys, columns, concurrency };
-            let Reply::Begun { id, rows } = self.call(beats, begin).await? else {
-                return Err(Code::Internal);
-            };
-            match change.judge(&self.lock, &rows) {
-                Ok(writes) => {
-                    may_commit = true;
-                    let lock = self.lock.clone();
-                    let mutations = writes.into_iter().map(mutation).collect();
-                    let commit = Request::Commit { id, lock, purpose, mutations };
-                    match self.call(beats, commit).await? {
-                        Reply::Committed(at) => Ok(Answer::Applied { at }),
-                        _ => Err(Code::Internal),
-                    }
-                }
-                Err(rejection) => {
-                    let (world, who) = (Arc::clone(&self.world), self.who);
-                    world.sent(who);
-                    tokio::spawn(async move { call(&world, who, Request::Rollback(id)).await });
-                    Ok(Answer::Rejected(rejection))
-                }
-            }
-        };
-        match timeout(limit, work).await {
-            Ok(Ok(answer)) => (answer, true),
-            Ok(Err(Code::AlreadyExists)) => (Answer::Rejected(change.already_exists()), true),
-            Ok(Err(code)) if may_commit && !is_definite(code) => (Answer::Unknown, false),
-            Ok(Err(code)) => (Answer::NotApplied, code == Code::Aborted),
-            Err(_) if may_commit => (Answer::Unknown, false),
-            Err(_) => (Answer::NotApplied, false),
-        }
-    }
-
-    async fn call(&self, beats: bool, request: Request) -> Result<Reply, Code> {
+        keys: Vec<String>,
+        columns: Vec<Column>,
+        beats: bool,
+    ) -> Result<(TransactionId, Vec<StoredRow>), Failure> {
         if !beats {
             self.world.sent(self.who);
         }
-        call(&self.world, self.who, request).await
+        let concurrency = Concurrency::Optimistic;
+        match self.call(Request::Begin { keys, columns, concurrency }).await? {
+            Reply::Begun { id, rows } => Ok((id, rows)),
+            _ => Err(Failure::NotApplied),
+        }
+    }
+
+    async fn commit(
+        &self,
+        id: TransactionId,
+        changes: Vec<Accepted>,
+    ) -> Result<Timestamp, Failure> {
+        if changes.len() > 1 {
+            self.world.saw(Sighting::WrittenTogether);
+        }
+        if !changes.iter().all(|(_, change, _)| matches!(change, Change::Heartbeat { .. })) {
+            self.world.sent(self.who);
+        }
+        let sweeps = changes.iter().any(|(_, change, _)| matches!(change, Change::Sweep { .. }));
+        let part = |(lock, change, writes): Accepted| Part {
+            by: self.world.seat_of(self.who, &lock),
+            lock: lock.to_string(),
+            purpose: Purpose::of(&change),
+            mutations: writes.into_iter().map(mutation).collect(),
+        };
+        let parts = changes.into_iter().map(part).collect();
+        match self.call(Request::Commit { id, parts }).await? {
+            Reply::Committed(at) => {
+                if sweeps {
+                    self.world.saw(Sighting::Swept);
+                }
+                Ok(at)
+            }
+            _ => Err(Failure::Unknown),
+        }
+    }
+
+    fn roll_back(&self, id: TransactionId) {
+        let (world, who) = (Arc::clone(&self.world), self.who);
+        world.sent(who);
+        tokio::spawn(async move { call(&world, who, Request::Rollback(id)).await });
+    }
+
+    async fn leftovers(&self, ranges: Vec<(String, String)>) -> Result<Vec<StoredRow>, Failure> {
+        self.world.sent(self.who);
+        match self.call(Request::WithoutHeartbeat(ranges)).await? {
+            Reply::Found { mut rows, .. } => {
+                rows.sort_by(|one, other| one.key.cmp(&other.key));
+                Ok(rows)
+            }
+            _ => Err(Failure::NotApplied),
+        }
+    }
+}
+
+impl Reach {
+    async fn call(&self, request: Request) -> Result<Reply, Failure> {
+        call(&self.world, self.who, request).await.map_err(|code| match code {
+            Code::AlreadyExists => Failure::Exists,
+            Code::PermissionDenied | Code::Unimplemented => Failure::NotApplied,
+            code if is_definite(code) => Failure::Refused,
+            _ => Failure::Unknown,
+        })
+    }
+}
+
+/// Who looks at the acts of one seat.
+#[derive(Debug)]
+pub(crate) struct Eyes {
+    pub(crate) world: Arc<World>,
+    pub(crate) who: usize,
+}
+
+impl Watch for Eyes {
+    fn before(&self, act: &Act) {
+        self.world.before_act(self.who, act);
+    }
+
+    fn after(&self, act: &Act, answer: &Answer) {
+        self.world.after_act(self.who, act, answer);
     }
 }
 
@@ -149,12 +156,9 @@ fn is_definite(code: Code) -> bool {
     matches!(
         code,
         Code::Aborted
-            | Code::AlreadyExists
             | Code::NotFound
             | Code::FailedPrecondition
             | Code::InvalidArgument
             | Code::OutOfRange
-            | Code::PermissionDenied
-            | Code::Unimplemented
     )
 }

@@ -9,7 +9,7 @@ use spindle_protocol::{Change, Reads, TermId, Timestamp, Writer};
 use tokio::time::{sleep, timeout};
 
 use crate::checks::Purpose;
-use crate::network::{LEDGER, Reply, Request, call};
+use crate::network::{LEDGER, Part, Reply, Request, call};
 use crate::process::Process;
 use crate::sightings::Sighting;
 use crate::world::World;
@@ -31,6 +31,7 @@ pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
         sleep(decided_early).await;
         let fence = Change::Fence { term: TermId { token, writer: writer.clone() } };
         let Reads { keys, columns } = fence.reads(&lock);
+        let columns = columns.to_vec();
         let begin = Request::Begin { keys, columns, concurrency: Concurrency::Pessimistic };
         let begun = timeout(lease, call(&world, who, begin)).await;
         let Ok(Ok(Reply::Begun { id, rows })) = begun else { return };
@@ -43,7 +44,8 @@ pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
         let cells = [("serial", Cell::from(serial)), ("lock_name", lock.as_str().into())];
         let mutations = vec![Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells)];
         let purpose = Purpose::Fenced { token, writer };
-        let commit = Request::Commit { id, lock, purpose, mutations };
+        let part = Part { by: who, lock, purpose, mutations };
+        let commit = Request::Commit { id, parts: vec![part] };
         match timeout(lease, call(&world, who, commit)).await {
             Ok(Ok(_)) => world.saw(Sighting::FencedWrite),
             Ok(Err(Code::Aborted)) => world.saw(Sighting::FencedOff),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use spindle::{CancellationToken, FencingToken, PastTerm, simulation};
+use spindle::simulation::{self, House};
+use spindle::{CancellationToken, FencingToken, PastTerm};
 use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
 use spindle_emulator::sql::parse_ddl;
 use spindle_protocol::{Act, Answer, Rejection, Timestamp, Timing, Writer};
@@ -15,12 +16,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::callers::{Caller, NIGHTLY};
 use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Violation, canary_row};
-use crate::machine::{TrueTime, lock};
+use crate::machine::{Clocks, TrueTime, lock};
 use crate::network::{LEDGER, Outage, TABLE, Weather, timestamp};
 use crate::plan::{MemberPlan, Plan};
 use crate::process::Process;
 use crate::server::Server;
 use crate::sightings::{Sighting, Sightings};
+use crate::store::Reach;
 use crate::told::{self, Told};
 use crate::trace::Trace;
 use crate::{alter, chronicle, nemesis, server, tool, user};
@@ -91,9 +93,14 @@ async fn live(plan: &Plan, prints: bool) -> Report {
         tokio::spawn(caller.clone().live());
         tokio::spawn(caller.live());
     }
-    let fleet: Vec<_> = (world.processes().iter())
-        .map(|process| tokio::spawn(Arc::clone(process).live(Arc::clone(&world))))
-        .collect();
+    let mut houses: BTreeMap<usize, Arc<House<Reach>>> = BTreeMap::new();
+    let mut fleet = Vec::new();
+    for process in world.processes() {
+        let reach = || Reach { world: Arc::clone(&world), who: process.who };
+        let house = houses.entry(process.house).or_insert_with(|| Arc::new(House::new(reach())));
+        let living = Arc::clone(process).live(Arc::clone(&world), Arc::clone(house));
+        fleet.push(tokio::spawn(living));
+    }
     let whole = async {
         nemesis::rage(&world).await;
         if let Err(what) = checks::settles(&world).await {
@@ -110,6 +117,22 @@ async fn live(plan: &Plan, prints: bool) -> Report {
     world.report()
 }
 
+/// The seats of the fleet, each with the house that it is in and that house's clocks.
+fn processes(plan: &Plan) -> Vec<Arc<Process>> {
+    let mut clocks: BTreeMap<usize, Arc<Clocks>> = BTreeMap::new();
+    let mut processes = Vec::new();
+    for (lock, of) in plan.locks.iter().enumerate() {
+        for (index, member) in of.members.iter().enumerate() {
+            let who = processes.len();
+            let house = if plan.together { index } else { who };
+            let clocks = clocks.entry(house).or_insert_with(|| Arc::new(Clocks::new(member.rate)));
+            let (at, of_house) = ((lock, of.name.clone()), (house, Arc::clone(clocks)));
+            processes.push(Arc::new(Process::new(who, at, of_house, member.clone())));
+        }
+    }
+    processes
+}
+
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -117,6 +140,8 @@ pub(crate) struct World {
     pub(crate) server: Option<Server>,
     started: Instant,
     processes: Vec<Arc<Process>>,
+    /// Which seat of a house is at which lock.
+    seats: BTreeMap<(usize, String), usize>,
     random: Mutex<SmallRng>,
     weather: Mutex<Weather>,
     tally: Mutex<Tally>,
@@ -158,13 +183,9 @@ impl World {
         };
         let canaries: Vec<_> = CANARIES.into_iter().map(canary_row).collect();
         database.apply(&canaries).await.expect("the database is empty");
-        let members = plan.locks.iter().enumerate().flat_map(|(lock, of)| {
-            of.members.iter().map(move |member| (lock, of.name.clone(), member.clone()))
-        });
-        let processes: Vec<_> = members
-            .enumerate()
-            .map(|(who, (lock, name, member))| Arc::new(Process::new(who, lock, name, member)))
-            .collect();
+        let processes = processes(plan);
+        let seats = processes.iter();
+        let seats = seats.map(|seat| ((seat.house, seat.lock_name.clone()), seat.who)).collect();
         let weather = Weather { loss: plan.loss / 20.0, outage: None };
         let tally = Tally { trace: Trace::new(prints), sightings: Sightings::default(), faults: 0 };
         World {
@@ -174,6 +195,7 @@ impl World {
             started: Instant::now(),
             unknown: Mutex::new(vec![None; processes.len()]),
             processes,
+            seats,
             random: Mutex::new(SmallRng::seed_from_u64(plan.seed.rotate_left(32))),
             weather: Mutex::new(weather),
             tally: Mutex::new(tally),
@@ -199,6 +221,18 @@ impl World {
 
     pub(crate) fn process(&self, who: usize) -> &Arc<Process> {
         &self.processes[who]
+    }
+
+    /// The seat at this lock in the house of `who`.
+    pub(crate) fn seat_of(&self, who: usize, lock: &str) -> usize {
+        let seat = self.seats.get(&(self.process(who).house, lock.to_string()));
+        seat.copied().unwrap_or(who)
+    }
+
+    /// All that live and die with a process, itself included.
+    pub(crate) fn housemates(&self, process: &Process) -> Vec<Arc<Process>> {
+        let mates = self.processes.iter().filter(|other| other.house == process.house);
+        mates.cloned().collect()
     }
 
     /// Draws from the one source of chance.
@@ -278,6 +312,10 @@ impl World {
 
     /// A process sends a request that is no heartbeat.
     pub(crate) fn sent(&self, who: usize) {
+        // What a healthy process of many locks sends depends on how they fall into step.
+        if self.plan.together {
+            return;
+        }
         let (now, process) = (self.now(), self.process(who));
         self.check(|checks| {
             checks.sent(process, now);

@@ -55,3 +55,18 @@ fn a_fleet_survives_an_alter_of_its_table() {
     assert_eq!(report.violation, None, "replay: cargo simulate --client --seed {}", plan.seed);
     assert!(report.sightings.count(Sighting::Altered) > 0);
 }
+
+#[test]
+fn processes_of_a_hundred_locks_keep_them_through_their_carriers() {
+    let mut seen = Sightings::default();
+    for seed in 0..2 {
+        let mut plan = Plan::of_many(seed, 100);
+        plan.storm = plan.longest_lease() * 8;
+        let report = run(&plan, false);
+        assert_eq!(report.violation, None, "replay: cargo simulate --locks 100 --seed {seed}");
+        seen.add(&report.sightings);
+    }
+    for sighting in [Sighting::ReadTogether, Sighting::WrittenTogether, Sighting::TookOver] {
+        assert!(seen.count(sighting) > 0, "never seen: {sighting:?} in {seen}");
+    }
+}

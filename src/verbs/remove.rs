@@ -59,7 +59,7 @@ impl LockTable {
                 Change::Remove { seen, takeovers }
             };
             let is_last = matches!(change, Change::Remove { .. });
-            let outcome = table.carry_out(name, change, REQUEST_LIMIT).await;
+            let (outcome, _) = table.carry_out_and_show(name, change, REQUEST_LIMIT).await;
             match (outcome.answer, outcome.error) {
                 (Answer::Applied { .. }, _) if is_last => return Ok(found.is_some()),
                 (Answer::Rejected(spindle_protocol::Rejection::Needless), None) if is_last => {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::{Holding, Instance, Phase, Releasing, Tidy, Turn};
-use crate::{Act, Moment, Wake};
+use crate::{Act, Moment, Timing, Wake};
 
 impl Instance {
-    pub(super) fn due_act(&mut self, now: Moment) -> Option<Act> {
+    pub(super) fn due_act(&mut self, now: Moment, is_early: bool) -> Option<Act> {
+        let is_early = is_early && self.early().is_some_and(|early| early.at <= now);
         let asked = Turn::Asked { sent: now };
         match &mut self.phase {
             Phase::Standby { look } if self.wanted && look.at <= now => {
@@ -18,11 +19,11 @@ impl Instance {
                 Some(Act::Observe)
             }
             // Only in the pause between two heartbeats.
-            Phase::Holding(Holding { beat: Turn::Due(beat), .. }) if beat.at > now => {
+            Phase::Holding(Holding { beat: Turn::Due(beat), .. }) if beat.at > now && !is_early => {
                 self.due_sweep(now)
             }
             Phase::Sweeping { .. } => self.due_sweep(now),
-            Phase::Holding(term) if term.beat.is_due(now) => {
+            Phase::Holding(term) if term.beat.is_due(now) || is_early => {
                 term.beat = asked;
                 if let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy {
                     // Replaced, and its answer never heard.
@@ -48,6 +49,21 @@ impl Instance {
         let tidy = self.tidy.as_mut().filter(|tidy| tidy.turn.is_due(now))?;
         tidy.turn = Turn::Asked { sent: now };
         Some(Act::Sweep { before: tidy.before })
+    }
+
+    /// When a heartbeat may go early. Never a repeat, which is as prompt as it may be, and none
+    /// where none is ever due.
+    pub(super) fn early(&self) -> Option<Wake> {
+        let Timing { heartbeat_interval: interval, renew_deadline, .. } = self.timing;
+        let spread = self.timing.early();
+        match &self.phase {
+            Phase::Holding(Holding { renewed, beat: Turn::Due(beat), .. })
+                if beat.spread.is_zero() && interval < renew_deadline =>
+            {
+                Some(Wake { at: *renewed + interval.saturating_sub(spread), spread })
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn next_wake(&self) -> Option<Wake> {

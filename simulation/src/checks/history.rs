@@ -13,8 +13,8 @@ use crate::sightings::Sighting;
 /// What was committed, and the rows that came of it.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// By timestamp; nothing stands for the loss of all rows.
-    unsettled: BTreeMap<Timestamp, Option<Committed>>,
+    /// By timestamp, what each commit did lock by lock; nothing stands for the loss of all rows.
+    unsettled: BTreeMap<Timestamp, Option<Vec<Committed>>>,
     rows: BTreeMap<String, BTreeMap<String, Cell>>,
     pub(crate) past: Past,
     /// The writers of the terms that began, by lock and token.
@@ -25,7 +25,8 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn committed(&mut self, committed: Committed) {
-        self.unsettled.insert(committed.at, Some(committed));
+        let commit = self.unsettled.entry(committed.at).or_insert_with(|| Some(Vec::new()));
+        commit.get_or_insert_default().push(committed);
     }
 
     pub(crate) fn lost_rows(&mut self, at: Timestamp) {
@@ -50,7 +51,11 @@ impl History {
         let later = self.unsettled.split_off(&until);
         for (at, committed) in std::mem::replace(&mut self.unsettled, later) {
             match committed {
-                Some(committed) => self.judge(&committed, sightings)?,
+                Some(parts) => {
+                    for committed in &parts {
+                        self.judge(committed, sightings)?;
+                    }
+                }
                 None => {
                     self.rows.clear();
                     self.past.lost_rows(at);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use spindle::Term;
 use spindle_emulator::engine::Mutation;
-use spindle_protocol::{Act, Row, TermId, Timestamp, Writer};
+use spindle_protocol::{Act, Change, Row, TermId, Timestamp, Writer};
 
 pub(crate) use beside::check as bounded_rows;
 pub(crate) use history::History;
@@ -103,13 +103,15 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// What an instance's commit is for.
-    pub(crate) fn of(act: &Act) -> Purpose {
-        match act.clone() {
-            Act::Insert { .. } => Purpose::Insert,
-            Act::Takeover { seen, over_leftover, .. } => Purpose::Takeover { seen, over_leftover },
-            Act::Heartbeat { term } => Purpose::Heartbeat(term),
-            Act::Release { term, .. } => Purpose::Release(term),
-            Act::Observe | Act::Sweep { .. } => Purpose::Sweep,
+    pub(crate) fn of(change: &Change) -> Purpose {
+        match change.clone() {
+            Change::Insert { .. } => Purpose::Insert,
+            Change::Takeover { seen, over_leftover, .. } => {
+                Purpose::Takeover { seen, over_leftover }
+            }
+            Change::Heartbeat { term, .. } => Purpose::Heartbeat(term),
+            Change::Release { term, .. } => Purpose::Release(term),
+            _ => Purpose::Sweep,
         }
     }
 }

@@ -1,0 +1,287 @@
+//! What many locks in one process cost: printed with units, asserted nowhere.
+//!
+//! ```text
+//! cargo bench --bench many -- 10000 600
+//! ```
+//!
+//! The first number is how many locks there are, the second for how many seconds they are watched
+//! while held. Real time, release build, lease 10 s, the embedded Spanner in a process of its own,
+//! which counts the requests.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use spindle::{CancellationToken, LockTable, Running, Spindle};
+use spindle_emulator::Emulator;
+use tokio::time::{Instant, sleep};
+
+const DATABASE: &str = "projects/p/instances/i/databases/d";
+const LEASE: Duration = Duration::from_secs(10);
+/// The default for a lease of this length.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// When a measurement is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    // The harness of `cargo bench` adds an option of its own.
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let runtime = tokio::runtime::Runtime::new()?;
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["server"] => runtime.block_on(serve()),
+        ["holder", endpoint, locks] => runtime.block_on(hold(endpoint, locks.parse()?)),
+        ["once", locks] => runtime.block_on(at_once(locks.parse()?, Duration::from_secs(60))),
+        [locks, seconds] => {
+            runtime.block_on(measure(locks.parse()?, Duration::from_secs(seconds.parse()?)))
+        }
+        _ => runtime.block_on(measure(1_000, Duration::from_secs(20))),
+    }
+}
+
+/// The embedded Spanner, until the parent is gone; each line it reads asks for the counts.
+async fn serve() -> Result<(), Failure> {
+    let spanner = Emulator::start().await?;
+    spanner.create_database(DATABASE, include_str!("../ddl/googlesql.sql")).await?;
+    println!("{}", spanner.endpoint());
+    let counts = spanner.requests();
+    let counting = tokio::task::spawn_blocking(move || {
+        for _ in std::io::stdin().lines() {
+            let each = counts.each();
+            let each: Vec<_> = each.iter().map(|(rpc, count)| format!("{rpc}={count}")).collect();
+            println!("{} sessions={}", each.join(" "), counts.sessions().len());
+        }
+    });
+    Ok(counting.await?)
+}
+
+/// A process that holds all the locks and is there to be killed.
+async fn hold(endpoint: &str, locks: usize) -> Result<(), Failure> {
+    let fleet = Fleet::start(endpoint, locks)?;
+    fleet.until_held(locks).await?;
+    println!("holds");
+    std::future::pending().await
+}
+
+async fn measure(locks: usize, watched: Duration) -> Result<(), Failure> {
+    let mut server = Part::start(&["server"])?;
+    let endpoint = server.line()?;
+    println!("{locks} locks, lease {LEASE:?}, {}", load());
+    held_at_once(&mut server, &endpoint, locks, watched).await?;
+    kill_to_held(&mut server, &endpoint, locks).await
+}
+
+async fn held_at_once(
+    server: &mut Part,
+    endpoint: &str,
+    locks: usize,
+    watched: Duration,
+) -> Result<(), Failure> {
+    let before = server.counts()?;
+    let start = Instant::now();
+    let fleet = Fleet::start(endpoint, locks)?;
+    fleet.until_held(locks).await?;
+    let requests = total(&server.counts()?) - total(&before);
+    println!(
+        "run() at once to all held: {:.1} s, {requests} requests",
+        start.elapsed().as_secs_f64()
+    );
+    let tokens: Vec<_> = fleet.locks.iter().map(|(lock, _)| lock.has_lock()).collect();
+    let (before, cpu, start) = (total(&server.counts()?), cpu()?, Instant::now());
+    sleep(watched).await;
+    let over = start.elapsed().as_secs_f64();
+    let requests = total(&server.counts()?) - before;
+    let kept =
+        fleet.locks.iter().zip(&tokens).filter(|((lock, _), then)| lock.has_lock() == **then);
+    println!("lost in {over:.0} s: {}", locks - kept.count());
+    println!("requests of holders: {:.1} a second", requests as f64 / over);
+    println!("CPU of holders: {:.1} % of a core", (self::cpu()? - cpu) / over * 100.0);
+    println!("memory of holders: {} MiB", resident_kib()? / 1024);
+    let start = Instant::now();
+    fleet.stop().await?;
+    println!("all released: {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+async fn kill_to_held(server: &mut Part, endpoint: &str, locks: usize) -> Result<(), Failure> {
+    let mut holder = Part::start(&["holder", endpoint, &locks.to_string()])?;
+    holder.line()?;
+    let of_holder = rate(server, POLL_INTERVAL * 20).await?;
+    let fleet = Fleet::start(endpoint, locks)?;
+    sleep(LEASE).await;
+    let of_both = rate(server, POLL_INTERVAL * 20).await?;
+    println!(
+        "requests a poll, waiting for {locks}: {:.1}",
+        (of_both - of_holder) * POLL_INTERVAL.as_secs_f64()
+    );
+    // SIGKILL, on Unix.
+    holder.child.kill()?;
+    let start = Instant::now();
+    fleet.until_held(1).await?;
+    println!(
+        "killed to the first held: lease + {:.2} s",
+        start.elapsed().as_secs_f64() - LEASE.as_secs_f64()
+    );
+    fleet.until_held(locks).await?;
+    println!(
+        "killed to all held: lease + {:.2} s",
+        start.elapsed().as_secs_f64() - LEASE.as_secs_f64()
+    );
+    println!("{}", load());
+    fleet.stop().await
+}
+
+/// Prints, each second, how many are held; for a look at what goes wrong.
+async fn at_once(locks: usize, over: Duration) -> Result<(), Failure> {
+    let mut server = Part::start(&["server"])?;
+    let endpoint = server.line()?;
+    let fleet = Fleet::start(&endpoint, locks)?;
+    let start = Instant::now();
+    while start.elapsed() < over {
+        sleep(Duration::from_secs(1)).await;
+        let troubles = fleet.troubles();
+        println!(
+            "{:.0} s: {} held; {:?}",
+            start.elapsed().as_secs_f64(),
+            fleet.held(),
+            server.counts()?
+        );
+        for (trouble, count) in troubles {
+            println!("    {count} x {trouble}");
+        }
+    }
+    Ok(())
+}
+
+/// All the locks, of one table in this process.
+struct Fleet {
+    locks: Vec<(Spindle, Running)>,
+    cancel: CancellationToken,
+}
+
+impl Fleet {
+    fn start(endpoint: &str, locks: usize) -> Result<Fleet, Failure> {
+        let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+        let cancel = CancellationToken::new();
+        let start = |n| {
+            let lock = table.lock(format!("many-{n}")).lease(LEASE).build()?;
+            let running = lock.run(cancel.clone());
+            Ok((lock, running))
+        };
+        let locks = (0..locks).map(start).collect::<Result<_, Failure>>()?;
+        Ok(Fleet { locks, cancel })
+    }
+
+    fn held(&self) -> usize {
+        self.locks.iter().filter(|(lock, _)| lock.has_lock().is_some()).count()
+    }
+
+    fn troubles(&self) -> BTreeMap<String, usize> {
+        let mut troubles = BTreeMap::new();
+        for (lock, _) in &self.locks {
+            if let Some(trouble) = lock.health().trouble {
+                let error: &dyn std::error::Error = &trouble.error;
+                let causes = std::iter::successors(Some(error), |error| error.source());
+                let text: Vec<_> = causes.map(ToString::to_string).collect();
+                let text = text.join(": ").replace(&format!("`{}`", lock.name()), "`many`");
+                *troubles.entry(text).or_default() += 1;
+            }
+        }
+        troubles
+    }
+
+    async fn until_held(&self, locks: usize) -> Result<(), Failure> {
+        let start = Instant::now();
+        let mut most = 0;
+        while self.held() < locks {
+            if start.elapsed() > PATIENCE {
+                return Err(format!(
+                    "{} of {locks} held after {PATIENCE:?}, {most} at most",
+                    self.held()
+                )
+                .into());
+            }
+            most = most.max(self.held());
+            sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    async fn stop(self) -> Result<(), Failure> {
+        self.cancel.cancel();
+        for (_, running) in self.locks {
+            running.await?;
+        }
+        Ok(())
+    }
+}
+
+async fn rate(server: &mut Part, over: Duration) -> Result<f64, Failure> {
+    let (before, start) = (total(&server.counts()?), Instant::now());
+    sleep(over).await;
+    Ok((total(&server.counts()?) - before) as f64 / start.elapsed().as_secs_f64())
+}
+
+fn total(counts: &BTreeMap<String, u64>) -> u64 {
+    counts.iter().filter(|(what, _)| *what != "sessions").map(|(_, count)| count).sum()
+}
+
+/// The seconds of CPU that this process has used.
+fn cpu() -> Result<f64, Failure> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Ok(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+}
+
+fn resident_kib() -> Result<u64, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    Ok(line.ok_or("no VmRSS")?.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// How busy the machine is, since the figures depend on it.
+fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    format!("load average {}", load.split(' ').next().unwrap_or("unknown"))
+}
+
+/// Another process of this program, which ends with this one.
+struct Part {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Part {
+    fn start(arguments: &[&str]) -> Result<Part, Failure> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut child =
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take().ok_or("no input")?;
+        let output = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        Ok(Part { child, input, output })
+    }
+
+    /// The next line that it prints.
+    fn line(&mut self) -> Result<String, Failure> {
+        Ok(self.output.next().ok_or("it has ended")??)
+    }
+
+    /// The requests that the server has counted, by method.
+    fn counts(&mut self) -> Result<BTreeMap<String, u64>, Failure> {
+        writeln!(self.input)?;
+        let line = self.line()?;
+        let counts = line.split(' ').filter_map(|count| count.split_once('='));
+        counts.map(|(what, count)| Ok((what.to_string(), count.parse()?))).collect()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,60 @@
+//! Many changes in one transaction, each judged by its own rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use spindle_protocol::{
+    Change, Column, Rejection, StoredRow, Timestamp, Write, is_takeover_key, takeover_keys,
+};
+
+/// The keys and the columns that all of the changes are judged by.
+pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
+    let (mut keys, mut columns) = (Vec::new(), Vec::new());
+    for (lock, change) in changes {
+        let reads = change.reads(lock);
+        keys.extend(reads.keys);
+        for column in reads.columns {
+            if !columns.contains(column) {
+                columns.push(*column);
+            }
+        }
+    }
+    (keys, columns)
+}
+
+/// What each of the changes writes, or why it is refused: a refusal is nobody else's affair.
+pub(crate) fn judge(
+    changes: &[(Arc<str>, Change)],
+    found: Vec<StoredRow>,
+) -> Vec<Result<Vec<Write>, Rejection>> {
+    let found: HashMap<String, StoredRow> =
+        found.into_iter().map(|row| (row.key.clone(), row)).collect();
+    let judged = changes.iter().map(|(lock, change)| {
+        let keys = change.reads(lock).keys;
+        let own: Vec<StoredRow> = keys.iter().filter_map(|key| found.get(key).cloned()).collect();
+        change.judge(lock, &own)
+    });
+    judged.collect()
+}
+
+/// Whose takeover rows these are, lock by lock, and whether they are all of a lock's: `rows` may be
+/// a page that ends before the last.
+pub(crate) fn sort_leftovers(
+    locks: &[(Arc<str>, Timestamp)],
+    rows: &[StoredRow],
+    is_page_full: bool,
+) -> Vec<(Vec<String>, bool)> {
+    let last = rows.iter().map(|row| &*row.key).max().filter(|_| is_page_full);
+    let of_lock = |(lock, before): &(Arc<str>, Timestamp)| {
+        let (first, end) = takeover_keys(lock, *before);
+        let from = rows.partition_point(|row| row.key < first);
+        let own = rows[from..].iter().take_while(|row| row.key < end);
+        // Other locks' rows stand in the same range: of `job_1` among those of `job` (I6).
+        let own = own.filter(|row| row.is_takeover() && is_takeover_key(lock, &row.key));
+        let keys: Vec<String> = own.map(|row| row.key.clone()).collect();
+        // Where nothing is found, another look would show the same.
+        let is_all = keys.is_empty() || last.is_none_or(|last| &*end <= last);
+        (keys, is_all)
+    };
+    locks.iter().map(of_lock).collect()
+}

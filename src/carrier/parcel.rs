@@ -1,0 +1,143 @@
+//! One act on its way, and who waits for its answer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::{Answer, Change, Timestamp};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::table::Outcome;
+
+/// The kinds of request, which never mix; whoever comes first here goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// They read token and writer and write the heartbeat: no fence conflicts with them.
+    Heartbeats,
+    /// Reads at one timestamp.
+    Polls,
+    /// Begins and releases: they write the token and may wait for a fence.
+    Terms,
+    /// Tidying up.
+    Sweeps,
+}
+
+impl Lane {
+    pub(crate) const ALL: [Lane; 4] = [Lane::Heartbeats, Lane::Polls, Lane::Terms, Lane::Sweeps];
+}
+
+/// What is asked for one lock.
+#[derive(Clone, Debug)]
+pub(crate) enum Load {
+    /// Its row.
+    Observe {
+        /// Told whether the lease of its holder was read, too.
+        saw_lease: Arc<AtomicBool>,
+    },
+    /// A change of its row.
+    Change(Change),
+    /// That its takeover rows of tokens before this one go.
+    Sweep(Timestamp),
+}
+
+impl Load {
+    pub(crate) fn lane(&self) -> Lane {
+        match self {
+            Load::Observe { .. } => Lane::Polls,
+            Load::Change(Change::Heartbeat { .. }) => Lane::Heartbeats,
+            Load::Change(_) => Lane::Terms,
+            Load::Sweep(_) => Lane::Sweeps,
+        }
+    }
+
+    /// About as many bytes as its keys and values take, besides the lock's name.
+    fn bytes(&self) -> usize {
+        // The timestamps, the writer, and what frames them.
+        const ROW: usize = 200;
+        let said = |info: Option<&String>| info.map_or(0, String::len);
+        ROW + match self {
+            Load::Change(Change::Insert { holder, .. } | Change::Takeover { holder, .. }) => {
+                said(holder.info.as_ref())
+            }
+            Load::Change(Change::Heartbeat { holder: Some(holder), .. }) => {
+                said(holder.info.as_ref())
+            }
+            Load::Change(Change::Release { info, .. }) => said(info.as_ref()),
+            _ => 0,
+        }
+    }
+}
+
+/// One act on its way.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) lock: Arc<str>,
+    pub(crate) load: Load,
+    /// All the time that the act has.
+    pub(crate) limit: Duration,
+    pub(crate) deadline: Instant,
+    /// Whether the lock's act before this one failed.
+    pub(crate) is_repeat: bool,
+    /// How many acts of this kind in a row, the lock's last, met their limit.
+    pub(crate) suspicion: u32,
+    waiting: Mutex<Option<oneshot::Sender<Outcome>>>,
+    has_left: AtomicBool,
+}
+
+impl Parcel {
+    pub(crate) fn new(
+        lock: Arc<str>,
+        load: Load,
+        limit: Duration,
+        (is_repeat, suspicion): (bool, u32),
+    ) -> (Arc<Parcel>, oneshot::Receiver<Outcome>) {
+        let (waiting, answer) = oneshot::channel();
+        let parcel = Parcel {
+            lock,
+            load,
+            limit,
+            deadline: Instant::now() + limit,
+            is_repeat,
+            suspicion,
+            waiting: Mutex::new(Some(waiting)),
+            has_left: AtomicBool::new(false),
+        };
+        (Arc::new(parcel), answer)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        // The name stands in the key that is read, in the write, and in that of a takeover row.
+        self.lock.len() * 3 + self.load.bytes()
+    }
+
+    /// Whether nobody waits for the answer: it was given, or the act was dropped or is overdue.
+    pub(crate) fn is_idle(&self) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// The first answer counts.
+    pub(crate) fn answer(&self, outcome: Outcome) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waiting) = waiting {
+            // Whoever asked may be gone.
+            let _ = waiting.send(outcome);
+        }
+    }
+
+    /// Notes that a request carries it from now on.
+    pub(crate) fn leaves(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// What is known of an act to which no answer came.
+    pub(crate) fn without_answer(&self) -> Answer {
+        let may_change = matches!(self.load, Load::Change(_));
+        if may_change && self.has_left.load(Ordering::Relaxed) {
+            Answer::Unknown
+        } else {
+            Answer::NotApplied
+        }
+    }
+}

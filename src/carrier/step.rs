@@ -1,0 +1,35 @@
+//! The step in which the locks of a process act, so that what is due travels together.
+
+use std::time::Duration;
+
+use rand::{Rng, RngExt as _};
+use tokio::time::Instant;
+
+/// Marks on the time line, as far apart as anybody asks for.
+///
+/// All who share a step and ask for the same distance get the same marks; marks of twice the
+/// distance are among them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    since: Instant,
+    /// Chosen at random: other processes have other marks.
+    phase: Duration,
+}
+
+impl Step {
+    pub(crate) fn new(random: &mut impl Rng) -> Step {
+        let phase = Duration::from_nanos(random.random::<u32>().into());
+        Step { since: Instant::now(), phase }
+    }
+
+    /// How long it is to the last mark that is no later than `latest` from now; `within` is how far
+    /// apart they are, and how long before `latest` it may be.
+    pub(crate) fn before(self, latest: Duration, within: Duration) -> Duration {
+        if within.is_zero() {
+            return latest;
+        }
+        let since = (self.since.elapsed() + self.phase + latest).as_nanos();
+        let beyond = u64::try_from(since % within.as_nanos()).map_or(within, Duration::from_nanos);
+        latest.saturating_sub(beyond)
+    }
+}

@@ -1,0 +1,134 @@
+//! One request with the acts of many locks, and what it says to each of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use spindle_protocol::{Answer, Change, Observation, Row};
+
+use super::parcel::{Lane, Load, Parcel};
+use super::{Fate, Sight, Store, Verdict};
+use crate::error::{Error, Result};
+use crate::table::Outcome;
+
+/// What a request brought back.
+#[derive(Debug)]
+pub(crate) struct Return {
+    /// One for each act; none for one that is to be sent again, in smaller company.
+    pub(crate) outcomes: Vec<Option<Outcome>>,
+    /// Whether the request was answered, be it with a refusal.
+    pub(crate) is_answered: bool,
+}
+
+/// Sends the acts in one request, or in the few that a sweep takes.
+pub(crate) async fn travel<S: Store>(
+    store: &S,
+    lane: Lane,
+    parcels: &[Arc<Parcel>],
+    limit: Duration,
+) -> Return {
+    match lane {
+        Lane::Polls => {
+            let keys = parcels.iter().map(|parcel| Arc::clone(&parcel.lock)).collect();
+            observed(parcels, store.read(keys, limit).await)
+        }
+        Lane::Heartbeats | Lane::Terms => {
+            let changes: Vec<(Arc<str>, Change)> = changes(parcels);
+            judged(parcels, store.transact(changes, limit).await)
+        }
+        Lane::Sweeps => swept(store, parcels, limit).await,
+    }
+}
+
+fn changes(parcels: &[Arc<Parcel>]) -> Vec<(Arc<str>, Change)> {
+    let changes = parcels.iter().filter_map(|parcel| match &parcel.load {
+        Load::Change(change) => Some((Arc::clone(&parcel.lock), change.clone())),
+        Load::Observe { .. } | Load::Sweep(_) => None,
+    });
+    changes.collect()
+}
+
+fn observed(parcels: &[Arc<Parcel>], read: Result<Sight>) -> Return {
+    let Sight { rows, read_at, with_lease } = match read {
+        Ok(sight) => sight,
+        Err(error) => return failed(parcels, &error),
+    };
+    let rows: HashMap<&str, Row> = rows.iter().map(|row| (&*row.key, row.row())).collect();
+    let outcome = |parcel: &Arc<Parcel>| {
+        if let Load::Observe { saw_lease } = &parcel.load {
+            saw_lease.store(with_lease, Ordering::Relaxed);
+        }
+        let row = rows.get(&*parcel.lock).cloned();
+        let answer = Answer::Observed(Observation { row, read_at });
+        Some(Outcome { answer, error: None })
+    };
+    Return { outcomes: parcels.iter().map(outcome).collect(), is_answered: true }
+}
+
+/// Says to each act what the transaction means for it.
+fn judged(parcels: &[Arc<Parcel>], verdict: Verdict) -> Return {
+    let Verdict { refused, fate, error } = verdict;
+    let is_alone = parcels.len() == 1;
+    let of_the_rest = |parcel: &Parcel| {
+        let answer = match (fate, &parcel.load) {
+            (Fate::Applied { at }, _) => Answer::Applied { at },
+            // The rest goes again: which of the rows it was, nobody has said.
+            (Fate::Exists | Fate::Spoilt, _) if !is_alone => return None,
+            (Fate::Exists, Load::Change(change)) => {
+                let answer = Answer::Rejected(change.already_exists());
+                return Some(Outcome { answer, error: None });
+            }
+            (Fate::Exists | Fate::Spoilt | Fate::NotApplied, _) => Answer::NotApplied,
+            (Fate::Unknown, _) => Answer::Unknown,
+        };
+        Some(Outcome { answer, error: error.clone() })
+    };
+    let outcomes = parcels.iter().zip(refused);
+    let outcomes = outcomes.map(|(parcel, refused)| match refused {
+        Some(rejection) => Some(Outcome { answer: Answer::Rejected(rejection), error: None }),
+        None => of_the_rest(parcel),
+    });
+    let is_answered = error.is_none() || matches!(fate, Fate::Exists | Fate::Spoilt);
+    let outcomes = outcomes.collect();
+    Return { outcomes, is_answered }
+}
+
+/// Finds the leftovers of all these locks in one read, and deletes them in one transaction.
+async fn swept<S: Store>(store: &S, parcels: &[Arc<Parcel>], limit: Duration) -> Return {
+    let ranges = parcels.iter().filter_map(|parcel| match parcel.load {
+        Load::Sweep(before) => Some((Arc::clone(&parcel.lock), before)),
+        Load::Observe { .. } | Load::Change(_) => None,
+    });
+    let found = match store.leftovers(ranges.collect(), limit).await {
+        Ok(found) => found,
+        Err(error) => return failed(parcels, &error),
+    };
+    let alls: Vec<bool> = found.iter().map(|(_, all)| *all).collect();
+    let locks = parcels.iter().map(|parcel| Arc::clone(&parcel.lock));
+    let changes: Vec<_> = locks
+        .zip(found)
+        .filter(|(_, (keys, _))| !keys.is_empty())
+        .map(|(lock, (keys, _))| (lock, Change::Sweep { keys }))
+        .collect();
+    let (mut fate, mut error) = (None, None);
+    if !changes.is_empty() {
+        let verdict = store.transact(changes, limit).await;
+        // Refused are those whose rows are gone already.
+        (fate, error) = (Some(verdict.fate), verdict.error);
+    }
+    let outcome = |all: bool| {
+        let answer = match fate {
+            None | Some(Fate::Applied { .. }) => Answer::Swept { all },
+            Some(Fate::Unknown) => Answer::Unknown,
+            Some(Fate::Exists | Fate::Spoilt | Fate::NotApplied) => Answer::NotApplied,
+        };
+        Some(Outcome { answer, error: error.clone() })
+    };
+    Return { outcomes: alls.into_iter().map(outcome).collect(), is_answered: error.is_none() }
+}
+
+fn failed(parcels: &[Arc<Parcel>], error: &Error) -> Return {
+    let outcome = |_| Some(Outcome::failed(Answer::NotApplied, error.clone()));
+    Return { outcomes: parcels.iter().map(outcome).collect(), is_answered: false }
+}
