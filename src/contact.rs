@@ -1,4 +1,4 @@
-//! What fails, since when, and when there is something to say of it.
+//! Keeps what fails, since when, and when the log hears of it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 /// A failure that lasts is told so often.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// What may fail of an instance.
+/// A part of an instance that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failing {
@@ -27,7 +27,7 @@ pub enum Failing {
 /// The failures of each kind, from the first to the next success of that kind.
 #[derive(Debug, Default)]
 pub(crate) struct Contact {
-    /// Whether any answer came since the lock was first wanted.
+    /// Set once an answer has come since the lock was first wanted.
     pub(crate) answered: bool,
     reads: Option<Failure>,
     writes: Option<Failure>,
@@ -45,7 +45,7 @@ pub(crate) struct Failure {
     over_from: Option<Moment>,
 }
 
-/// What there is to say of one more failure.
+/// The line that one more failure is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     First,
@@ -107,12 +107,12 @@ impl Contact {
         (self.reads, self.writes, self.task) = (None, None, None);
     }
 
-    /// What has lasted longest.
+    /// Returns the failure that has lasted longest.
     pub(crate) fn trouble(&self, now: Moment) -> Option<(Failing, &Failure)> {
         self.present(now).min_by_key(|(_, failure)| failure.since)
     }
 
-    /// What came last.
+    /// Returns the error that came last.
     pub(crate) fn last_cause(&self, now: Moment) -> Option<&Error> {
         self.present(now).max_by_key(|(_, failure)| failure.last).map(|(_, failure)| &failure.error)
     }

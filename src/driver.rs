@@ -36,8 +36,8 @@ use crate::work;
 /// still while a machine is suspended.
 const TICKS_PER_LEASE: u32 = 10;
 
-/// By how much a loop that has something to do may be late before it counts as stalled, and how
-/// often it says that it runs: a lease, within these bounds.
+/// A loop that has something to do says that it runs once a lease, and counts as stalled when it
+/// is late by another; both within these bounds.
 const OVERDUE_MIN: Duration = Duration::from_secs(1);
 const OVERDUE_MAX: Duration = Duration::from_secs(10);
 
@@ -185,12 +185,12 @@ pub(crate) struct Driver<R> {
     /// Whether somebody has asked for a look since the instance was last told to look.
     is_look_due: bool,
     journal: Journal,
-    /// What the act under way is called, and what its failure is one of.
+    /// The name of the act under way, and the part that fails with it.
     act: (&'static str, Failing),
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
     last_loss: Loss,
-    /// Whether the loop has ended as it was told to.
+    /// Set when the loop has ended as it was told to.
     finished: bool,
     meter: Meter,
 }
@@ -440,7 +440,7 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    /// Whether the row is protected for somebody else, so that there is nothing to do but to wait.
+    /// True if the row is protected for somebody else: there is nothing to do but to wait.
     fn is_anothers(&self, answer: &Answer) -> bool {
         let Answer::Observed(Observation { row: Some(row), read_at }) = answer else {
             return false;
@@ -586,7 +586,7 @@ async fn caught(doing: String, act: impl Future<Output = Outcome> + Send) -> Out
     .await
 }
 
-/// What an act is called, and what its failure is one of.
+/// Returns the name of an act, and the part that fails with it.
 fn names(act: &Act) -> (&'static str, Failing) {
     match act {
         Act::Observe => ("observe", Failing::Reads),

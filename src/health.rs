@@ -21,16 +21,16 @@ use crate::token::FencingToken;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
-    /// What the instance is.
+    /// The part that the instance plays.
     pub role: Role,
-    /// Whether Spanner has answered since the lock was first wanted.
+    /// True once Spanner has answered since the lock was first wanted.
     pub answered: bool,
-    /// What stands in its way; of several things a loop that doesn't run, or what has lasted
+    /// The obstacle in its way: a loop that doesn't run, or else the failure that has lasted
     /// longest.
     pub trouble: Option<Trouble>,
 }
 
-/// What an instance is.
+/// The part that an instance plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
@@ -49,16 +49,16 @@ pub enum Role {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Trouble {
-    /// What fails.
+    /// The part that fails.
     pub what: Failing,
     /// The time since it failed first; successes of another kind don't interrupt it.
     pub lasting: Duration,
-    /// What went wrong last.
+    /// The last error.
     pub error: Error,
 }
 
 impl Health {
-    /// Whether the instance does its duty, for a readiness probe: Spanner has answered, and nothing
+    /// Tells a readiness probe that the instance does its duty: Spanner has answered, and nothing
     /// stands in the way. An instance that nobody wants is ready; one that has ended is not.
     pub fn is_ready(&self) -> bool {
         match self.role {
@@ -68,21 +68,23 @@ impl Health {
         }
     }
 
-    /// Whether the instance has got as far as to reach Spanner, for a startup probe. True for one
+    /// Tells a startup probe that the instance has reached Spanner. True for one
     /// that nobody has wanted yet.
     pub fn is_started(&self) -> bool {
         self.answered || self.role == Role::Idle
     }
 
-    /// Whether the loop runs, for a liveness probe: false if it is overdue by more than a lease
-    /// (10 s at most, 1 s at least), because its runtime is blocked or nothing drives it, and false
-    /// if it is gone without having been told to end.
+    /// Tells a liveness probe that the loop runs.
+    ///
+    /// It is false if the loop is overdue by more than a lease (1 s at least, 10 s at most):
+    /// something blocks its runtime, or nothing drives it. It is false as well if the loop is gone
+    /// although nobody told it to end.
     pub fn is_alive(&self) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.what != Failing::Loop)
     }
 }
 
-/// What the loop says of itself.
+/// The loop's account of itself.
 #[derive(Debug, Default)]
 pub(crate) struct Vitals {
     pub(crate) contact: Contact,
@@ -109,7 +111,7 @@ impl Vitals {
 
     pub(crate) fn wants(&mut self, wanted: bool) {
         if wanted && !self.wanted {
-            // What failed for those who have given up since is no trouble of who asks now.
+            // A failure that others met, who have given up since, is no trouble of the next.
             self.contact.begin_anew();
         }
         self.wanted = wanted;

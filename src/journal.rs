@@ -1,4 +1,4 @@
-//! What the loop says in the log.
+//! Writes the log of an instance.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ pub(crate) fn say(line: impl FnOnce()) {
 pub(crate) struct Journal {
     lock: Arc<str>,
     id: Arc<str>,
-    /// Who was last seen to hold: a released row doesn't tell.
+    /// The holder that was last seen: a released row doesn't tell.
     last_holder: Option<String>,
     /// The row that the last attempt displaces.
     displaced: Option<Row>,
-    /// Whether a holder of another implementation was reported.
+    /// Set once a holder of another implementation was reported.
     stranger_reported: bool,
 }
 

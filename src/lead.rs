@@ -34,7 +34,7 @@ pub enum Led<T> {
     Cancelled(Option<T>),
 }
 
-/// What [`lead_with`](Spindle::lead_with) does about a task that fails.
+/// Choices of [`lead_with`](Spindle::lead_with) about a task that fails.
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing until `lead_with` is called"]
 pub struct LeadOptions {
@@ -74,8 +74,10 @@ impl LeadOptions {
     }
 
     /// Stops a task that has not called [`Term::progress`] for `limit`, which counts from its
-    /// start: as after a loss its term is cancelled, then it is aborted; then the lock is released,
-    /// and the instance pauses, as after an error, and contends again.
+    /// start.
+    ///
+    /// As after a cancellation, its term is cancelled and it has the stop limit to end, then it is
+    /// aborted. The instance releases the lock, pauses as after an error, and contends again.
     ///
     /// From more than zero to a day; by default no watchdog. The time that the machine is
     /// suspended doesn't count.
@@ -270,7 +272,7 @@ pub(crate) fn joined<T>(joined: Result<Result<T>, JoinError>, lock: &str) -> Res
     })
 }
 
-/// What runs one task after the other.
+/// Runs one task after the other.
 struct Supervisor {
     lock: Spindle,
     orders: Orders,
@@ -387,7 +389,7 @@ impl Pauses {
     }
 }
 
-/// Who let go doesn't win its own lock back before anyone looks.
+/// Waits, so that an instance that let go doesn't win its own lock back before anyone looks.
 async fn stand_aside(orders: &Orders, pause: Duration) {
     tokio::select! {
         () = orders.dropped.cancelled() => {}

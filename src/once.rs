@@ -107,8 +107,8 @@ impl LockTable {
     /// others, and the call ends with [`TooLate`](Once::TooLate). If that happens to each node that
     /// wins, **nobody runs the job** until a schedule asks again.
     ///
-    /// The call itself can take longer than that: it waits until it is known whether the lock was
-    /// won, so that it can be released, but no longer than `at_most`.
+    /// The call itself can take longer. It waits until it knows whether it won the lock, to release
+    /// it then, but no longer than `at_most`.
     ///
     /// # How it is kept
     ///
@@ -225,7 +225,7 @@ impl LockBuilder {
             let (lock, id) = (&*settings.name, &*settings.id);
             say(|| tracing::warn!(lock, id, %last, "the last run was interrupted; runs it anew"));
         }
-        // What the last run left is put back if this one doesn't start.
+        // The row tells of the last run again if this one doesn't start.
         let left = found.and_then(|full| full.info).filter(|info| LastRun::parse(info).is_some());
         let name = Arc::clone(&settings.name);
         let dropped = CancellationToken::new();

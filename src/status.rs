@@ -118,8 +118,9 @@ impl Term {
     }
 }
 
-/// When a task last said that it goes on, by the clock that stands still while the machine is
-/// suspended: then the task can't go on either.
+/// The time at which a task last said that it goes on.
+///
+/// Its clock stands still while the machine is suspended: then the task can't go on either.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     began: Instant,
@@ -374,7 +375,7 @@ impl Published {
         self.vitals().contact.task_runs(now + long_enough);
     }
 
-    /// What kept the instance from the lock last, if something does.
+    /// Returns the error that kept the instance from the lock last, if one still does.
     pub(crate) fn last_cause(&self) -> Option<Error> {
         let now = self.clock.now();
         self.vitals().contact.last_cause(now).cloned()

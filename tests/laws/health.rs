@@ -1,4 +1,4 @@
-//! What probes are told.
+//! Probes and the answers that they get.
 
 use std::time::Duration;
 

@@ -305,6 +305,12 @@ async fn leading_waits_for_a_table_that_is_made_later() {
     sleep(LEASE * 6).await;
     let trouble = lock.health().trouble.expect("it says so");
     assert!(trouble.error.is_schema(), "{trouble:?}");
+    // By now it asks at its slowest.
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(LEASE * 30).await;
+    let asked = requests.total();
+    assert!((20..=60).contains(&asked), "about one each 10 s: {:?}", requests.each());
     world.spanner.drop_database(DATABASE);
     world.spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
     let (led, waited) = timed(leading).await;

@@ -1,4 +1,4 @@
-//! What was logged, line by line.
+//! Captures the log, line by line.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ impl Line {
     }
 }
 
-/// What this thread logs while the guard is there.
+/// The lines that this thread logs while the guard is there.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<Line>>>);
 

@@ -1,4 +1,4 @@
-//! What the log tells whoever reads it at night.
+//! The log, as somebody reads it at night.
 
 use std::time::Duration;
 
