@@ -4,9 +4,9 @@ use google_cloud_lro::Poller as _;
 use google_cloud_spanner::client::DatabaseAdmin;
 use google_cloud_spanner_admin_database_v1::model::DatabaseDialect;
 
-use crate::config::check_table_name;
 use crate::error::{Error, Result};
 use crate::locks::LockTable;
+use crate::names::check_table_name;
 
 impl LockTable {
     /// Makes the lock table in `database` unless there is a table of that name.

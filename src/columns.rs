@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
-use crate::config::check_table_name;
 use crate::connection::{Connection, Leased};
 use crate::error::{Error, Kind, Missing, Result};
 use crate::locks::REQUEST_LIMIT;
+use crate::names::check_table_name;
 use crate::table::Table;
 use schema::Optional;
 

@@ -5,6 +5,7 @@ use spindle_protocol::Timing;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::names::{check_id, check_lock_name, check_not_reserved, check_table_name};
 use crate::spindle::Spindle;
 use crate::table::Table;
 
@@ -12,11 +13,8 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 4_096;
 /// What a job that has run for too long has to stop, at the most.
 const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
-pub(crate) const ID_BYTES_MAX: usize = 256;
 pub(crate) const INFO_BYTES_MAX: usize = 4_096;
 /// Up to how much later than it was asked for a job is started, by default.
 const START_LIMIT_MAX: Duration = Duration::from_secs(10);
@@ -241,6 +239,7 @@ impl LockBuilder {
         check_table_name(&self.table.name)?;
         self.table.connection.check()?;
         check_lock_name(&self.name)?;
+        check_not_reserved(&self.name)?;
         let id = self.id.clone().unwrap_or_else(default_id);
         let lock = &self.name;
         let refusal = |rule: String| Error::config(format!("lock `{lock}`: {rule}"));
@@ -321,57 +320,6 @@ impl LockBuilder {
     }
 }
 
-/// Refuses what no instance can be called, or says which rule it breaks.
-pub(crate) fn check_id(id: &str) -> Result<(), String> {
-    if id.is_empty() || id.len() > ID_BYTES_MAX {
-        return Err(format!("id of {} bytes; expected 1 to {ID_BYTES_MAX}", id.len()));
-    }
-    if id.starts_with(['>', '!']) || id.chars().any(char::is_control) {
-        return Err(format!("id {id:?} starts with `>` or `!` or has a control character"));
-    }
-    Ok(())
-}
-
-/// Refuses what could be taken for a takeover row (I6), and what Spanner can't have as a key.
-pub(crate) fn check_lock_name(name: &str) -> Result<()> {
-    if name.is_empty() {
-        return Err(Error::config("lock name: empty"));
-    }
-    if name.len() > NAME_BYTES_MAX {
-        return Err(Error::config(format!(
-            "lock name of {} bytes; at most {NAME_BYTES_MAX}",
-            name.len()
-        )));
-    }
-    if let Some((_, digits)) = name.rsplit_once('_')
-        && (16..=20).contains(&digits.len())
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
-    {
-        return Err(Error::config(format!(
-            "lock name `{name}`: ends in `_` and 16 to 20 digits, which is reserved for takeovers"
-        )));
-    }
-    Ok(())
-}
-
-/// Accepts an identifier, or two with a dot between for a table in a named schema.
-pub(crate) fn check_table_name(table: &str) -> Result<()> {
-    let is_identifier = |part: &str| {
-        let mut bytes = part.bytes();
-        bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-            && part.len() <= 128
-    };
-    let well_formed = match table.split_once('.') {
-        Some((schema, table)) => is_identifier(schema) && is_identifier(table),
-        None => is_identifier(table),
-    };
-    if well_formed {
-        return Ok(());
-    }
-    Err(Error::config(format!("table name `{table}`: expected an identifier such as `locktable`")))
-}
-
 fn default_id() -> String {
     let random = rand::random::<u32>();
     format!("{}-{}-{random:08x}", host_name(), std::process::id())
@@ -414,6 +362,7 @@ mod tests {
         for name in ["job_1795000000123456000", "_1234567890123456", "a_b_12345678901234567890"] {
             assert!(refusal(table().lock(name)).contains("reserved"), "{name}");
         }
+        assert!(refusal(table().lock("spindle:member:a/b")).contains("reserved"));
         assert!(refusal(table().lock("")).contains("empty"));
         assert!(refusal(table().lock("x".repeat(5_000))).contains("bytes"));
     }

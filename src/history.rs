@@ -10,9 +10,9 @@ use google_cloud_spanner::value::Timestamp as ClientTimestamp;
 use spindle_protocol::{StoredRow, Timestamp};
 use tokio::time::timeout;
 
-use crate::config::{check_lock_name, check_table_name};
 use crate::error::{Error, Result};
 use crate::locks::{LockTable, REQUEST_LIMIT};
+use crate::names::{check_lock_name, check_table_name};
 use crate::row;
 use crate::table::{Table, without_read_timestamp};
 use crate::token::FencingToken;

@@ -131,6 +131,7 @@ mod journal;
 mod lead;
 mod locks;
 mod metrics;
+mod names;
 mod once;
 mod row;
 #[cfg(all(feature = "simulation", unix))]

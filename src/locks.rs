@@ -5,9 +5,10 @@ use chrono::{DateTime, Utc};
 use google_cloud_spanner::client::DatabaseClient;
 
 use crate::check::Checked;
-use crate::config::{LockBuilder, check_table_name};
+use crate::config::LockBuilder;
 use crate::connection::Connection;
 use crate::error::Result;
+use crate::names::check_table_name;
 use crate::table::Table;
 use crate::token::FencingToken;
 use crate::verbs::{LockState, Standing, read_state};

@@ -10,12 +10,13 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::{Parting, Release};
-use crate::config::{LockBuilder, Settings, check_lock_name, check_table_name};
+use crate::config::{LockBuilder, Settings};
 use crate::error::{Error, Kind, Result};
 use crate::guard::{Attempt, Guard};
 use crate::journal::say;
 use crate::lead::joined;
 use crate::locks::{LockTable, REQUEST_LIMIT};
+use crate::names::{check_lock_name, check_table_name};
 use crate::row::FullRow;
 use crate::spindle::Spindle;
 use crate::status::Term;

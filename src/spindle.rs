@@ -10,12 +10,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::{Claim, Grant, Occupied, Patience};
-use crate::config::{Settings, check_id};
+use crate::config::Settings;
 use crate::connection::Connection;
 use crate::driver::{Carried, CarriedRow, Command, Demand, Driver, Told, overdue_limit};
 use crate::error::{Error, Kind, Result};
 use crate::health::Health;
 use crate::locks::{Leader, LockTable, REQUEST_LIMIT};
+use crate::names::check_id;
 use crate::status::{self, Published, Term, Watch};
 use crate::table::Table;
 use crate::token::FencingToken;

@@ -1,6 +1,7 @@
 //! The columns that a lock table should have, and the ALTER for those that it has otherwise.
 
-use crate::config::{ID_BYTES_MAX, INFO_BYTES_MAX, NAME_BYTES_MAX};
+use crate::config::INFO_BYTES_MAX;
+use crate::names::{ID_BYTES_MAX, NAME_BYTES_MAX};
 
 /// What a takeover row's key adds to the name of its lock.
 const TAKEOVER_SUFFIX: usize = 20;

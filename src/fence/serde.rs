@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spindle_protocol::Writer;
 
 use super::Fence;
-use crate::config::{check_lock_name, check_table_name};
 use crate::error::{Error, Result};
+use crate::names::{check_lock_name, check_table_name};
 use crate::token::FencingToken;
 
 #[derive(Serialize, Deserialize)]

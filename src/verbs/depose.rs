@@ -10,9 +10,9 @@ use spindle_protocol::{
 use tokio::time::{Instant, sleep};
 
 use super::DEFAULT_LEASE;
-use crate::config::{check_id, check_lock_name, check_table_name};
 use crate::error::{Error, Result};
 use crate::locks::{LockTable, REQUEST_LIMIT};
+use crate::names::{check_id, check_lock_name, check_table_name};
 use crate::table::Table;
 use crate::token::FencingToken;
 

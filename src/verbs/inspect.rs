@@ -5,9 +5,9 @@ use tokio::time::timeout;
 
 use super::{LockState, Obstacle};
 use crate::columns::Need;
-use crate::config::{check_lock_name, check_table_name};
 use crate::error::Result;
 use crate::locks::{LockTable, REQUEST_LIMIT};
+use crate::names::{check_lock_name, check_table_name};
 use crate::row::{self, FullRow};
 use crate::table::{Table, without_read_timestamp};
 

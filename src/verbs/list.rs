@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 use super::LockState;
 use super::inspect::keys_with;
-use crate::config::check_table_name;
 use crate::error::Result;
 use crate::locks::LockTable;
+use crate::names::check_table_name;
 use crate::table::{Table, looks_like_takeover_row};
 
 /// Rows of one page, and so what a listing has in memory at the most.

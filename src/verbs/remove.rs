@@ -4,9 +4,9 @@ use tokio::time::{Instant, sleep};
 
 use super::LockState;
 use super::depose::PAUSE;
-use crate::config::{check_lock_name, check_table_name};
 use crate::error::{Error, Kind, Result};
 use crate::locks::{LockTable, REQUEST_LIMIT};
+use crate::names::{check_lock_name, check_table_name};
 use crate::row::FullRow;
 
 impl LockTable {

@@ -6,9 +6,9 @@ use spindle_protocol::{Answer, Change, Timestamp};
 
 use super::inspect::keys_with;
 use super::list::PAGE_ROWS;
-use crate::config::{check_lock_name, check_table_name};
 use crate::error::Result;
 use crate::locks::{LockTable, REQUEST_LIMIT};
+use crate::names::{check_lock_name, check_table_name};
 use crate::row::FullRow;
 use crate::table::{Table, displaced_by};
 

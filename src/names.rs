@@ -1,0 +1,89 @@
+//! The rules for names: of tables, locks and instances, and of the rows that are the library's own.
+
+use crate::error::{Error, Result};
+
+/// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 4_096;
+pub(crate) const ID_BYTES_MAX: usize = 256;
+
+/// With this the name of every row begins that the library makes for something other than a lock
+/// of its users.
+const RESERVED: &str = "spindle:";
+
+/// Refuses what a user's lock can't be called because the library calls rows of its own so.
+pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
+    if name.starts_with(RESERVED) {
+        return Err(Error::config(format!(
+            "lock name `{name}`: begins with `{RESERVED}`, which is reserved for members, shards \
+             and permits"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses what no instance can be called, or says which rule it breaks.
+pub(crate) fn check_id(id: &str) -> Result<(), String> {
+    if id.is_empty() || id.len() > ID_BYTES_MAX {
+        return Err(format!("id of {} bytes; expected 1 to {ID_BYTES_MAX}", id.len()));
+    }
+    if id.starts_with(['>', '!']) || id.chars().any(char::is_control) {
+        return Err(format!("id {id:?} starts with `>` or `!` or has a control character"));
+    }
+    Ok(())
+}
+
+/// Refuses what could be taken for a takeover row (I6), and what Spanner can't have as a key.
+pub(crate) fn check_lock_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::config("lock name: empty"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Error::config(format!(
+            "lock name of {} bytes; at most {NAME_BYTES_MAX}",
+            name.len()
+        )));
+    }
+    if let Some((_, digits)) = name.rsplit_once('_')
+        && (16..=20).contains(&digits.len())
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Err(Error::config(format!(
+            "lock name `{name}`: ends in `_` and 16 to 20 digits, which is reserved for takeovers"
+        )));
+    }
+    Ok(())
+}
+
+/// Accepts an identifier, or two with a dot between for a table in a named schema.
+pub(crate) fn check_table_name(table: &str) -> Result<()> {
+    let is_identifier = |part: &str| {
+        let mut bytes = part.bytes();
+        bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && part.len() <= 128
+    };
+    let well_formed = match table.split_once('.') {
+        Some((schema, table)) => is_identifier(schema) && is_identifier(table),
+        None => is_identifier(table),
+    };
+    if well_formed {
+        return Ok(());
+    }
+    Err(Error::config(format!("table name `{table}`: expected an identifier such as `locktable`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_librarys_own_is_refused_to_users() {
+        for name in ["spindle:", "spindle:member:orders/a", "spindle:rw:x"] {
+            let refused = check_not_reserved(name).unwrap_err();
+            assert!(refused.is_config() && refused.to_string().contains(name), "{refused}");
+        }
+        for name in ["spindle", "spindles:a", "a spindle:", "Spindle:a"] {
+            assert!(check_not_reserved(name).is_ok(), "{name}");
+        }
+    }
+}
