@@ -14,7 +14,7 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Far more than anything in the story takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A line that a worker logged, and when it arrived.
+/// A line that a worker logged, or what was done to it, and when.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub at: Instant,
@@ -46,10 +46,10 @@ impl Fleet {
         Fleet { endpoint, started, workers: Vec::new(), sender, receiver, log: Vec::new() }
     }
 
-    /// Starts another process of this program as the contender `id`.
-    pub fn start(&mut self, id: &str) -> Result<(), Failure> {
+    /// Starts another process of this program, by the name `id`, in the part of `role`.
+    pub fn start(&mut self, role: &str, id: &str) -> Result<(), Failure> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["worker", &self.endpoint, id])
+            .args([role, &self.endpoint, id])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -110,6 +110,7 @@ impl Fleet {
         kill_process(pid.ok_or("the worker is gone")?, signal)?;
         let at = Instant::now();
         self.tell(id, what);
+        self.log.push(Entry { at, worker: id.to_string(), line: what.to_string() });
         Ok(at)
     }
 

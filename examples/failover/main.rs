@@ -4,12 +4,19 @@
 //! cargo run --example failover
 //! ```
 //!
-//! One leader is killed, one is stopped past its lease and wakes up with a write in its hands,
-//! one is asked to go. What happened is then judged from outside: by the `orders` table and the
-//! processes' logs, without the library.
+//! One leader is killed. One is stopped past its lease with a write decided; meanwhile a clerk, to
+//! which it gave its fence as text, sends that write. Spanner refuses the clerk, and the woken
+//! process refuses itself. One leader is asked to go. The verdict comes from outside: from the
+//! `orders` table and the processes' logs, without the library.
 
 #[cfg(unix)]
+mod clerk;
+#[cfg(unix)]
 mod fleet;
+#[cfg(unix)]
+mod lanes;
+#[cfg(unix)]
+mod orders;
 #[cfg(unix)]
 mod story;
 #[cfg(unix)]
@@ -30,6 +37,7 @@ async fn main() -> ExitCode {
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         },
         (Some("worker"), Some(endpoint), Some(id)) => worker::work(&endpoint, &id).await,
+        (Some("clerk"), Some(endpoint), Some(id)) => clerk::work(&endpoint, &id).await,
         _ => Err("usage: failover (no arguments)".into()),
     };
     match told {

@@ -6,8 +6,10 @@ use rustix::process::Signal;
 use spindle_emulator::Emulator;
 
 use crate::fleet::{Entry, Failure, Fleet};
-use crate::verdict::{self, Evidence};
-use crate::worker::{DATABASE, LEASE};
+use crate::lanes::{self, KILLED, STOPPED, WOKEN};
+use crate::orders::DATABASE;
+use crate::verdict::{self, Evidence, StaleWrites};
+use crate::worker::LEASE;
 
 const ORDERS: &str = "CREATE TABLE orders (
     id STRING(MAX) NOT NULL,
@@ -16,6 +18,9 @@ const ORDERS: &str = "CREATE TABLE orders (
     written TIMESTAMP OPTIONS (allow_commit_timestamp=true),
 ) PRIMARY KEY (id)";
 
+const CONTENDERS: [&str; 3] = ["node-a", "node-b", "node-c"];
+const CLERK: &str = "clerk";
+
 pub async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
     let ddl =
@@ -23,9 +28,10 @@ pub async fn tell() -> Result<(), Failure> {
     spanner.create_database(DATABASE, &ddl).await?;
     let mut fleet = Fleet::new(spanner.endpoint());
     fleet.tell("spanner", &format!("embedded, at {}; lease {LEASE:?}", spanner.endpoint()));
-    for id in ["node-a", "node-b", "node-c"] {
-        fleet.start(id)?;
+    for id in CONTENDERS {
+        fleet.start("worker", id)?;
     }
+    fleet.start("clerk", CLERK)?;
 
     let told = async {
         let crash = a_leader_is_killed(&mut fleet, &spanner.endpoint()).await?;
@@ -35,11 +41,12 @@ pub async fn tell() -> Result<(), Failure> {
     };
     let told = told.await;
     fleet.end().await?;
-    let (last_heartbeat, stale_write_refused, graceful_handover) = told?;
+    let (last_heartbeat, stale_writes, graceful_handover) = told?;
     let evidence =
-        Evidence { log: fleet.log.clone(), last_heartbeat, stale_write_refused, graceful_handover };
+        Evidence { log: fleet.log.clone(), last_heartbeat, stale_writes, graceful_handover };
     let verdict = verdict::judge(&spanner.endpoint(), evidence).await;
     spanner.stop().await;
+    println!("{}", lanes::draw(&CONTENDERS, &fleet.log));
     println!("{}", verdict?);
     Ok(())
 }
@@ -59,35 +66,51 @@ async fn a_leader_is_killed(fleet: &mut Fleet, endpoint: &str) -> Result<i128, F
     tokio::time::sleep(Duration::from_secs(1)).await;
     fleet.order(&leader, "rest").await?;
     fleet.hear_from(&leader, "rests").await?;
-    fleet.signal(&leader, Signal::KILL, "is killed (SIGKILL)")?;
+    fleet.signal(&leader, Signal::KILL, KILLED)?;
     // Before the lease runs out, nobody overwrites it.
     verdict::heartbeat(endpoint).await
 }
 
-/// SIGSTOP with a write decided and not sent. Gives whether it was refused after waking up.
-async fn a_leader_sleeps_past_its_lease(fleet: &mut Fleet) -> Result<bool, Failure> {
+/// SIGSTOP with a write decided and not sent, while a clerk has its fence as text. Both write late.
+async fn a_leader_sleeps_past_its_lease(fleet: &mut Fleet) -> Result<StaleWrites, Failure> {
     let leader = fleet.hear("somebody took over and writes", wrote).await?;
     fleet.order(&leader, "rest").await?;
     fleet.hear_from(&leader, "rests").await?;
     fleet.order(&leader, "decide").await?;
-    fleet.hear_from(&leader, "decided").await?;
-    fleet.signal(&leader, Signal::STOP, "is stopped (SIGSTOP), one write decided and not sent")?;
-
+    let fence = fleet.hear_from(&leader, "decided ").await?;
+    fleet.order(CLERK, &format!("fence {fence}")).await?;
+    fleet.hear_from(CLERK, "received ").await?;
+    fleet.signal(&leader, Signal::STOP, STOPPED)?;
     fleet
         .hear("somebody took over from the sleeper", |entry| {
             wrote(entry).filter(|other| *other != leader)
         })
         .await?;
+
+    let mut stale = StaleWrites { sent: 1, refused: 0 };
+    fleet.order(CLERK, "send").await?;
+    if fleet.hear_from(CLERK, "late-write ").await?.starts_with("refused") {
+        stale.refused += 1;
+        fleet.tell("spanner", "refused the clerk: the term of its fence is over");
+    }
+    the_sleeper_wakes(fleet, &leader).await?;
+    Ok(stale)
+}
+
+/// The woken process knows by its own clock that its lease is over, and doesn't ask Spanner.
+async fn the_sleeper_wakes(fleet: &mut Fleet, leader: &str) -> Result<(), Failure> {
     // Waiting in its input, this is the first thing that the sleeper sees.
-    fleet.order(&leader, "send").await?;
-    fleet.signal(&leader, Signal::CONT, "is woken up (SIGCONT)")?;
-    let has_lock = fleet.hear_from(&leader, "has-lock ").await?;
+    fleet.order(leader, "send").await?;
+    fleet.signal(leader, Signal::CONT, WOKEN)?;
+    let has_lock = fleet.hear_from(leader, "has-lock ").await?;
     if has_lock != "false" {
         return Err(format!("{leader} believes that it holds after its lease").into());
     }
-    let refused = fleet.hear_from(&leader, "late-write ").await?.starts_with("refused");
-    fleet.order(&leader, "work").await?;
-    Ok(refused)
+    if !fleet.hear_from(leader, "late-write ").await?.starts_with("refused") {
+        return Err(format!("{leader} wrote after its lease").into());
+    }
+    fleet.tell(leader, "refused its own write, without asking Spanner");
+    fleet.order(leader, "work").await
 }
 
 /// SIGTERM: the lock is released, and the next one has it within a poll interval.

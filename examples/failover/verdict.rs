@@ -10,13 +10,21 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 
 use crate::fleet::{Entry, Failure};
-use crate::worker::{DATABASE, LEASE};
+use crate::orders::DATABASE;
+use crate::worker::LEASE;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StaleWrites {
+    pub sent: usize,
+    pub refused: usize,
+}
 
 pub struct Evidence {
     pub log: Vec<Entry>,
     /// When the killed leader last said that it lived, by Spanner's clock in nanoseconds.
     pub last_heartbeat: i128,
-    pub stale_write_refused: bool,
+    /// Late writes that were sent, and those of them that Spanner refused.
+    pub stale_writes: StaleWrites,
     pub graceful_handover: Duration,
 }
 
@@ -55,8 +63,9 @@ pub async fn judge(endpoint: &str, evidence: Evidence) -> Result<String, Failure
         }
     }
     let late_writes = orders.values().filter(|order| order.kind == "late").count();
-    if late_writes > 0 || !evidence.stale_write_refused {
-        return Err("the late write was not refused".into());
+    let StaleWrites { sent, refused } = evidence.stale_writes;
+    if late_writes > 0 || refused < sent {
+        return Err(format!("{refused} of {sent} late writes were refused").into());
     }
     let &[_, second, ..] = terms.as_slice() else {
         return Err(format!("expected 4 terms, saw {}", terms.len()).into());
@@ -69,7 +78,7 @@ pub async fn judge(endpoint: &str, evidence: Evidence) -> Result<String, Failure
         return Err(format!("expected 4 terms, saw {}", terms.len()).into());
     }
     Ok(format!(
-        "failover: ok terms={} tokens=increasing stale_writes_refused=1/1 \
+        "failover: ok terms={} tokens=increasing stale_writes_refused={refused}/{sent} \
          crash_takeover={takeover:.2}x_lease graceful_handover={}ms",
         terms.len(),
         evidence.graceful_handover.as_millis(),
