@@ -20,6 +20,8 @@ mod ambient;
 mod columns;
 #[path = "laws/connection.rs"]
 mod connection;
+#[path = "laws/docs.rs"]
+mod docs;
 #[path = "laws/doubt.rs"]
 mod doubt;
 #[path = "laws/dropping.rs"]
@@ -54,6 +56,8 @@ mod postgresql;
 mod rows;
 #[path = "laws/schema.rs"]
 mod schema;
+#[path = "laws/service.rs"]
+mod service;
 #[path = "laws/takeover.rs"]
 mod takeover;
 #[path = "laws/unknown.rs"]
