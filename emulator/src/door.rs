@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Mutex;
 
@@ -14,67 +14,158 @@ use crate::service::Core;
 /// A port of an emulator for one client alone, so that a test can cut that client off, as if its
 /// machine had died, and let it back.
 ///
-/// It leads to the same databases as every other port, and closes when it is dropped.
-pub struct Door {
-    core: Arc<Core>,
-    admin: Arc<Admin>,
-    address: SocketAddr,
-    /// `None` while it is shut.
-    listening: Mutex<Option<Listening>>,
-}
+/// It leads to the same databases as every other port, and closes when it is dropped. While the
+/// emulator is paused, it is shut like all of them.
+pub struct Door(Arc<Gate>);
 
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Door").field("address", &self.address()).finish_non_exhaustive()
     }
 }
 
 impl Door {
-    /// Opens a door at this address; port 0 lets the system pick a free one.
-    pub(crate) fn open(
-        core: Arc<Core>,
-        admin: Arc<Admin>,
-        address: SocketAddr,
-    ) -> io::Result<Door> {
-        let listening = Listening::start(&core, &admin, address)?;
-        let address = listening.address;
-        Ok(Door { core, admin, address, listening: Mutex::new(Some(listening)) })
-    }
-
     /// Where it is.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address
     }
 
     /// What its client takes as its endpoint: `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.address())
     }
 
     /// Breaks every connection through it and refuses new ones. What the client has open on the
     /// server stays open.
     pub async fn cut_off(&self) {
-        if let Some(listening) = self.listening.lock().await.take() {
-            listening.close().await;
-        }
+        self.0.shut(Bar::CutOff).await;
     }
 
-    /// Takes connections again, on the same port. Doing so twice changes nothing.
+    /// Takes connections again, on the same port. Doing so twice changes nothing. Behind a paused
+    /// emulator it takes them once that resumes.
     ///
     /// # Errors
     /// Somebody else has taken the port meanwhile.
     pub async fn let_back(&self) -> io::Result<()> {
-        let mut listening = self.listening.lock().await;
-        if listening.is_none() {
-            *listening = Some(Listening::start(&self.core, &self.admin, self.address)?);
+        self.0.open(Bar::CutOff).await
+    }
+}
+
+/// Every door of one server, the main one included.
+pub(crate) struct Doors {
+    core: Arc<Core>,
+    admin: Arc<Admin>,
+    all: Mutex<All>,
+}
+
+#[derive(Default)]
+struct All {
+    paused: bool,
+    gates: Vec<Weak<Gate>>,
+}
+
+impl Doors {
+    /// A server without doors.
+    pub fn new(core: Arc<Core>, admin: Arc<Admin>) -> Doors {
+        Doors { core, admin, all: Mutex::default() }
+    }
+
+    /// Opens a door at this address; port 0 lets the system pick a free one.
+    pub async fn add(&self, address: SocketAddr) -> io::Result<Door> {
+        let mut all = self.all.lock().await;
+        let listening = Listening::start(&self.core, &self.admin, address)?;
+        let address = listening.address;
+        let state = State { listening: Some(listening), cut_off: false, paused: false };
+        let (core, admin) = (Arc::clone(&self.core), Arc::clone(&self.admin));
+        let gate = Arc::new(Gate { core, admin, address, state: Mutex::new(state) });
+        if all.paused {
+            gate.shut(Bar::Paused).await;
+        }
+        all.gates.retain(|gate| gate.strong_count() > 0);
+        all.gates.push(Arc::downgrade(&gate));
+        Ok(Door(gate))
+    }
+
+    /// Shuts all of them.
+    pub async fn pause(&self) {
+        let mut all = self.all.lock().await;
+        all.paused = true;
+        for gate in all.gates.iter().filter_map(Weak::upgrade) {
+            gate.shut(Bar::Paused).await;
+        }
+    }
+
+    /// Opens those again that nobody has cut off.
+    ///
+    /// # Errors
+    /// Somebody else has taken a port meanwhile; those behind it stay shut.
+    pub async fn resume(&self) -> io::Result<()> {
+        let mut all = self.all.lock().await;
+        for gate in all.gates.iter().filter_map(Weak::upgrade) {
+            gate.open(Bar::Paused).await?;
+        }
+        all.paused = false;
+        Ok(())
+    }
+}
+
+/// Why a door is shut.
+#[derive(Clone, Copy)]
+enum Bar {
+    /// A test has cut off its client.
+    CutOff,
+    /// The whole server is paused.
+    Paused,
+}
+
+struct Gate {
+    core: Arc<Core>,
+    admin: Arc<Admin>,
+    address: SocketAddr,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None` while it is shut.
+    listening: Option<Listening>,
+    cut_off: bool,
+    paused: bool,
+}
+
+impl State {
+    fn bar(&mut self, bar: Bar) -> &mut bool {
+        match bar {
+            Bar::CutOff => &mut self.cut_off,
+            Bar::Paused => &mut self.paused,
+        }
+    }
+}
+
+impl Gate {
+    async fn shut(&self, bar: Bar) {
+        let mut state = self.state.lock().await;
+        *state.bar(bar) = true;
+        if let Some(listening) = state.listening.take() {
+            listening.close().await;
+        }
+    }
+
+    async fn open(&self, bar: Bar) -> io::Result<()> {
+        let mut state = self.state.lock().await;
+        *state.bar(bar) = false;
+        if state.listening.is_none() && !state.cut_off && !state.paused {
+            let listening = Listening::start(&self.core, &self.admin, self.address);
+            // A door that cannot open is as shut as before.
+            *state.bar(bar) = listening.is_err();
+            state.listening = Some(listening?);
         }
         Ok(())
     }
 }
 
-impl Drop for Door {
+impl Drop for Gate {
     fn drop(&mut self) {
-        if let Some(listening) = self.listening.get_mut() {
+        if let Some(listening) = &self.state.get_mut().listening {
             listening.shut();
         }
     }

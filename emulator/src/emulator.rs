@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::admin::{self, Admin};
 use crate::control;
-use crate::door::Door;
+use crate::door::{Door, Doors};
 use crate::engine::{self, Clock, Database, Dialect, TokioClock};
 use crate::faults::{Fault, FaultHandle};
 use crate::rpc::RequestCounts;
+use crate::running::{Restart, Running};
 use crate::service::Core;
-use crate::sql::parse_ddl_in;
 
 /// A Cloud Spanner of one's own: a gRPC server in this process, with its databases in memory.
 ///
@@ -90,101 +90,20 @@ impl EmulatorBuilder {
         let clock = self.clock.unwrap_or_else(|| Arc::new(TokioClock::new()));
         let core = Arc::new(Core::new(clock));
         let admin = Arc::new(Admin::new(Arc::clone(&core)));
-        let door = Door::open(Arc::clone(&core), Arc::clone(&admin), self.address)?;
+        let doors = Doors::new(Arc::clone(&core), Arc::clone(&admin));
+        let door = doors.add(self.address).await?;
         let address = door.address();
-        let running = Running { core, admin, door };
+        let running = Running { core, admin, door, doors };
         // Made first, so that it stops what runs if the rest fails.
         let mut emulator = Emulator { running: Arc::new(running), rest: address, control: None };
         let rest = SocketAddr::new(self.address.ip(), self.rest);
-        emulator.rest = admin::rest::start(&emulator.running, rest)?;
+        let Running { core, admin, .. } = &*emulator.running;
+        emulator.rest = admin::rest::start(core, admin, rest)?;
         if let Some(port) = self.control {
             let address = SocketAddr::new(self.address.ip(), port);
             emulator.control = Some(control::start(&emulator.running, address)?);
         }
         Ok(emulator)
-    }
-}
-
-/// What an emulator's handle and its control service share.
-pub(crate) struct Running {
-    pub core: Arc<Core>,
-    pub admin: Arc<Admin>,
-    door: Door,
-}
-
-impl Running {
-    pub fn create_database(
-        &self,
-        name: &str,
-        dialect: Dialect,
-        ddl: &str,
-    ) -> engine::Result<Database> {
-        let changes = parse_ddl_in(dialect, ddl).map_err(|error| error.in_text(ddl))?;
-        self.admin.add_database(name, dialect, &changes)
-    }
-
-    pub async fn pause(&self) {
-        self.door.cut_off().await;
-    }
-
-    pub async fn resume(&self) -> io::Result<()> {
-        self.door.let_back().await
-    }
-
-    pub async fn restart(&self, restart: Restart) -> io::Result<()> {
-        self.pause().await;
-        for (_, database) in self.core.all_databases() {
-            match restart.data {
-                Data::Kept => database.abort_all(),
-                Data::RowsLost => database.lose_rows(),
-                Data::DatabasesLost => {}
-            }
-        }
-        if restart.data == Data::DatabasesLost {
-            self.admin.clear();
-        }
-        if !restart.keeps_sessions {
-            self.core.forget_sessions();
-        }
-        self.resume().await
-    }
-}
-
-/// What an [`Emulator::restart`] leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Restart {
-    data: Data,
-    keeps_sessions: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Data {
-    Kept,
-    RowsLost,
-    DatabasesLost,
-}
-
-impl Restart {
-    /// The data stays; sessions and open transactions are lost.
-    pub const fn keep() -> Restart {
-        Restart { data: Data::Kept, keeps_sessions: false }
-    }
-
-    /// The tables stay, without their rows.
-    pub const fn lose_rows() -> Restart {
-        Restart { data: Data::RowsLost, keeps_sessions: false }
-    }
-
-    /// Nothing stays, not even the databases and their instances.
-    pub const fn lose_databases() -> Restart {
-        Restart { data: Data::DatabasesLost, keeps_sessions: false }
-    }
-
-    /// Sessions stay as well, as they do when Cloud Spanner moves a database.
-    #[must_use]
-    pub const fn keep_sessions(mut self) -> Restart {
-        self.keeps_sessions = true;
-        self
     }
 }
 
@@ -266,8 +185,7 @@ impl Emulator {
     /// The system has no port left.
     pub async fn door(&self) -> io::Result<Door> {
         let address = SocketAddr::new(self.address().ip(), 0);
-        let running = &self.running;
-        Door::open(Arc::clone(&running.core), Arc::clone(&running.admin), address)
+        self.running.doors.add(address).await
     }
 
     /// Removes a database with its sessions. Whether it was there.
@@ -305,8 +223,8 @@ impl Emulator {
         self.running.core.clock().advance(duration);
     }
 
-    /// Makes the server unreachable: connections break and new ones are refused. What it holds
-    /// stays, open transactions with their locks included.
+    /// Makes the server unreachable, through every door: connections break and new ones are
+    /// refused. What it holds stays, open transactions with their locks included.
     pub async fn pause(&self) {
         self.running.pause().await;
     }

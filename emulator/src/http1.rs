@@ -14,8 +14,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::server::bind;
 use crate::service::Core;
+use crate::socket::bind;
 
 /// A reply, whole.
 pub(crate) type Reply = Response<Full<Bytes>>;

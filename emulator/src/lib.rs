@@ -8,11 +8,14 @@ pub mod engine;
 mod faults;
 mod http1;
 mod rpc;
+mod running;
 mod server;
 mod service;
+mod socket;
 pub mod sql;
 
 pub use door::Door;
-pub use emulator::{Emulator, EmulatorBuilder, Restart};
+pub use emulator::{Emulator, EmulatorBuilder};
 pub use faults::{Effect, Fault, FaultHandle};
 pub use rpc::{RequestCounts, Rpc};
+pub use running::Restart;

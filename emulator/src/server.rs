@@ -11,19 +11,16 @@ use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::codegen::Service;
 
 use crate::admin::{self, Admin};
 use crate::service::generated::spanner_server::{SERVICE_NAME, SpannerServer};
-use crate::service::{Connection, Core, Spanner};
+use crate::service::{Connection, Core, REQUEST_BYTES_MAX, Spanner};
+use crate::socket::bind;
 
-/// The largest request; Cloud Spanner's limit for a commit.
-pub(crate) const REQUEST_BYTES_MAX: usize = 100 << 20;
-/// How many connections may wait to be accepted.
-const BACKLOG: u32 = 1_024;
 /// How many requests one connection may have under way. A client with a single connection can
 /// have thousands that wait for locks.
 const CONCURRENT_REQUESTS_MAX: u32 = 100_000;
@@ -62,27 +59,6 @@ impl Listening {
         // It can only have ended by itself, or by the runtime's end; both are what is wanted.
         let _ = self.accepting.await;
     }
-}
-
-/// Listens. An error names the port, of which a server has several.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    listen(address).map_err(|error| {
-        let (port, host) = (address.port(), address.ip());
-        let reason = match error.kind() {
-            io::ErrorKind::AddrInUse => format!("port {port} of {host} is taken"),
-            _ => format!("cannot listen on port {port} of {host}: {error}"),
-        };
-        io::Error::new(error.kind(), reason)
-    })
-}
-
-/// Listens, with `SO_REUSEADDR`, so that a server can come back to its port at once.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
 }
 
 /// What a connection leads to.

@@ -11,8 +11,7 @@ use tonic_prost::ProstCodec;
 
 use super::Admin;
 use crate::engine::Result;
-use crate::server::REQUEST_BYTES_MAX;
-use crate::service::status;
+use crate::service::{REQUEST_BYTES_MAX, status};
 
 type Reply = http::Response<tonic::body::Body>;
 

@@ -4,93 +4,26 @@
 //! on a port of its own (`rest`). Whatever takes long in Cloud Spanner is done at once here, and
 //! its operation says so.
 
+mod configuration;
 mod databases;
 mod definition;
 pub(crate) mod grpc;
 mod instances;
 mod names;
 mod operations;
+mod registry;
 pub(crate) mod rest;
-
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use googleapis_tonic_google_longrunning::google::longrunning;
 use googleapis_tonic_google_spanner_admin_database_v1::google::spanner::admin::database::v1 as database;
 use googleapis_tonic_google_spanner_admin_instance_v1::google::spanner::admin::instance::v1 as instance;
 
-use crate::engine::{Database, Dialect, Error, Result, SchemaChange, Timestamp};
-use crate::service::Core;
-use operations::Operations;
+use crate::engine::{Error, Result, Timestamp};
+
+pub(crate) use registry::Admin;
 
 /// How many items one page lists at most.
 const PAGE_MAX: usize = 1_000;
-
-/// What there is to administer. The databases themselves are the server's.
-#[derive(Debug)]
-pub(crate) struct Admin {
-    core: Arc<Core>,
-    registry: Mutex<Registry>,
-}
-
-#[derive(Debug, Default)]
-struct Registry {
-    /// By full name.
-    instances: BTreeMap<String, instance::Instance>,
-    operations: Operations,
-}
-
-impl Admin {
-    /// Administers this server.
-    pub fn new(core: Arc<Core>) -> Admin {
-        Admin { core, registry: Mutex::default() }
-    }
-
-    /// Adds a database for the program that runs the server. Its instance comes with it, so that
-    /// clients can go on from there.
-    pub fn add_database(
-        &self,
-        name: &str,
-        dialect: Dialect,
-        schema: &[SchemaChange],
-    ) -> Result<Database> {
-        self.add_made(name, self.core.new_database(dialect, schema)?)
-    }
-
-    /// Adds a database that has been made, with its instance.
-    pub fn add_made(&self, name: &str, database: Database) -> Result<Database> {
-        let mut registry = self.registry();
-        let database = self.core.add_database(name, database)?;
-        if let Some((instance, _)) = name.split_once("/databases/") {
-            let now = self.core.clock().now();
-            registry
-                .instances
-                .entry(instance.to_owned())
-                .or_insert_with(|| instances::implied(instance, now));
-        }
-        Ok(database)
-    }
-
-    /// Removes a database. Whether it was there.
-    pub fn remove_database(&self, name: &str) -> bool {
-        let mut registry = self.registry();
-        registry.operations.forget_below(name);
-        self.core.drop_database(name)
-    }
-
-    /// Forgets everything, databases included.
-    pub fn clear(&self) {
-        let mut registry = self.registry();
-        for (name, _) in self.core.all_databases() {
-            self.core.drop_database(&name);
-        }
-        *registry = Registry::default();
-    }
-
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// One page of what is sorted by name, and the token of the next one: the name it starts with.
 fn page<T>(

@@ -6,7 +6,7 @@ use googleapis_tonic_google_rpc::google::rpc;
 use longrunning::operation;
 use prost::Message;
 
-use super::{Admin, database, instance, longrunning, page};
+use super::{database, instance, longrunning};
 use crate::engine::{Error, Result};
 
 /// How many operations are remembered; the oldest are forgotten.
@@ -18,7 +18,7 @@ const DATABASE: &str = "type.googleapis.com/google.spanner.admin.database.v1";
 /// The operations that there have been, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    recent: VecDeque<longrunning::Operation>,
+    pub recent: VecDeque<longrunning::Operation>,
     numbered: u64,
 }
 
@@ -93,84 +93,5 @@ impl Operations {
     pub fn forget_below(&mut self, resource: &str) {
         let below = format!("{resource}/");
         self.recent.retain(|operation| !operation.name.starts_with(&below));
-    }
-}
-
-impl Admin {
-    pub(super) fn get_operation(
-        &self,
-        request: longrunning::GetOperationRequest,
-    ) -> Result<longrunning::Operation> {
-        self.registry().operations.find(&request.name).cloned()
-    }
-
-    pub(super) fn wait_operation(
-        &self,
-        request: longrunning::WaitOperationRequest,
-    ) -> Result<longrunning::Operation> {
-        self.registry().operations.find(&request.name).cloned()
-    }
-
-    /// Lists the operations of one resource, whose name with `/operations` is what is asked for.
-    pub(super) fn list_operations(
-        &self,
-        request: longrunning::ListOperationsRequest,
-    ) -> Result<longrunning::ListOperationsResponse> {
-        if !request.name.ends_with("/operations") {
-            return Err(Error::invalid_argument(format!(
-                "`{}` is not the name of a collection of operations",
-                request.name
-            )));
-        }
-        super::refuse("a filter of operations", !request.filter.is_empty())?;
-        let registry = self.registry();
-        let below = format!("{}/", request.name);
-        let recent = registry.operations.recent.iter();
-        let mut all: Vec<_> = recent.filter(|found| found.name.starts_with(&below)).collect();
-        all.sort_by(|left, right| left.name.cmp(&right.name));
-        let (operations, next_page_token) =
-            page(all.into_iter(), |found| &found.name, request.page_size, &request.page_token);
-        let operations = operations.into_iter().cloned().collect();
-        Ok(longrunning::ListOperationsResponse {
-            operations,
-            next_page_token,
-            ..Default::default()
-        })
-    }
-
-    /// Lists the operations of an instance's databases.
-    pub(super) fn list_database_operations(
-        &self,
-        request: database::ListDatabaseOperationsRequest,
-    ) -> Result<database::ListDatabaseOperationsResponse> {
-        super::names::instance(&request.parent)?;
-        super::refuse("a filter of operations", !request.filter.is_empty())?;
-        let registry = self.registry();
-        let below = format!("{}/databases/", request.parent);
-        let recent = registry.operations.recent.iter();
-        let mut all: Vec<_> = recent.filter(|found| found.name.starts_with(&below)).collect();
-        all.sort_by(|left, right| left.name.cmp(&right.name));
-        let (operations, next_page_token) =
-            page(all.into_iter(), |found| &found.name, request.page_size, &request.page_token);
-        let operations = operations.into_iter().cloned().collect();
-        Ok(database::ListDatabaseOperationsResponse { operations, next_page_token })
-    }
-
-    /// Changes nothing: what is done is done.
-    pub(super) fn cancel_operation(
-        &self,
-        request: longrunning::CancelOperationRequest,
-    ) -> Result<()> {
-        self.registry().operations.find(&request.name).map(|_| ())
-    }
-
-    pub(super) fn delete_operation(
-        &self,
-        request: longrunning::DeleteOperationRequest,
-    ) -> Result<()> {
-        let mut registry = self.registry();
-        registry.operations.find(&request.name)?;
-        registry.operations.recent.retain(|operation| operation.name != request.name);
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! HTTP/1.1 with JSON, on a port of its own, so that it answers while the server is paused.
 
+mod refused;
 mod request;
 
 use std::io;
@@ -13,9 +14,10 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use crate::emulator::Running;
 use crate::engine;
 use crate::http1;
+use crate::running::Running;
+use refused::Refused;
 use request::{Fields, fault, restart};
 
 /// The longest request.
@@ -33,41 +35,6 @@ pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<S
             }
         }
     })
-}
-
-/// Why a request was refused.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    status: StatusCode,
-    reason: String,
-}
-
-impl Refused {
-    /// A request that makes no sense.
-    fn malformed(reason: impl Into<String>) -> Refused {
-        Refused { status: StatusCode::BAD_REQUEST, reason: reason.into() }
-    }
-
-    fn missing(what: &str) -> Refused {
-        Refused { status: StatusCode::NOT_FOUND, reason: format!("{what} is not there") }
-    }
-}
-
-impl From<engine::Error> for Refused {
-    fn from(error: engine::Error) -> Refused {
-        let status = match error.code() {
-            engine::Code::AlreadyExists => StatusCode::CONFLICT,
-            engine::Code::NotFound => StatusCode::NOT_FOUND,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        Refused { status, reason: error.to_string() }
-    }
-}
-
-impl From<io::Error> for Refused {
-    fn from(error: io::Error) -> Refused {
-        Refused { status: StatusCode::SERVICE_UNAVAILABLE, reason: error.to_string() }
-    }
 }
 
 async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, Refused> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::Refused;
-use crate::emulator::Restart;
+use super::refused::Refused;
 use crate::engine::Code;
 use crate::faults::{Effect, Fault};
 use crate::rpc::Rpc;
+use crate::running::Restart;
 
 /// The fields of a request, each of which is taken once; what is left over is a mistake.
 #[derive(Debug)]

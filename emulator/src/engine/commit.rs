@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::cell::Cell;
 use super::error::{Code, Error, Result};
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
-use super::mutation::{Cell, Drafts, Mutation, Target};
+use super::mutation::{Drafts, Mutation, Target};
 use super::state::{State, Step};
 use super::store::Row;
 use super::transaction::{Committed, Concurrency, Status};

@@ -1,12 +1,13 @@
 //! What follows from the rows that a transaction writes: entries of indexes, and what the schema
 //! doesn't allow.
 
+use super::cell::Cell;
 use super::error::{Code, Error, Result};
 use super::index::BoundIndex;
 use super::locks::{Columns, Lock, Mode};
-use super::mutation::{Cell, Draft, Drafts, cells_of};
-use super::schema::{OnDelete, Table};
+use super::mutation::{Draft, Drafts, cells_of};
 use super::state::{State, TableData};
+use super::table::{OnDelete, Table};
 use super::value::{Key, KeyRange, Timestamp, Value};
 
 /// What follows from some drafts.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
@@ -12,7 +12,7 @@ use super::error::{Code, Error, Result};
 use super::locks::{LockTable, TransactionNumber};
 use super::mutation::Mutation;
 use super::read::{Read, Reading};
-use super::requests::EndsWithRequest;
+use super::requests::{EndsWithRequest, Shared};
 use super::rewrite::Rewrite;
 use super::schema::{Dialect, Schema, SchemaChange};
 use super::state::{State, TableData, VERSION_RETENTION};
@@ -41,16 +41,14 @@ impl TransactionNumbers {
 /// stays open with what it holds.
 #[derive(Clone)]
 pub struct Database {
-    pub(super) clock: Arc<dyn Clock>,
     numbers: TransactionNumbers,
     created_at: Timestamp,
-    state: Arc<Mutex<State>>,
-    pub(super) changed: Arc<Notify>,
+    shared: Shared,
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("Database").field("clock", &self.shared.clock).finish_non_exhaustive()
     }
 }
 
@@ -65,9 +63,9 @@ impl Database {
     /// An empty database.
     pub fn new(clock: Arc<dyn Clock>, numbers: TransactionNumbers) -> Database {
         let changed = Arc::new(Notify::new());
-        let state = Arc::new(Mutex::new(State::new(Arc::clone(&changed))));
+        let state = State::new(Arc::clone(&changed));
         let created_at = clock.now();
-        Database { clock, numbers, created_at, state, changed }
+        Database { numbers, created_at, shared: Shared::new(clock, state, changed) }
     }
 
     /// The same, before it has tables, as a database of this dialect.
@@ -84,8 +82,9 @@ impl Database {
     #[must_use]
     pub fn copy(&self) -> Database {
         let changed = Arc::new(Notify::new());
-        let state = Arc::new(Mutex::new(self.state().copy(Arc::clone(&changed))));
-        Database { state, changed, ..self.clone() }
+        let state = self.state().copy(Arc::clone(&changed));
+        let shared = Shared::new(Arc::clone(self.clock()), state, changed);
+        Database { shared, ..self.clone() }
     }
 
     /// When it was created.
@@ -100,7 +99,7 @@ impl Database {
 
     /// The database's clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
+        &self.shared.clock
     }
 
     /// Changes the schema: all of the changes, or none.
@@ -176,7 +175,7 @@ impl Database {
         id: TransactionId,
         reading: &mut Reading,
     ) -> Result<Vec<Vec<Value>>> {
-        self.request(id).run(|state, now| state.try_read_page(id.0, reading, now)).await
+        self.shared.request(id).run(|state, now| state.try_read_page(id.0, reading, now)).await
     }
 
     /// Reads as of a moment, which [`Database::read_timestamp`] gives. Takes no locks.
@@ -202,7 +201,7 @@ impl Database {
         moment: Timestamp,
         reading: &mut Reading,
     ) -> Result<Vec<Vec<Value>>> {
-        self.clock.wait_until(moment).await;
+        self.shared.clock.wait_until(moment).await;
         let now = self.now();
         let mut state = self.state();
         if moment < now.saturating_sub(VERSION_RETENTION) {
@@ -243,7 +242,7 @@ impl Database {
     /// # Errors
     /// As [`Database::commit`], and like there they end the transaction.
     pub async fn write(&self, id: TransactionId, mutations: &[Mutation]) -> Result<()> {
-        self.request(id).run(|state, now| state.try_draft(id.0, mutations, now)).await
+        self.shared.request(id).run(|state, now| state.try_draft(id.0, mutations, now)).await
     }
 
     /// Commits a read-write transaction. When this returns, the clock has passed the timestamp.
@@ -258,9 +257,9 @@ impl Database {
     /// Dropped while it waits for locks, the transaction is still open; dropped later, it has
     /// committed.
     pub async fn commit(&self, id: TransactionId, mutations: &[Mutation]) -> Result<Committed> {
-        let request = self.request(id);
+        let request = self.shared.request(id);
         let committed = request.run(|state, now| state.try_commit(id.0, mutations, now)).await?;
-        self.clock.wait_until(committed.timestamp).await;
+        self.shared.clock.wait_until(committed.timestamp).await;
         Ok(committed)
     }
 
@@ -271,7 +270,7 @@ impl Database {
     pub async fn apply(&self, mutations: &[Mutation]) -> Result<Committed> {
         let id = self.begin(&ReadWriteOptions::default());
         // Nobody else knows of the transaction, so it must not outlive this request.
-        let _ends_with_this = EndsWithRequest { database: self, id };
+        let _ends_with_this = EndsWithRequest { database: &self.shared, id };
         self.commit(id, mutations).await
     }
 
@@ -347,10 +346,10 @@ impl Database {
 
     /// The time, in the microseconds that timestamps have.
     pub(super) fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.clock.now().micros())
+        self.shared.now()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state()
     }
 }

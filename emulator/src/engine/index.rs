@@ -1,8 +1,8 @@
 //! Secondary indexes: tables of their own that each commit keeps in step with the rows.
 
+use super::cell::Cell;
 use super::error::{Error, Result};
-use super::mutation::Cell;
-use super::schema::{KeyColumn, Table};
+use super::table::{KeyColumn, Table};
 use super::value::{Key, Value};
 
 /// A column of an index's key.

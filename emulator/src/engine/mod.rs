@@ -20,13 +20,13 @@
 //! nobody to wait for: whoever commits after it commits above it.
 
 mod cell;
+mod check;
 mod civil;
 mod clock;
 mod column;
 mod commit;
 mod constraint;
 mod database;
-mod default;
 pub(crate) mod double;
 mod error;
 mod index;
@@ -40,22 +40,24 @@ mod rewrite;
 mod schema;
 mod state;
 mod store;
+mod table;
 mod transaction;
 mod value;
 
+pub use cell::Cell;
 pub use clock::{Clock, Sleep, TokioClock};
-pub use column::{BYTES_MAX_LENGTH, Column, STRING_MAX_LENGTH};
+pub use column::{BYTES_MAX_LENGTH, Column, ColumnDefault, DefaultExpression, STRING_MAX_LENGTH};
 pub use commit::MUTATIONS_MAX;
 pub use database::{Database, TransactionNumbers};
-pub use default::{ColumnDefault, DefaultExpression};
 pub use error::{Code, Detail, Error, Result};
 pub use index::{BoundIndex, Index, IndexColumn};
 pub use json::Json;
-pub use mutation::{Cell, Mutation, WriteKind};
+pub use mutation::{Mutation, WriteKind};
 pub use numeric::Numeric;
 pub use read::{Read, Reading};
-pub use schema::{Dialect, KeyColumn, OnDelete, Parent, Schema, SchemaChange, Table};
+pub use schema::{Dialect, Schema, SchemaChange};
 pub use state::VERSION_RETENTION;
+pub use table::{KeyColumn, OnDelete, Parent, Table};
 pub use transaction::{
     Committed, Concurrency, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,
 };

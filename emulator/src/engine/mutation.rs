@@ -3,33 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::cell::{
+use super::cell::Cell;
+use super::check::{
     already_exists, check_cell, commit_timestamp_not_allowed, in_the_future, omitted_not_null,
 };
 use super::column::Column;
 use super::error::{Code, Error, Result};
 use super::locks::{Columns, Lock, Mode};
-use super::schema::Table;
 use super::store::{Row, Rows};
+use super::table::Table;
 use super::value::{Key, KeyPart, KeyRange, Timestamp, Value};
 
 /// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 8 << 10;
-
-/// What a [`Mutation`] puts into a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cell {
-    /// This value.
-    Value(Value),
-    /// The timestamp of the commit, whatever it will be.
-    CommitTimestamp,
-}
-
-impl<T: Into<Value>> From<T> for Cell {
-    fn from(value: T) -> Cell {
-        Cell::Value(value.into())
-    }
-}
 
 /// What a [`Mutation`] expects to find, and does with what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,13 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use super::cell::Cell;
 use super::error::{Error, Result};
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
-use super::mutation::{Cell, Draft, TableDraft, cells_of};
-use super::schema::Table;
+use super::mutation::{Draft, TableDraft, cells_of};
 use super::state::{State, Step, TableData};
 use super::store::Row;
+use super::table::Table;
 use super::transaction::{Concurrency, ReadRecord};
 use super::value::{Key, KeyRange, Timestamp, Value};
 

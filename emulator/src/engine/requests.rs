@@ -1,20 +1,47 @@
 //! Requests that may have to wait, and what is left of them when their sender gives up.
 
-use super::database::Database;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::clock::Clock;
 use super::error::Result;
 use super::state::{State, Step};
 use super::transaction::{Status, TransactionId};
 use super::value::Timestamp;
 
+/// What the requests of a database work on.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub clock: Arc<dyn Clock>,
+    state: Arc<Mutex<State>>,
+    changed: Arc<Notify>,
+}
+
 /// A request under way: while there is one, its transaction is not idle.
 pub(super) struct Request<'a> {
-    database: &'a Database,
+    database: &'a Shared,
     id: TransactionId,
 }
 
-impl Database {
+impl Shared {
+    /// A state of which the requests are woken by what `changed` says.
+    pub fn new(clock: Arc<dyn Clock>, state: State, changed: Arc<Notify>) -> Shared {
+        Shared { clock, state: Arc::new(Mutex::new(state)), changed }
+    }
+
+    /// The time, in the microseconds that timestamps have.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.now().micros())
+    }
+
+    /// The state, for as long as the guard is held.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Starts a request of a transaction.
-    pub(super) fn request(&self, id: TransactionId) -> Request<'_> {
+    pub fn request(&self, id: TransactionId) -> Request<'_> {
         let now = self.now();
         // One that is over, or was idle for too long, answers that to the request itself.
         if let Ok(transaction) = self.state().open_transaction(id.number(), now) {
@@ -51,7 +78,7 @@ impl Request<'_> {
             };
             tokio::select! {
                 () = changed => {}
-                () = database.clock().wait_until(until) => {}
+                () = database.clock.wait_until(until) => {}
             }
         }
     }
@@ -76,7 +103,7 @@ impl Drop for Request<'_> {
 
 /// Rolls a transaction back, if it is still open, when the request that it is for is over.
 pub(super) struct EndsWithRequest<'a> {
-    pub database: &'a Database,
+    pub database: &'a Shared,
     pub id: TransactionId,
 }
 

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::cell::check_cell;
+use super::cell::Cell;
+use super::check::check_cell;
 use super::column::Column;
 use super::error::{Error, Result};
 use super::index::BoundIndex;
-use super::mutation::{Cell, cells_of};
-use super::schema::{Schema, SchemaChange, Table};
+use super::mutation::cells_of;
+use super::schema::{Schema, SchemaChange};
 use super::state::State;
 use super::store::Rows;
+use super::table::Table;
 use super::value::{Key, Timestamp, Value};
 
 /// The rows of the tables that some changes touch, as they will be; the state keeps its own until

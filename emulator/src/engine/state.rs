@@ -9,8 +9,9 @@ use tokio::sync::Notify;
 use super::error::{Code, Error, Result};
 use super::index::BoundIndex;
 use super::locks::{Lock, LockTable, TransactionNumber, compete};
-use super::schema::{Schema, Table};
+use super::schema::Schema;
 use super::store::Rows;
+use super::table::Table;
 use super::transaction::{Age, Committed, Status, Transaction};
 use super::value::{Key, Timestamp};
 

@@ -7,8 +7,8 @@ use proto::commit_request::Transaction as Wanted;
 use proto::transaction_options::Mode;
 
 use super::convert::{decode_duration, encode_timestamp, mutations};
+use super::core::{Core, precommit_token};
 use super::transactions::{Handle, check_isolation};
-use super::{Core, precommit_token};
 use crate::engine::{Committed, Database, Error, Mutation, Result, TransactionId};
 
 /// The longest time by which a commit may ask to be delayed.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 
-use super::check_database_name;
 use super::convert::encode_timestamp;
+use super::names::check_database_name;
 use crate::engine::{Database, Error, Result, Timestamp, TransactionId};
 
 /// After how long without a request a classic session is gone.

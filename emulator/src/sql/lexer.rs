@@ -1,5 +1,6 @@
 //! From characters to tokens.
 
+use super::characters::Characters;
 use super::error::{Pos, Result, SqlError};
 use super::literal;
 use super::token::{Kind, SYMBOLS, Token};
@@ -9,11 +10,11 @@ use super::token::{Kind, SYMBOLS, Token};
 /// # Errors
 /// A character or a literal that GoogleSQL doesn't know, or something left open at the end.
 pub fn tokenize(text: &str) -> Result<Vec<Token>> {
-    let mut lexer = Lexer { rest: text, at: Pos::START };
+    let mut lexer = Characters::of(text);
     let mut tokens = Vec::new();
     loop {
         lexer.skip_blanks()?;
-        let (at, byte) = (lexer.at, text.len() - lexer.rest.len());
+        let (at, byte) = (lexer.at(), text.len() - lexer.rest().len());
         let kind = lexer.token()?;
         let done = kind == Kind::End;
         tokens.push(Token { kind, at, byte });
@@ -23,64 +24,10 @@ pub fn tokenize(text: &str) -> Result<Vec<Token>> {
     }
 }
 
-/// A reader of characters that knows where it is.
-pub struct Lexer<'a> {
-    rest: &'a str,
-    at: Pos,
-}
-
-impl<'a> Lexer<'a> {
-    /// Where the next character is.
-    pub fn at(&self) -> Pos {
-        self.at
-    }
-
-    /// The next character, which stays.
-    pub fn peek(&self) -> Option<char> {
-        self.rest.chars().next()
-    }
-
-    /// Everything from the next character on.
-    pub fn rest(&self) -> &'a str {
-        self.rest
-    }
-
-    /// Whether this text comes next.
-    pub fn sees(&self, text: &str) -> bool {
-        self.rest.starts_with(text)
-    }
-
-    /// Reads the next character.
-    pub fn next(&mut self) -> Option<char> {
-        let next = self.peek()?;
-        self.rest = &self.rest[next.len_utf8()..];
-        match next {
-            '\n' => self.at = Pos { line: self.at.line + 1, column: 1 },
-            '\t' => self.at.column = (self.at.column - 1) / 8 * 8 + 9,
-            _ => self.at.column += 1,
-        }
-        Some(next)
-    }
-
-    /// Reads as many characters as `text` has.
-    pub fn skip(&mut self, text: &str) {
-        for _ in text.chars() {
-            self.next();
-        }
-    }
-
-    /// Reads characters for as long as they pass.
-    pub fn take_while(&mut self, passes: impl Fn(char) -> bool) -> &'a str {
-        let all = self.rest;
-        let length = all.find(|next| !passes(next)).unwrap_or(all.len());
-        let taken = &all[..length];
-        self.skip(taken);
-        taken
-    }
-
+impl<'a> Characters<'a> {
     fn skip_blanks(&mut self) -> Result<()> {
         loop {
-            let start = self.at;
+            let start = self.at();
             if self.peek().is_some_and(|next| next.is_whitespace() || next == '\u{8}') {
                 self.next();
             } else if self.sees("--") || self.sees("#") {
@@ -109,7 +56,7 @@ impl<'a> Lexer<'a> {
             None => Ok(Kind::End),
             Some(next) if starts_word(next) => Ok(Kind::Word(self.word().to_owned())),
             Some(next) if next.is_ascii_digit() => self.number(),
-            Some('.') if self.rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
+            Some('.') if self.rest()[1..].starts_with(|next: char| next.is_ascii_digit()) => {
                 self.number()
             }
             Some('@') if !self.sees("@{") => self.parameter(),
@@ -122,7 +69,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn parameter(&mut self) -> Result<Kind> {
-        let start = self.at;
+        let start = self.at();
         self.skip("@");
         if self.sees("@") {
             return Err(SqlError::unsupported(start, "a system variable (@@)"));
@@ -140,15 +87,15 @@ impl<'a> Lexer<'a> {
                 Ok(Kind::Symbol(symbol))
             }
             None => Err(SqlError::syntax(
-                self.at,
+                self.at(),
                 format!("Illegal input character \"{}\"", next.escape_debug()),
             )),
         }
     }
 
     fn number(&mut self) -> Result<Kind> {
-        let start = self.at;
-        let text = self.rest;
+        let start = self.at();
+        let text = self.rest();
         if self.sees("0x") || self.sees("0X") {
             self.skip("0x");
             let digits = self.take_while(|next| next.is_ascii_hexdigit());
@@ -164,9 +111,9 @@ impl<'a> Lexer<'a> {
             self.skip(".");
             length += 1 + self.take_while(|next| next.is_ascii_digit()).len();
         }
-        if let Some(exponent) = exponent_length(self.rest) {
+        if let Some(exponent) = exponent_length(self.rest()) {
             float = true;
-            self.skip(&self.rest[..exponent]);
+            self.skip(&self.rest()[..exponent]);
             length += exponent;
         }
         self.end_of_number(start)?;

@@ -1,7 +1,7 @@
 //! String and bytes literals and quoted identifiers: whatever stands between quotes.
 
+use super::characters::Characters;
 use super::error::{Pos, Result, SqlError};
-use super::lexer::Lexer;
 use super::token::Kind;
 
 /// How the content between two quotes is to be read.
@@ -16,7 +16,7 @@ struct Form {
 ///
 /// # Errors
 /// An escape that GoogleSQL doesn't know, or no end.
-pub fn read(lexer: &mut Lexer) -> Result<Option<Kind>> {
+pub fn read(lexer: &mut Characters) -> Result<Option<Kind>> {
     let start = lexer.at();
     if lexer.sees("`") {
         lexer.skip("`");
@@ -54,7 +54,7 @@ fn opening(rest: &str) -> Option<(&str, Form)> {
 }
 
 /// Reads up to and with the closing quote; of a text, the result is UTF-8.
-fn content(lexer: &mut Lexer, form: Form, start: Pos) -> Result<Vec<u8>> {
+fn content(lexer: &mut Characters, form: Form, start: Pos) -> Result<Vec<u8>> {
     let mut content = Vec::new();
     let unclosed = || {
         let what = match (form.quote, form.bytes) {
@@ -104,7 +104,7 @@ fn push(content: &mut Vec<u8>, next: char) {
 
 /// Appends what the escape sequence that starts with `\` and `escape` stands for.
 fn resolve(
-    lexer: &mut Lexer,
+    lexer: &mut Characters,
     escape: char,
     form: Form,
     at: Pos,
@@ -143,7 +143,7 @@ fn resolve(
 }
 
 /// Reads up to `count` hexadecimal digits.
-fn take(lexer: &mut Lexer, count: usize) -> String {
+fn take(lexer: &mut Characters, count: usize) -> String {
     let mut taken = String::new();
     while taken.len() < count
         && let Some(digit) = lexer.peek().filter(char::is_ascii_hexdigit)

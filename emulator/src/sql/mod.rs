@@ -12,6 +12,7 @@
 mod access;
 pub mod ast;
 mod bind;
+mod characters;
 mod database;
 mod default;
 mod error;

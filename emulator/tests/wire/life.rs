@@ -109,6 +109,43 @@ async fn one_client_is_cut_off_and_let_back() {
 }
 
 #[tokio::test]
+async fn a_pause_and_a_restart_close_every_door() {
+    let world = World::start().await;
+    let door = world.emulator.door().await.unwrap();
+    let shut = world.emulator.door().await.unwrap();
+    shut.cut_off().await;
+    let reached = async |door: &spindle_emulator::Door| {
+        tokio::net::TcpStream::connect(door.address()).await.is_ok()
+    };
+    let channel = Channel::from_shared(door.endpoint()).unwrap().connect().await.unwrap();
+    let mut client = SpannerClient::new(channel);
+    let get = proto::GetSessionRequest { name: world.session.clone() };
+    client.get_session(get.clone()).await.unwrap();
+
+    world.emulator.pause().await;
+    assert!(client.get_session(get.clone()).await.is_err());
+    assert!(!reached(&door).await);
+    let late = world.emulator.door().await.unwrap();
+    assert!(!reached(&late).await, "a door that is made meanwhile");
+    shut.let_back().await.unwrap();
+    assert!(!reached(&shut).await, "let back, but the server is paused");
+    shut.cut_off().await;
+
+    world.emulator.resume().await.unwrap();
+    client.get_session(get.clone()).await.unwrap();
+    assert!(reached(&late).await);
+    assert!(!reached(&shut).await, "it stays cut off");
+
+    let mut before = tokio::net::TcpStream::connect(door.address()).await.unwrap();
+    world.emulator.restart(spindle_emulator::Restart::keep().keep_sessions()).await.unwrap();
+    let mut rest = Vec::new();
+    let ended = tokio::io::AsyncReadExt::read_to_end(&mut before, &mut rest);
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
+    assert!(ended.is_ok(), "the restart breaks the connections of every door");
+    client.get_session(get).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_copy_of_a_database_goes_its_own_way() {
     let mut world = World::start().await;
     world.commit_once([insert(1)]).await.unwrap();

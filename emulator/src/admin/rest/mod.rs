@@ -13,18 +13,22 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use super::{Admin, database, instance, longrunning};
-use crate::emulator::Running;
 use crate::engine::{Code, Error, Result};
 use crate::http1;
+use crate::service::Core;
 use request::{Fields, Query};
 
 /// The longest request: the longest DDL, and room for how JSON escapes it.
 const BODY_BYTES_MAX: usize = 32 << 20;
 
 /// Starts the service, and says where it listens. It ends with the server.
-pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
-    let admin = Arc::clone(&running.admin);
-    http1::start(&running.core, address, move |request| {
+pub(crate) fn start(
+    core: &Arc<Core>,
+    admin: &Arc<Admin>,
+    address: SocketAddr,
+) -> io::Result<SocketAddr> {
+    let admin = Arc::clone(admin);
+    http1::start(core, address, move |request| {
         let admin = Arc::clone(&admin);
         async move { answer(&admin, request).await }
     })

@@ -1,7 +1,7 @@
 //! Values made of all rows of a group.
 
 use super::Binder;
-use super::expr::not_comparable;
+use super::operands::not_comparable;
 use super::query::is_literal;
 use super::scope::Groups;
 use super::typed::{Origin, Typed};

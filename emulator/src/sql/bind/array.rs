@@ -1,7 +1,7 @@
 //! Arrays.
 
 use super::Binder;
-use super::expr::{maybe_not, no_signature};
+use super::operands::{maybe_not, no_signature};
 use super::typed::{Origin, Typed, coerced_all, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::Expr;
@@ -65,7 +65,7 @@ impl Binder<'_> {
         let Some(Type::Array(element)) = array.value_type else { return Err(no_array(&array)) };
         let array = array.coerced(Type::Array(element))?;
         if !element.is_comparable() {
-            return Err(super::expr::not_comparable("IN", *element, at));
+            return Err(super::operands::not_comparable("IN", *element, at));
         }
         let pair = operand.coerced(*element)?.zip(array);
         let (operand, array) = pair.ok_or_else(|| no_signature("IN UNNEST", &found, at))?;

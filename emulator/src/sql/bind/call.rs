@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::aggregate::AggregateCall;
-use super::expr::{no_signature, not_comparable};
+use super::operands::{no_signature, not_comparable};
 use super::typed::{Origin, Typed, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{Expr, ExprKind, Order};
@@ -114,7 +114,7 @@ impl Binder<'_> {
         let node = match known.function.code {
             Code::Now => Node::Constant(Value::Timestamp(self.now)),
             Code::Coalesce => Node::Coalesce(nodes),
-            Code::NullIf => Node::NullIf(Box::new(super::expr::pair(nodes))),
+            Code::NullIf => Node::NullIf(Box::new(super::operands::pair(nodes))),
             Code::If => {
                 let mut nodes = nodes.into_iter();
                 let mut next = || nodes.next().unwrap_or(Node::Constant(Value::Null));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Binder;
-use super::scope::{Frame, Relation, columns_of};
+use super::operands::{not_comparable, pair};
+use super::scope::{Frame, Named, Relation, columns_of};
 use super::typed::{Typed, unified};
 use crate::engine::{Table, Type, Value};
 use crate::sql::ast::{
@@ -25,13 +26,6 @@ enum Origin {
     Fixed(Vec<Vec<Value>>),
     Query(Subquery),
     Elements(Node),
-}
-
-/// A query that `WITH` gives a name to.
-#[derive(Clone)]
-pub(super) struct Named {
-    pub name: String,
-    pub query: Arc<Query>,
 }
 
 impl Binder<'_> {
@@ -178,9 +172,9 @@ impl Binder<'_> {
                 return Err(SqlError::invalid(*at, message));
             };
             if !value_type.is_comparable() {
-                return Err(super::expr::not_comparable("=", value_type, *at));
+                return Err(not_comparable("=", value_type, *at));
             }
-            let [left, right] = super::expr::pair(nodes);
+            let [left, right] = pair(nodes);
             conditions.push(Node::Compare(Comparison::Equal, Box::new(left), Box::new(right)));
         }
         Ok(Node::And(conditions))

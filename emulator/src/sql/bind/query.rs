@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Binder;
-use super::from::Named;
-use super::scope::{Frame, Groups};
+use super::scope::{Frame, Groups, Named};
 use super::typed::{Origin, Typed};
 use crate::engine::{Code, Type, Value};
 use crate::sql::ast::{Expr, ExprKind, Item, Limit, Literal, Order, Select};

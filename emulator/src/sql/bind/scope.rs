@@ -1,11 +1,12 @@
 //! The names that an expression can use.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::typed::Typed;
 use crate::engine::{Table, Type};
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::plan::{Aggregate, Node, Scan, Target};
+use crate::sql::plan::{Aggregate, Node, Query, Scan, Target};
 
 /// The columns of the query that is being bound, and of those around it.
 #[derive(Default)]
@@ -49,6 +50,15 @@ pub struct Relation {
     pub columns: Vec<Column>,
     /// Whether its name is that of its first column: an element of an array.
     pub is_value: bool,
+}
+
+/// A query that `WITH` gives a name to.
+#[derive(Clone)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// The query.
+    pub query: Arc<Query>,
 }
 
 /// A column of a [`Relation`].

@@ -1,6 +1,6 @@
 //! Functions on dates.
 
-use super::misbound;
+use super::misbound::misbound;
 use crate::engine::{Date, Value};
 use crate::sql::error::{Result, SqlError};
 

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use super::{array, misbound};
+use super::array;
+use super::misbound::misbound;
 use crate::engine::{Numeric, Type, Value};
 use crate::sql::error::{Result, SqlError};
 

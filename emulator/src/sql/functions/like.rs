@@ -1,5 +1,6 @@
 //! `LIKE`.
 
+use super::misbound::misbound;
 use crate::engine::Value;
 use crate::sql::error::{Result, SqlError};
 
@@ -30,7 +31,7 @@ pub fn like(arguments: &[Value]) -> Result<Value> {
             let pieces = pieces(pattern.iter().copied(), [b'\\', b'%', b'_'])?;
             Ok(Value::Bool(matches(bytes, &pieces)))
         }
-        _ => Err(super::misbound("LIKE")),
+        _ => Err(misbound("LIKE")),
     }
 }
 

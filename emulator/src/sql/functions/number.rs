@@ -1,6 +1,6 @@
 //! Arithmetic, which fails rather than wraps around.
 
-use super::misbound;
+use super::misbound::misbound;
 use crate::engine::{Code, Numeric, Value, double};
 use crate::sql::error::{Result, SqlError};
 

@@ -1,8 +1,11 @@
 //! The table.
 
-use super::Code::{Aggregate, Coalesce, If, Now, NullIf, PendingCommitTimestamp, Plain, Strict};
 use super::fold::Fold;
-use super::{Code, Function, array, date, fold, like, number, text, timestamp};
+use super::function::Code::{
+    Aggregate, Coalesce, If, Now, NullIf, PendingCommitTimestamp, Plain, Strict,
+};
+use super::function::{Code, Function};
+use super::{array, date, fold, like, number, text, timestamp};
 
 const fn row(name: &'static str, forms: &'static str, code: Code) -> Function {
     Function { name, forms, code }

@@ -7,7 +7,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 
-use super::misbound;
+use super::misbound::misbound;
 use crate::engine::{Type, Value};
 use crate::sql::error::{Result, SqlError};
 

@@ -1,6 +1,6 @@
 //! Functions on timestamps.
 
-use super::misbound;
+use super::misbound::misbound;
 use crate::engine::{Code, Timestamp, Value};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::time;

@@ -1,0 +1,94 @@
+//! What runs, as whoever holds it and whoever controls it from outside share it.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::admin::Admin;
+use crate::door::{Door, Doors};
+use crate::engine::{self, Database, Dialect};
+use crate::service::Core;
+use crate::sql::parse_ddl_in;
+
+/// What an emulator's handle and its control service share.
+pub(crate) struct Running {
+    pub core: Arc<Core>,
+    pub admin: Arc<Admin>,
+    pub door: Door,
+    pub doors: Doors,
+}
+
+impl Running {
+    pub fn create_database(
+        &self,
+        name: &str,
+        dialect: Dialect,
+        ddl: &str,
+    ) -> engine::Result<Database> {
+        let changes = parse_ddl_in(dialect, ddl).map_err(|error| error.in_text(ddl))?;
+        self.admin.add_database(name, dialect, &changes)
+    }
+
+    pub async fn pause(&self) {
+        self.doors.pause().await;
+    }
+
+    pub async fn resume(&self) -> io::Result<()> {
+        self.doors.resume().await
+    }
+
+    pub async fn restart(&self, restart: Restart) -> io::Result<()> {
+        self.pause().await;
+        for (_, database) in self.core.all_databases() {
+            match restart.data {
+                Data::Kept => database.abort_all(),
+                Data::RowsLost => database.lose_rows(),
+                Data::DatabasesLost => {}
+            }
+        }
+        if restart.data == Data::DatabasesLost {
+            self.admin.clear();
+        }
+        if !restart.keeps_sessions {
+            self.core.forget_sessions();
+        }
+        self.resume().await
+    }
+}
+
+/// What an [`Emulator::restart`] leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    data: Data,
+    keeps_sessions: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Data {
+    Kept,
+    RowsLost,
+    DatabasesLost,
+}
+
+impl Restart {
+    /// The data stays; sessions and open transactions are lost.
+    pub const fn keep() -> Restart {
+        Restart { data: Data::Kept, keeps_sessions: false }
+    }
+
+    /// The tables stay, without their rows.
+    pub const fn lose_rows() -> Restart {
+        Restart { data: Data::RowsLost, keeps_sessions: false }
+    }
+
+    /// Nothing stays, not even the databases and their instances.
+    pub const fn lose_databases() -> Restart {
+        Restart { data: Data::DatabasesLost, keeps_sessions: false }
+    }
+
+    /// Sessions stay as well, as they do when Cloud Spanner moves a database.
+    #[must_use]
+    pub const fn keep_sessions(mut self) -> Restart {
+        self.keeps_sessions = true;
+        self
+    }
+}

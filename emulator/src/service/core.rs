@@ -1,0 +1,148 @@
+//! Everything a server knows, apart from who is connected.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::names::check_database_name;
+use super::proto;
+use super::replays::Replays;
+use super::sessions::Sessions;
+use crate::engine::{
+    Clock, Code, Database, Dialect, Error, Result, SchemaChange, TransactionId, TransactionNumbers,
+};
+use crate::faults::Faults;
+use crate::rpc::RequestCounts;
+
+/// Everything a server knows, apart from who is connected.
+#[derive(Debug)]
+pub(crate) struct Core {
+    clock: Arc<dyn Clock>,
+    numbers: TransactionNumbers,
+    databases: Mutex<BTreeMap<String, Database>>,
+    sessions: Mutex<Sessions>,
+    replays: Mutex<Replays>,
+    token_sequence: AtomicI32,
+    pub faults: Faults,
+    pub counts: RequestCounts,
+    /// The tasks of the server, connections included.
+    pub tasks: TaskTracker,
+    /// Ends all of them.
+    pub stopped: CancellationToken,
+}
+
+impl Core {
+    /// A server without databases.
+    pub fn new(clock: Arc<dyn Clock>) -> Core {
+        Core {
+            clock,
+            numbers: TransactionNumbers::default(),
+            databases: Mutex::default(),
+            sessions: Mutex::default(),
+            replays: Mutex::default(),
+            token_sequence: AtomicI32::new(1),
+            faults: Faults::default(),
+            counts: RequestCounts::default(),
+            tasks: TaskTracker::new(),
+            stopped: CancellationToken::new(),
+        }
+    }
+
+    /// The clock of every database.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Makes a database with these tables, which isn't one of the server's yet.
+    pub fn new_database(&self, dialect: Dialect, schema: &[SchemaChange]) -> Result<Database> {
+        let database = Database::new(Arc::clone(&self.clock), self.numbers.clone());
+        let database = database.with_dialect(dialect);
+        database.change_schema(schema)?;
+        Ok(database)
+    }
+
+    /// Adds a database.
+    pub fn add_database(&self, name: &str, database: Database) -> Result<Database> {
+        check_database_name(name)?;
+        let mut databases = self.databases();
+        if databases.contains_key(name) {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("Database already exists: {name}"),
+            ));
+        }
+        databases.insert(name.to_owned(), database.clone());
+        Ok(database)
+    }
+
+    /// Removes a database and its sessions. Whether it was there.
+    pub fn drop_database(&self, name: &str) -> bool {
+        self.sessions().forget_database(name);
+        self.databases().remove(name).is_some()
+    }
+
+    /// The database of this name.
+    pub fn database(&self, name: &str) -> Result<Database> {
+        let database = self.databases().get(name).cloned();
+        database.ok_or_else(|| match check_database_name(name) {
+            Err(error) => error,
+            Ok(()) => {
+                let kind = "type.googleapis.com/google.spanner.admin.database.v1.Database";
+                Error::resource_not_found(kind, "Database", name)
+            }
+        })
+    }
+
+    /// Every database.
+    pub fn all_databases(&self) -> Vec<(String, Database)> {
+        self.databases().iter().map(|(name, database)| (name.clone(), database.clone())).collect()
+    }
+
+    /// Forgets every session, as a restart does.
+    pub fn forget_sessions(&self) {
+        self.sessions().clear();
+    }
+
+    /// The database that a session works on. The session is thereby in use.
+    pub(super) fn database_of(&self, session: &str) -> Result<Database> {
+        let now = self.clock.now();
+        Ok(self.sessions().find(session, now)?.database.clone())
+    }
+
+    /// The token that a read-write transaction on a multiplexed session has to bring when it
+    /// commits. The client keeps the one with the highest number.
+    pub(super) fn precommit_token(
+        &self,
+        session: &str,
+        id: TransactionId,
+    ) -> Result<Option<proto::MultiplexedSessionPrecommitToken>> {
+        let now = self.clock.now();
+        if !self.sessions().find(session, now)?.multiplexed {
+            return Ok(None);
+        }
+        Ok(Some(proto::MultiplexedSessionPrecommitToken {
+            precommit_token: precommit_token(id),
+            seq_num: self.token_sequence.fetch_add(1, Ordering::Relaxed),
+        }))
+    }
+
+    fn databases(&self) -> MutexGuard<'_, BTreeMap<String, Database>> {
+        self.databases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn replays(&self) -> MutexGuard<'_, Replays> {
+        self.replays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The token of a transaction.
+pub(super) fn precommit_token(id: TransactionId) -> Vec<u8> {
+    format!("precommit-{id}").into_bytes()
+}

@@ -1,0 +1,9 @@
+//! What no call comes to.
+
+use crate::engine::Code;
+use crate::sql::error::SqlError;
+
+/// A call with values that the signatures don't let through.
+pub fn misbound(name: &str) -> SqlError {
+    SqlError::unplaced(Code::Internal, format!("{name} was bound to values of other types"))
+}
