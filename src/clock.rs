@@ -16,12 +16,19 @@ use spindle_protocol::Moment;
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
+/// A simulated machine with clocks of its own.
+#[cfg(all(feature = "simulation", unix))]
+pub trait Machine: std::fmt::Debug + Send + Sync {
+    /// Reads one of its clocks: time since an arbitrary origin.
+    fn read(&self, clock: rustix::time::ClockId) -> Duration;
+}
+
 #[derive(Clone, Debug)]
 enum Source {
     System,
     Runtime(tokio::time::Instant),
     #[cfg(all(feature = "simulation", unix))]
-    Simulated(std::sync::Arc<dyn crate::simulation::Machine>),
+    Simulated(std::sync::Arc<dyn Machine>),
 }
 
 /// The system's clock that counts suspended time.
@@ -53,7 +60,7 @@ impl Clock {
     }
 
     #[cfg(all(feature = "simulation", unix))]
-    pub(crate) fn simulated(machine: std::sync::Arc<dyn crate::simulation::Machine>) -> Clock {
+    pub(crate) fn simulated(machine: std::sync::Arc<dyn Machine>) -> Clock {
         Clock(Source::Simulated(machine))
     }
 

@@ -1,10 +1,13 @@
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::{Code, Status, StatusDetails};
+use spindle_protocol::Row;
 
-use crate::{FencingToken, Loss};
+use crate::loss::Loss;
+use crate::token::FencingToken;
 
 /// The result of this library's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -67,6 +70,15 @@ pub(crate) enum Kind {
 pub(crate) struct Found {
     pub(crate) token: FencingToken,
     pub(crate) holder: Option<String>,
+}
+
+impl Found {
+    pub(crate) fn of(row: &Row) -> Found {
+        Found {
+            token: FencingToken::from_timestamp(row.token),
+            holder: row.writer.id().map(str::to_string),
+        }
+    }
 }
 
 impl Error {
@@ -320,6 +332,12 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The text that a panic was raised with.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no text)".into())
+}
+
 /// Whether a write that ended so certainly was not applied and will not be.
 ///
 /// Everything that is not on this list leaves the outcome unknown.
@@ -341,6 +359,28 @@ fn is_definite(error: &google_cloud_spanner::Error) -> bool {
                     | Code::Unimplemented
             )
         )
+}
+
+impl Error {
+    /// The error of this library inside an error of the client, if there is one.
+    ///
+    /// A [`Fence::check`](crate::Fence::check) that fails inside a transaction of the client's comes out of it so.
+    pub fn extract(error: &google_cloud_spanner::Error) -> Option<&Error> {
+        let source = std::error::Error::source(error)?;
+        if let Some(found) = source.downcast_ref::<Error>() {
+            return Some(found);
+        }
+        source.downcast_ref::<google_cloud_spanner::Error>().and_then(Error::extract)
+    }
+}
+
+impl From<Error> for google_cloud_spanner::Error {
+    fn from(error: Error) -> google_cloud_spanner::Error {
+        // An abort stays one, so that the client's own loop repeats the transaction.
+        let code = error.code().unwrap_or(Code::FailedPrecondition);
+        let status = Status::default().set_code(code).set_message(error.to_string());
+        google_cloud_spanner::Error::service_full(status, None, None, Some(Box::new(error)))
+    }
 }
 
 impl fmt::Display for Error {

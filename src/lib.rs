@@ -110,63 +110,45 @@
 //!   facade; `docs/operating.md` lists them.
 //! - `admin`: `LockTable::create` makes the table through Google's admin client.
 
-#[cfg(feature = "admin")]
-mod admin;
 mod carrier;
-mod check;
-mod claims;
 mod clock;
-mod columns;
-mod config;
-mod connection;
-mod contact;
 mod driver;
 mod error;
 mod fence;
-mod guard;
-mod health;
-mod high_water_mark;
-mod history;
-mod journal;
-mod lead;
-mod locks;
-mod metrics;
+mod hold;
+mod loss;
 mod names;
-mod once;
-mod row;
+mod operate;
+mod outcome;
+mod settings;
 #[cfg(all(feature = "simulation", unix))]
 #[doc(hidden)]
 pub mod simulation;
+mod spanner;
 mod spindle;
 mod status;
-mod table;
 mod token;
-mod transact;
-mod verbs;
-mod work;
+mod token_text;
 
 /// Google's client, at the exact version that this library is built on.
 pub use google_cloud_spanner;
 pub use tokio_util::sync::CancellationToken;
 
-pub use check::Checked;
-pub use claims::{Occupied, Release};
 pub use clock::Clock;
-pub use config::LockBuilder;
-pub use contact::Failing;
+pub use driver::Occupied;
 pub use error::{Error, Result};
-pub use fence::{Fence, FencedTransaction};
-pub use guard::{Attempt, Guard};
-pub use health::{Health, Role, Trouble};
-pub use high_water_mark::HighWaterMark;
-pub use history::{Cause, History, HistoryEnd, PastTerm};
-pub use lead::{LeadOptions, Led};
-pub use locks::{Leader, LockTable};
-pub use once::{LastRun, Once, RunState};
+pub use fence::{Fence, FencedTransaction, HighWaterMark};
+pub use hold::{Attempt, Guard, LastRun, LeadOptions, Led, Once, RunState};
+pub use loss::{Loss, Release};
+pub use operate::{
+    Cause, Checked, Deposed, Evict, History, HistoryEnd, KeptAway, Leader, LockState, Locks,
+    Observer, Obstacle, PastTerm, Seize, Standing,
+};
+pub use settings::LockBuilder;
+pub use spanner::LockTable;
 pub use spindle::{Running, Spindle};
-pub use status::{Change, Loss, Term, Watch};
+pub use status::{Change, Failing, Health, Role, Term, Trouble, Watch};
 pub use token::FencingToken;
-pub use verbs::{Deposed, Evict, KeptAway, LockState, Locks, Observer, Obstacle, Seize, Standing};
 
 /// The README's code, compiled.
 #[cfg(doctest)]

@@ -1,10 +1,13 @@
 //! The rules for names: of tables, locks and instances, and of the rows that are the library's own.
 
+use spindle_protocol::{Timestamp, is_takeover_key};
+
 use crate::error::{Error, Result};
 
 /// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 4_096;
 pub(crate) const ID_BYTES_MAX: usize = 256;
+pub(crate) const INFO_BYTES_MAX: usize = 4_096;
 
 /// With this the name of every row begins that the library makes for something other than a lock
 /// of its users.
@@ -72,6 +75,39 @@ pub(crate) fn check_table_name(table: &str) -> Result<()> {
     Err(Error::config(format!("table name `{table}`: expected an identifier such as `locktable`")))
 }
 
+pub(crate) fn default_id() -> String {
+    let random = rand::random::<u32>();
+    format!("{}-{}-{random:08x}", host_name(), std::process::id())
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // Fully qualified names say the same thing for longer.
+    match host.split('.').next() {
+        Some(first) if !first.is_empty() => first.to_string(),
+        _ => "host".to_string(),
+    }
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_string())
+}
+
+/// Whether `key` has the form of a takeover row of some lock.
+pub(crate) fn looks_like_takeover_row(key: &str) -> bool {
+    key.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_key(lock, key))
+}
+
+/// The lock and the displaced token of which `key` is the takeover row, if it is one.
+pub(crate) fn displaced_by(key: &str) -> Option<(&str, Timestamp)> {
+    let (lock, digits) = key.rsplit_once('_')?;
+    // Nineteen digits can exceed any timestamp.
+    let displaced = digits.parse().ok().map(Timestamp)?;
+    is_takeover_key(lock, key).then_some((lock, displaced))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +121,12 @@ mod tests {
         for name in ["spindle", "spindles:a", "a spindle:", "Spindle:a"] {
             assert!(check_not_reserved(name).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_default_id_is_readable_and_different_each_time() {
+        let (one, other) = (default_id(), default_id());
+        assert_ne!(one, other);
+        assert!(one.contains(&format!("-{}-", std::process::id())), "{one}");
     }
 }

@@ -17,13 +17,16 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::carrier::{self, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
-use crate::config::Settings;
+use crate::clock::Clock;
+pub use crate::clock::Machine;
 use crate::driver::{Carried, CarriedRow, Command, Driver, LockRow, Told};
 use crate::error::Error;
-use crate::history::{HistoryEnd, Past, PastTerm, Version, Walk};
-use crate::status::Published;
-use crate::table::{Outcome, Table};
-use crate::{Clock, FencingToken, LockTable, Term};
+use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
+use crate::outcome::Outcome;
+use crate::settings::Settings;
+use crate::spanner::{LockTable, Table};
+use crate::status::{Published, Term};
+use crate::token::FencingToken;
 
 /// The clock that a machine stops while it is suspended, where it has one.
 pub const STANDS_STILL: Option<ClockId> = if cfg!(any(target_os = "linux", target_os = "android")) {
@@ -31,12 +34,6 @@ pub const STANDS_STILL: Option<ClockId> = if cfg!(any(target_os = "linux", targe
 } else {
     None
 };
-
-/// A machine with clocks of its own.
-pub trait Machine: fmt::Debug + Send + Sync {
-    /// Reads one of its clocks: time since an arbitrary origin.
-    fn read(&self, clock: ClockId) -> Duration;
-}
 
 /// A clock that reads a simulated machine's, as the system's clock is read.
 pub fn clock(machine: Arc<dyn Machine>) -> Clock {

@@ -9,16 +9,16 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::claims::{Claim, Grant, Occupied, Patience};
-use crate::config::Settings;
-use crate::connection::Connection;
-use crate::driver::{Carried, CarriedRow, Command, Demand, Driver, Told, overdue_limit};
-use crate::error::{Error, Kind, Result};
-use crate::health::Health;
-use crate::locks::{Leader, LockTable, REQUEST_LIMIT};
+use crate::clock::Clock;
+use crate::driver::{
+    Carried, CarriedRow, Claim, Command, Demand, Driver, Grant, Occupied, Patience, Told,
+    overdue_limit,
+};
+use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
-use crate::status::{self, Published, Term, Watch};
-use crate::table::Table;
+use crate::settings::{LockBuilder, Settings};
+use crate::spanner::{Connection, LockTable, REQUEST_LIMIT, Table};
+use crate::status::{Health, Published, Term, Watch};
 use crate::token::FencingToken;
 
 /// One participant of one lock. A cheap clone is another handle to the same participant.
@@ -98,7 +98,7 @@ impl Spindle {
         let (commands, inbox) = mpsc::channel(16);
         let (clock, name) = match &settings {
             Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),
-            Err(_) => (crate::Clock::system(), "".into()),
+            Err(_) => (Clock::system(), "".into()),
         };
         let published = Arc::new(Published::new(clock, name, table.name.as_str().into()));
         let inbox = Mutex::new(Some(inbox));
@@ -279,40 +279,12 @@ impl Spindle {
             row.token == token.to_timestamp() && row.writer == *term.writer() && !row.is_released()
         });
         if !ours {
-            let found = found.as_ref().map(status::found);
+            let found = found.as_ref().map(Found::of);
             let lock = self.name().to_string();
             return Err(Error::new(Kind::Fenced { lock, token, found }));
         }
         // The answer may have taken longer than the lease.
         if self.has_lock() == Some(token) { Ok(token) } else { Err(not_held()) }
-    }
-
-    /// Who holds the lock now, whichever instance it is. As [`LockTable::leader`].
-    ///
-    /// # Errors
-    ///
-    /// Why Spanner could not be asked within 5 s.
-    pub async fn leader(&self) -> Result<Option<Leader>> {
-        self.settings()?;
-        LockTable::leader_in(&self.0.table, self.name()).await
-    }
-
-    /// Who holds the lock as far as this instance knows, without a request: itself, or whom its last
-    /// poll saw; nothing if that poll saw nobody, or if the lease that it saw has run out since.
-    ///
-    /// It may be wrong by a poll interval and a request, longer while Spanner can't be reached.
-    /// [`info`](Leader::info) is another's only in [`leader`](Spindle::leader): polls don't read it.
-    pub fn known_leader(&self) -> Option<Leader> {
-        let settings = self.settings().ok()?;
-        let lease = settings.timing.lease;
-        let Some(term) = self.term() else { return self.0.published.polled(lease) };
-        Some(Leader {
-            id: settings.id.to_string(),
-            token: term.token(),
-            info: settings.info.clone(),
-            lease: Some(lease),
-            heartbeat_age: lease.saturating_sub(term.remaining()),
-        })
     }
 
     /// A reader of the gains and losses of this instance.
@@ -397,12 +369,49 @@ impl Spindle {
         self.0.settings.as_ref().map_or("", |settings| &settings.name)
     }
 
+    pub(crate) fn table(&self) -> &Table {
+        &self.0.table
+    }
+
     pub(crate) fn published(&self) -> &Published {
         &self.0.published
     }
 
     pub(crate) fn settings(&self) -> Result<&Settings> {
         self.0.settings.as_ref().map_err(Error::clone)
+    }
+}
+
+impl LockBuilder {
+    /// Checks the settings and makes the instance; nothing is sent before
+    /// [`run`](Spindle::run).
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), spindle::Error> {
+    /// use std::time::Duration;
+    /// use spindle::LockTable;
+    ///
+    /// let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    /// let lock = table.lock("billing").lease(Duration::from_secs(5)).id("node-1").build()?;
+    ///
+    /// let refused = table.lock("billing").lease(Duration::ZERO).build().unwrap_err();
+    /// assert!(refused.is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn build(self) -> Result<Spindle> {
+        let settings = self.settings()?;
+        Ok(Spindle::from_settings(self.table, Ok(settings)))
+    }
+
+    /// Like `build`, but what is wrong is kept for `run` to say.
+    pub(crate) fn build_anyway(self) -> Spindle {
+        let settings = self.settings();
+        Spindle::from_settings(self.table, settings)
     }
 }
 
@@ -432,5 +441,89 @@ impl Future for Running {
             let abandoned = || Error::new(Kind::Abandoned { lock: self.lock.clone() });
             received.unwrap_or_else(|_| Err(abandoned()))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const DATABASE: &str = "projects/p/instances/i/databases/d";
+
+    fn table() -> LockTable {
+        LockTable::connect(DATABASE, "locktable")
+    }
+
+    fn refusal(builder: LockBuilder) -> String {
+        let error = builder.build().unwrap_err();
+        assert!(error.is_config(), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn names_that_look_like_takeover_rows_are_refused() {
+        for name in ["job_1795000000123456000", "_1234567890123456", "a_b_12345678901234567890"] {
+            assert!(refusal(table().lock(name)).contains("reserved"), "{name}");
+        }
+        assert!(refusal(table().lock("spindle:member:a/b")).contains("reserved"));
+        assert!(refusal(table().lock("")).contains("empty"));
+        assert!(refusal(table().lock("x".repeat(5_000))).contains("bytes"));
+    }
+
+    #[test]
+    fn usual_and_unusual_names_are_accepted() {
+        let long = "n".repeat(1_000);
+        let names = ["job", "job_1", "job_daily", "shard_0", "o'brien", "line\nbreak", &long];
+        for name in names.into_iter().chain(["job_123456789012345", "job_123456789012345678901"]) {
+            assert!(table().lock(name).build().is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_table_name_is_an_identifier() {
+        for name in ["", "1table", "lock table", "t;drop", "a.b.c", "`t`", "lock-table"] {
+            let table = LockTable::connect(DATABASE, name);
+            assert!(refusal(table.lock("job")).contains("identifier"), "{name}");
+        }
+        assert!(LockTable::connect(DATABASE, "my_schema.locktable").lock("job").build().is_ok());
+    }
+
+    #[test]
+    fn a_database_name_or_an_endpoint_that_cannot_work_is_refused_here() {
+        let refused = refusal(LockTable::connect("mydb", "locktable").lock("job"));
+        assert!(refused.contains("`mydb`"), "{refused}");
+        let table = LockTable::connect_to("localhost:9010", DATABASE, "locktable");
+        assert!(refusal(table.lock("job")).contains("no scheme"));
+    }
+
+    #[test]
+    fn timings_that_cannot_work_are_refused_naming_the_rule() {
+        let lock = || table().lock("job").lease(Duration::from_secs(10));
+        let seconds = Duration::from_secs;
+        for (builder, rule) in [
+            (lock().lease(Duration::from_millis(99)), "lease"),
+            (lock().lease(Duration::MAX), "lease"),
+            (lock().heartbeat_interval(Duration::from_millis(5_001)), "heartbeat interval"),
+            (lock().heartbeat_interval(Duration::ZERO), "heartbeat interval"),
+            (lock().renew_deadline(seconds(3)), "renew deadline"),
+            (lock().renew_deadline(Duration::from_millis(9_900)), "renew deadline"),
+            (lock().margin(seconds(5)), "margin"),
+            (lock().margin(seconds(3)), "renew deadline"),
+            (lock().poll_interval(Duration::ZERO), "poll interval"),
+            (lock().release_limit(Duration::ZERO), "release limit"),
+            (lock().stop_limit(Duration::ZERO), "stop limit"),
+            (lock().stop_limit(Duration::MAX), "stop limit"),
+            (lock().id(""), "id"),
+            (lock().id("a\nb"), "id"),
+            (lock().id(">a"), "id"),
+            (lock().info("i".repeat(4_097)), "info"),
+        ] {
+            let refused = refusal(builder);
+            assert!(refused.contains(&format!("lock `job`: {rule}")), "{refused}");
+        }
+        assert!(lock().heartbeat_interval(seconds(5)).build().is_ok());
+        assert!(lock().lease(Duration::from_millis(100)).build().is_ok());
     }
 }

@@ -279,8 +279,8 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::carrier::Load;
-    use crate::table::Outcome;
+    use crate::carrier::parcel::Load;
+    use crate::outcome::Outcome;
 
     const SUSPECT: Fare = Fare { is_suspect: true, is_paid: true };
     const LIMIT: Duration = Duration::from_secs(3);

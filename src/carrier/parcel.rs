@@ -8,7 +8,7 @@ use spindle_protocol::{Answer, Change, Timestamp};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::table::Outcome;
+use crate::outcome::Outcome;
 
 /// The kinds of request, which never mix; whoever comes first here goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

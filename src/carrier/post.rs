@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::Store;
 use super::lanes::{Batch, Fare, Lanes};
 use super::parcel::{Lane, Parcel};
+use super::store::Store;
 use super::trip::{Return, travel};
 
 /// Into how many parts heartbeats are sent again that are slow to come back. Two rounds find one

@@ -8,9 +8,9 @@ use std::time::Duration;
 use spindle_protocol::{Answer, Change, Observation, Row};
 
 use super::parcel::{Lane, Load, Parcel};
-use super::{Fate, Sight, Store, Verdict};
+use super::store::{Fate, Sight, Store, Verdict};
 use crate::error::{Error, Result};
-use crate::table::Outcome;
+use crate::outcome::Outcome;
 
 /// What a request brought back.
 #[derive(Debug)]

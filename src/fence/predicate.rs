@@ -1,6 +1,6 @@
 use google_cloud_spanner::statement::StatementBuilder;
 
-use super::Fence;
+use super::condition::Fence;
 
 impl Fence {
     /// The fence as a condition of SQL, for who write DML in transactions of their own:

@@ -4,7 +4,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spindle_protocol::Writer;
 
-use super::Fence;
+use super::condition::Fence;
 use crate::error::{Error, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::token::FencingToken;

@@ -5,14 +5,16 @@ use std::time::Duration;
 use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_gax::retry_result::RetryResult;
 use google_cloud_spanner::client::DatabaseClient;
+use google_cloud_spanner::model::CommitResponse;
 use google_cloud_spanner::model::transaction_options::IsolationLevel;
 use google_cloud_spanner::model::transaction_options::read_write::ReadLockMode;
+use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::transaction::{
     ReadWriteTransaction, TransactionResult, TransactionRetryPolicy, TransactionRunner,
 };
 use tokio::time::timeout;
 
-use super::Fence;
+use super::condition::Fence;
 use crate::error::{Error, Result};
 
 /// Contention is over soon or is a design problem; the client's pauses grow from 10 ms to 1 s.
@@ -20,6 +22,64 @@ const ATTEMPTS_MAX: u32 = 20;
 
 /// As long as Spanner itself lets a transaction idle.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+impl Fence {
+    /// A transaction of this library's that checks the fence, then does what it is given.
+    ///
+    /// The check carries the transaction's begin, so the whole fence costs one read.
+    ///
+    /// ```no_run
+    /// # use spindle::google_cloud_spanner::{client::DatabaseClient, mutation::Mutation};
+    /// # async fn example(client: DatabaseClient, term: spindle::Term) -> spindle::Result<()> {
+    /// let pay = Mutation::new_update_builder("orders").set("id").to("o-7").set("paid").to(true);
+    /// let pay = pay.build();
+    /// let committed = term
+    ///     .fence()
+    ///     .transaction(&client)
+    ///     .run(move |transaction| {
+    ///         let pay = pay.clone();
+    ///         async move {
+    ///             // Read with `transaction` what the write depends on.
+    ///             transaction.buffer([pay])
+    ///         }
+    ///     })
+    ///     .await;
+    /// match committed {
+    ///     Ok(committed) => println!("paid at {:?}", committed.commit_timestamp()),
+    ///     Err(error) if error.is_fenced() => println!("no longer ours to pay: {error}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transaction(&self, client: &DatabaseClient) -> FencedTransaction {
+        FencedTransaction::new(self.clone(), client.clone())
+    }
+
+    /// Writes `mutations` under the fence, all of them or none.
+    ///
+    /// As [`transaction`](Fence::transaction) with its defaults, for who need not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`FencedTransaction::run`].
+    ///
+    /// # Cancellation safety
+    ///
+    /// As [`FencedTransaction::run`].
+    pub async fn write(
+        &self,
+        client: &DatabaseClient,
+        mutations: impl IntoIterator<Item = Mutation>,
+    ) -> Result<CommitResponse> {
+        let mutations: Vec<Mutation> = mutations.into_iter().collect();
+        let committed = self.transaction(client).run(move |transaction| {
+            let buffered = transaction.buffer(mutations.clone());
+            async move { buffered }
+        });
+        Ok(committed.await?.commit_response)
+    }
+}
 
 /// A transaction that commits within the fence's term, or not at all. Made by
 /// [`Fence::transaction`].
@@ -34,7 +94,7 @@ pub struct FencedTransaction {
 }
 
 impl FencedTransaction {
-    pub(super) fn new(fence: Fence, client: DatabaseClient) -> FencedTransaction {
+    fn new(fence: Fence, client: DatabaseClient) -> FencedTransaction {
         FencedTransaction {
             fence,
             client,

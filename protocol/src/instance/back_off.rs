@@ -3,35 +3,8 @@
 use std::time::Duration;
 
 use super::Instance;
+use super::failures::Failures;
 use crate::{Moment, Wake};
-
-/// Failures in a row, by the kind of act. A success clears its own kind: a good read says nothing
-/// of commits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub(super) struct Failures {
-    pub(super) reads: u8,
-    /// Attempts to begin a term, and terms that were lost early.
-    pub(super) begins: u8,
-    pub(super) releases: u8,
-    pub(super) sweeps: u8,
-    /// Attempts that came too late, in a row, with nobody seen to hold between them. They are no
-    /// failures: Spanner answered.
-    pub(super) lost_races: u8,
-    /// When the last of them was.
-    last: Moment,
-}
-
-impl Failures {
-    /// All kinds count together, so that failures of one after the other don't add up to many.
-    fn in_a_row(self) -> u8 {
-        let Failures { reads, begins, releases, sweeps, .. } = self;
-        reads.saturating_add(begins).saturating_add(releases).saturating_add(sweeps)
-    }
-}
-
-/// How long a term must have been renewed to show that beginning terms works. One that is begun and
-/// lost, again and again, is a failure as well.
-pub(super) const LASTING: Duration = Duration::from_secs(10);
 
 /// Failures that nothing has followed for so long are forgotten: longer than the longest pause and
 /// the time that an attempt may take.

@@ -1,0 +1,284 @@
+//! What the answer to an act means.
+
+use std::time::Duration;
+
+use super::{Aside, Attempt, Holding, Instance, Leftover, Phase, Releasing, Tidy, Turn};
+use crate::{
+    Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Rejection, Row,
+    Succession, TermId, Timestamp, Wake, Writer,
+};
+
+impl Instance {
+    pub(super) fn answer(&mut self, now: Moment, answer: Answer, decision: &mut Decision) {
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Observing => match answer {
+                Answer::Observed(observation) => self.plan(now, observation, decision),
+                _ => self.look_again(now),
+            },
+            Phase::Beginning(attempt) => self.begun(now, attempt, answer, decision),
+            Phase::Resolving(attempt, Turn::Asked { .. }) => {
+                self.resolve(now, attempt, answer, decision);
+            }
+            Phase::Holding(term) => self.beaten(now, term, answer, decision),
+            Phase::Releasing(release) => self.released(now, release, &answer),
+            Phase::Sweeping { released, aside } => {
+                self.phase = Phase::Sweeping { released, aside };
+                self.swept(now, &answer);
+            }
+            // No act is under way in any of the others, so the answer is to nothing.
+            idle => self.phase = idle,
+        }
+    }
+
+    /// A contender has seen the row: take the lock now, or know when to look again.
+    fn plan(&mut self, now: Moment, observation: Observation, decision: &mut Decision) {
+        self.failures.reads = 0;
+        if self.stop_by.is_some() {
+            self.phase = Phase::Ended;
+            return;
+        }
+        if !self.wanted {
+            self.stand_by(now);
+            return;
+        }
+        let Some(row) = observation.row else {
+            return self.attempt_in_time(now, None, observation.read_at, decision);
+        };
+        if self.leftover.as_ref().is_some_and(|leftover| !leftover.row.is_same_beat(&row)) {
+            self.leftover = None;
+        }
+        let mut wait = self.vacant_in(now, &row, observation.read_at);
+        if let Some(leftover) = &self.leftover {
+            // Owed to the peer that may still be between its two steps.
+            let due = leftover.first_seen + row.lease.unwrap_or_default().max(self.timing.lease);
+            wait = wait.max(due.since(now));
+        }
+        if !wait.is_zero() {
+            self.failures.lost_races = 0;
+        }
+        if wait.is_zero() {
+            self.attempt_in_time(now, Some(row), observation.read_at, decision);
+        } else if wait < self.timing.poll_interval {
+            self.look(now + wait, self.timing.jitter());
+        } else {
+            self.stand_by(now);
+        }
+    }
+
+    /// How long the row is still owed to its holder; zero if this contender may take it.
+    fn vacant_in(&self, now: Moment, row: &Row, read_at: Timestamp) -> Duration {
+        if row.writer.nonce().is_some_and(|nonce| nonce.instance == self.nonce) {
+            // A term of this instance that is not being held is over, or was never believed in.
+            // Its memory proves that, never its id (I1).
+            return self.quiet_from.since(now);
+        }
+        row.vacant_from(&self.id, self.timing.lease).since(read_at)
+    }
+
+    /// Attempts to take the lock, unless attempts have failed too often of late (I8).
+    fn attempt_in_time(
+        &mut self,
+        now: Moment,
+        displaced: Option<Row>,
+        observed: Timestamp,
+        decision: &mut Decision,
+    ) {
+        if now < self.begin_from {
+            self.look(self.begin_from, self.timing.jitter());
+        } else {
+            self.attempt(now, displaced, observed, decision);
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        now: Moment,
+        displaced: Option<Row>,
+        observed: Timestamp,
+        decision: &mut Decision,
+    ) {
+        self.attempts += 1;
+        let nonce = Nonce { instance: self.nonce, attempt: self.attempts };
+        let writer = Writer::term(&self.id, nonce);
+        decision.act = Some(match &displaced {
+            None => Act::Insert { writer: writer.clone() },
+            Some(row) => Act::Takeover {
+                seen: row.clone(),
+                writer: writer.clone(),
+                over_leftover: self.leftover.is_some(),
+            },
+        });
+        self.phase = Phase::Beginning(Attempt { writer, sent: now, displaced, observed });
+    }
+
+    fn begun(&mut self, now: Moment, attempt: Attempt, answer: Answer, decision: &mut Decision) {
+        match answer {
+            Answer::Applied { at } => self.begin(now, attempt, at, decision),
+            Answer::Unknown => {
+                self.begin_failed(now);
+                self.phase = Phase::Resolving(attempt, Turn::now(now));
+            }
+            _ if self.stop_by.is_some() => self.phase = Phase::Ended,
+            Answer::Rejected(Rejection::TakeoverRowExists) => {
+                if let (None, Some(row)) = (&self.leftover, attempt.displaced) {
+                    self.leftover = Some(Leftover { row, first_seen: now });
+                }
+                self.look_after_lost_race(now);
+            }
+            Answer::Rejected(_) => self.look_after_lost_race(now),
+            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {
+                let Wake { at, spread } = self.begin_failed(now);
+                self.look(at, spread);
+            }
+        }
+    }
+
+    /// The outcome of an attempt is unknown: its own nonce in the row decides, nothing else.
+    fn resolve(&mut self, now: Moment, attempt: Attempt, answer: Answer, decision: &mut Decision) {
+        let useful_until = attempt.sent + self.timing.validity();
+        match answer {
+            Answer::Observed(observation) => match &observation.row {
+                Some(row) if attempt.is_begun_in(row, observation.read_at) => {
+                    let token = row.token;
+                    self.begin(now, attempt, token, decision);
+                }
+                _ => self.plan(now, observation, decision),
+            },
+            _ if now < useful_until => {
+                self.read_failed(now);
+                self.phase = Phase::Resolving(attempt, Turn::Due(self.retry(now)));
+            }
+            _ => self.look_again(now),
+        }
+    }
+
+    /// The commit that begins a term is known to have been applied.
+    fn begin(&mut self, now: Moment, attempt: Attempt, token: Timestamp, decision: &mut Decision) {
+        self.leftover = None;
+        let Attempt { writer, sent, displaced, .. } = attempt;
+        let displaced = displaced.map(|row| row.token);
+        let id = TermId { token, writer };
+        // After a release of its own that left nothing, nothing is there.
+        let before = displaced.filter(|token| self.clean.take() != Some(*token));
+        // One that failed in an earlier term waits as if it were the same.
+        let turn =
+            if self.failures.sweeps > 0 { Turn::Due(self.retry(now)) } else { Turn::now(now) };
+        self.tidy = before.map(|before| Tidy { before, turn });
+        if self.stop_by.is_some() || !self.wanted {
+            let until = now + self.timing.release_limit;
+            let (turn, aside, next) = (Turn::now(now), Aside::Poll, Succession::Anyone);
+            self.phase =
+                Phase::Releasing(Releasing { term: id, next, displaced, until, turn, aside });
+        } else if now < sent + self.timing.renew_deadline {
+            let valid_until = sent + self.timing.validity();
+            let writer = id.writer.clone();
+            decision.announce = Some(Announcement::Began { token, writer, valid_until });
+            let beat = Turn::Due(Wake {
+                at: sent + self.timing.heartbeat_interval,
+                spread: Duration::ZERO,
+            });
+            let (began, renewed) = (sent, sent);
+            self.phase = Phase::Holding(Holding { id, displaced, renewed, beat, began });
+        } else {
+            // Too late to be of use; nobody was told, so it can be displaced at once.
+            self.quiet_from = self.quiet_from.max(now);
+            self.tidy = None;
+            let Wake { at, spread } = self.begin_failed(now);
+            self.look(at, spread);
+        }
+    }
+
+    fn beaten(&mut self, now: Moment, term: Holding, answer: Answer, decision: &mut Decision) {
+        let Turn::Asked { sent } = term.beat else {
+            self.phase = Phase::Holding(term);
+            return self.swept(now, &answer);
+        };
+        match answer {
+            Answer::Applied { .. } => {
+                let valid_until = sent + self.timing.validity();
+                decision.announce = Some(Announcement::Extended { valid_until });
+                let at = sent + self.timing.heartbeat_interval;
+                let beat = Turn::Due(Wake { at, spread: Duration::ZERO });
+                let term = Holding { renewed: sent, beat, ..term };
+                if term.has_lasted() {
+                    self.term_works();
+                }
+                self.phase = Phase::Holding(term);
+            }
+            Answer::Rejected(rejection) => {
+                self.phase = Phase::Holding(term);
+                let by = match rejection {
+                    Rejection::Changed(seen) => seen,
+                    Rejection::TakeoverRowExists | Rejection::Needless => None,
+                };
+                self.end(now, EndReason::Superseded(by), decision);
+            }
+            // A repeat is harmless whatever became of this one: it depends on the term alone (I4).
+            Answer::NotApplied | Answer::Unknown | Answer::Observed(_) | Answer::Swept { .. } => {
+                // Promptly, as long as the term lasts: what it needs is no retry to save on.
+                let pause = Duration::from_secs(1).min(self.timing.lease / 50);
+                let beat = Turn::Due(Wake { at: now + pause, spread: pause });
+                self.phase = Phase::Holding(Holding { beat, ..term });
+            }
+        }
+    }
+
+    fn released(&mut self, now: Moment, release: Releasing, answer: &Answer) {
+        let Releasing { until, aside, .. } = release;
+        match answer {
+            Answer::Applied { at } => {
+                self.failures.releases = 0;
+                self.term_works();
+                self.phase = Phase::Sweeping { released: *at, aside };
+                match &mut self.tidy {
+                    Some(tidy) => tidy.turn = Turn::now(now),
+                    None => self.left(now, *at, aside),
+                }
+            }
+            Answer::Rejected(_) => self.step_aside(now, aside),
+            _ => {
+                self.release_failed(now);
+                if now < until {
+                    let turn = Turn::Due(self.retry(now));
+                    self.phase = Phase::Releasing(Releasing { turn, ..release });
+                } else {
+                    self.step_aside(now, aside);
+                }
+            }
+        }
+    }
+
+    /// What a sweep came to. One that fails after a release is left to the next term.
+    fn swept(&mut self, now: Moment, answer: &Answer) {
+        let turn = match answer {
+            Answer::Swept { all } => {
+                self.failures.sweeps = 0;
+                (!all).then_some(Turn::now(now))
+            }
+            _ => Some(Turn::Due(self.sweep_failed(now))),
+        };
+        let tidy = self.tidy.take();
+        self.tidy = tidy.and_then(|tidy| Some(Tidy { turn: turn?, ..tidy }));
+        let Phase::Sweeping { released, aside } = self.phase else { return };
+        match &self.tidy {
+            None => self.left(now, released, aside),
+            Some(tidy) if tidy.turn.is_due(now) => {}
+            Some(_) => self.step_aside(now, aside),
+        }
+    }
+
+    /// The term is released, and no takeover row is left.
+    fn left(&mut self, now: Moment, released: Timestamp, aside: Aside) {
+        self.clean = Some(released);
+        self.step_aside(now, aside);
+    }
+
+    fn step_aside(&mut self, now: Moment, aside: Aside) {
+        self.tidy = None;
+        match aside {
+            Aside::No => self.look(now, Duration::ZERO),
+            Aside::Poll => self.stand_by(now),
+            Aside::Lease => self.look(now + self.timing.lease, self.timing.jitter()),
+        }
+    }
+}

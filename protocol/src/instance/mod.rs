@@ -1,0 +1,342 @@
+//! One participant of one lock, from its first poll to its end.
+
+mod answers;
+mod back_off;
+mod due;
+mod failures;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::failures::{Failures, LASTING};
+use crate::{
+    Announcement, Decision, EndReason, Event, Moment, Row, Succession, TermId, Timestamp, Timing,
+    Wake, Writer,
+};
+
+/// One participant of one lock: contender or holder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Instance {
+    id: Arc<str>,
+    nonce: u64,
+    timing: Timing,
+    /// Whether the owner wants the lock at present.
+    wanted: bool,
+    attempts: u64,
+    phase: Phase,
+    /// From here on nobody in this process believes in a term of ours that has ended.
+    quiet_from: Moment,
+    leftover: Option<Leftover>,
+    failures: Failures,
+    /// No attempt to begin a term is made before.
+    begin_from: Moment,
+    /// Takeover rows that this instance has yet to remove.
+    tidy: Option<Tidy>,
+    /// The token of a release of this instance's that left no takeover row.
+    clean: Option<Timestamp>,
+    /// Set once the owner is done: by then the instance has ended, whatever is under way.
+    stop_by: Option<Moment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Standby {
+        look: Wake,
+    },
+    Observing,
+    Beginning(Attempt),
+    Resolving(Attempt, Turn),
+    Holding(Holding),
+    Releasing(Releasing),
+    /// The term is released; the takeover rows of earlier ones go last.
+    Sweeping {
+        released: Timestamp,
+        aside: Aside,
+    },
+    Ended,
+}
+
+/// Whether an act is under way, or when the next one is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Turn {
+    Asked { sent: Moment },
+    Due(Wake),
+}
+
+/// An attempt to begin a term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Attempt {
+    writer: Writer,
+    sent: Moment,
+    /// The row that a takeover displaces; none for an insert.
+    displaced: Option<Row>,
+    /// Spanner's timestamp of the read that showed the lock to be vacant: its commit comes later.
+    observed: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Holding {
+    id: TermId,
+    /// The token that it displaced, whose takeover row is the term's own.
+    displaced: Option<Timestamp>,
+    /// When the last successful request of the term was sent: validity counts from here.
+    renewed: Moment,
+    beat: Turn,
+    /// When the request that began the term was sent.
+    began: Moment,
+}
+
+/// Takeover rows of tokens before `before` that are to be removed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Tidy {
+    before: Timestamp,
+    turn: Turn,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Releasing {
+    term: TermId,
+    next: Succession,
+    displaced: Option<Timestamp>,
+    until: Moment,
+    turn: Turn,
+    aside: Aside,
+}
+
+/// How long an instance that has let go keeps away, so that it doesn't win its own lock back before
+/// anyone looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Aside {
+    /// Not at all: the owner has asked for the lock again since.
+    No,
+    /// Until the other contenders have looked once.
+    Poll,
+    /// It was told to go.
+    Lease,
+}
+
+/// A takeover row that stands in the way of displacing `row`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Leftover {
+    row: Row,
+    first_seen: Moment,
+}
+
+impl Instance {
+    /// A contender that looks for the first time at once.
+    ///
+    /// `nonce` must be drawn at random each time: it is what tells this instance from every other
+    /// one, also from one with the same `id` and from its own former life.
+    pub fn new(id: &str, nonce: u64, timing: Timing, now: Moment) -> Instance {
+        Instance {
+            id: id.into(),
+            nonce,
+            timing,
+            wanted: true,
+            attempts: 0,
+            phase: Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } },
+            quiet_from: now,
+            leftover: None,
+            failures: Failures::default(),
+            begin_from: Moment::default(),
+            tidy: None,
+            clean: None,
+            stop_by: None,
+        }
+    }
+
+    /// Whether the instance has stopped; it asks for nothing any more.
+    pub fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// Whether the last term is released, and the takeover rows of earlier ones are being removed.
+    pub fn is_sweeping(&self) -> bool {
+        matches!(self.phase, Phase::Sweeping { .. })
+    }
+
+    /// Whether the last term is still being released.
+    pub fn is_releasing(&self) -> bool {
+        matches!(self.phase, Phase::Releasing(_))
+    }
+
+    /// Whether nothing is under way and nothing is held: a contender between two looks.
+    pub fn is_standing_by(&self) -> bool {
+        matches!(self.phase, Phase::Standby { .. })
+    }
+
+    /// The token of the term and the moment from which it is invalid, if there is a term.
+    pub fn term(&self) -> Option<(Timestamp, Moment)> {
+        match &self.phase {
+            Phase::Holding(term) => Some((term.id.token, term.renewed + self.timing.validity())),
+            _ => None,
+        }
+    }
+
+    /// Decides what to do, now that `event` has happened and the own clock reads `now`.
+    pub fn decide(&mut self, now: Moment, event: Event) -> Decision {
+        let mut decision = Decision::default();
+        let is_early = event == Event::Early;
+        // Expiry comes first: after it not even a heartbeat that was acknowledged revives the term.
+        self.end_if_expired(now, &mut decision);
+        match event {
+            Event::Wake | Event::Early => {}
+            Event::Answer(answer) => self.answer(now, answer, &mut decision),
+            Event::Resign { next } => self.release(now, next, Aside::Lease, &mut decision),
+            Event::Contend(wanted) => self.contend(now, wanted, &mut decision),
+            Event::LetGo => {
+                self.release(now, Succession::Anyone, Aside::Poll, &mut decision);
+            }
+            Event::Lapse => self.end(now, EndReason::Lapsed, &mut decision),
+            Event::Stop => self.stop(now, &mut decision),
+        }
+        self.end_if_out_of_contact(now, &mut decision);
+        if self.stop_by.is_some_and(|stop_by| stop_by <= now) {
+            self.phase = Phase::Ended;
+            return Decision { act: None, ..decision };
+        }
+        decision.act = decision.act.or_else(|| self.due_act(now, is_early));
+        decision.wake = self.next_wake();
+        decision.early = self.early();
+        decision
+    }
+
+    fn end_if_expired(&mut self, now: Moment, decision: &mut Decision) {
+        if let Phase::Holding(term) = &self.phase
+            && now >= term.renewed + self.timing.validity()
+        {
+            self.end(now, EndReason::Expired, decision);
+        }
+    }
+
+    fn end_if_out_of_contact(&mut self, now: Moment, decision: &mut Decision) {
+        if let Phase::Holding(term) = &self.phase
+            && now >= term.renewed + self.timing.renew_deadline
+        {
+            self.end(now, EndReason::OutOfContact, decision);
+        }
+    }
+
+    /// Ends the term; whoever works under it has until its local expiry to stop.
+    fn end(&mut self, now: Moment, reason: EndReason, decision: &mut Decision) {
+        let Phase::Holding(term) = &self.phase else { return };
+        self.quiet_from = term.renewed + self.timing.validity();
+        let is_loss = !matches!(reason, EndReason::Released | EndReason::Lapsed);
+        let was_lost_early = is_loss && !term.has_lasted();
+        decision.announce = Some(Announcement::Ended { token: term.id.token, reason });
+        if is_loss && let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy.take() {
+            // Its answer is never heard.
+            self.sweep_failed(now);
+        }
+        let look = if was_lost_early {
+            self.begin_failed(now)
+        } else {
+            Wake { at: now, spread: Duration::ZERO }
+        };
+        self.phase = Phase::Standby { look };
+    }
+
+    fn contend(&mut self, now: Moment, wanted: bool, decision: &mut Decision) {
+        let was_wanted = std::mem::replace(&mut self.wanted, wanted);
+        match &mut self.phase {
+            Phase::Standby { .. } if wanted => {
+                // The owner asks, so that it is not the library that repeats itself.
+                self.begin_from = self.begin_from.min(now);
+                self.look(now, Duration::ZERO);
+            }
+            Phase::Releasing(Releasing { aside, .. }) | Phase::Sweeping { aside, .. }
+                if wanted && !was_wanted =>
+            {
+                *aside = Aside::No;
+            }
+            // What it shows is of no use any more.
+            Phase::Observing if !wanted => self.stand_by(now),
+            Phase::Holding(_) if !wanted => {
+                self.release(now, Succession::Anyone, Aside::Poll, decision);
+            }
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self, now: Moment, decision: &mut Decision) {
+        self.stop_by = self.stop_by.or(Some(now + self.timing.release_limit));
+        match self.phase {
+            // An attempt under way may have succeeded: it is resolved first, then released.
+            Phase::Beginning(_)
+            | Phase::Resolving(..)
+            | Phase::Releasing(_)
+            | Phase::Sweeping { .. } => {}
+            Phase::Holding(_) => self.release(now, Succession::Anyone, Aside::No, decision),
+            Phase::Standby { .. } | Phase::Observing | Phase::Ended => self.phase = Phase::Ended,
+        }
+    }
+
+    /// Has `has_lock()` cleared by the announcement before the request leaves (I1).
+    fn release(&mut self, now: Moment, next: Succession, aside: Aside, decision: &mut Decision) {
+        let Phase::Holding(term) = &self.phase else { return };
+        let (id, displaced) = (term.id.clone(), term.displaced);
+        // Past its validity the row falls vacant by itself, so there is nothing left to release.
+        let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
+        let turn = Turn::Due(Wake { at: now, spread: Duration::ZERO });
+        self.end(now, EndReason::Released, decision);
+        self.phase = Phase::Releasing(Releasing { term: id, next, displaced, until, turn, aside });
+    }
+
+    /// After a look that failed.
+    fn look_again(&mut self, now: Moment) {
+        self.read_failed(now);
+        let retry = self.retry(now);
+        self.stand_by(now);
+        if let Phase::Standby { look } = &mut self.phase
+            && look.at < retry.at
+        {
+            *look = retry;
+        }
+    }
+
+    fn stand_by(&mut self, now: Moment) {
+        // Spread downwards, so that contenders drift apart and a release is noticed sooner the
+        // more of them there are, yet never later than one poll interval.
+        let quarter = self.timing.poll_interval / 4;
+        self.look(now + quarter * 3, quarter);
+    }
+
+    fn look(&mut self, at: Moment, spread: Duration) {
+        self.phase = if self.stop_by.is_some() {
+            Phase::Ended
+        } else {
+            Phase::Standby { look: Wake { at, spread } }
+        };
+    }
+}
+
+impl Attempt {
+    /// Whether `row`, as it was at `read_at`, is as the attempt's commit wrote it.
+    ///
+    /// A heartbeat that differs from the token, or another writer, is a term that was ended from
+    /// outside meanwhile (I4). A token that no commit of the attempt can have is one that somebody
+    /// wrote: as a term's, it would be followed by a lower one (I2).
+    fn is_begun_in(&self, row: &Row, read_at: Timestamp) -> bool {
+        row.writer == self.writer
+            && row.heartbeat == row.token
+            && self.observed < row.token
+            && row.token <= read_at
+    }
+}
+
+impl Holding {
+    /// Whether it has gone well for so long that what failed before it is over.
+    fn has_lasted(&self) -> bool {
+        self.renewed >= self.began + LASTING
+    }
+}
+
+impl Turn {
+    fn now(now: Moment) -> Turn {
+        Turn::Due(Wake { at: now, spread: Duration::ZERO })
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        matches!(self, Turn::Due(wake) if wake.at <= now)
+    }
+}

@@ -1,0 +1,82 @@
+//! A lock table as a carrier needs it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::{Change, Rejection, StoredRow, Timestamp};
+
+use crate::error::{Error, Result};
+
+/// A lock table as a carrier needs it. Each call is sent once.
+pub(crate) trait Store: Send + Sync + 'static {
+    /// Reads these rows at one timestamp; those that exist come back in any order.
+    fn read(
+        &self,
+        keys: Vec<Arc<str>>,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Sight>> + Send;
+
+    /// Carries out changes in one transaction, each judged by its own rows.
+    fn transact(
+        &self,
+        changes: Vec<(Arc<str>, Change)>,
+        limit: Duration,
+    ) -> impl Future<Output = Verdict> + Send;
+
+    /// Finds the keys of these locks' takeover rows of tokens before those, in one read; in their
+    /// order, and whether it was all of a lock's.
+    fn leftovers(
+        &self,
+        locks: Vec<(Arc<str>, Timestamp)>,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Vec<(Vec<String>, bool)>>> + Send;
+}
+
+/// What a read of many rows showed.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    /// The rows that exist.
+    pub(crate) rows: Vec<StoredRow>,
+    /// Spanner's timestamp of the read.
+    pub(crate) read_at: Timestamp,
+    /// Whether the leases of the holders were read, too.
+    pub(crate) with_lease: bool,
+}
+
+/// What became of a transaction with many changes.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    /// Why a change was refused, in the order of the changes; a refused row refuses nobody else.
+    pub(crate) refused: Vec<Option<Rejection>>,
+    /// What became of the others.
+    pub(crate) fate: Fate,
+    /// What went wrong, if something did.
+    pub(crate) error: Option<Error>,
+}
+
+/// What became of the writes of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// All are applied.
+    Applied {
+        /// The commit timestamp.
+        at: Timestamp,
+    },
+    /// None is: a row that was to be inserted exists.
+    Exists,
+    /// None is, and any of the rows may be the reason.
+    Spoilt,
+    /// None is, and no row is to blame.
+    NotApplied,
+    /// Nobody knows, of any of them.
+    Unknown,
+}
+
+impl Verdict {
+    /// Before anything could be judged.
+    pub(crate) fn failed(changes: &[(Arc<str>, Change)], error: Error) -> Verdict {
+        let refused = vec![None; changes.len()];
+        Verdict { refused, fate: Fate::NotApplied, error: Some(error) }
+    }
+}

@@ -1,0 +1,122 @@
+//! One lock's row, as the loop reaches it: through a carrier.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
+use tokio::time::Instant;
+
+use crate::carrier::{Load, Seat, Step};
+use crate::outcome::Outcome;
+use crate::spanner::{Need, Table};
+
+/// What carries out the protocol's acts.
+pub(crate) trait LockRow: Send + Sync + 'static {
+    /// Carries out one act, sent once, in not much more than `limit`.
+    fn carry_out(
+        &self,
+        act: Act,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static;
+
+    /// In which step to act, together with the other locks that share a carrier.
+    fn step(&self) -> Step;
+}
+
+/// One lock's row, as a carrier reaches it.
+pub(crate) struct CarriedRow(pub(crate) Arc<Carried>);
+
+pub(crate) struct Carried {
+    pub(crate) seat: Seat,
+    /// The table that may lack columns; none in the simulation, where it lacks none.
+    pub(crate) table: Option<Arc<Table>>,
+    pub(crate) holder: Holder,
+    /// What the next release leaves in the row, besides the successor.
+    pub(crate) parting_info: Arc<Mutex<Option<String>>>,
+    pub(crate) told: Told,
+    /// Whether the last look read the row's lease.
+    pub(crate) saw_lease: Arc<AtomicBool>,
+}
+
+impl LockRow for CarriedRow {
+    fn carry_out(
+        &self,
+        act: Act,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
+        let row = Arc::clone(&self.0);
+        async move {
+            let info = row.parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match (act.change(&row.holder, info.as_deref()), act) {
+                (Some(change), _) => row.carry_out(change, limit).await,
+                (None, Act::Sweep { before }) => row.seat.send(Load::Sweep(before), limit).await,
+                (None, _) => {
+                    let saw_lease = Arc::clone(&row.saw_lease);
+                    row.seat.send(Load::Observe { saw_lease }, limit).await
+                }
+            }
+        }
+    }
+
+    fn step(&self) -> Step {
+        self.0.seat.step()
+    }
+}
+
+impl Carried {
+    async fn carry_out(&self, mut change: Change, limit: Duration) -> Outcome {
+        let begun = Instant::now();
+        if matches!(change, Change::Insert { .. } | Change::Takeover { .. })
+            && let Err(outcome) = self.confirm(&change, limit).await
+        {
+            return outcome;
+        }
+        let tells = self.table.as_ref().map_or((true, true), |table| table.optional.known());
+        match &mut change {
+            // Known before the answer is: an attempt whose outcome is unknown may have been ours.
+            Change::Insert { .. } | Change::Takeover { .. } => self.told.set(tells),
+            Change::Heartbeat { holder: said, .. } if self.told.get() != tells => {
+                *said = Some(self.holder.clone());
+            }
+            _ => {}
+        }
+        let is_heartbeat = matches!(change, Change::Heartbeat { .. });
+        let limit = limit.saturating_sub(begun.elapsed());
+        let outcome = self.seat.send(Load::Change(change), limit).await;
+        if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
+            self.told.set(tells);
+        }
+        outcome
+    }
+
+    /// Refuses to begin while a column may be wrongly thought missing, and to take over from a row
+    /// whose lease was not read although there may be one (I1).
+    async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
+        let Some(table) = &self.table else { return Ok(()) };
+        let ready = table.ready(Need::Begin, limit).await;
+        ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
+        if matches!(change, Change::Takeover { .. })
+            && table.optional.has_lease()
+            && !self.saw_lease.load(Ordering::Relaxed)
+        {
+            let answer = Answer::Rejected(Rejection::Changed(None));
+            return Err(Outcome { answer, error: None });
+        }
+        Ok(())
+    }
+}
+
+/// Which optional columns the row of the present term was written with.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<(bool, bool)>);
+
+impl Told {
+    fn set(&self, columns: (bool, bool)) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = columns;
+    }
+
+    fn get(&self) -> (bool, bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,287 @@
+//! Who in this process asks for the lock, who of them has it, and what became of it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use chrono::{DateTime, Utc};
+use spindle_protocol::{Answer, Moment, Rejection, Row, Succession};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, Result};
+use crate::loss::{Loss, Release};
+use crate::status::Term;
+use crate::token::FencingToken;
+
+/// One request for the lock. Whoever asked and is gone has closed the reply.
+pub(crate) struct Claim {
+    pub(crate) patience: Patience,
+    /// Fired to ask whoever holds to let go; without it, a resignation ends the term at once.
+    pub(crate) asked_to_go: Option<CancellationToken>,
+    pub(crate) reply: oneshot::Sender<Result<Result<Grant, Occupied>>>,
+}
+
+/// How long a claim waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until it has the lock, whatever Spanner says: an operator may mend it meanwhile.
+    Endures,
+    /// Until it has the lock, or the set-up turns out to be one that can't work.
+    Waits,
+    /// One look, begun at or after `asked`; another one after a lost race, but none after `until`.
+    Looks { asked: Moment, until: Moment },
+}
+
+/// The lock, given to one claim. Dropping `end` lets go of it.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) term: Term,
+    pub(crate) end: oneshot::Sender<End>,
+}
+
+/// How whoever has the lock lets go of it.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Release it, and say what came of that.
+    Release { parting: Parting, done: oneshot::Sender<Release> },
+    /// Send no more heartbeats, but release nothing.
+    Lapse,
+}
+
+/// What a release leaves in the row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parting {
+    pub(crate) next: Succession,
+    pub(crate) info: Option<String>,
+}
+
+/// Why the lock could not be had at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Occupied {
+    /// Who holds; nobody where the lock was taken from its holder and must still be waited for, or
+    /// is reserved.
+    pub holder: Option<String>,
+    /// For whom the last holder reserved the lock, for a bounded time.
+    pub reserved_for: Option<String>,
+    /// The token in the row.
+    pub token: FencingToken,
+}
+
+impl Occupied {
+    /// Since when the holder holds, or the lock is reserved, by Spanner's clock.
+    pub fn since(&self) -> DateTime<Utc> {
+        self.token.to_datetime()
+    }
+}
+
+/// What a claimant did.
+pub(crate) enum Heard {
+    /// Whoever had the lock let go of it: so, or by dropping it.
+    LetGo(Option<End>),
+    /// Somebody who waited is gone.
+    Left,
+}
+
+#[derive(Default)]
+pub(crate) struct Claims {
+    waiting: VecDeque<Claim>,
+    holding: Option<Holding>,
+    /// Who waits to hear how the release went.
+    farewell: Option<oneshot::Sender<Release>>,
+    /// When the last look began.
+    looking_since: Moment,
+    last: Option<Look>,
+}
+
+struct Holding {
+    end: oneshot::Receiver<End>,
+    asked_to_go: Option<CancellationToken>,
+}
+
+/// A release under way, and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) token: FencingToken,
+    maybe_applied: bool,
+    outcome: Release,
+}
+
+impl Leaving {
+    pub(crate) fn new(token: FencingToken) -> Leaving {
+        Leaving { token, maybe_applied: false, outcome: Release::Unacknowledged }
+    }
+
+    /// Takes note of an answer to the release.
+    pub(crate) fn answered(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Applied { .. } => self.outcome = Release::Released,
+            // The row has changed because an earlier try did arrive.
+            Answer::Rejected(_) if self.maybe_applied => self.outcome = Release::Released,
+            Answer::Rejected(rejection) => {
+                let by = match rejection {
+                    Rejection::Changed(seen) => seen.clone(),
+                    Rejection::TakeoverRowExists | Rejection::Needless => None,
+                };
+                self.outcome = Release::EndedBefore(Loss::superseded(by));
+            }
+            Answer::Unknown => self.maybe_applied = true,
+            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {}
+        }
+    }
+
+    pub(crate) fn outcome(self) -> Release {
+        self.outcome
+    }
+}
+
+/// What the last answer said of the lock.
+struct Look {
+    began: Moment,
+    result: Result<Option<Occupied>>,
+}
+
+impl Claims {
+    pub(crate) fn are_any(&self) -> bool {
+        self.holding.is_some() || self.is_any_waiting()
+    }
+
+    pub(crate) fn is_any_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, claim: Claim) {
+        self.waiting.push_back(claim);
+    }
+
+    /// Asks whoever has the lock to let go, if it wants to be asked.
+    pub(crate) fn ask_to_go(&self) -> bool {
+        let asked = self.holding.as_ref().and_then(|holding| holding.asked_to_go.as_ref());
+        asked.map(CancellationToken::cancel).is_some()
+    }
+
+    /// The next thing that a claimant does.
+    pub(crate) async fn next(&mut self) -> Heard {
+        poll_fn(|context| {
+            if let Some(holding) = &mut self.holding
+                && let Poll::Ready(end) = Pin::new(&mut holding.end).poll(context)
+            {
+                self.holding = None;
+                return Poll::Ready(Heard::LetGo(end.ok()));
+            }
+            let before = self.waiting.len();
+            self.waiting.retain_mut(|claim| claim.reply.poll_closed(context).is_pending());
+            if self.waiting.len() < before { Poll::Ready(Heard::Left) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// The term is over; whoever has it learns that from the term.
+    pub(crate) fn term_ended(&mut self) {
+        self.holding = None;
+    }
+
+    /// Gives the term to the first claimant that is still there.
+    pub(crate) fn grant(&mut self, term: &Term) {
+        while self.holding.is_none()
+            && let Some(Claim { asked_to_go, reply, .. }) = self.waiting.pop_front()
+        {
+            let (sender, end) = oneshot::channel();
+            if reply.send(Ok(Ok(Grant { term: term.clone(), end: sender }))).is_ok() {
+                self.holding = Some(Holding { end, asked_to_go });
+            }
+        }
+    }
+
+    /// Tells those who only look that this process has the lock itself.
+    pub(crate) fn refuse_lookers(&mut self, occupied: &Occupied) {
+        self.answer_lookers(|_, _| Some(Ok(Err(occupied.clone()))));
+    }
+
+    /// Nothing is under way: those who only look have their answer, unless it came too early.
+    pub(crate) fn settle(&mut self, now: Moment) {
+        let Some(Look { began, result }) = self.last.take() else { return };
+        self.answer_lookers(|asked, until| match &result {
+            Ok(Some(occupied)) => (began >= asked).then(|| Ok(Err(occupied.clone()))),
+            // A lost race says nothing of who won it; the next look does.
+            Ok(None) => None,
+            Err(error) => {
+                let lost_race = error.code() == Some(google_cloud_gax::error::rpc::Code::Aborted);
+                (!lost_race || now > until).then(|| Err(error.clone()))
+            }
+        });
+    }
+
+    fn answer_lookers(
+        &mut self,
+        answer: impl Fn(Moment, Moment) -> Option<Result<Result<Grant, Occupied>>>,
+    ) {
+        for claim in std::mem::take(&mut self.waiting) {
+            let answer = match claim.patience {
+                Patience::Endures | Patience::Waits => None,
+                Patience::Looks { asked, until } => answer(asked, until),
+            };
+            match answer {
+                // Nobody waits for it any more if it can't be delivered.
+                Some(answer) => drop(claim.reply.send(answer)),
+                None => self.waiting.push_back(claim),
+            }
+        }
+    }
+
+    pub(crate) fn look_begins(&mut self, now: Moment) {
+        self.looking_since = now;
+    }
+
+    /// Takes note of an answer while nobody here holds.
+    pub(crate) fn answered(&mut self, answer: &Answer, error: Option<&Error>) {
+        let result = match (answer, error) {
+            (Answer::Observed(observation), _) => Ok(observation.row.as_ref().map(Occupied::by)),
+            (Answer::Rejected(Rejection::Changed(Some(seen))), _) => Ok(Some(Occupied {
+                holder: seen.writer.id().map(str::to_string),
+                reserved_for: None,
+                token: FencingToken::from_timestamp(seen.token),
+            })),
+            (_, Some(error)) => Err(error.clone()),
+            _ => Ok(None),
+        };
+        if let Err(error) = &result
+            && (error.is_schema() || error.is_config())
+        {
+            let (endure, others): (VecDeque<Claim>, VecDeque<Claim>) =
+                std::mem::take(&mut self.waiting)
+                    .into_iter()
+                    .partition(|claim| claim.patience == Patience::Endures);
+            self.waiting = endure;
+            for claim in others {
+                // Nobody waits for it any more if it can't be delivered.
+                drop(claim.reply.send(Err(error.clone())));
+            }
+        }
+        self.last = Some(Look { began: self.looking_since, result });
+    }
+
+    pub(crate) fn releasing(&mut self, done: oneshot::Sender<Release>) {
+        self.farewell = Some(done);
+    }
+
+    /// The release is over, one way or another.
+    pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> Release) {
+        if let Some(done) = self.farewell.take() {
+            // Nobody waits for it any more if it can't be delivered.
+            let _ = done.send(outcome());
+        }
+    }
+}
+
+impl Occupied {
+    fn by(row: &Row) -> Occupied {
+        Occupied {
+            holder: row.writer.id().filter(|_| !row.is_released()).map(str::to_string),
+            reserved_for: row.writer.successor_id().map(str::to_string),
+            token: FencingToken::from_timestamp(row.token),
+        }
+    }
+}

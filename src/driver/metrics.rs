@@ -1,0 +1,258 @@
+//! What an instance counts and measures, by the `metrics` facade; nothing without the feature.
+//!
+//! `docs/operating.md` lists them all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+use spindle_protocol::{Act, Moment, Row, Timestamp};
+
+use crate::error::Error;
+use crate::loss::Loss;
+
+/// A loop that wakes this part of a lease late counts as stalled.
+const STALLS_PER_LEASE: u32 = 10;
+
+/// The meter of one instance.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    /// Its label; one for all beyond a thousand.
+    #[cfg(feature = "metrics")]
+    lock: metrics::SharedString,
+    holds: bool,
+    /// The act under way, and when it was sent.
+    act: Option<(&'static str, Moment)>,
+    /// When Spanner answered last.
+    answered: Option<Moment>,
+    /// The row that the last attempt displaces.
+    displaced: Option<Row>,
+    /// When the loop means to come round again.
+    due: Option<Moment>,
+}
+
+impl Meter {
+    /// An act is sent.
+    pub(crate) fn sends(&mut self, act: &Act, name: &'static str, now: Moment) {
+        match act {
+            Act::Insert { .. } => self.displaced = None,
+            Act::Takeover { seen, .. } => self.displaced = Some(seen.clone()),
+            Act::Observe | Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
+        }
+        self.act = Some((name, now));
+        // Age counts from the first request: nothing can be heard before.
+        self.answered = self.answered.or(Some(now));
+        self.count("spindle_requests_total", &[("act", name)]);
+    }
+
+    /// The act under way was answered, well or not.
+    pub(crate) fn answered(&mut self, error: Option<&Error>, now: Moment) {
+        let Some((act, sent)) = self.act.take() else { return };
+        match error {
+            Some(error) => {
+                let code = code(error);
+                self.count("spindle_failures_total", &[("act", act), ("code", code)]);
+            }
+            None => {
+                self.answered = Some(now);
+                if act == "heartbeat" {
+                    self.measure("spindle_heartbeat_seconds", now.since(sent));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn began(&mut self, token: Timestamp, id: &str) {
+        let (how, vacant_since) = succession(self.displaced.take().as_ref(), id);
+        self.count("spindle_terms_begun_total", &[("how", how)]);
+        if let Some(since) = vacant_since {
+            self.measure("spindle_vacancy_seconds", token.since(since));
+        }
+        self.held(true);
+    }
+
+    pub(crate) fn ended(&mut self, loss: &Loss) {
+        if self.holds {
+            self.count("spindle_terms_ended_total", &[("cause", cause(loss))]);
+        }
+        self.held(false);
+    }
+
+    /// The loop comes round, with this much validity left to its term.
+    pub(crate) fn turns(&mut self, now: Moment, remaining: Duration, lease: Duration) {
+        self.set("spindle_remaining_seconds", remaining);
+        if let Some(answered) = self.answered {
+            self.set("spindle_contact_age_seconds", now.since(answered));
+        }
+        if self.due.take().is_some_and(|due| now.since(due) > lease / STALLS_PER_LEASE) {
+            self.count("spindle_stalls_total", &[]);
+        }
+    }
+
+    /// The loop sleeps until `due`, unless something happens before.
+    pub(crate) fn sleeps_until(&mut self, due: Option<Moment>) {
+        self.due = due;
+    }
+
+    /// Several instances of a process may have the same label, so what they hold adds up.
+    fn held(&mut self, holds: bool) {
+        if std::mem::replace(&mut self.holds, holds) != holds {
+            self.add("spindle_held", if holds { 1.0 } else { -1.0 });
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        // What a loop that is gone has said last would stand for ever.
+        self.ended(&Loss::Abandoned);
+        self.set("spindle_remaining_seconds", Duration::ZERO);
+        self.set("spindle_contact_age_seconds", Duration::ZERO);
+    }
+}
+
+/// How a term came about, and since when nobody held, by Spanner's clock.
+fn succession(displaced: Option<&Row>, id: &str) -> (&'static str, Option<Timestamp>) {
+    let Some(row) = displaced else { return ("first", None) };
+    if row.is_released() {
+        let handed_over = row.writer.successor_id() == Some(id);
+        return (if handed_over { "handed_over" } else { "released" }, Some(row.token));
+    }
+    let since = row.lease.map(|lease| row.heartbeat + lease);
+    (if row.writer.id().is_some() { "expired" } else { "evicted" }, since)
+}
+
+fn cause(loss: &Loss) -> &'static str {
+    match loss {
+        Loss::LetGo => "released",
+        Loss::Lapsed => "lapsed",
+        Loss::Superseded { .. } => "superseded",
+        Loss::OutOfContact => "out_of_contact",
+        Loss::Expired => "expired",
+        Loss::Abandoned => "abandoned",
+    }
+}
+
+/// The status that Spanner gave, as gRPC calls it; `timeout` where no answer came.
+fn code(error: &Error) -> &'static str {
+    match error.code() {
+        None => "timeout",
+        Some(Code::Aborted) => "aborted",
+        Some(Code::Cancelled) => "cancelled",
+        Some(Code::DeadlineExceeded) => "deadline_exceeded",
+        Some(Code::FailedPrecondition) => "failed_precondition",
+        Some(Code::Internal) => "internal",
+        Some(Code::InvalidArgument) => "invalid_argument",
+        Some(Code::NotFound) => "not_found",
+        Some(Code::PermissionDenied) => "permission_denied",
+        Some(Code::ResourceExhausted) => "resource_exhausted",
+        Some(Code::Unauthenticated) => "unauthenticated",
+        Some(Code::Unavailable) => "unavailable",
+        Some(_) => "other",
+    }
+}
+
+#[cfg(feature = "metrics")]
+mod facade {
+    use std::collections::BTreeSet;
+    use std::sync::{Mutex, PoisonError};
+
+    use metrics::{Key, KeyName, Label, Level, Metadata, SharedString, Unit, with_recorder};
+
+    use super::{Arc, Duration, Meter};
+
+    /// Locks of a process that have a label of their own: labels cost memory wherever they go.
+    const LOCKS_MAX: usize = 1_000;
+
+    static LOCKS: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
+
+    static METADATA: Metadata<'static> =
+        Metadata::new("spindle", Level::INFO, Some(module_path!()));
+
+    impl Meter {
+        pub(crate) fn new(lock: &Arc<str>) -> Meter {
+            let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_new = !locks.contains(lock);
+            let lock = if is_new && locks.len() >= LOCKS_MAX {
+                SharedString::const_str("(others)")
+            } else {
+                locks.insert(Arc::clone(lock));
+                SharedString::from_shared(Arc::clone(lock))
+            };
+            describe();
+            Meter { lock, holds: false, act: None, answered: None, displaced: None, due: None }
+        }
+
+        pub(super) fn count(&self, name: &'static str, labels: &[(&'static str, &'static str)]) {
+            let key = self.key(name, labels);
+            with_recorder(|recorder| recorder.register_counter(&key, &METADATA).increment(1));
+        }
+
+        pub(super) fn measure(&self, name: &'static str, duration: Duration) {
+            let (key, seconds) = (self.key(name, &[]), duration.as_secs_f64());
+            with_recorder(|recorder| recorder.register_histogram(&key, &METADATA).record(seconds));
+        }
+
+        pub(super) fn set(&self, name: &'static str, duration: Duration) {
+            let (key, seconds) = (self.key(name, &[]), duration.as_secs_f64());
+            with_recorder(|recorder| recorder.register_gauge(&key, &METADATA).set(seconds));
+        }
+
+        pub(super) fn add(&self, name: &'static str, by: f64) {
+            let key = self.key(name, &[]);
+            with_recorder(|recorder| recorder.register_gauge(&key, &METADATA).increment(by));
+        }
+
+        fn key(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
+            let mut all = vec![Label::new("lock", self.lock.clone())];
+            all.extend(labels.iter().map(|(name, value)| Label::from_static_parts(name, value)));
+            Key::from_parts(KeyName::from_const_str(name), all)
+        }
+    }
+
+    /// What scrapes say of each; a recorder that is installed later learns of it from the next lock.
+    fn describe() {
+        let counters = [
+            ("spindle_requests_total", "Requests sent to Spanner, by act"),
+            ("spindle_failures_total", "Requests that failed, by act and code"),
+            ("spindle_terms_begun_total", "Terms that began here, by how"),
+            ("spindle_terms_ended_total", "Terms that ended here, by cause"),
+            ("spindle_stalls_total", "Times that the loop ran late by more than a tick"),
+        ];
+        let gauges = [
+            ("spindle_held", "Whether this process holds the lock", Unit::Count),
+            ("spindle_remaining_seconds", "Validity left of the term", Unit::Seconds),
+            ("spindle_contact_age_seconds", "Time since Spanner answered last", Unit::Seconds),
+        ];
+        let histograms = [
+            ("spindle_heartbeat_seconds", "Time that a heartbeat took"),
+            ("spindle_vacancy_seconds", "Time that the lock was free before a term here"),
+        ];
+        with_recorder(|recorder| {
+            for (name, text) in counters {
+                recorder.describe_counter(KeyName::from(name), Some(Unit::Count), text.into());
+            }
+            for (name, text, unit) in gauges {
+                recorder.describe_gauge(KeyName::from(name), Some(unit), text.into());
+            }
+            for (name, text) in histograms {
+                recorder.describe_histogram(KeyName::from(name), Some(Unit::Seconds), text.into());
+            }
+        });
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+impl Meter {
+    pub(crate) fn new(_: &Arc<str>) -> Meter {
+        Meter { holds: false, act: None, answered: None, displaced: None, due: None }
+    }
+
+    fn count(&self, _: &'static str, _: &[(&'static str, &'static str)]) {}
+
+    fn measure(&self, _: &'static str, _: Duration) {}
+
+    fn set(&self, _: &'static str, _: Duration) {}
+
+    fn add(&self, _: &'static str, _: f64) {}
+}

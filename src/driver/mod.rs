@@ -1,0 +1,13 @@
+//! The loop of an instance, and those in this process who ask it for the lock.
+
+mod carried;
+mod claims;
+mod drive;
+mod metrics;
+
+#[cfg(all(feature = "simulation", unix))]
+pub(crate) use carried::LockRow;
+pub(crate) use carried::{Carried, CarriedRow, Told};
+pub use claims::Occupied;
+pub(crate) use claims::{Claim, End, Grant, Parting, Patience};
+pub(crate) use drive::{Command, Demand, Driver, overdue_limit};

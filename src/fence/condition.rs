@@ -1,0 +1,186 @@
+use std::hash::{Hash, Hasher};
+
+use google_cloud_gax::retry_policy::NeverRetry;
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::KeySet;
+use google_cloud_spanner::mutation::Mutation;
+use google_cloud_spanner::read::ReadRequest;
+use google_cloud_spanner::transaction::ReadWriteTransaction;
+use spindle_protocol::{Change, StoredRow, TermId, Writer};
+
+use crate::error::{Error, Found, Kind, Result};
+use crate::spanner::row;
+use crate::status::Term;
+use crate::token::FencingToken;
+
+/// Makes a transaction conditional on a term: it commits before the next term begins, or not at
+/// all.
+///
+/// That is what a lock by itself can't do: a process may always be paused between looking at
+/// [`has_lock`](crate::Spindle::has_lock) and writing. See Martin Kleppmann's *How to do
+/// distributed locking* (2016) for the argument.
+///
+/// Three ways to use one, from the easiest to the most general: [`write`](Fence::write) for
+/// mutations alone, [`transaction`](Fence::transaction) to read as well, and
+/// [`check`](Fence::check) or, for DML, [`predicate`](Fence::predicate) inside a transaction that
+/// somebody else runs.
+///
+/// # Isolation
+///
+/// All of them need a SERIALIZABLE transaction with pessimistic reads, Spanner's default, which
+/// `write` and `transaction` set themselves. The read of the lock row then keeps the next term
+/// from beginning before the transaction has ended. Under REPEATABLE READ a read orders nothing:
+/// the next term may begin between the read and the commit, and both commit. SERIALIZABLE with
+/// optimistic reads is as safe, since they are validated at commit; it aborts more under load.
+///
+/// # Where it goes
+///
+/// A fence may be cloned and, with the feature `serde`, sent to another process that works for
+/// the same term. One that came from a [`Term`] of this process knows when that term has ended
+/// here, cancelled or expired, and fails from then on without asking Spanner; one that was
+/// deserialized leaves it to Spanner to say so. Either is safe.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    pub(super) table: String,
+    pub(super) lock: String,
+    pub(super) token: FencingToken,
+    pub(super) writer: String,
+    /// The term itself, where it is one of this process.
+    pub(super) term: Option<Term>,
+}
+
+impl Term {
+    /// What makes a write in the same database conditional on this term.
+    pub fn fence(&self) -> Fence {
+        Fence::new(self.table(), self.lock(), self.token(), self.writer().as_str())
+            .of_term(self.clone())
+    }
+}
+
+impl Fence {
+    pub(crate) fn new(table: &str, lock: &str, token: FencingToken, writer: &str) -> Fence {
+        Fence { table: table.into(), lock: lock.into(), token, writer: writer.into(), term: None }
+    }
+
+    pub(crate) fn of_term(self, term: Term) -> Fence {
+        Fence { term: Some(term), ..self }
+    }
+
+    /// The token of the term.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// The name of the lock.
+    pub fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// The table that the lock is in.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// Checks, inside `transaction`, that the term is still the lock's.
+    ///
+    /// If it isn't, the transaction is spoilt as well: whoever ignores the result can't commit.
+    /// It costs one read, which may carry the transaction's begin, and doesn't contend with
+    /// heartbeats: they write another column. The read keeps the next term from beginning until
+    /// the transaction ends, so do it late and keep the transaction short; if its process dies in
+    /// the middle, a takeover waits until Spanner gives up on the transaction, after 10 s, and for a
+    /// pause of up to 10 s more, since what fails is repeated ever more seldom.
+    ///
+    /// The transaction must be SERIALIZABLE, which is the client's default: under REPEATABLE READ
+    /// nothing orders the read before the next term's begin.
+    ///
+    /// # Errors
+    ///
+    /// [`is_fenced`](Error::is_fenced) if the term is over. It turns into the client's error by
+    /// `?`, and [`Error::extract`] finds it there again.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping this future leaves the transaction unfinished; roll it back.
+    pub async fn check(&self, transaction: &ReadWriteTransaction) -> Result<()> {
+        if let Err(ended) = self.check_here() {
+            self.spoil(transaction)?;
+            return Err(ended);
+        }
+        let (token, writer) = (self.token.to_timestamp(), Writer::from(self.writer.as_str()));
+        let fence = Change::Fence { term: TermId { token, writer } };
+        let reads = fence.reads(&self.lock);
+        let columns: Vec<&str> = reads.columns.iter().map(|column| column.name()).collect();
+        let keys = KeySet::builder().add_key(key![self.lock.clone()]).build();
+        let request = ReadRequest::builder(&self.table, columns)
+            .with_keys(keys)
+            .with_retry_policy(NeverRetry)
+            .build();
+        let reading = async {
+            let mut rows = transaction.execute_read(request).await?;
+            row::stored_row(&mut rows).await
+        };
+        let found = match reading.await {
+            Ok(found) => found.map(|found| StoredRow { key: self.lock.clone(), ..found }),
+            Err(source) => {
+                // Not knowing is no leave to commit either.
+                self.spoil(transaction)?;
+                return Err(Error::from_read(self.checking(), source));
+            }
+        };
+        if fence.judge(&self.lock, found.as_slice()).is_ok() {
+            return Ok(());
+        }
+        self.spoil(transaction)?;
+        let found = found.map(|found| Found::of(&found.row()));
+        let (lock, token) = (self.lock.clone(), self.token);
+        Err(Error::new(Kind::Fenced { lock, token, found }))
+    }
+
+    /// Fails if the term is one of this process that has ended; asks nobody.
+    pub(super) fn check_here(&self) -> Result<()> {
+        match &self.term {
+            Some(term) if term.has_ended() => Err(Error::new(Kind::Ended {
+                lock: self.lock.clone(),
+                token: self.token,
+                loss: term.loss().cloned(),
+            })),
+            _ => Ok(()),
+        }
+    }
+
+    fn checking(&self) -> String {
+        format!("lock `{}`: check token {}", self.lock, self.token)
+    }
+
+    /// Adds writes of which one can't succeed, whether the lock has a row or not: an update of it,
+    /// then an insert.
+    fn spoil(&self, transaction: &ReadWriteTransaction) -> Result<()> {
+        let lock = |mutation: google_cloud_spanner::mutation::WriteBuilder| {
+            mutation.set("name").to(&self.lock).build()
+        };
+        let impossible = [
+            lock(Mutation::new_update_builder(&self.table)),
+            lock(Mutation::new_insert_builder(&self.table)),
+        ];
+        transaction.buffer(impossible).map_err(|source| Error::from_read(self.checking(), source))
+    }
+
+    /// What makes two fences the same: whichever process they are in.
+    fn identity(&self) -> (&str, &str, FencingToken, &str) {
+        (&self.table, &self.lock, self.token, &self.writer)
+    }
+}
+
+impl PartialEq for Fence {
+    fn eq(&self, other: &Fence) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Fence {}
+
+impl Hash for Fence {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}

@@ -1,0 +1,249 @@
+//! Holding the lock for the life of a value.
+
+use std::time::Duration;
+
+use spindle_protocol::Moment;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+use crate::driver::{End, Grant, Occupied, Parting, Patience};
+use crate::error::{Error, Kind, Result};
+use crate::fence::Fence;
+use crate::loss::{Loss, Release};
+use crate::spindle::Spindle;
+use crate::status::Term;
+use crate::token::FencingToken;
+
+/// What nobody can mean to wait for.
+const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The lock, held. It is renewed in the background until this is released or dropped.
+///
+/// A guard is not the lock itself: the term under it can be lost while the guard is there, and then
+/// [`lost`](Guard::lost) resolves, before the lease has run out. What must not happen late has to
+/// carry the token: see [`fence`](Guard::fence).
+///
+/// **Dropping** it stops the renewal at once; the release is then sent by the instance's loop, at
+/// the next chance and without anybody to hear how it went. So the lock is free soon after a drop,
+/// not by then; and if the process or its runtime ends first, only when the lease has run out. Use
+/// [`release`](Guard::release) where that matters. A leaked guard is held for ever.
+///
+/// A guard keeps the instance's loop alive, like any other handle.
+#[derive(Debug)]
+#[must_use = "dropping a guard releases the lock"]
+pub struct Guard {
+    term: Term,
+    end: Option<oneshot::Sender<End>>,
+    lock: Spindle,
+}
+
+/// What came of [`try_acquire`](Spindle::try_acquire).
+#[derive(Debug)]
+pub enum Attempt {
+    /// The lock is held now.
+    Acquired(Guard),
+    /// Somebody else holds it, or it is reserved for somebody.
+    Occupied(Occupied),
+}
+
+impl Attempt {
+    /// The guard, if the lock was to be had.
+    pub fn acquired(self) -> Option<Guard> {
+        match self {
+            Attempt::Acquired(guard) => Some(guard),
+            Attempt::Occupied(_) => None,
+        }
+    }
+}
+
+impl Spindle {
+    /// Waits until this instance holds the lock, however long that takes.
+    ///
+    /// The first call starts the instance's loop, on the runtime that it is called on. The loop
+    /// contends while somebody waits or holds and rests otherwise, so a process in which many wait
+    /// polls no more than one in which one waits. They get the lock one after the other in the
+    /// order of their calls; between two of them other processes have a poll interval to take it.
+    /// A process that acquires again at once after a release may win over others that wait.
+    ///
+    /// ```no_run
+    /// # async fn service(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let lock = table.lock("migration").build()?;
+    /// let guard = lock.acquire().await?;
+    /// // … under guard.fence(), until guard.lost() …
+    /// guard.release().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// At once [`is_config`](Error::is_config) if the settings can't work or if
+    /// [`run`](Spindle::run) was called on this instance: then the loop holds by itself. Later only
+    /// what a change of the set-up alone can mend: [`is_schema`](Error::is_schema) and `is_config`.
+    /// Outages, refused permissions and missing credentials are waited out, because they may pass;
+    /// [`health`](Spindle::health) shows them meanwhile, and
+    /// [`acquire_within`](Spindle::acquire_within) ends with the last of them.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future withdraws from the queue. If the lock was just won for it, it is
+    /// released, as by dropping a guard.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_in_turn(Patience::Waits, None).await
+    }
+
+    /// As [`acquire`](Spindle::acquire), but waits no longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with
+    /// what stood in the way last, such as a refusal by Spanner, if something did. A `limit` of zero or of more than
+    /// a year is refused.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `acquire`.
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
+        if limit.is_zero() || limit > WAIT_MAX {
+            let lock = self.name();
+            let rule = "more than zero (`try_acquire` doesn't wait) and at most a year";
+            return Err(Error::config(format!("lock `{lock}`: wait of {limit:?}; {rule}")));
+        }
+        match timeout(limit, self.acquire()).await {
+            Ok(acquired) => acquired,
+            Err(_) => {
+                let trouble = self.published().last_cause();
+                let lock = self.name().to_string();
+                Err(Error::new(Kind::NotAcquired { lock, limit, trouble }))
+            }
+        }
+    }
+
+    /// Looks once, and takes the lock if it is vacant: never held, released, or expired, however
+    /// recently. Otherwise says who holds it.
+    ///
+    /// It starts the loop as [`acquire`](Spindle::acquire) does, and overtakes those who wait in
+    /// this process only if the lock is vacant right now.
+    ///
+    /// # Errors
+    ///
+    /// As `acquire`, and whatever kept it from looking.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `acquire`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn try_acquire(&self) -> Result<Attempt> {
+        let settings = self.settings()?;
+        let until = settings.clock.now() + settings.timing.lease;
+        self.try_until(until).await
+    }
+
+    /// Looks, and after a lost race looks again, but not after `until`.
+    pub(crate) async fn try_until(&self, until: Moment) -> Result<Attempt> {
+        let asked = self.settings()?.clock.now();
+        Ok(match self.claim(Patience::Looks { asked, until }, None).await? {
+            Ok(grant) => Attempt::Acquired(Guard::new(self.clone(), grant)),
+            Err(occupied) => Attempt::Occupied(occupied),
+        })
+    }
+
+    /// `asked_to_go` fires when the instance is told to resign; then the guard is to be released.
+    pub(crate) async fn acquire_in_turn(
+        &self,
+        patience: Patience,
+        asked_to_go: Option<CancellationToken>,
+    ) -> Result<Guard> {
+        loop {
+            // Who waits is not told that the lock is occupied.
+            if let Ok(grant) = self.claim(patience, asked_to_go.clone()).await? {
+                return Ok(Guard::new(self.clone(), grant));
+            }
+        }
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(lock: Spindle, grant: Grant) -> Guard {
+        Guard { term: grant.term, end: Some(grant.end), lock }
+    }
+
+    /// The term that is held.
+    pub fn term(&self) -> &Term {
+        &self.term
+    }
+
+    /// The fencing token, which every write that must not come late has to carry.
+    pub fn token(&self) -> FencingToken {
+        self.term.token()
+    }
+
+    /// What makes a write in the same database conditional on this term.
+    pub fn fence(&self) -> Fence {
+        self.term.fence()
+    }
+
+    /// How long the last heartbeat still protects whoever works under the guard.
+    pub fn remaining(&self) -> Duration {
+        self.term.remaining()
+    }
+
+    /// Whether the term has ended; never false again once it was true.
+    pub fn has_ended(&self) -> bool {
+        self.term.has_ended()
+    }
+
+    /// Waits until the term is over. Cancellation safe.
+    pub fn lost(&self) -> WaitForCancellationFuture<'_> {
+        self.term.cancelled()
+    }
+
+    /// A token that is cancelled when the term is over, to hand to what runs under it.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.term.cancellation()
+    }
+
+    /// Releases the lock and says what came of it, within the release limit.
+    ///
+    /// [`has_lock`](Spindle::has_lock) is empty before the release is sent.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Once polled, the release goes on whether or not the future is dropped.
+    pub async fn release(self) -> Release {
+        self.release_with(Parting::default()).await
+    }
+
+    pub(crate) async fn release_with(mut self, parting: Parting) -> Release {
+        let (done, released) = oneshot::channel();
+        // What could not be sent comes back, and must not be kept: it has the sender of the answer.
+        let told =
+            self.end.take().is_some_and(|end| end.send(End::Release { parting, done }).is_ok());
+        if told && let Ok(release) = released.await {
+            return release;
+        }
+        Release::EndedBefore(self.term.loss().cloned().unwrap_or(Loss::Abandoned))
+    }
+
+    /// Ends the term without a release: the lease runs out.
+    pub(crate) async fn lapse(mut self) {
+        if let Some(end) = self.end.take() {
+            // If nobody hears it, the term is over already.
+            let _ = end.send(End::Lapse);
+        }
+        self.term.cancelled().await;
+    }
+
+    /// The handle that the lock was acquired by.
+    pub fn lock(&self) -> &Spindle {
+        &self.lock
+    }
+}

@@ -1,0 +1,10 @@
+//! The ways to hold a lock: a guard, a task that runs while it is held, a scheduled job.
+
+mod guard;
+mod lead;
+mod once;
+mod work;
+
+pub use guard::{Attempt, Guard};
+pub use lead::{LeadOptions, Led};
+pub use once::{LastRun, Once, RunState};

@@ -1,0 +1,137 @@
+//! Saying at once what is wrong with a lock table, for services that want to fail at start.
+
+use google_cloud_gax::error::rpc::Code;
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::KeySet;
+use google_cloud_spanner::mutation::Mutation;
+use spindle_protocol::{Answer, Timestamp};
+
+use super::inspect::{PAGE_ROWS, keys_with};
+use crate::error::{Error, Kind, Result};
+use crate::names::check_table_name;
+use crate::spanner::{COMMIT_TIMESTAMP, LockTable, REQUEST_LIMIT, Table, row, transact};
+
+/// A name that no lock can have, since it looks like a takeover row.
+const PROBE_NAME: &str = "spindle-check_0000000000000000000";
+
+/// What [`LockTable::check`] found of a table that works.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// The optional columns that the table lacks: `lease_ms`, `info`.
+    pub missing_columns: Vec<&'static str>,
+    /// The locks whose holder has not written its lease, where the table has the column.
+    ///
+    /// While there is one, all instances must use the same lease: the holder began before the
+    /// column was there and has not heard of it yet, or it is another implementation's.
+    pub without_lease: Vec<String>,
+}
+
+impl LockTable {
+    /// Checks once that the table can be reached, is as it should be, and can be written:
+    /// for services that want to fail at start rather than to go on trying.
+    ///
+    /// Writes nothing that stays. It asks the information schema, reads and writes as a holder
+    /// does, and reads the whole table, 100 rows at a time. A missing optional column is no error:
+    /// what it returns names it, and the locks whose holder has not written its lease.
+    ///
+    /// # Errors
+    ///
+    /// What exactly is wrong: [`is_schema`](crate::Error::is_schema) for the table or a column,
+    /// with the statement that mends it; [`is_config`](crate::Error::is_config) for a malformed
+    /// name or endpoint, a database that is not there, or a server without read timestamps, on
+    /// which no lock can be taken; [`is_denied`](crate::Error::is_denied) for permissions or
+    /// credentials; [`is_session_lost`](crate::Error::is_session_lost); or an outage, said after
+    /// 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn check(&self) -> Result<Checked> {
+        check_table_name(&self.table().name)?;
+        self.table().check().await
+    }
+}
+
+impl Table {
+    /// Says exactly what is wrong with the table that is there, including what writing needs.
+    pub(crate) async fn check(&self) -> Result<Checked> {
+        match self.ask_columns(REQUEST_LIMIT).await {
+            // A connection of our own is made anew.
+            Err(error) if error.is_session_lost() => self.ask_columns(REQUEST_LIMIT).await?,
+            asked => asked?,
+        }
+        self.read(PROBE_NAME, REQUEST_LIMIT).await?;
+        self.probe_write().await?;
+        let (has_lease, has_info) = self.optional.known();
+        let mut checked = Checked::default();
+        if !has_lease {
+            checked.missing_columns.push("lease_ms");
+        }
+        if !has_info {
+            checked.missing_columns.push("info");
+        }
+        if has_lease {
+            checked.without_lease = self.holders_without_lease().await?;
+        }
+        Ok(checked)
+    }
+
+    /// The locks whose row names a holder and no lease.
+    async fn holders_without_lease(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let mut last = None;
+        loop {
+            let (rows, _) = self.read_page(keys_with("", last.as_deref()), PAGE_ROWS).await?;
+            last = rows.last().map(|row| row.name.clone());
+            let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
+            let held = rows.into_iter().filter(|full| {
+                !full.without_heartbeat
+                    && full.row.heartbeat != Timestamp::EPOCH
+                    && full.row.lease.is_none()
+            });
+            found.extend(held.map(|full| full.name));
+            if is_last_page {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Updates a row that can't exist: it never changes anything, but tells what writing needs.
+    async fn probe_write(&self) -> Result<()> {
+        let doing = format!("table `{}`: write", self.name);
+        let leased = self.connection.client(REQUEST_LIMIT).await?;
+        let keys = KeySet::builder().add_key(key![PROBE_NAME]).build();
+        let request = row::request(&self.name, ["name"], keys, None, leased.limit);
+        let mut write = Mutation::new_update_builder(&self.name)
+            .set("name")
+            .to(PROBE_NAME)
+            .set("heartbeat")
+            .to(COMMIT_TIMESTAMP)
+            .set("token")
+            .to(COMMIT_TIMESTAMP)
+            .set("writer")
+            .to("");
+        let (has_lease, has_info) = self.optional.known();
+        if has_lease {
+            write = write.set("lease_ms").to(None::<i64>);
+        }
+        if has_info {
+            write = write.set("info").to(None::<String>);
+        }
+        let write = write.build();
+        let decide = move |_| Ok(vec![write.clone()]);
+        let outcome = transact(&leased.client, doing, request, leased.limit, decide).await;
+        match (outcome.answer, outcome.error) {
+            (Answer::Applied { .. }, _) | (_, None) => Ok(()),
+            (_, Some(error)) => match error.code() {
+                Some(Code::NotFound) => Ok(()),
+                Some(Code::FailedPrecondition) => Err(Error::new(Kind::Schema(format!(
+                    "table `{}` does not take what a holder writes: {error}",
+                    self.name
+                )))),
+                _ => Err(error),
+            },
+        }
+    }
+}

@@ -1,0 +1,291 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+use spindle_protocol::{
+    Answer, Change, KEEP_AWAY_MAX, Rejection, StoredRow, Succession, Timestamp,
+};
+use tokio::time::{Instant, sleep};
+
+use super::state::DEFAULT_LEASE;
+use crate::error::{Error, Result};
+use crate::names::{check_id, check_lock_name, check_table_name};
+use crate::spanner::{LockTable, REQUEST_LIMIT, Table};
+use crate::token::FencingToken;
+
+/// Before an act that another transaction got in the way of is tried again.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
+
+/// The most that `by` and `because` may have together, so that `info` stays a line.
+const MARK_BYTES_MAX: usize = 1_000;
+
+/// Whose term was ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deposed {
+    /// The id of the instance.
+    pub id: String,
+    /// The token of its term.
+    pub token: FencingToken,
+    /// The token that superseded it. It is nobody's: the next term's is greater.
+    pub by: FencingToken,
+}
+
+impl LockTable {
+    /// Ends the term of whoever holds the lock, gracefully: at its next heartbeat the holder
+    /// learns that it is deposed, and nobody takes over before its lease has run out.
+    ///
+    /// So at any instant at most one instance still believes that it holds. From now on the
+    /// evicted term's fenced writes are refused. The evicted instance contends again like any
+    /// other, unless it is [kept away](Evict::keep_away).
+    ///
+    /// Nothing is sent before it is awaited. It gives whose term it was; nothing if the row names
+    /// no one, in which case nothing was written. `info` then reads `evicted by …: …`, where the
+    /// table has the column.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// table.evict("jobs").await?;
+    /// let ten_minutes = Duration::from_secs(600);
+    /// table.evict("jobs").by("alice").because("bad deploy").keep_away(ten_minutes).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for a name that no lock can have, or a mark or time that
+    /// can't work; [`is_outcome_unknown`](Error::is_outcome_unknown) if no answer came, where
+    /// [`inspect`](LockTable::inspect) tells; otherwise why it could not be done within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the term was ended.
+    pub fn evict(&self, name: impl Into<String>) -> Evict {
+        Evict { step: Step::new(self, name.into()), keep_away: None }
+    }
+
+    /// Takes the lock from whoever holds it, now: the next contender that looks takes it at once.
+    ///
+    /// The old holder believes in its term until its next heartbeat is refused, or its lease has
+    /// run out: for that long two instances hold the lock, by their own lights. **Only fenced
+    /// writes are safe then**; those of the old term are refused from now on. Where a few seconds
+    /// don't matter, use [`evict`](LockTable::evict).
+    ///
+    /// Nothing is sent before it is awaited. It gives whose term it was, if the row named someone.
+    /// It also ends the wait after an eviction, a promise to a successor, and the rest of a run
+    /// that has the lock parked; a lock that is free already is left as it is, unless it is seized
+    /// [for a contender](Seize::for_contender). `info` then reads `seized by …: …`.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// table.seize("jobs").await?;
+    /// table.seize("jobs").for_contender("node-2").by("alice").because("node-1 hangs").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`evict`](LockTable::evict); [`is_config`](Error::is_config) also for an id that no
+    /// instance can have.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the lock was taken.
+    pub fn seize(&self, name: impl Into<String>) -> Seize {
+        Seize { step: Step::new(self, name.into()), contender: None }
+    }
+}
+
+/// An eviction, made by [`LockTable::evict`]. Await it.
+#[derive(Clone, Debug)]
+#[must_use = "an eviction does nothing until it is awaited"]
+pub struct Evict {
+    step: Step,
+    keep_away: Option<Duration>,
+}
+
+/// A seizure, made by [`LockTable::seize`]. Await it.
+#[derive(Clone, Debug)]
+#[must_use = "a seizure does nothing until it is awaited"]
+pub struct Seize {
+    step: Step,
+    contender: Option<String>,
+}
+
+impl Evict {
+    /// Says in `info` who evicts.
+    pub fn by(mut self, operator: impl Into<String>) -> Evict {
+        self.step.by = Some(operator.into());
+        self
+    }
+
+    /// Says in `info` why.
+    pub fn because(mut self, reason: impl Into<String>) -> Evict {
+        self.step.because = Some(reason.into());
+        self
+    }
+
+    /// Keeps the evicted id away for so long, or until the next term begins if that comes first;
+    /// at most an hour.
+    ///
+    /// It counts from the eviction, by Spanner's clock. All instances of that id keep away, and
+    /// with no other contender the lock stays vacant for that long. Instances of other
+    /// implementations don't know of it. [`seize`](LockTable::seize) ends it early.
+    pub fn keep_away(mut self, time: Duration) -> Evict {
+        self.keep_away = Some(time);
+        self
+    }
+
+    async fn carry_out(self) -> Result<Option<Deposed>> {
+        let Evict { step, keep_away } = self;
+        if let Some(time) = keep_away.filter(|time| time.is_zero() || *time > KEEP_AWAY_MAX) {
+            return Err(Error::config(format!(
+                "lock `{}`: keep away for {time:?}; more than zero and at most {KEEP_AWAY_MAX:?}",
+                step.lock
+            )));
+        }
+        let info = Some(step.mark("evicted")?);
+        step.depose(Change::Evict { keep_away, info }).await
+    }
+}
+
+impl Seize {
+    /// Says in `info` who seizes.
+    pub fn by(mut self, operator: impl Into<String>) -> Seize {
+        self.step.by = Some(operator.into());
+        self
+    }
+
+    /// Says in `info` why.
+    pub fn because(mut self, reason: impl Into<String>) -> Seize {
+        self.step.because = Some(reason.into());
+        self
+    }
+
+    /// Gives the contender `id` first refusal: forced leadership for a node.
+    ///
+    /// That instance takes the lock as soon as it looks, within its poll interval; the others
+    /// leave it to it for 10 s, or for their own lease where the table lacks `lease_ms`. After
+    /// that, or if no instance of this id runs, anyone takes it. It works on a lock that nobody
+    /// holds, too.
+    pub fn for_contender(mut self, id: impl Into<String>) -> Seize {
+        self.contender = Some(id.into());
+        self
+    }
+
+    async fn carry_out(self) -> Result<Option<Deposed>> {
+        let Seize { step, contender } = self;
+        let info = Some(step.mark("seized")?);
+        let next = match contender {
+            None => Succession::Anyone,
+            Some(id) => {
+                check_id(&id)
+                    .map_err(|rule| Error::config(format!("lock `{}`: {rule}", step.lock)))?;
+                Succession::Successor { id, grace: DEFAULT_LEASE }
+            }
+        };
+        step.depose(Change::Seize { next, info }).await
+    }
+}
+
+impl IntoFuture for Evict {
+    type Output = Result<Option<Deposed>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.carry_out())
+    }
+}
+
+impl IntoFuture for Seize {
+    type Output = Result<Option<Deposed>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.carry_out())
+    }
+}
+
+/// What both have in common.
+#[derive(Clone)]
+struct Step {
+    table: Arc<Table>,
+    lock: String,
+    by: Option<String>,
+    because: Option<String>,
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Step { table, lock, by, because } = self;
+        let mut step = f.debug_struct("Step");
+        step.field("table", &table.name).field("lock", lock);
+        step.field("by", by).field("because", because).finish()
+    }
+}
+
+impl Step {
+    fn new(table: &LockTable, lock: String) -> Step {
+        Step { table: Arc::clone(table.table()), lock, by: None, because: None }
+    }
+
+    /// Such as `evicted by alice: bad deploy`.
+    fn mark(&self, how: &str) -> Result<String> {
+        let Step { lock, by, because, .. } = self;
+        let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let because = because.as_ref().map(|because| format!(": {because}")).unwrap_or_default();
+        let mark = format!("{how}{by}{because}");
+        if mark.len() > MARK_BYTES_MAX || mark.chars().any(char::is_control) {
+            return Err(Error::config(format!(
+                "lock `{lock}`: mark {mark:?} has a control character or more than \
+                 {MARK_BYTES_MAX} bytes"
+            )));
+        }
+        Ok(mark)
+    }
+
+    async fn depose(self, change: Change) -> Result<Option<Deposed>> {
+        let Step { table, lock, .. } = self;
+        check_table_name(&table.name)?;
+        check_lock_name(&lock)?;
+        let deadline = Instant::now() + REQUEST_LIMIT;
+        loop {
+            let known = table.optional.known();
+            let (outcome, found) =
+                table.carry_out_and_show(&lock, change.clone(), REQUEST_LIMIT).await;
+            let error = match (outcome.answer, outcome.error) {
+                (Answer::Applied { at }, _) => {
+                    return Ok(found.first().and_then(|row| deposed(row, at)));
+                }
+                // Another made the row that this was to make.
+                (Answer::Rejected(Rejection::Changed(_)), None) if Instant::now() < deadline => {
+                    sleep(PAUSE).await;
+                    continue;
+                }
+                (_, None) => return Ok(None),
+                (_, Some(error)) => error,
+            };
+            // Not applied, for certain.
+            let raced = error.code() == Some(Code::Aborted);
+            let learned = table.optional.known() != known;
+            if !(raced || learned) || Instant::now() >= deadline {
+                return Err(error);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+fn deposed(found: &StoredRow, at: Timestamp) -> Option<Deposed> {
+    let row = found.row();
+    Some(Deposed {
+        id: row.writer.id()?.to_string(),
+        token: FencingToken::from_timestamp(row.token),
+        by: FencingToken::from_timestamp(at),
+    })
+}

@@ -1,0 +1,147 @@
+//! Why a term ended, judged by its last version and by what came after it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use spindle_protocol::{Named, StoredRow, Timestamp};
+
+use super::past_term::{Cause, PastTerm};
+use crate::operate::state::DEFAULT_LEASE;
+use crate::token::FencingToken;
+
+/// What came after the last version of a term.
+#[derive(Clone, Debug)]
+pub(super) enum Later {
+    /// Nothing yet, as of this read.
+    Nothing(Timestamp),
+    /// Another version of the row.
+    Version(StoredRow),
+    /// No row: it was deleted after the first moment, and before the second.
+    Deleted(Timestamp, Timestamp),
+}
+
+/// Whether the row is a term's, and not what ended one.
+pub(super) fn is_term(stored: &StoredRow) -> bool {
+    stored.writer.id().is_some() && !stored.row().is_released()
+}
+
+/// When, by Spanner's clock, anybody at all may take the lock from the row as it is.
+pub(super) fn vacant_from(stored: &StoredRow) -> Timestamp {
+    let row = stored.row();
+    let lease = row.lease.unwrap_or(DEFAULT_LEASE);
+    let vacant_from = match row.writer.names() {
+        Named::Successor(_) | Named::Parked if row.is_released() => row.token + lease,
+        _ if row.is_released() => row.token,
+        _ => row.heartbeat + lease,
+    };
+    vacant_from.max(row.token)
+}
+
+pub(super) fn judge(
+    term: &StoredRow,
+    later: &Later,
+    has_marks: bool,
+    vacancy: Option<Duration>,
+) -> PastTerm {
+    let row = term.row();
+    let ended = ended(term, later, has_marks);
+    PastTerm {
+        holder: row.writer.id().unwrap_or_default().to_string(),
+        token: FencingToken::from_timestamp(row.token),
+        heartbeat: datetime(row.heartbeat),
+        info: term.info.clone(),
+        end: ended.as_ref().map(|(end, _)| datetime(*end)),
+        cause: ended.map(|(_, cause)| cause),
+        vacancy,
+    }
+}
+
+/// When and why the term ended; nothing if it goes on.
+fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp, Cause)> {
+    let over = vacant_from(term);
+    let ran_out = |by: Timestamp| {
+        let unheard = term.heartbeat == term.token;
+        let cause = if unheard { Cause::Unheard } else { Cause::LeaseRanOut };
+        Some((over.min(by), cause))
+    };
+    match later {
+        Later::Nothing(read_at) if over <= *read_at => ran_out(*read_at),
+        Later::Nothing(_) => None,
+        Later::Deleted(after, by) if over <= *after => ran_out(*by),
+        Later::Deleted(_, by) => Some((*by, Cause::Deleted)),
+        Later::Version(version) if is_term(version) => ran_out(version.row().token),
+        Later::Version(version) => {
+            let cause = cause(version, has_marks);
+            let at = version.row().token;
+            let is_by_hand = matches!(cause, Cause::Evicted { .. } | Cause::Seized { .. });
+            // What somebody did to a row whose lease had run out didn't end the term.
+            if is_by_hand && over <= at {
+                return ran_out(at);
+            }
+            // A release may come after the lease has run out; without its lease a row doesn't tell.
+            let end = if term.lease_ms.is_some() { over.min(at) } else { at };
+            Some((end, cause))
+        }
+    }
+}
+
+/// What the version says of how the term before it ended.
+fn cause(version: &StoredRow, has_marks: bool) -> Cause {
+    let row = version.row();
+    if !row.is_released() {
+        let (by, reason) = mark(version, "evicted").unwrap_or_default();
+        return Cause::Evicted { by, reason };
+    }
+    if let Some((by, reason)) = mark(version, "seized") {
+        return Cause::Seized { by, reason };
+    }
+    match row.writer.names() {
+        _ if !has_marks => Cause::Unmarked,
+        Named::Successor(to) => Cause::HandedTo { to: to.to_string() },
+        Named::Parked => {
+            let until = datetime(row.token + row.lease.unwrap_or(DEFAULT_LEASE));
+            Cause::Parked { until }
+        }
+        _ => Cause::Released,
+    }
+}
+
+/// Who left the mark in the row, and why: `evicted`, `evicted by alice`, `evicted: bad deploy` or
+/// `evicted by alice: bad deploy`.
+fn mark(version: &StoredRow, verb: &str) -> Option<(Option<String>, Option<String>)> {
+    let text = version.info.as_deref()?.strip_prefix(verb)?;
+    let (by, reason) = match text.split_once(": ") {
+        Some((by, reason)) => (by, Some(reason.to_string())),
+        None => (text, None),
+    };
+    let by = match by.strip_prefix(" by ") {
+        Some(by) => Some(by.to_string()),
+        None if by.is_empty() => None,
+        // The text is a holder's own, and only begins with the same word.
+        None => return None,
+    };
+    Some((by, reason))
+}
+
+fn datetime(timestamp: Timestamp) -> DateTime<Utc> {
+    DateTime::from_timestamp_nanos(timestamp.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_with_and_without_who_and_why() {
+        let of = |info: &str| {
+            mark(&StoredRow { info: Some(info.into()), ..StoredRow::new("job") }, "evicted")
+        };
+        let some = |text: &str| Some(text.to_string());
+        assert_eq!(of("evicted by alice: bad deploy"), Some((some("alice"), some("bad deploy"))));
+        assert_eq!(of("evicted by alice"), Some((some("alice"), None)));
+        assert_eq!(of("evicted: bad deploy"), Some((None, some("bad deploy"))));
+        assert_eq!(of("evicted"), Some((None, None)));
+        assert_eq!(of("evictedly"), None);
+        assert_eq!(of("10.0.0.7"), None);
+    }
+}

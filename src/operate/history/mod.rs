@@ -1,0 +1,11 @@
+//! What a lock was in the past, read from Spanner's old versions of its row.
+
+mod cause;
+mod past_term;
+mod terms;
+mod walk;
+
+pub use past_term::{Cause, HistoryEnd, PastTerm};
+pub use terms::History;
+#[cfg(all(feature = "simulation", unix))]
+pub(crate) use walk::{Past, Version, Walk};

@@ -1,0 +1,101 @@
+//! A term of the past, and why it ended.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::token::FencingToken;
+
+/// A term as the versions of its row tell of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PastTerm {
+    /// The id of the holder.
+    pub holder: String,
+    /// The fencing token, which says when the term began.
+    pub token: FencingToken,
+    /// The last heartbeat, by Spanner's clock.
+    pub heartbeat: DateTime<Utc>,
+    /// What the holder said of itself.
+    pub info: Option<String>,
+    /// When it ended, by Spanner's clock; at the latest, where a lease ran out or a row was deleted.
+    /// Nothing if it goes on.
+    pub end: Option<DateTime<Utc>>,
+    /// Why it ended; nothing if it goes on.
+    pub cause: Option<Cause>,
+    /// For how long the lock had been there for the taking when this term began. Neither the grace
+    /// of a successor nor the time that a lock is parked counts, nor the rest of a lease. Nothing
+    /// where the versions don't tell.
+    pub vacancy: Option<Duration>,
+}
+
+impl PastTerm {
+    /// When it began, by Spanner's clock.
+    pub fn begin(&self) -> DateTime<Utc> {
+        self.token.to_datetime()
+    }
+}
+
+/// Why a term of the past ended, as far as the row tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Its holder let go.
+    Released,
+    /// Its holder let go in favour of a named contender.
+    #[non_exhaustive]
+    HandedTo {
+        /// The id of the contender.
+        to: String,
+    },
+    /// Its holder let go, and nobody was to take the lock before this time.
+    #[non_exhaustive]
+    Parked {
+        /// By Spanner's clock.
+        until: DateTime<Utc>,
+    },
+    /// Somebody ended it gracefully.
+    #[non_exhaustive]
+    Evicted {
+        /// Who did it, if the row says so.
+        by: Option<String>,
+        /// Why, if the row says so.
+        reason: Option<String>,
+    },
+    /// Somebody took the lock from its holder.
+    #[non_exhaustive]
+    Seized {
+        /// Who did it, if the row says so.
+        by: Option<String>,
+        /// Why, if the row says so.
+        reason: Option<String>,
+    },
+    /// No heartbeat came for a lease. A crash, a hang, lost contact and work that could not be
+    /// stopped look alike; the end is the last moment that the holder can have believed in.
+    LeaseRanOut,
+    /// As `LeaseRanOut`, before the first heartbeat: perhaps the holder was never told that it held.
+    Unheard,
+    /// The row was deleted; other terms may have come and gone before it was.
+    Deleted,
+    /// Released or seized: a table without the column `info` doesn't tell which.
+    Unmarked,
+}
+
+/// Why a history goes no further back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HistoryEnd {
+    /// All of the time that was asked for is covered.
+    Covered,
+    /// The lock had no row before: it was never held, or the row was deleted.
+    NoRow,
+    /// Spanner no longer has the versions; the database's `version_retention_period` sets how long
+    /// it keeps them.
+    Forgotten,
+    /// The table, or a column of it, was made later.
+    OtherSchema,
+    /// The token of a row is not older than the version that came after it: somebody edited it.
+    Edited,
+    /// More than four changes to the row lie between two terms.
+    TooManyChanges,
+}

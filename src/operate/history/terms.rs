@@ -1,0 +1,161 @@
+//! What a lock was in the past, read from Spanner's old versions of its row.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+use google_cloud_spanner::transaction::TimestampBound;
+use google_cloud_spanner::value::Timestamp as ClientTimestamp;
+use spindle_protocol::{StoredRow, Timestamp};
+use tokio::time::timeout;
+
+use super::past_term::{HistoryEnd, PastTerm};
+use super::walk::{Past, Version, Walk};
+use crate::error::{Error, Result};
+use crate::names::{check_lock_name, check_table_name};
+use crate::spanner::{LockTable, REQUEST_LIMIT, Table, row, without_read_timestamp};
+
+/// As far back as Spanner keeps old versions unless a database says otherwise.
+const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
+
+impl LockTable {
+    /// The terms of the lock `name` so far, the latest first, by stale reads of its row.
+    ///
+    /// No history table is needed: a read just before a term's token shows the row as the term
+    /// before left it. Spanner keeps old versions for an hour, unless the database's
+    /// `version_retention_period` says otherwise. Nothing is sent before the first
+    /// [`next`](History::next).
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut history = table.history("billing");
+    /// while let Some(term) = history.next().await? {
+    ///     println!("{} from {} to {:?}: {:?}", term.holder, term.begin(), term.end, term.cause);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn history(&self, name: impl Into<String>) -> History {
+        History {
+            table: Arc::clone(self.table()),
+            lock: name.into(),
+            walk: Walk::new(WINDOW_DEFAULT),
+        }
+    }
+}
+
+/// A walk through the terms of a lock, back in time. Made by [`LockTable::history`].
+///
+/// It sends one strong read at first and then at most four stale reads for each term, two as a rule.
+#[derive(Debug)]
+#[must_use = "a history reads nothing until `next` is called"]
+pub struct History {
+    table: Arc<Table>,
+    lock: String,
+    walk: Walk,
+}
+
+impl History {
+    /// How far back to go; an hour by default. The term that was held then is the last.
+    pub fn since(mut self, window: Duration) -> History {
+        self.walk = Walk::new(window);
+        self
+    }
+
+    /// The next earlier term; none after the last.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for a name that no lock can have; otherwise why Spanner could
+    /// not be asked within 5 s for each read. The next call begins with the same term.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future loses nothing: the next call begins with the same term.
+    pub async fn next(&mut self) -> Result<Option<PastTerm>> {
+        check_table_name(&self.table.name)?;
+        check_lock_name(&self.lock)?;
+        // What a failure or a drop interrupts is begun anew.
+        let mut walk = self.walk.clone();
+        let term = walk.next(&LockRow { table: &self.table, lock: &self.lock }).await?;
+        self.walk = walk;
+        Ok(term)
+    }
+
+    /// Why there is nothing earlier, once [`next`](History::next) has given nothing.
+    pub fn ended(&self) -> Option<HistoryEnd> {
+        self.walk.ended()
+    }
+
+    /// How many reads the terms so far took.
+    pub fn reads(&self) -> u64 {
+        self.walk.reads()
+    }
+}
+
+/// One lock's row on Spanner.
+struct LockRow<'a> {
+    table: &'a Table,
+    lock: &'a str,
+}
+
+impl Past for LockRow<'_> {
+    async fn now(&self) -> Result<(Option<StoredRow>, Timestamp)> {
+        let (found, read_at) = self.read(TimestampBound::strong()).await?;
+        let doing = format!("lock `{}`: read its row", self.lock);
+        let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing))?;
+        Ok((found, row::timestamp(read_at)))
+    }
+
+    async fn at(&self, at: Timestamp) -> Result<Version> {
+        let moment = ClientTimestamp::new(at.0.div_euclid(NANOS), nanos(at)).map_err(|error| {
+            Error::config(format!("lock `{}`: read at {}: {error}", self.lock, at.0))
+        })?;
+        match self.read(TimestampBound::read_timestamp(moment)).await {
+            Ok((Some(row), _)) => Ok(Version::Row(row)),
+            Ok((None, _)) => Ok(Version::None),
+            Err(error) => match error.code() {
+                Some(Code::FailedPrecondition | Code::OutOfRange) => {
+                    Ok(Version::End(HistoryEnd::Forgotten))
+                }
+                Some(Code::NotFound | Code::InvalidArgument) => {
+                    Ok(Version::End(HistoryEnd::OtherSchema))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn has_marks(&self) -> bool {
+        self.table.optional.has_info()
+    }
+}
+
+const NANOS: i64 = 1_000_000_000;
+
+fn nanos(at: Timestamp) -> i32 {
+    // Less than a second's.
+    i32::try_from(at.0.rem_euclid(NANOS)).unwrap_or_default()
+}
+
+impl LockRow<'_> {
+    async fn read(
+        &self,
+        bound: TimestampBound,
+    ) -> Result<(Option<StoredRow>, Option<ClientTimestamp>)> {
+        let doing = || format!("lock `{}`: read an old version of its row", self.lock);
+        let leased = self.table.connection.client(REQUEST_LIMIT).await?;
+        let reading = async {
+            let transaction = leased.client.read_only_transaction();
+            let transaction = transaction.set_timestamp_bound(bound).build().await?;
+            let request = self.table.row_request(self.table.columns(), self.lock, REQUEST_LIMIT);
+            let mut rows = transaction.execute_read(request).await?;
+            let found = row::stored_row(&mut rows).await?;
+            Ok((found, transaction.read_timestamp()))
+        };
+        match timeout(REQUEST_LIMIT, reading).await {
+            Ok(read) => read.map_err(|error| Error::from_read(doing(), error)),
+            Err(_) => Err(Error::timed_out(doing(), REQUEST_LIMIT)),
+        }
+    }
+}

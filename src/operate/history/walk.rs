@@ -1,0 +1,206 @@
+//! The walk back from one term to the one before, by as few reads as can be.
+
+use std::time::Duration;
+
+use spindle_protocol::{StoredRow, Timestamp};
+
+use super::cause::{Later, is_term, judge, vacant_from};
+use super::past_term::{HistoryEnd, PastTerm};
+use crate::error::Result;
+
+/// What a walk may read for each term, on the average.
+const READS_PER_TERM: u64 = 4;
+
+/// Spanner's commit timestamps lie at least this far apart.
+const TICK: Duration = Duration::from_micros(1);
+
+/// Where to look for a row that isn't there: so long before the one that is.
+const PROBES: [Duration; 3] =
+    [Duration::from_secs(5), Duration::from_secs(60), Duration::from_secs(600)];
+
+/// The versions of one row.
+pub(crate) trait Past {
+    /// The row now, and Spanner's timestamp of the read.
+    fn now(&self) -> impl Future<Output = Result<(Option<StoredRow>, Timestamp)>> + Send;
+
+    /// The row as it was then.
+    fn at(&self, at: Timestamp) -> impl Future<Output = Result<Version>> + Send;
+
+    /// Whether those who seize a lock leave their mark in the row.
+    fn has_marks(&self) -> bool;
+}
+
+/// What an old version is.
+#[derive(Clone, Debug)]
+pub(crate) enum Version {
+    Row(StoredRow),
+    /// There was no row.
+    None,
+    /// There is nothing to be read.
+    End(HistoryEnd),
+}
+
+/// How far the walk has come.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    window: Duration,
+    since: Timestamp,
+    place: Place,
+    reads: u64,
+    /// How many reads are left of what the terms so far allow.
+    budget: u64,
+}
+
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a walk has one")]
+enum Place {
+    Start,
+    /// The latest version that no term has been made of, and what came after it.
+    At(StoredRow, Later),
+    Over(HistoryEnd),
+}
+
+impl Walk {
+    pub(crate) fn new(window: Duration) -> Walk {
+        Walk { window, since: Timestamp::EPOCH, place: Place::Start, reads: 0, budget: 0 }
+    }
+
+    pub(crate) fn ended(&self) -> Option<HistoryEnd> {
+        match self.place {
+            Place::Over(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// The next earlier term.
+    pub(crate) async fn next(&mut self, past: &impl Past) -> Result<Option<PastTerm>> {
+        if matches!(self.place, Place::Start) {
+            self.start(past).await?;
+        }
+        self.budget += READS_PER_TERM;
+        loop {
+            let (version, later) = match &self.place {
+                Place::At(version, later) => (version.clone(), later.clone()),
+                Place::Start | Place::Over(_) => return Ok(None),
+            };
+            let begun = version.row().token;
+            if !is_term(&version) {
+                if begun <= self.since {
+                    // The term before ended with it, before the window.
+                    self.place = Place::Over(HistoryEnd::Covered);
+                    return Ok(None);
+                }
+                self.step_back(past, version).await?;
+                continue;
+            }
+            let vacancy = if begun <= self.since {
+                self.place = Place::Over(HistoryEnd::Covered);
+                None
+            } else {
+                self.vacancy_before(past, version.clone()).await?
+            };
+            return Ok(Some(judge(&version, &later, past.has_marks(), vacancy)));
+        }
+    }
+
+    async fn start(&mut self, past: &impl Past) -> Result<()> {
+        self.reads += 1;
+        let (found, read_at) = past.now().await?;
+        let window = i64::try_from(self.window.as_nanos()).unwrap_or(i64::MAX);
+        self.since = Timestamp(read_at.0.saturating_sub(window).max(0));
+        self.budget = READS_PER_TERM;
+        match found {
+            Some(row) if row.row().token > read_at => {
+                self.place = Place::Over(HistoryEnd::Edited);
+            }
+            Some(row) => self.place = Place::At(row, Later::Nothing(read_at)),
+            None => self.probe(past, read_at).await?,
+        }
+        Ok(())
+    }
+
+    /// Goes back until a term is reached, and adds up for how long the lock was to be had.
+    async fn vacancy_before(
+        &mut self,
+        past: &impl Past,
+        mut version: StoredRow,
+    ) -> Result<Option<Duration>> {
+        let mut vacancy = Duration::ZERO;
+        loop {
+            let begun = version.row().token;
+            self.step_back(past, version).await?;
+            let Place::At(before, Later::Version(_)) = &self.place else { return Ok(None) };
+            vacancy += begun.since(vacant_from(before));
+            if is_term(before) {
+                return Ok(Some(vacancy));
+            }
+            if before.row().token <= self.since {
+                // Whatever came before is outside of the window.
+                return Ok(None);
+            }
+            version = before.clone();
+        }
+    }
+
+    /// Moves to the version before this one began.
+    async fn step_back(&mut self, past: &impl Past, version: StoredRow) -> Result<()> {
+        let begun = version.row().token;
+        let Some(found) = self.read(past, before(begun, TICK)).await? else { return Ok(()) };
+        match found {
+            Version::Row(row) if row.row().token >= begun => {
+                self.place = Place::Over(HistoryEnd::Edited);
+            }
+            Version::Row(row) => self.place = Place::At(row, Later::Version(version)),
+            Version::None => self.probe(past, begun).await?,
+            Version::End(end) => self.place = Place::Over(end),
+        }
+        Ok(())
+    }
+
+    /// Looks for a row that was deleted before `by`.
+    async fn probe(&mut self, past: &impl Past, by: Timestamp) -> Result<()> {
+        for back in PROBES {
+            let at = before(by, back);
+            if at <= self.since {
+                break;
+            }
+            let Some(found) = self.read(past, at).await? else { return Ok(()) };
+            match found {
+                Version::Row(row) if row.row().token > at => {
+                    self.place = Place::Over(HistoryEnd::Edited);
+                    return Ok(());
+                }
+                Version::Row(row) => {
+                    self.place = Place::At(row, Later::Deleted(at, by));
+                    return Ok(());
+                }
+                Version::None => {}
+                Version::End(end) => {
+                    self.place = Place::Over(end);
+                    return Ok(());
+                }
+            }
+        }
+        self.place = Place::Over(HistoryEnd::NoRow);
+        Ok(())
+    }
+
+    /// Reads within the budget; without one the walk is over.
+    async fn read(&mut self, past: &impl Past, at: Timestamp) -> Result<Option<Version>> {
+        let Some(left) = self.budget.checked_sub(1) else {
+            self.place = Place::Over(HistoryEnd::TooManyChanges);
+            return Ok(None);
+        };
+        self.budget = left;
+        self.reads += 1;
+        past.at(at).await.map(Some)
+    }
+}
+
+fn before(at: Timestamp, back: Duration) -> Timestamp {
+    Timestamp(at.0.saturating_sub(i64::try_from(back.as_nanos()).unwrap_or(i64::MAX)).max(0))
+}

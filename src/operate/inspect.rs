@@ -1,0 +1,153 @@
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::{Key, KeyRange, KeySet};
+use spindle_protocol::{Timestamp, takeover_key};
+use tokio::time::timeout;
+
+use super::state::{LockState, Obstacle};
+use crate::error::Result;
+use crate::names::{check_lock_name, check_table_name};
+use crate::spanner::{FullRow, LockTable, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
+
+/// Rows of one page, and so what a listing has in memory at the most.
+pub(super) const PAGE_ROWS: i64 = 100;
+
+impl LockTable {
+    /// Everything about one lock: who holds it, under which token, since when it was heard of,
+    /// and what stands in the way of the next.
+    ///
+    /// One strong read; a second, of the same instant, where the lock has a row.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have; otherwise why Spanner
+    /// could not be asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn inspect(&self, name: &str) -> Result<LockState> {
+        let table = self.table();
+        check_table_name(&table.name)?;
+        check_lock_name(name)?;
+        let (found, obstacle, read_at) = table.read_with_obstacle(name).await?;
+        let mut state = LockState::new(name, found, read_at);
+        state.obstacle = obstacle.map(|full| Obstacle {
+            key: full.name,
+            id: full.row.writer.id().map(str::to_string),
+            age: (full.row.token != Timestamp::EPOCH).then(|| read_at.since(full.row.token)),
+        });
+        Ok(state)
+    }
+}
+
+/// The state of one lock, without what stands in its way.
+pub(crate) async fn read_state(table: &Table, name: &str) -> Result<LockState> {
+    check_table_name(&table.name)?;
+    check_lock_name(name)?;
+    let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
+    Ok(LockState::new(name, found, read_at))
+}
+
+impl Table {
+    async fn read_with_obstacle(
+        &self,
+        lock: &str,
+    ) -> Result<(Option<FullRow>, Option<FullRow>, Timestamp)> {
+        let leased = self.ready(Need::Look, REQUEST_LIMIT).await?;
+        let reading = async {
+            let transaction = leased.client.read_only_transaction().build().await?;
+            let request = self.row_request(self.columns(), lock, REQUEST_LIMIT);
+            let mut rows = transaction.execute_read(request).await?;
+            let found = row::full_row(&mut rows).await?;
+            let Some(full) = &found else {
+                return Ok((None, None, transaction.read_timestamp()));
+            };
+            let key = takeover_key(lock, full.row.token);
+            let columns = ["name", "heartbeat", "token", "writer"];
+            let request = self.row_request(columns, &key, REQUEST_LIMIT);
+            let mut rows = transaction.execute_read(request).await?;
+            let obstacle = row::full_row(&mut rows).await?.filter(|row| row.without_heartbeat);
+            Ok((found, obstacle, transaction.read_timestamp()))
+        };
+        let doing = || format!("lock `{lock}`: inspect it");
+        let answer = timeout(leased.limit, reading).await;
+        let (found, obstacle, read_at) = self.answered(&leased, answer, doing).await?;
+        Ok((
+            found,
+            obstacle,
+            read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?,
+        ))
+    }
+
+    /// Rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the read.
+    pub(crate) async fn read_page(
+        &self,
+        keys: KeySet,
+        rows_max: i64,
+    ) -> Result<(Vec<FullRow>, Timestamp)> {
+        let leased = self.ready(Need::Look, REQUEST_LIMIT).await?;
+        let reading = async {
+            let transaction = leased.client.read_only_transaction().build().await?;
+            let request =
+                row::request(&self.name, self.columns(), keys, Some(rows_max), REQUEST_LIMIT);
+            let mut rows = transaction.execute_read(request).await?;
+            let mut page = Vec::new();
+            while let Some(full) = row::full_row(&mut rows).await? {
+                page.push(full);
+            }
+            Ok((page, transaction.read_timestamp()))
+        };
+        let doing = || format!("table `{}`: read its rows", self.name);
+        let answer = timeout(leased.limit, reading).await;
+        let (page, read_at) = self.answered(&leased, answer, doing).await?;
+        Ok((page, read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?))
+    }
+}
+
+/// The keys that begin with `prefix` and come after `last`, or all of them.
+pub(crate) fn keys_with(prefix: &str, last: Option<&str>) -> KeySet {
+    let start = |last: &str| key![last.to_string()];
+    // An end of no columns is the end of the table.
+    let all = || Key::new(Vec::new());
+    let range = match (last, after(prefix)) {
+        (None, _) if prefix.is_empty() => return KeySet::all(),
+        (None, None) => KeyRange::closed_closed(start(prefix), all()),
+        (None, Some(end)) => KeyRange::closed_open(start(prefix), key![end]),
+        (Some(last), None) => KeyRange::open_closed(start(last), all()),
+        (Some(last), Some(end)) => KeyRange::open_open(start(last), key![end]),
+    };
+    KeySet::builder().add_range(range).build()
+}
+
+/// The first text that comes after all that begin with `prefix`, if there is one.
+fn after(prefix: &str) -> Option<String> {
+    let mut text: Vec<char> = prefix.chars().collect();
+    while let Some(last) = text.pop() {
+        // Between the two lie the surrogates, which no text has.
+        let next =
+            if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(last as u32 + 1) };
+        if let Some(next) = next {
+            text.push(next);
+            return Some(text.into_iter().collect());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_begins_with_a_prefix_comes_after_its_end() {
+        assert_eq!(after("shard-"), Some("shard.".to_string()));
+        assert_eq!(after("a\u{10ffff}"), Some("b".to_string()));
+        assert_eq!(after("\u{d7ff}"), Some("\u{e000}".to_string()));
+        assert_eq!(after(""), None);
+        assert_eq!(after("\u{10ffff}\u{10ffff}"), None);
+        for prefix in ["a", "é", "日本", "\u{d7ff}"] {
+            let end = after(prefix).unwrap();
+            assert!(end.as_str() > prefix && end > format!("{prefix}\u{10ffff}"), "{prefix}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::inspect::{PAGE_ROWS, keys_with};
+use super::state::LockState;
+use crate::error::Result;
+use crate::names::{check_table_name, looks_like_takeover_row};
+use crate::spanner::{LockTable, Table};
+
+impl LockTable {
+    /// All locks of the table, in the order of their names; takeover rows are not among them.
+    ///
+    /// Nothing is sent before the first [`next`](Locks::next).
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut locks = table.list();
+    /// while let Some(lock) = locks.next().await? {
+    ///     println!("{}: {:?}", lock.name, lock.standing);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list(&self) -> Locks {
+        Locks {
+            table: Arc::clone(self.table()),
+            prefix: String::new(),
+            page: VecDeque::new(),
+            last: None,
+            is_last_page: false,
+        }
+    }
+}
+
+/// A listing of locks under way, made by [`LockTable::list`].
+///
+/// It has one page of 100 rows in memory, however large the table. Each page is one strong read
+/// of its own: a lock that changes hands meanwhile is shown as it was when its page was read.
+#[derive(Clone, Debug)]
+#[must_use = "a listing reads nothing until `next` is called"]
+pub struct Locks {
+    table: Arc<Table>,
+    prefix: String,
+    page: VecDeque<LockState>,
+    /// The last key that was read.
+    last: Option<String>,
+    is_last_page: bool,
+}
+
+impl Locks {
+    /// Only those locks whose names begin with `prefix`; the rows of others are not read.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut shards = table.list().prefix("shard-");
+    /// while let Some(lock) = shards.next().await? {
+    ///     println!("{} since {:?}", lock.name, lock.since());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Locks {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The next lock; none after the last.
+    ///
+    /// # Errors
+    ///
+    /// Why a page could not be read within 5 s. The next call tries that page again.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future loses nothing: the next call reads the page again.
+    pub async fn next(&mut self) -> Result<Option<LockState>> {
+        loop {
+            if let Some(lock) = self.page.pop_front() {
+                return Ok(Some(lock));
+            }
+            if self.is_last_page {
+                return Ok(None);
+            }
+            self.read_page().await?;
+        }
+    }
+
+    async fn read_page(&mut self) -> Result<()> {
+        let table = &self.table;
+        check_table_name(&table.name)?;
+        let keys = keys_with(&self.prefix, self.last.as_deref());
+        let (rows, read_at) = table.read_page(keys, PAGE_ROWS).await?;
+        // A page may be all takeover rows, yet not the last.
+        self.is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
+        self.last = rows.last().map(|row| row.name.clone()).or(self.last.take());
+        self.page = rows
+            .into_iter()
+            .filter(|row| !(row.without_heartbeat && looks_like_takeover_row(&row.name)))
+            .map(|row| LockState::new(&row.name.clone(), Some(row), read_at))
+            .collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! What anyone with the database can do, without an instance: look, and step in.
+
+mod check;
+#[cfg(feature = "admin")]
+mod create;
+mod depose;
+mod history;
+mod inspect;
+mod leader;
+mod list;
+mod observe;
+mod remove;
+mod state;
+mod sweep;
+
+pub use check::Checked;
+pub use depose::{Deposed, Evict, Seize};
+pub use history::{Cause, History, HistoryEnd, PastTerm};
+#[cfg(all(feature = "simulation", unix))]
+pub(crate) use history::{Past, Version, Walk};
+pub use leader::Leader;
+pub use list::Locks;
+pub use observe::Observer;
+pub use state::{KeptAway, LockState, Obstacle, Standing};

@@ -1,0 +1,114 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::inspect::read_state;
+use super::state::{DEFAULT_LEASE, LockState, Standing};
+use crate::error::{Error, Result};
+use crate::spanner::{LockTable, Table};
+use crate::token::FencingToken;
+
+const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+impl LockTable {
+    /// Watches who leads, without contending.
+    ///
+    /// Nothing is sent before the first [`next`](Observer::next).
+    pub fn observe(&self, name: impl Into<String>) -> Observer {
+        Observer {
+            table: Arc::clone(self.table()),
+            lock: name.into(),
+            interval: INTERVAL_DEFAULT,
+            reported: None,
+            look_at: None,
+        }
+    }
+}
+
+/// Reports who leads, each time that it is somebody else or nobody. Made by
+/// [`LockTable::observe`].
+///
+/// It works only while [`next`](Observer::next) is awaited: there is no task behind it. It looks
+/// once per interval, and at the moment when the lease that it saw runs out: one strong read
+/// each.
+///
+/// ```no_run
+/// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+/// let mut observer = table.observe("billing");
+/// loop {
+///     let lock = observer.next().await?;
+///     println!("{}: {:?} under {:?}", lock.name, lock.standing, lock.token);
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "an observer reads nothing until `next` is called"]
+pub struct Observer {
+    table: Arc<Table>,
+    lock: String,
+    interval: Duration,
+    /// The term that was reported last, or that there was none.
+    reported: Option<Option<FencingToken>>,
+    look_at: Option<Instant>,
+}
+
+impl Observer {
+    /// From one look to the next; 1 s by default, at least 1 ms.
+    ///
+    /// A change is reported at most this much late. Terms that begin and end between two looks
+    /// are not seen.
+    pub fn interval(mut self, interval: Duration) -> Observer {
+        self.interval = interval;
+        self
+    }
+
+    /// The lock's state, the first time at once, then when another term holds it, or none does.
+    ///
+    /// A handover between two looks is reported as the new term, without the vacancy between.
+    /// Why a lock is vacant may change without a report.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for a name that no lock can have, or an interval that is
+    /// too short; otherwise why Spanner could not be asked within 5 s. An observer can go on
+    /// after an error: the next call looks again an interval later.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future loses nothing: the change is reported by the next call.
+    pub async fn next(&mut self) -> Result<LockState> {
+        if self.interval < INTERVAL_MIN {
+            let Observer { lock, interval, .. } = self;
+            return Err(Error::config(format!(
+                "lock `{lock}`: observer's interval {interval:?}; at least {INTERVAL_MIN:?}"
+            )));
+        }
+        loop {
+            if let Some(look_at) = self.look_at {
+                sleep_until(look_at).await;
+            }
+            let looked = read_state(&self.table, &self.lock).await;
+            let pause = looked.as_ref().map_or(self.interval, |state| self.pause(state));
+            self.look_at = Some(Instant::now() + pause);
+            let state = looked?;
+            let term = state.token.filter(|_| state.is_held());
+            if self.reported != Some(term) {
+                self.reported = Some(term);
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Until the interval is over, or the lease is, whichever comes first.
+    fn pause(&self, state: &LockState) -> Duration {
+        match (&state.standing, state.heartbeat_age) {
+            (Standing::Held { .. }, Some(age)) => {
+                let lease = state.lease.unwrap_or(DEFAULT_LEASE);
+                self.interval.min(lease.saturating_sub(age)).max(INTERVAL_MIN)
+            }
+            _ => self.interval,
+        }
+    }
+}

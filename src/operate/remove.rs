@@ -1,0 +1,158 @@
+use google_cloud_gax::error::rpc::Code;
+use spindle_protocol::{Answer, Change, Named, Row, Timestamp};
+use tokio::time::{Instant, sleep};
+
+use super::depose::PAUSE;
+use super::state::LockState;
+use crate::error::{Error, Kind, Result};
+use crate::names::{check_lock_name, check_table_name};
+use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT};
+
+impl LockTable {
+    /// Deletes the row of a lock that nobody needs any more, with the rows of its takeovers, and
+    /// says whether there was one.
+    ///
+    /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
+    /// own lease. One that is held, evicted and not yet run out, promised to a successor, parked
+    /// by a run or with its last holder kept away stays as it is. So does an unreleased one whose
+    /// row tells no lease, in a table without `lease_ms`: nobody can say whether its holder still
+    /// believes in it. All of it is one transaction, which looks at the row again.
+    ///
+    /// Contenders may run: one that finds no row makes a new one, under a token that is later than
+    /// any before. What the last run of a [`run_once`](LockTable::run_once) left is forgotten.
+    ///
+    /// A row-deletion policy (TTL) on the lock table is no substitute. It deletes by age whatever
+    /// the lock's standing is, so that it can end a term whose holder is paused or out of contact,
+    /// and what a run has parked.
+    ///
+    /// # Errors
+    ///
+    /// [`is_not_vacant`](Error::is_not_vacant) for a lock that is not vacant;
+    /// [`is_config`](Error::is_config) for a name that no lock can have;
+    /// [`is_outcome_unknown`](Error::is_outcome_unknown) if no answer came; otherwise why it could
+    /// not be done within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the row was deleted.
+    pub async fn remove(&self, name: &str) -> Result<bool> {
+        let table = self.table();
+        check_table_name(&table.name)?;
+        check_lock_name(name)?;
+        let deadline = Instant::now() + REQUEST_LIMIT;
+        loop {
+            let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
+            if let Some(full) = &found
+                && !is_vacant(&full.row, read_at)
+            {
+                return Err(not_vacant(name, full.clone(), read_at));
+            }
+            // Those of other tokens, which nothing needs once the row is gone.
+            let before = if found.is_some() { Timestamp(i64::MAX) } else { read_at };
+            let (takeovers, is_page_full) =
+                table.takeover_rows(name, before, REQUEST_LIMIT).await?;
+            let change = if is_page_full {
+                Change::Sweep { keys: takeovers }
+            } else {
+                let seen = found.as_ref().map(|full| full.row.clone());
+                Change::Remove { seen, takeovers }
+            };
+            let is_last = matches!(change, Change::Remove { .. });
+            let (outcome, _) = table.carry_out_and_show(name, change, REQUEST_LIMIT).await;
+            match (outcome.answer, outcome.error) {
+                (Answer::Applied { .. }, _) if is_last => return Ok(found.is_some()),
+                (Answer::Rejected(spindle_protocol::Rejection::Needless), None) if is_last => {
+                    return Ok(false);
+                }
+                (Answer::Applied { .. } | Answer::Rejected(_), None)
+                    if Instant::now() < deadline => {}
+                (_, Some(error))
+                    if error.code() == Some(Code::Aborted) && Instant::now() < deadline => {}
+                (_, Some(error)) => return Err(error),
+                (_, None) => {
+                    return Err(Error::timed_out(
+                        format!("lock `{name}`: remove it"),
+                        REQUEST_LIMIT,
+                    ));
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Whether the row protects nobody, by what stands in it alone.
+fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
+    let is_reserved = match row.writer.names() {
+        Named::Successor(_) | Named::Parked if row.is_released() => row.lease.is_none(),
+        Named::KeptAway { keep_away, .. } => row.token + keep_away > read_at,
+        _ => false,
+    };
+    let is_owed = !row.is_released() && row.lease.is_none();
+    // Nobody has the empty id.
+    !is_reserved && !is_owed && row.vacant_from("", std::time::Duration::ZERO) <= read_at
+}
+
+fn not_vacant(name: &str, full: FullRow, read_at: Timestamp) -> Error {
+    let LockState { standing, heartbeat_age, lease, .. } =
+        LockState::new(name, Some(full), read_at);
+    let standing = match (heartbeat_age, lease) {
+        (Some(age), None) => format!("{standing:?}, last heard of {age:?} ago, of no known lease"),
+        (Some(age), Some(lease)) => {
+            format!("{standing:?}, last heard of {age:?} ago, lease {lease:?}")
+        }
+        (None, _) => format!("{standing:?}"),
+    };
+    Error::new(Kind::NotVacant { lock: name.to_string(), standing })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spindle_protocol::{Nonce, Writer};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_795_000_000_000_000_000);
+
+    fn row(age: u64, writer: Writer, lease: Option<u64>) -> Row {
+        let before =
+            |seconds: u64| Timestamp(NOW.0 - i64::try_from(seconds).unwrap() * 1_000_000_000);
+        let lease = lease.map(Duration::from_secs);
+        Row { heartbeat: before(age), token: before(100), writer, lease }
+    }
+
+    fn released(writer: Writer, lease: Option<u64>) -> Row {
+        Row { heartbeat: Timestamp::EPOCH, ..row(0, writer, lease) }
+    }
+
+    #[test]
+    fn a_row_is_removed_only_if_it_protects_nobody() {
+        let term = || Writer::term("a", Nonce { instance: 1, attempt: 1 });
+        let kept_away = |seconds| Writer::kept_away("a", Duration::from_secs(seconds));
+        let vacant = [
+            released(Writer::nobody(), None),
+            released(Writer::parked(), Some(100)),
+            released(Writer::successor("b"), Some(10)),
+            row(10, term(), Some(10)),
+            row(10, Writer::nobody(), Some(10)),
+            row(10, kept_away(100), Some(10)),
+        ];
+        let kept = [
+            row(9, term(), Some(10)),
+            row(9, Writer::nobody(), Some(10)),
+            row(3_600, term(), None),
+            row(10, kept_away(101), Some(10)),
+            released(Writer::parked(), Some(101)),
+            released(Writer::parked(), None),
+            released(Writer::successor("b"), Some(101)),
+        ];
+        for row in vacant {
+            assert!(is_vacant(&row, NOW), "{row:?}");
+        }
+        for row in kept {
+            assert!(!is_vacant(&row, NOW), "{row:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The state of a lock, as its row tells it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use spindle_protocol::{Named, Row, Timestamp};
+
+use crate::spanner::FullRow;
+use crate::token::FencingToken;
+
+/// By which an old table without `lease_ms` is judged by who is no instance.
+pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(10);
+
+/// A lock as it stands in the table, judged by Spanner's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockState {
+    /// The name of the lock.
+    pub name: String,
+    /// Who holds it, or why nobody does.
+    pub standing: Standing,
+    /// The token in the row: of the term, or of the act that ended the last one.
+    pub token: Option<FencingToken>,
+    /// How old the last heartbeat is; nothing if the lock was released.
+    pub heartbeat_age: Option<Duration>,
+    /// The lease of the last holder, or for how long a successor has first refusal. Nothing in a
+    /// table without the column: such a lock is judged by a lease of 10 s.
+    pub lease: Option<Duration>,
+    /// What the holder says of itself, or what ended its term: `evicted by …`, `seized by …`, or
+    /// the account of a [`run_once`](crate::LockTable::run_once), `run …`.
+    pub info: Option<String>,
+    /// Whom an eviction keeps away, for as long as it does.
+    pub kept_away: Option<KeptAway>,
+    /// What keeps the next contender waiting, found by
+    /// [`inspect`](crate::LockTable::inspect) alone.
+    pub obstacle: Option<Obstacle>,
+    /// When Spanner read the row, by its clock.
+    pub read_at: DateTime<Utc>,
+}
+
+/// Who holds a lock, or why nobody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// The lease of the instance of this id has not run out.
+    #[non_exhaustive]
+    Held {
+        /// The id of the instance.
+        id: String,
+    },
+    /// There is no row: it was never held, or the row was deleted.
+    NeverHeld,
+    /// The last holder let go, or it was seized.
+    Released,
+    /// It was released, or seized, for a named contender, which has first refusal.
+    #[non_exhaustive]
+    Promised {
+        /// The id of the contender.
+        to: String,
+    },
+    /// A run that must not be repeated yet released it: nobody takes it for a while.
+    #[non_exhaustive]
+    Parked {
+        /// For how much longer.
+        remaining: Duration,
+    },
+    /// The holder was evicted; contenders wait until what it may still believe in has run out.
+    Evicted,
+    /// The last holder let its lease run out: it crashed, hangs, or is out of contact.
+    #[non_exhaustive]
+    Expired {
+        /// The id of the instance.
+        id: String,
+    },
+}
+
+/// An evicted id that does not take the lock for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeptAway {
+    /// The id.
+    pub id: String,
+    /// For how much longer.
+    pub remaining: Duration,
+}
+
+/// A takeover of the present token that was begun and not completed.
+///
+/// Only other implementations leave one, when they die between their two steps. Contenders
+/// override it once a lease has passed since they saw it first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Obstacle {
+    /// The name of the row.
+    pub key: String,
+    /// Who began it.
+    pub id: Option<String>,
+    /// How long ago, where the row says so.
+    pub age: Option<Duration>,
+}
+
+impl LockState {
+    /// Whether somebody holds the lock.
+    pub fn is_held(&self) -> bool {
+        matches!(self.standing, Standing::Held { .. })
+    }
+
+    /// Since when the holder holds, by Spanner's clock; if nobody does, when the last term was
+    /// ended by a release, an eviction or a seizure, or when the term began that ran out.
+    pub fn since(&self) -> Option<DateTime<Utc>> {
+        self.token.map(FencingToken::to_datetime)
+    }
+
+    pub(crate) fn new(name: &str, found: Option<FullRow>, asked_at: Timestamp) -> LockState {
+        let read_at = DateTime::from_timestamp_nanos(asked_at.0);
+        let Some(FullRow { row, info, .. }) = found else {
+            return LockState {
+                name: name.to_string(),
+                standing: Standing::NeverHeld,
+                token: None,
+                heartbeat_age: None,
+                lease: None,
+                info: None,
+                kept_away: None,
+                obstacle: None,
+                read_at,
+            };
+        };
+        let age = asked_at.since(row.heartbeat);
+        LockState {
+            name: name.to_string(),
+            standing: standing(&row, asked_at),
+            token: Some(FencingToken::from_timestamp(row.token)),
+            heartbeat_age: (!row.is_released()).then_some(age),
+            lease: row.lease,
+            info,
+            kept_away: kept_away(&row, asked_at),
+            obstacle: None,
+            read_at,
+        }
+    }
+}
+
+fn standing(row: &Row, asked_at: Timestamp) -> Standing {
+    let lease = row.lease.unwrap_or(DEFAULT_LEASE);
+    match row.writer.names() {
+        Named::Successor(to) if row.is_released() => Standing::Promised { to: to.to_string() },
+        Named::Parked if row.is_released() && row.token + lease > asked_at => {
+            Standing::Parked { remaining: (row.token + lease).since(asked_at) }
+        }
+        _ if row.is_released() => Standing::Released,
+        Named::Term { id, .. } | Named::Stranger(id) => {
+            if asked_at.since(row.heartbeat) < lease {
+                Standing::Held { id: id.to_string() }
+            } else {
+                Standing::Expired { id: id.to_string() }
+            }
+        }
+        Named::Nobody | Named::Successor(_) | Named::Parked | Named::KeptAway { .. } => {
+            Standing::Evicted
+        }
+    }
+}
+
+fn kept_away(row: &Row, asked_at: Timestamp) -> Option<KeptAway> {
+    match row.writer.names() {
+        Named::KeptAway { id, keep_away } if row.token + keep_away > asked_at => {
+            let remaining = (row.token + keep_away).since(asked_at);
+            Some(KeptAway { id: id.to_string(), remaining })
+        }
+        _ => None,
+    }
+}

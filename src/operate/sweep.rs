@@ -1,0 +1,116 @@
+use std::collections::BTreeMap;
+
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::KeySet;
+use spindle_protocol::{Answer, Change, Timestamp};
+
+use super::inspect::{PAGE_ROWS, keys_with};
+use crate::error::Result;
+use crate::names::{check_lock_name, check_table_name, displaced_by};
+use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table};
+
+impl LockTable {
+    /// Removes the takeover rows that no lock needs any more, and says how many there were.
+    ///
+    /// Holders sweep behind themselves, so there is little to do: what is left of locks that
+    /// nobody holds any more, and of other implementations. It may run at any time, beside
+    /// anything, and looks at the whole table, 100 rows at a time.
+    ///
+    /// A row goes only if all of this is true: its name is a lock's with `_` and the 19 digits of
+    /// a token that was displaced; its heartbeat is NULL; and the lock's row, if there still is
+    /// one, has a later token and was not begun by that very takeover. So nothing that is live is
+    /// touched, nor another lock's row whose name merely looks like it. Each is removed by its
+    /// exact key, in a transaction that looks at it again; those of one lock go together.
+    ///
+    /// # Errors
+    ///
+    /// Why a page could not be read, or a row removed, within 5 s each. What was removed before
+    /// stays so; sweep again.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future ends the sweep where it is.
+    pub async fn sweep(&self) -> Result<u64> {
+        let table = self.table();
+        check_table_name(&table.name)?;
+        let mut last = None;
+        let mut swept = 0;
+        loop {
+            let keys = keys_with("", last.as_deref());
+            let (rows, read_at) = table.read_page(keys, PAGE_ROWS).await?;
+            let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
+            last = rows.last().map(|row| row.name.clone());
+            for (lock, keys) in table.leftovers(rows, read_at).await? {
+                swept += table.delete_takeovers(&lock, keys).await?;
+            }
+            if is_last_page {
+                return Ok(swept);
+            }
+        }
+    }
+}
+
+/// A row that may be a takeover's, of a lock that may exist.
+struct Candidate {
+    key: String,
+    lock: String,
+    displaced: Timestamp,
+    begun: Timestamp,
+}
+
+impl Table {
+    /// The keys of those rows that are takeovers' and no longer of use, by their locks.
+    async fn leftovers(
+        &self,
+        rows: Vec<FullRow>,
+        read_at: Timestamp,
+    ) -> Result<BTreeMap<String, Vec<String>>> {
+        let candidates: Vec<Candidate> = rows.into_iter().filter_map(candidate).collect();
+        let mut leftovers = BTreeMap::<String, Vec<String>>::new();
+        if candidates.is_empty() {
+            return Ok(leftovers);
+        }
+        // Read after the candidates: tokens only grow, so what is a leftover by an older token is
+        // one by any later.
+        let locks = candidates
+            .iter()
+            .fold(KeySet::builder(), |keys, candidate| keys.add_key(key![candidate.lock.clone()]));
+        let (locks, _) = self.read_page(locks.build(), PAGE_ROWS).await?;
+        let locks: BTreeMap<String, FullRow> =
+            locks.into_iter().map(|row| (row.name.clone(), row)).collect();
+        let is_leftover = |candidate: &Candidate| match locks.get(&candidate.lock) {
+            // The takeover that began the present term is left to stand: a slow peer of another
+            // implementation may still try to insert the same.
+            Some(lock) => candidate.displaced < lock.row.token && candidate.begun != lock.row.token,
+            // A lock that comes back gets a token of its own, later than any there was.
+            None => candidate.displaced < read_at,
+        };
+        for Candidate { lock, key, .. } in candidates.into_iter().filter(is_leftover) {
+            leftovers.entry(lock).or_default().push(key);
+        }
+        Ok(leftovers)
+    }
+
+    /// Deletes those that are still takeover rows, and says how many there were.
+    async fn delete_takeovers(&self, lock: &str, keys: Vec<String>) -> Result<u64> {
+        let change = Change::Sweep { keys };
+        let (outcome, found) = self.carry_out_and_show(lock, change, REQUEST_LIMIT).await;
+        match (outcome.answer, outcome.error) {
+            (_, Some(error)) => Err(error),
+            (Answer::Applied { .. }, None) => {
+                Ok(found.iter().map(|row| u64::from(row.is_takeover())).sum())
+            }
+            (_, None) => Ok(0),
+        }
+    }
+}
+
+fn candidate(full: FullRow) -> Option<Candidate> {
+    if !full.without_heartbeat {
+        return None;
+    }
+    let (lock, displaced) = displaced_by(&full.name)?;
+    check_lock_name(lock).ok()?;
+    let lock = lock.to_string();
+    Some(Candidate { lock, displaced, begun: full.row.token, key: full.name })
+}

@@ -1,0 +1,297 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::Timing;
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::names::{
+    INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_table_name, default_id,
+};
+use crate::spanner::{LockTable, Table};
+
+const LEASE_MIN: Duration = Duration::from_millis(100);
+const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const LEASE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// What a job that has run for too long has to stop, at the most.
+const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
+/// Up to how much later than it was asked for a job is started, by default.
+const START_LIMIT_MAX: Duration = Duration::from_secs(10);
+
+/// A lock's settings before they are checked.
+///
+/// Made by [`LockTable::lock`]. Every setting but the name has a default;
+/// [`build`](LockBuilder::build) refuses what can't work and says which rule it breaks.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct LockBuilder {
+    pub(crate) table: Arc<Table>,
+    name: String,
+    id: Option<String>,
+    info: Option<String>,
+    lease: Duration,
+    heartbeat_interval: Option<Duration>,
+    renew_deadline: Option<Duration>,
+    margin: Option<Duration>,
+    poll_interval: Option<Duration>,
+    release_limit: Option<Duration>,
+    stop_limit: Option<Duration>,
+    start_limit: Option<Duration>,
+    own_thread: bool,
+    clock: Clock,
+}
+
+/// A lock's settings, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: Arc<str>,
+    pub(crate) info: Option<String>,
+    pub(crate) timing: Timing,
+    pub(crate) stop_limit: Duration,
+    pub(crate) own_thread: bool,
+    pub(crate) clock: Clock,
+}
+
+impl LockTable {
+    /// Begins to describe an instance that contends for the lock `name`.
+    pub fn lock(&self, name: impl Into<String>) -> LockBuilder {
+        LockBuilder::new(Arc::clone(self.table()), name.into())
+    }
+}
+
+impl LockBuilder {
+    pub(crate) fn new(table: Arc<Table>, name: String) -> LockBuilder {
+        LockBuilder {
+            table,
+            name,
+            id: None,
+            info: None,
+            lease: LEASE_DEFAULT,
+            heartbeat_interval: None,
+            renew_deadline: None,
+            margin: None,
+            poll_interval: None,
+            release_limit: None,
+            stop_limit: None,
+            start_limit: None,
+            own_thread: false,
+            clock: Clock::system(),
+        }
+    }
+
+    /// How this instance is called in the table and in logs; for people, so keep it readable.
+    ///
+    /// It proves nothing: two instances may share one, and each still holds or doesn't hold by
+    /// itself. By default `host-pid-random`.
+    pub fn id(mut self, id: impl Into<String>) -> LockBuilder {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// What this instance says of itself while it holds, for example its address; others read it
+    /// with [`LockTable::leader`]. At most 4 KiB.
+    pub fn info(mut self, info: impl Into<String>) -> LockBuilder {
+        self.info = Some(info.into());
+        self
+    }
+
+    /// How long a holder that says nothing keeps the lock; by default 10 s.
+    ///
+    /// After a crash the lock stays taken for this long. Advised: at least 2 s, or 20 times the
+    /// slowest usual commit, whichever is longer. From 100 ms, which is a floor for tests, to a
+    /// day. Instances of one lock may differ: a contender waits for the longer of the holder's
+    /// lease and its own. On a table without the column `lease_ms` they must not differ.
+    pub fn lease(mut self, lease: Duration) -> LockBuilder {
+        self.lease = lease;
+        self
+    }
+
+    /// From one heartbeat to the next; by default a third of the lease, at most half of it.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> LockBuilder {
+        self.heartbeat_interval = Some(interval);
+        self
+    }
+
+    /// A term with no successful heartbeat for this long is cancelled; by default 0.8 of the
+    /// lease. What is left of the lease then is the time that work has to stop.
+    ///
+    /// More than the heartbeat interval, and less than the lease less the margin.
+    pub fn renew_deadline(mut self, deadline: Duration) -> LockBuilder {
+        self.renew_deadline = Some(deadline);
+        self
+    }
+
+    /// What a holder takes off its lease, for clocks that run at different rates; by default 1 %
+    /// of the lease, less than half of it.
+    pub fn margin(mut self, margin: Duration) -> LockBuilder {
+        self.margin = Some(margin);
+        self
+    }
+
+    /// From one look of a contender to the next; by default 1 s or a fifth of the lease,
+    /// whichever is shorter.
+    ///
+    /// Each look is one read. It decides how soon a *release* is noticed; an expired lease is
+    /// taken at once, whatever the interval.
+    pub fn poll_interval(mut self, interval: Duration) -> LockBuilder {
+        self.poll_interval = Some(interval);
+        self
+    }
+
+    /// How long ending may take, release included; by default 5 s or the lease, whichever is
+    /// shorter. What could not be released by then expires like after a crash.
+    pub fn release_limit(mut self, limit: Duration) -> LockBuilder {
+        self.release_limit = Some(limit);
+        self
+    }
+
+    /// How long a task of [`lead`](crate::Spindle::lead) may take to stop once it was told to, while the
+    /// lock is kept for it; then it is aborted. By default the release limit; at most a day.
+    pub fn stop_limit(mut self, limit: Duration) -> LockBuilder {
+        self.stop_limit = Some(limit);
+        self
+    }
+
+    /// How long after the call of [`run_once`](LockBuilder::run_once) its job may still be started;
+    /// later it is not. By default a tenth of its `at_least`, at most 10 s; at most its `at_most`.
+    /// Nothing else heeds it.
+    pub fn start_limit(mut self, limit: Duration) -> LockBuilder {
+        self.start_limit = Some(limit);
+        self
+    }
+
+    /// Runs the loop on a thread and a connection of its own, so that code that blocks the
+    /// service's runtime can't starve the heartbeats.
+    ///
+    /// Needs a table made by [`LockTable::connect`]: the channels of a
+    /// client that was given live on the service's runtime. Costs one thread and one connection.
+    pub fn own_thread(mut self) -> LockBuilder {
+        self.own_thread = true;
+        self
+    }
+
+    /// The clock by which validity is judged; for tests on virtual time, with
+    /// [`Clock::runtime`].
+    pub fn clock(mut self, clock: Clock) -> LockBuilder {
+        self.clock = clock;
+        self
+    }
+
+    /// The settings of one run of a job: one lease from its start to its last moment, and no
+    /// heartbeats in between; and how late it may start.
+    pub(crate) fn for_one_run(
+        mut self,
+        at_least: Duration,
+        at_most: Duration,
+    ) -> Result<(Arc<Table>, Settings, Duration)> {
+        let refuse = |rule: String| Err(Error::config(format!("lock `{}`: {rule}", self.name)));
+        if !(LEASE_MIN..=LEASE_MAX).contains(&at_most) {
+            return refuse(format!("at most {at_most:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));
+        }
+        if at_least.is_zero() || at_least > at_most {
+            return refuse(format!(
+                "at least {at_least:?}; more than zero and no more than at most {at_most:?}"
+            ));
+        }
+        let start_limit = self.start_limit.unwrap_or((at_least / 10).min(START_LIMIT_MAX));
+        if start_limit > at_most || self.start_limit.is_some_and(|limit| limit.is_zero()) {
+            return refuse(format!(
+                "start limit {start_limit:?}; more than zero and no more than at most {at_most:?}"
+            ));
+        }
+        self.lease = at_most;
+        (self.heartbeat_interval, self.renew_deadline, self.margin) = (None, None, None);
+        let mut settings = self.settings()?;
+        let to_stop = (at_most / 10).min(ONE_RUN_STOP_MAX);
+        settings.timing.renew_deadline = settings.timing.validity() - to_stop;
+        // Beyond the deadline: none is ever due.
+        settings.timing.heartbeat_interval = at_most;
+        Ok((self.table, settings, start_limit))
+    }
+
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        check_table_name(&self.table.name)?;
+        self.table.connection.check()?;
+        check_lock_name(&self.name)?;
+        check_not_reserved(&self.name)?;
+        let id = self.id.clone().unwrap_or_else(default_id);
+        let lock = &self.name;
+        let refusal = |rule: String| Error::config(format!("lock `{lock}`: {rule}"));
+        let refuse = |rule: String| Err(refusal(rule));
+        check_id(&id).map_err(refusal)?;
+        let info_bytes = self.info.as_ref().map_or(0, String::len);
+        if info_bytes > INFO_BYTES_MAX {
+            return refuse(format!("info of {info_bytes} bytes; at most {INFO_BYTES_MAX}"));
+        }
+        if self.own_thread && self.table.connection.another().is_none() {
+            return refuse(
+                "own thread with a client that was given; use `LockTable::connect`".to_string(),
+            );
+        }
+        let timing = self.timing().map_err(refusal)?;
+        let stop_limit = self.stop_limit.unwrap_or(timing.release_limit);
+        if stop_limit.is_zero() || stop_limit > LEASE_MAX {
+            return refuse(format!(
+                "stop limit {stop_limit:?}; more than zero and at most {LEASE_MAX:?}"
+            ));
+        }
+        Ok(Settings {
+            name: self.name.as_str().into(),
+            id: id.into(),
+            info: self.info.clone(),
+            timing,
+            stop_limit,
+            own_thread: self.own_thread,
+            clock: self.clock.clone(),
+        })
+    }
+
+    /// The durations with their defaults, or the rule that they break.
+    fn timing(&self) -> Result<Timing, String> {
+        let lease = self.lease;
+        if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+            return Err(format!("lease {lease:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));
+        }
+        let defaults = Timing::from_lease(lease);
+        let timing = Timing {
+            lease,
+            heartbeat_interval: self.heartbeat_interval.unwrap_or(defaults.heartbeat_interval),
+            renew_deadline: self.renew_deadline.unwrap_or(defaults.renew_deadline),
+            margin: self.margin.unwrap_or(defaults.margin),
+            poll_interval: self.poll_interval.unwrap_or(defaults.poll_interval),
+            release_limit: self.release_limit.unwrap_or(defaults.release_limit),
+        };
+        let Timing { heartbeat_interval: interval, renew_deadline, margin, .. } = timing;
+        if interval.is_zero() || interval > lease / 2 {
+            return Err(format!(
+                "heartbeat interval {interval:?}; more than zero and at most half of the lease \
+                 {lease:?}"
+            ));
+        }
+        if margin >= lease / 2 {
+            return Err(format!("margin {margin:?}; less than half of the lease {lease:?}"));
+        }
+        if renew_deadline <= interval || renew_deadline >= lease - margin {
+            return Err(format!(
+                "renew deadline {renew_deadline:?}; more than the heartbeat interval \
+                 {interval:?} and less than the lease less the margin {:?}",
+                lease - margin
+            ));
+        }
+        if timing.poll_interval < Duration::from_millis(1) || timing.poll_interval > LEASE_MAX {
+            return Err(format!(
+                "poll interval {:?}; expected 1ms to {LEASE_MAX:?}",
+                timing.poll_interval
+            ));
+        }
+        if timing.release_limit.is_zero() || timing.release_limit > LEASE_MAX {
+            return Err(format!(
+                "release limit {:?}; more than zero and at most {LEASE_MAX:?}",
+                timing.release_limit
+            ));
+        }
+        Ok(timing)
+    }
+}

@@ -1,0 +1,270 @@
+//! The columns that a lock table should have, and the ALTER for those that it has otherwise.
+
+use crate::names::{ID_BYTES_MAX, INFO_BYTES_MAX, NAME_BYTES_MAX};
+
+/// What a takeover row's key adds to the name of its lock.
+const TAKEOVER_SUFFIX: usize = 20;
+
+/// What a writer adds to the id of its instance, and some more.
+const WRITER_SUFFIX: usize = 64;
+
+/// A column as the information schema tells of it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) name: String,
+    /// As DDL writes it: `STRING(MAX)`, `character varying(8)`.
+    pub(super) spanner_type: String,
+    /// Whether it takes commit timestamps, where its type doesn't say so.
+    pub(super) is_stamped: bool,
+}
+
+/// Which of the columns that a table may lack are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Optional {
+    pub(super) lease: bool,
+    pub(super) info: bool,
+}
+
+enum Kind {
+    /// At least so many characters long.
+    Text(usize),
+    Stamp,
+    Number,
+}
+
+struct Column {
+    name: &'static str,
+    kind: Kind,
+    ddl: &'static str,
+    ddl_postgresql: &'static str,
+    required: bool,
+}
+
+const STAMP: &str = "TIMESTAMP OPTIONS (allow_commit_timestamp=true)";
+const STAMP_POSTGRESQL: &str = "SPANNER.COMMIT_TIMESTAMP";
+
+const COLUMNS: [Column; 6] = [
+    Column {
+        name: "name",
+        kind: Kind::Text(NAME_BYTES_MAX + TAKEOVER_SUFFIX),
+        ddl: "STRING(MAX) NOT NULL",
+        ddl_postgresql: "text",
+        required: true,
+    },
+    Column {
+        name: "heartbeat",
+        kind: Kind::Stamp,
+        ddl: STAMP,
+        ddl_postgresql: STAMP_POSTGRESQL,
+        required: true,
+    },
+    Column {
+        name: "token",
+        kind: Kind::Stamp,
+        ddl: STAMP,
+        ddl_postgresql: STAMP_POSTGRESQL,
+        required: true,
+    },
+    Column {
+        name: "writer",
+        kind: Kind::Text(ID_BYTES_MAX + WRITER_SUFFIX),
+        ddl: "STRING(MAX)",
+        ddl_postgresql: "text",
+        required: true,
+    },
+    Column {
+        name: "lease_ms",
+        kind: Kind::Number,
+        ddl: "INT64",
+        ddl_postgresql: "bigint",
+        required: false,
+    },
+    Column {
+        name: "info",
+        kind: Kind::Text(INFO_BYTES_MAX),
+        ddl: "STRING(MAX)",
+        ddl_postgresql: "text",
+        required: false,
+    },
+];
+
+/// Tells which optional columns are there, or what is wrong with the table and how to mend it.
+pub(super) fn judge(table: &str, columns: &[Found]) -> Result<Optional, String> {
+    if columns.is_empty() {
+        return Err(format!(
+            "table `{table}` is not there, or this role may not see its columns; create it as in \
+             ddl/googlesql.sql"
+        ));
+    }
+    let is_postgresql = columns.iter().any(Found::is_postgresql);
+    let mut optional = Optional { lease: false, info: false };
+    for column in &COLUMNS {
+        let found = columns.iter().find(|found| found.name.eq_ignore_ascii_case(column.name));
+        let Some(found) = found else {
+            if column.required {
+                return Err(column.missing(table, is_postgresql));
+            }
+            continue;
+        };
+        column.check(table, found)?;
+        match column.name {
+            "lease_ms" => optional.lease = true,
+            "info" => optional.info = true,
+            _ => {}
+        }
+    }
+    Ok(optional)
+}
+
+impl Column {
+    fn ddl(&self, is_postgresql: bool) -> &'static str {
+        if is_postgresql { self.ddl_postgresql } else { self.ddl }
+    }
+
+    fn missing(&self, table: &str, is_postgresql: bool) -> String {
+        let Column { name, .. } = self;
+        let ddl = self.ddl(is_postgresql);
+        format!(
+            "table `{table}` has no column `{name}`, or this role may not see it: ALTER TABLE \
+             {table} ADD COLUMN {name} {ddl}"
+        )
+    }
+
+    fn check(&self, table: &str, found: &Found) -> Result<(), String> {
+        let Column { name, .. } = self;
+        let ddl = self.ddl(found.is_postgresql());
+        let has = format!("table `{table}` has `{name} {}`", found.spanner_type);
+        let keyword = if found.is_postgresql() { "TYPE " } else { "" };
+        let is_right_type = match self.kind {
+            Kind::Text(_) => found.text_length().is_some(),
+            Kind::Stamp => found.is_timestamp(),
+            Kind::Number => found.is_number(),
+        };
+        if !is_right_type {
+            let mend = match *name {
+                "name" => format!("DROP TABLE {table}, and create it as in ddl/googlesql.sql"),
+                _ => format!(
+                    "ALTER TABLE {table} DROP COLUMN {name}; ALTER TABLE {table} ADD COLUMN \
+                     {name} {ddl}"
+                ),
+            };
+            return Err(format!("{has}; expected `{ddl}`: {mend}"));
+        }
+        if let (Kind::Text(least), Some(length)) = (&self.kind, found.text_length())
+            && length < *least
+        {
+            return Err(format!(
+                "{has}, too short for what it may have to hold: ALTER TABLE {table} ALTER COLUMN \
+                 {name} {keyword}{ddl}"
+            ));
+        }
+        if matches!(self.kind, Kind::Stamp) && !found.is_stamped {
+            return Err(format!(
+                "{has}, which does not take commit timestamps: ALTER TABLE {table} ALTER COLUMN \
+                 {name} SET OPTIONS (allow_commit_timestamp=true)"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    /// PostgreSQL's names of types are in lower case.
+    pub(super) fn is_postgresql(&self) -> bool {
+        self.spanner_type.starts_with(|first: char| first.is_ascii_lowercase())
+    }
+
+    pub(super) fn is_timestamp(&self) -> bool {
+        matches!(
+            self.spanner_type.as_str(),
+            "TIMESTAMP" | "timestamp with time zone" | "timestamptz" | "spanner.commit_timestamp"
+        )
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(self.spanner_type.as_str(), "INT64" | "bigint" | "int8")
+    }
+
+    /// The most characters that fit, if it is a text.
+    fn text_length(&self) -> Option<usize> {
+        let (base, length) = match self.spanner_type.split_once('(') {
+            Some((base, length)) => (base, length.strip_suffix(')')?),
+            None => (self.spanner_type.as_str(), "MAX"),
+        };
+        if !matches!(base.trim_end(), "STRING" | "text" | "character varying" | "varchar") {
+            return None;
+        }
+        if length == "MAX" { Some(usize::MAX) } else { length.parse().ok() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str, spanner_type: &str) -> Found {
+        Found {
+            name: name.to_string(),
+            spanner_type: spanner_type.to_string(),
+            is_stamped: matches!(name, "heartbeat" | "token"),
+        }
+    }
+
+    const GOOGLESQL: [(&str, &str); 6] = [
+        ("name", "STRING(MAX)"),
+        ("heartbeat", "TIMESTAMP"),
+        ("token", "TIMESTAMP"),
+        ("writer", "STRING(MAX)"),
+        ("lease_ms", "INT64"),
+        ("info", "STRING(MAX)"),
+    ];
+
+    fn table(columns: &[(&str, &str)]) -> Result<Optional, String> {
+        let columns: Vec<_> = columns.iter().map(|(name, kind)| found(name, kind)).collect();
+        judge("jobs", &columns)
+    }
+
+    #[test]
+    fn the_tables_of_both_dialects_are_in_order() {
+        let all = Ok(Optional { lease: true, info: true });
+        assert_eq!(table(&GOOGLESQL), all);
+        assert_eq!(table(&GOOGLESQL[..4]), Ok(Optional { lease: false, info: false }));
+        let postgresql = [
+            ("name", "character varying"),
+            ("heartbeat", "spanner.commit_timestamp"),
+            ("token", "timestamp with time zone"),
+            ("writer", "text"),
+            ("lease_ms", "bigint"),
+            ("info", "character varying(4096)"),
+        ];
+        assert_eq!(table(&postgresql), all);
+    }
+
+    #[test]
+    fn each_fault_is_told_with_the_statement_that_mends_it() {
+        for (column, spanner_type, alter) in [
+            ("writer", "STRING(8)", "ALTER TABLE jobs ALTER COLUMN writer STRING(MAX)"),
+            ("name", "STRING(64)", "ALTER TABLE jobs ALTER COLUMN name STRING(MAX) NOT NULL"),
+            ("info", "STRING(10)", "ALTER TABLE jobs ALTER COLUMN info STRING(MAX)"),
+            ("writer", "text(8)", "ALTER TABLE jobs ALTER COLUMN writer TYPE text"),
+            ("token", "STRING(MAX)", "ALTER TABLE jobs ADD COLUMN token TIMESTAMP OPTIONS"),
+            ("lease_ms", "STRING(MAX)", "ALTER TABLE jobs ADD COLUMN lease_ms INT64"),
+        ] {
+            let columns =
+                GOOGLESQL.map(
+                    |(name, kind)| {
+                        if name == column { (name, spanner_type) } else { (name, kind) }
+                    },
+                );
+            let wrong = table(&columns).unwrap_err();
+            assert!(wrong.contains(alter), "{wrong}");
+            assert!(wrong.contains(&format!("`{column} {spanner_type}`")), "{wrong}");
+        }
+        let unstamped = found("token", "TIMESTAMP");
+        let mut columns = GOOGLESQL.map(|(name, kind)| found(name, kind));
+        columns[2] = Found { is_stamped: false, ..unstamped };
+        assert!(judge("jobs", &columns).unwrap_err().contains("SET OPTIONS"));
+        assert!(table(&GOOGLESQL[1..]).unwrap_err().contains("has no column `name`"));
+        assert!(table(&[]).unwrap_err().contains("is not there"));
+    }
+}

@@ -1,0 +1,157 @@
+//! How requests reach the database: a client for each runtime, made on first use.
+//!
+//! A client's channels and tasks live on the runtime that made it and die with that runtime, so a
+//! table that outlives a runtime needs a client per runtime.
+
+mod line;
+mod target;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use google_cloud_spanner::client::DatabaseClient;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+
+use crate::error::{Error, Kind, Result};
+use line::{Line, State};
+use target::Target;
+
+/// How long a request may take that no loop sends.
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// How requests reach the database.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection(Arc<Origin>);
+
+#[derive(Debug)]
+enum Origin {
+    /// The caller's client: shared with its service, and never replaced.
+    Given(Box<DatabaseClient>),
+    /// Clients made here, one for each runtime that asks.
+    Own(Own),
+}
+
+#[derive(Debug)]
+struct Own {
+    /// A malformed target is an error to whoever uses it.
+    target: Result<Target>,
+    /// Locked for moments only, never while anything is sent.
+    lines: Mutex<Vec<Line>>,
+}
+
+/// A client, and what is left of the time in which to use it.
+pub(crate) struct Leased {
+    pub(crate) client: DatabaseClient,
+    pub(crate) limit: Duration,
+    pub(crate) deadline: Instant,
+    /// Absent from a client that was given.
+    line: Option<Line>,
+}
+
+impl Connection {
+    pub(crate) fn given(client: DatabaseClient) -> Connection {
+        Connection(Arc::new(Origin::Given(Box::new(client))))
+    }
+
+    pub(crate) fn own(database: String, endpoint: Option<String>) -> Connection {
+        Connection::to(Target::new(database, endpoint))
+    }
+
+    fn to(target: Result<Target>) -> Connection {
+        Connection(Arc::new(Origin::Own(Own { target, lines: Mutex::default() })))
+    }
+
+    /// Another connection to the same place, for a runtime of its own; none from a given client,
+    /// whose channels live on the caller's runtime.
+    pub(crate) fn another(&self) -> Option<Connection> {
+        match &*self.0 {
+            Origin::Given(_) => None,
+            Origin::Own(own) => Some(Connection::to(own.target.clone())),
+        }
+    }
+
+    /// Refuses a database name or an endpoint that can't work.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &*self.0 {
+            Origin::Given(_) => Ok(()),
+            Origin::Own(own) => own.target.as_ref().map(drop).map_err(Error::clone),
+        }
+    }
+
+    /// Provides this runtime's client, connecting first where there is none; in `limit` at most.
+    ///
+    /// Callers share one attempt to connect, and each waits for it no longer than its own limit.
+    pub(crate) async fn client(&self, limit: Duration) -> Result<Leased> {
+        let runtime = Handle::try_current()
+            .map_err(|_| Error::config("spanner: asked outside of a tokio runtime"))?;
+        let deadline = Instant::now() + limit;
+        let own = match &*self.0 {
+            Origin::Given(client) => {
+                let client = DatabaseClient::clone(client);
+                return Ok(Leased { client, limit, deadline, line: None });
+            }
+            Origin::Own(own) => own,
+        };
+        let target = own.target.as_ref().map_err(Error::clone)?;
+        let line = own.line(&runtime, target);
+        match timeout(limit, line.settled()).await {
+            Ok(State::Ready(client)) => {
+                let limit = deadline.saturating_duration_since(Instant::now());
+                Ok(Leased { client: *client, limit, deadline, line: Some(line) })
+            }
+            Ok(State::Failed { error, .. }) => Err(error),
+            Ok(State::Gone) => {
+                own.discard(&line);
+                Err(Error::new(Kind::Disconnected { database: target.database.clone() }))
+            }
+            Ok(State::Connecting) | Err(_) => Err(Error::timed_out(target.connecting(), limit)),
+        }
+    }
+
+    /// Takes note of how a request ended, and drops a client that has gone deaf.
+    pub(crate) fn heard(&self, leased: &Leased, error: Option<&Error>) {
+        if let (Origin::Own(own), Some(line)) = (&*self.0, &leased.line)
+            && line.is_dead_after(error)
+        {
+            own.discard(line);
+        }
+    }
+
+    /// Takes note that the session of `lost` is gone; the next request makes a new one.
+    ///
+    /// Says how to go on where there is none to be made.
+    pub(crate) fn session_lost(&self, lost: &Leased) -> Error {
+        let owner = match (&*self.0, &lost.line) {
+            (Origin::Own(own), Some(line)) => {
+                own.discard(line);
+                match &own.target {
+                    Ok(target) => format!("the connection to `{}`", target.database),
+                    Err(_) => "the connection".to_string(),
+                }
+            }
+            _ => "the client that was given".to_string(),
+        };
+        Error::new(Kind::SessionLost { owner })
+    }
+}
+
+impl Own {
+    /// The line of `runtime`, begun if there is none that is of use.
+    fn line(&self, runtime: &Handle, target: &Target) -> Line {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        // Runtimes that are gone took their channels with them.
+        lines.retain(Line::is_of_use);
+        if let Some(line) = lines.iter().find(|line| line.runtime() == runtime.id()) {
+            return line.clone();
+        }
+        let line = Line::begin(runtime, target.clone());
+        lines.push(line.clone());
+        line
+    }
+
+    fn discard(&self, line: &Line) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.retain(|other| !other.is(line));
+    }
+}

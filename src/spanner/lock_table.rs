@@ -1,0 +1,67 @@
+use std::sync::Arc;
+
+use google_cloud_spanner::client::DatabaseClient;
+
+use super::connection::Connection;
+use super::table::Table;
+
+/// A table of locks in a Spanner database: the root of everything here. Cheap to clone.
+///
+/// Making one sends nothing and can't fail. [`lock`](LockTable::lock) makes instances that
+/// contend; the other methods need no instance.
+#[derive(Clone, Debug)]
+pub struct LockTable(Arc<Table>);
+
+impl LockTable {
+    /// The statement that creates the table, in GoogleSQL. Any name will do instead of
+    /// `locktable`.
+    pub const DDL: &str = include_str!("../../ddl/googlesql.sql");
+
+    /// The statement that creates the table in a database of the PostgreSQL dialect.
+    ///
+    /// Not run by this project's tests.
+    pub const DDL_POSTGRESQL: &str = include_str!("../../ddl/postgresql.sql");
+
+    /// The statements that add the optional columns to an older table, in GoogleSQL.
+    pub const DDL_UPGRADE: &str = include_str!("../../ddl/googlesql-upgrade.sql");
+
+    /// A table reached by a client that the service has already.
+    ///
+    /// The locks share the client's channels and session with the service. If the session is
+    /// lost, the client stays without: [`health`](crate::Spindle::health) and the errors say so.
+    /// The client dies with the runtime that made it. Prefer [`connect`](LockTable::connect) where
+    /// leadership matters.
+    pub fn new(client: DatabaseClient, table: impl Into<String>) -> LockTable {
+        LockTable(Arc::new(Table::new(Connection::given(client), table.into())))
+    }
+
+    /// A table reached by a connection of its own, which a busy service can't starve and which
+    /// comes back by itself after Spanner has lost its session.
+    ///
+    /// `database` is the full name, `projects/p/instances/i/databases/d`; what is wrong with it is
+    /// what [`build`](crate::LockBuilder::build) and every call answer. The connection is made on first
+    /// use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is set, that is
+    /// where it goes. It counts against the limit of the call that waits for it.
+    ///
+    /// The table outlives runtimes: each runtime that uses it gets a connection of its own, so that
+    /// a table in a `static` works from one runtime after another. A connection over which nothing
+    /// was heard for 30 s, or whose credentials failed for good, is made anew.
+    pub fn connect(database: impl Into<String>, table: impl Into<String>) -> LockTable {
+        let connection = Connection::own(database.into(), None);
+        LockTable(Arc::new(Table::new(connection, table.into())))
+    }
+
+    /// As [`connect`](LockTable::connect), to an endpoint such as `http://127.0.0.1:9010`.
+    pub fn connect_to(
+        endpoint: impl Into<String>,
+        database: impl Into<String>,
+        table: impl Into<String>,
+    ) -> LockTable {
+        let connection = Connection::own(database.into(), Some(endpoint.into()));
+        LockTable(Arc::new(Table::new(connection, table.into())))
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.0
+    }
+}

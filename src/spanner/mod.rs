@@ -1,0 +1,16 @@
+//! The lock table on Spanner: connections, columns, rows, transactions.
+
+mod columns;
+mod connection;
+mod lock_table;
+mod many;
+pub(crate) mod row;
+mod table;
+mod transact;
+
+pub(crate) use columns::Need;
+pub(crate) use connection::{Connection, REQUEST_LIMIT};
+pub use lock_table::LockTable;
+pub(crate) use row::FullRow;
+pub(crate) use table::{COMMIT_TIMESTAMP, Table, without_read_timestamp};
+pub(crate) use transact::transact;

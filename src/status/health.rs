@@ -1,0 +1,154 @@
+//! How an instance fares, for probes and for people.
+
+use std::time::Duration;
+
+use spindle_protocol::Moment;
+
+use super::contact::{Contact, Failing};
+use crate::error::{Error, Kind};
+use crate::token::FencingToken;
+
+/// How an instance fares, for the probes of an orchestrator such as Kubernetes.
+///
+/// | probe | ask | because |
+/// | --- | --- | --- |
+/// | startup | [`is_started`](Health::is_started) | Spanner has answered once, so the set-up works |
+/// | readiness | [`is_ready`](Health::is_ready) | nothing stands in the way of the instance's duty |
+/// | liveness | [`is_alive`](Health::is_alive) | its loop runs; only where it doesn't, a restart helps |
+///
+/// Don't make readiness the liveness probe: a process that can't reach Spanner gains nothing from a
+/// restart.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Health {
+    /// The part that the instance plays.
+    pub role: Role,
+    /// True once Spanner has answered since the lock was first wanted.
+    pub answered: bool,
+    /// The obstacle in its way: a loop that doesn't run, or else the failure that has lasted
+    /// longest.
+    pub trouble: Option<Trouble>,
+}
+
+/// The part that an instance plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// Nobody in this process wants the lock: [`run`](crate::Spindle::run) was not called, and
+    /// nobody waits for the lock or has it.
+    Idle,
+    /// It wants the lock and doesn't hold it.
+    StandsBy,
+    /// It holds the lock, under this token.
+    Holds(FencingToken),
+    /// Its loop has ended.
+    Ended,
+}
+
+/// Something that stands in the way of an instance.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Trouble {
+    /// The part that fails.
+    pub what: Failing,
+    /// The time since it failed first; successes of another kind don't interrupt it.
+    pub lasting: Duration,
+    /// The last error.
+    pub error: Error,
+}
+
+impl Health {
+    /// Tells a readiness probe that the instance does its duty: Spanner has answered, and nothing
+    /// stands in the way. An instance that nobody wants is ready; one that has ended is not.
+    pub fn is_ready(&self) -> bool {
+        match self.role {
+            Role::Idle => self.is_alive(),
+            Role::StandsBy | Role::Holds(_) => self.answered && self.trouble.is_none(),
+            Role::Ended => false,
+        }
+    }
+
+    /// Tells a startup probe that the instance has reached Spanner. True for one
+    /// that nobody has wanted yet.
+    pub fn is_started(&self) -> bool {
+        self.answered || self.role == Role::Idle
+    }
+
+    /// Tells a liveness probe that the loop runs.
+    ///
+    /// It is false if the loop is overdue by more than a lease (1 s at least, 10 s at most):
+    /// something blocks its runtime, or nothing drives it. It is false as well if the loop is gone
+    /// although nobody told it to end.
+    pub fn is_alive(&self) -> bool {
+        self.trouble.as_ref().is_none_or(|trouble| trouble.what != Failing::Loop)
+    }
+}
+
+/// The loop's account of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Vitals {
+    pub(crate) contact: Contact,
+    wanted: bool,
+    /// When the loop ought to have run again, or was found to be gone.
+    due: Option<Moment>,
+    ended: Option<End>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    ByItself,
+    Gone(Moment),
+}
+
+impl Vitals {
+    pub(crate) fn starts(&mut self, due: Moment) {
+        (self.wanted, self.due) = (true, Some(due));
+    }
+
+    pub(crate) fn runs(&mut self, due: Option<Moment>) {
+        self.due = due;
+    }
+
+    pub(crate) fn wants(&mut self, wanted: bool) {
+        if wanted && !self.wanted {
+            // A failure that others met, who have given up since, is no trouble of the next.
+            self.contact.begin_anew();
+        }
+        self.wanted = wanted;
+    }
+
+    pub(crate) fn ended(&mut self, now: Moment, by_itself: bool) {
+        self.ended = Some(if by_itself { End::ByItself } else { End::Gone(now) });
+    }
+
+    pub(crate) fn health(&self, lock: &str, held: Option<FencingToken>, now: Moment) -> Health {
+        let role = match held {
+            _ if self.ended.is_some() => Role::Ended,
+            Some(token) => Role::Holds(token),
+            None if self.wanted => Role::StandsBy,
+            None => Role::Idle,
+        };
+        let trouble = self.stalled(lock, now).or_else(|| {
+            let (what, failure) = self
+                .contact
+                .trouble(now)
+                .filter(|_| matches!(role, Role::StandsBy | Role::Holds(_)))?;
+            let lasting = now.since(failure.since);
+            Some(Trouble { what, lasting, error: failure.error.clone() })
+        });
+        Health { role, answered: self.contact.answered, trouble }
+    }
+
+    fn stalled(&self, lock: &str, now: Moment) -> Option<Trouble> {
+        let lock = lock.to_string();
+        let (since, kind) = match (self.ended, self.due) {
+            (Some(End::ByItself), _) => return None,
+            (Some(End::Gone(since)), _) => (since, Kind::Abandoned { lock }),
+            (None, Some(due)) if due < now => {
+                (due, Kind::Stalled { lock, overdue: now.since(due) })
+            }
+            _ => return None,
+        };
+        Some(Trouble { what: Failing::Loop, lasting: now.since(since), error: Error::new(kind) })
+    }
+}

@@ -1,0 +1,172 @@
+//! What the loop publishes: the term, its gains and losses.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::{Moment, Observation, Writer};
+use tokio::sync::watch;
+
+use super::contact::{Failing, Recovered, Told};
+use super::health::{Health, Vitals};
+use super::term::{Beginning, Term, moment, nanoseconds};
+use super::watch::Watch;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::loss::Loss;
+use crate::token::FencingToken;
+
+/// The state that the loop writes and everybody reads.
+#[derive(Debug)]
+pub(crate) struct Published {
+    clock: Clock,
+    lock: Arc<str>,
+    table: Arc<str>,
+    /// The token of the term, meaningful while `valid_until` is not over.
+    token: AtomicU64,
+    /// The end of the term's validity in nanoseconds; zero without a term.
+    valid_until: AtomicU64,
+    term: watch::Sender<Option<Term>>,
+    vitals: Mutex<Vitals>,
+    /// The last poll's answer, and when it came.
+    polled: Mutex<Option<(Observation, Moment)>>,
+}
+
+impl Published {
+    pub(crate) fn new(clock: Clock, lock: Arc<str>, table: Arc<str>) -> Published {
+        Published {
+            clock,
+            lock,
+            table,
+            token: AtomicU64::new(0),
+            valid_until: AtomicU64::new(0),
+            term: watch::Sender::new(None),
+            vitals: Mutex::default(),
+            polled: Mutex::default(),
+        }
+    }
+
+    /// Judged by the clock at the moment of the call, not by a timer that has fired or not.
+    pub(crate) fn has_lock(&self) -> Option<FencingToken> {
+        loop {
+            let valid_until = self.valid_until.load(Ordering::Acquire);
+            if valid_until == 0 {
+                return None;
+            }
+            let token = self.token.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            // The token of another term was stored in between: read the pair again.
+            if self.valid_until.load(Ordering::Relaxed) != valid_until {
+                continue;
+            }
+            let valid = self.clock.now() < moment(valid_until);
+            return valid.then(|| FencingToken::from_nanoseconds(token));
+        }
+    }
+
+    pub(crate) fn term(&self) -> Option<Term> {
+        self.term.borrow().clone()
+    }
+
+    pub(crate) fn watch(&self) -> Watch {
+        Watch::new(self.term.subscribe())
+    }
+
+    pub(crate) fn began(&self, token: FencingToken, writer: Writer, valid_until: Moment) {
+        let term = Term::begin(Beginning {
+            lock: Arc::clone(&self.lock),
+            table: Arc::clone(&self.table),
+            token,
+            writer,
+            valid_until,
+            clock: self.clock.clone(),
+        });
+        // Whoever reads this token must also see that the last term's validity is over.
+        fence(Ordering::Release);
+        self.token.store(token.as_nanoseconds(), Ordering::Relaxed);
+        self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+        self.term.send_replace(Some(term));
+    }
+
+    pub(crate) fn extended(&self, valid_until: Moment) {
+        if let Some(term) = &*self.term.borrow() {
+            term.extend(valid_until);
+        }
+        self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+    }
+
+    /// Says that the term is over: first the truth, then the cancellation, then the news (I7).
+    pub(crate) fn ended(&self, loss: Loss) {
+        self.valid_until.store(0, Ordering::Release);
+        let Some(term) = self.term() else { return };
+        term.end(loss);
+        self.term.send_replace(None);
+    }
+
+    /// The loop was started, and ought to run before long.
+    pub(crate) fn starts(&self, slack: Duration) {
+        let now = self.clock.now();
+        self.vitals().starts(now + slack);
+    }
+
+    /// The loop runs, and ought to run again by `due`; never, if nothing can come but a command.
+    pub(crate) fn runs(&self, due: Option<Moment>) {
+        self.vitals().runs(due);
+    }
+
+    pub(crate) fn wants(&self, wanted: bool) {
+        self.vitals().wants(wanted);
+    }
+
+    /// The loop is gone, whatever the reason; no reader may believe in a term after it.
+    pub(crate) fn loop_ended(&self, by_itself: bool) {
+        self.ended(Loss::Abandoned);
+        let now = self.clock.now();
+        self.vitals().ended(now, by_itself);
+    }
+
+    pub(crate) fn failed(&self, what: Failing, error: &Error) -> Told {
+        let now = self.clock.now();
+        self.vitals().contact.failed(what, now, error)
+    }
+
+    pub(crate) fn succeeded(&self, what: Failing) -> Option<Recovered> {
+        let now = self.clock.now();
+        self.vitals().contact.succeeded(what, now)
+    }
+
+    /// A task runs, and its last failure is forgotten once it has done so for `long_enough`.
+    pub(crate) fn task_runs(&self, long_enough: Duration) {
+        let now = self.clock.now();
+        self.vitals().contact.task_runs(now + long_enough);
+    }
+
+    /// Returns the error that kept the instance from the lock last, if one still does.
+    pub(crate) fn last_cause(&self) -> Option<Error> {
+        let now = self.clock.now();
+        self.vitals().contact.last_cause(now).cloned()
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let held = self.has_lock();
+        let now = self.clock.now();
+        self.vitals().health(&self.lock, held, now)
+    }
+
+    pub(crate) fn observed(&self, observation: &Observation) {
+        let polled = Some((observation.clone(), self.clock.now()));
+        *self.polled.lock().unwrap_or_else(PoisonError::into_inner) = polled;
+    }
+
+    /// What the last poll saw, and how long ago.
+    pub(crate) fn polled(&self) -> Option<(Observation, Duration)> {
+        let polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (observation, at) = polled?;
+        Some((observation, self.clock.now().since(at)))
+    }
+
+    fn vitals(&self) -> MutexGuard<'_, Vitals> {
+        // Nothing that is done under it can panic halfway.
+        self.vitals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

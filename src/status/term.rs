@@ -1,0 +1,183 @@
+//! A term: one holder's time with the lock, from one token to the next.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use spindle_protocol::{Moment, Writer};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+use crate::clock::Clock;
+use crate::loss::Loss;
+use crate::token::FencingToken;
+
+/// One unbroken tenure of one holder. Cheap to clone.
+///
+/// A term is *cancelled* first, then it *expires*: its cancellation fires when no heartbeat has
+/// succeeded within the renew deadline, or when the lock turns out to be another's, and whoever
+/// works under it should stop before [`remaining`](Term::remaining) is zero.
+///
+/// The term that a task of [`lead`](crate::Spindle::lead) is given is cancelled when that task is to
+/// stop, which may be earlier than the loss of the lock.
+#[derive(Clone, Debug)]
+pub struct Term {
+    state: Arc<TermState>,
+    cancelled: CancellationToken,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+struct TermState {
+    lock: Arc<str>,
+    table: Arc<str>,
+    token: FencingToken,
+    writer: Writer,
+    cancelled: CancellationToken,
+    valid_until: AtomicU64,
+    loss: OnceLock<Loss>,
+    clock: Clock,
+}
+
+impl Term {
+    /// The fencing token, which every write that must not come late has to carry.
+    pub fn token(&self) -> FencingToken {
+        self.state.token
+    }
+
+    /// The name of the lock.
+    pub fn lock(&self) -> &str {
+        &self.state.lock
+    }
+
+    /// Waits until the term is over. Cancellation safe.
+    pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
+        self.cancelled.cancelled()
+    }
+
+    /// A token that is cancelled when the term is over, to hand to what runs under it.
+    ///
+    /// Cancelling it ends what was handed it, not the term.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.cancelled.child_token()
+    }
+
+    /// The same term for a task that may be told to stop while the term goes on.
+    pub(crate) fn with_cancellation(&self, cancelled: CancellationToken) -> Term {
+        Term { state: Arc::clone(&self.state), cancelled, progress: Progress::default() }
+    }
+
+    /// Reports that the task that was given this term goes on: what the
+    /// [watchdog](crate::LeadOptions::watchdog) waits for. Without a watchdog it does nothing.
+    ///
+    /// It costs a clock read; report each unit of work.
+    pub fn progress(&self) {
+        self.progress.report();
+    }
+
+    pub(crate) fn reported(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Whether the term has ended; never false again once it was true.
+    pub fn has_ended(&self) -> bool {
+        self.state.cancelled.is_cancelled() || self.remaining().is_zero()
+    }
+
+    /// How long the last heartbeat still protects whoever works under the term.
+    ///
+    /// It goes on counting down after the term was cancelled: that is the time left to stop.
+    /// Another instance may hold the lock once it is zero.
+    pub fn remaining(&self) -> Duration {
+        moment(self.state.valid_until.load(Ordering::Acquire)).since(self.state.clock.now())
+    }
+
+    /// Why the term ended, once it has been announced.
+    pub fn loss(&self) -> Option<&Loss> {
+        self.state.loss.get()
+    }
+
+    /// The name of the table that the lock is in.
+    pub(crate) fn table(&self) -> &str {
+        &self.state.table
+    }
+
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.state.writer
+    }
+}
+
+/// Who holds what, from when on.
+pub(super) struct Beginning {
+    pub(super) lock: Arc<str>,
+    pub(super) table: Arc<str>,
+    pub(super) token: FencingToken,
+    pub(super) writer: Writer,
+    pub(super) valid_until: Moment,
+    pub(super) clock: Clock,
+}
+
+impl Term {
+    pub(super) fn begin(beginning: Beginning) -> Term {
+        let Beginning { lock, table, token, writer, valid_until, clock } = beginning;
+        let cancelled = CancellationToken::new();
+        let state = TermState {
+            lock,
+            table,
+            token,
+            writer,
+            cancelled: cancelled.clone(),
+            valid_until: AtomicU64::new(nanoseconds(valid_until)),
+            loss: OnceLock::new(),
+            clock,
+        };
+        Term { state: Arc::new(state), cancelled, progress: Progress::default() }
+    }
+
+    pub(super) fn extend(&self, valid_until: Moment) {
+        self.state.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+    }
+
+    /// Says why it ended, and cancels what runs under it.
+    pub(super) fn end(&self, loss: Loss) {
+        // The first reason stands; a term ends once.
+        let _ = self.state.loss.set(loss);
+        self.state.cancelled.cancel();
+    }
+}
+
+/// The time at which a task last said that it goes on.
+///
+/// Its clock stands still while the machine is suspended: then the task can't go on either.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    began: Instant,
+    last_ms: Arc<AtomicU64>,
+}
+
+impl Progress {
+    fn report(&self) {
+        let elapsed_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.fetch_max(elapsed_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn silent_for(&self) -> Duration {
+        let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(last)
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress { began: Instant::now(), last_ms: Arc::default() }
+    }
+}
+
+pub(super) fn moment(nanoseconds: u64) -> Moment {
+    Moment(Duration::from_nanos(nanoseconds))
+}
+
+pub(super) fn nanoseconds(moment: Moment) -> u64 {
+    // Zero stands for "no term".
+    u64::try_from(moment.0.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
