@@ -17,7 +17,7 @@ use spindle_protocol::Moment;
 pub struct Clock(Source);
 
 /// A simulated machine with clocks of its own.
-#[cfg(all(feature = "simulation", unix))]
+#[cfg(all(feature = "__simulation", unix))]
 pub trait Machine: std::fmt::Debug + Send + Sync {
     /// Reads one of its clocks: time since an arbitrary origin.
     fn read(&self, clock: rustix::time::ClockId) -> Duration;
@@ -27,7 +27,7 @@ pub trait Machine: std::fmt::Debug + Send + Sync {
 enum Source {
     System,
     Runtime(tokio::time::Instant),
-    #[cfg(all(feature = "simulation", unix))]
+    #[cfg(all(feature = "__simulation", unix))]
     Simulated(std::sync::Arc<dyn Machine>),
 }
 
@@ -38,7 +38,7 @@ const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
 const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 /// What a simulated machine is read by where the system's clock is read through the library.
 #[cfg(all(
-    feature = "simulation",
+    feature = "__simulation",
     unix,
     not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))
 ))]
@@ -59,7 +59,7 @@ impl Clock {
         Clock(Source::Runtime(origin.checked_sub(Duration::from_secs(86_400)).unwrap_or(origin)))
     }
 
-    #[cfg(all(feature = "simulation", unix))]
+    #[cfg(all(feature = "__simulation", unix))]
     pub(crate) fn simulated(machine: std::sync::Arc<dyn Machine>) -> Clock {
         Clock(Source::Simulated(machine))
     }
@@ -68,7 +68,7 @@ impl Clock {
         Moment(match &self.0 {
             Source::System => system_now(),
             Source::Runtime(origin) => origin.elapsed(),
-            #[cfg(all(feature = "simulation", unix))]
+            #[cfg(all(feature = "__simulation", unix))]
             Source::Simulated(machine) => machine.read(ID),
         })
     }

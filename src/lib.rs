@@ -121,7 +121,7 @@ mod names;
 mod operate;
 mod outcome;
 mod settings;
-#[cfg(all(feature = "simulation", unix))]
+#[cfg(all(feature = "__simulation", unix))]
 #[doc(hidden)]
 pub mod simulation;
 mod spanner;

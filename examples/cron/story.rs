@@ -26,7 +26,7 @@ pub async fn tell() -> Result<(), Failure> {
         format!("a tick every {PERIOD:?}, kept at least {AT_LEAST:?}, at most {AT_MOST:?}");
     fleet.tell("spanner", &format!("embedded, at {}; {schedule}", spanner.endpoint()));
     for id in NODES {
-        fleet.start(id)?;
+        fleet.start("worker", id)?;
     }
     let told = async {
         killed_between_runs(&mut fleet).await?;

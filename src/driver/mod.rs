@@ -5,7 +5,7 @@ mod claims;
 mod drive;
 mod metrics;
 
-#[cfg(all(feature = "simulation", unix))]
+#[cfg(all(feature = "__simulation", unix))]
 pub(crate) use carried::LockRow;
 pub(crate) use carried::{Carried, CarriedRow, Told};
 pub use claims::Occupied;

@@ -16,7 +16,7 @@ mod sweep;
 pub use check::Checked;
 pub use depose::{Deposed, Evict, Seize};
 pub use history::{Cause, History, HistoryEnd, PastTerm};
-#[cfg(all(feature = "simulation", unix))]
+#[cfg(all(feature = "__simulation", unix))]
 pub(crate) use history::{Past, Version, Walk};
 pub use leader::Leader;
 pub use list::Locks;

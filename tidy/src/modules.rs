@@ -18,6 +18,8 @@ pub struct Module {
     pub imports: BTreeMap<String, Vec<String>>,
     /// Paths that the module names, as written, without those that it only re-exports.
     pub paths: Vec<Vec<String>>,
+    /// Whether it is a file beside the folder of its children, instead of that folder's `mod.rs`.
+    pub is_beside_its_folder: bool,
 }
 
 /// Reads all modules of the crate whose root is `root`, without those that only tests have.
@@ -41,6 +43,9 @@ fn load_file(
     for item in &parsed.items {
         reader.visit_item(item);
     }
+    // Of a root and of a `mod.rs` the children lie in the same folder.
+    reader.module.is_beside_its_folder =
+        file.parent() != Some(children) && !reader.children.is_empty();
     for name in reader.children {
         let (file, directory) = child(children, &name)?;
         let place = [&place[..], &[name]].concat();
@@ -63,6 +68,19 @@ fn child(directory: &Path, name: &str) -> Result<(PathBuf, PathBuf), String> {
 struct Reader {
     module: Module,
     children: Vec<String>,
+    /// How many modules within the file are around what is read.
+    inline: usize,
+}
+
+impl Reader {
+    /// Paths of a module within the file, as the file itself would write them.
+    fn name(&mut self, mut path: Vec<String>) {
+        let ups = path.iter().take_while(|segment| *segment == "super").count().min(self.inline);
+        path.drain(..ups);
+        if !path.is_empty() {
+            self.module.paths.push(path);
+        }
+    }
 }
 
 impl<'ast> Visit<'ast> for Reader {
@@ -79,7 +97,11 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         match &item.content {
             None => self.children.push(item.ident.to_string()),
-            Some(_) => visit::visit_item_mod(self, item),
+            Some(_) => {
+                self.inline += 1;
+                visit::visit_item_mod(self, item);
+                self.inline -= 1;
+            }
         }
     }
 
@@ -88,7 +110,7 @@ impl<'ast> Visit<'ast> for Reader {
         flatten(&item.tree, &mut Vec::new(), &mut found);
         for (name, path) in found {
             if matches!(item.vis, Visibility::Inherited) {
-                self.module.paths.push(path.clone());
+                self.name(path.clone());
             }
             self.module.imports.insert(name, path);
         }
@@ -97,7 +119,7 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.segments.len() > 1 {
             let segments = path.segments.iter().map(|segment| segment.ident.to_string());
-            self.module.paths.push(segments.collect());
+            self.name(segments.collect());
         }
         visit::visit_path(self, path);
     }

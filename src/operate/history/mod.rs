@@ -7,5 +7,5 @@ mod walk;
 
 pub use past_term::{Cause, HistoryEnd, PastTerm};
 pub use terms::History;
-#[cfg(all(feature = "simulation", unix))]
+#[cfg(all(feature = "__simulation", unix))]
 pub(crate) use walk::{Past, Version, Walk};
