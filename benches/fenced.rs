@@ -74,12 +74,14 @@ async fn measure() -> Result<(), Failure> {
         return Err("a term ended while it was measured".into());
     }
     let (fenced_rate, idle_rate) = (fenced.rate(), idle.rate());
-    println!("{WRITERS} fenced writers: {fenced_rate:.0} transactions/s");
-    println!("{WRITERS} writers under an idle fence: {idle_rate:.0} transactions/s");
-    println!("fenced / idle: {:.1} %", fenced_rate / idle_rate * 100.0);
-    fenced.print_heartbeats("beside fenced writers");
-    idle.print_heartbeats("beside the others");
-    quiet.print_heartbeats("alone");
+    println!(
+        "fenced-writers: ok writers={WRITERS} fenced_a_second={fenced_rate:.0} \
+         of_another_row_a_second={idle_rate:.0} fenced_percent_of_other={:.1}",
+        fenced_rate / idle_rate * 100.0
+    );
+    fenced.print_heartbeats("heartbeats-beside-fenced");
+    idle.print_heartbeats("heartbeats-beside-others");
+    quiet.print_heartbeats("heartbeats-alone");
     drop((lock, other));
     Ok(())
 }
@@ -116,15 +118,15 @@ impl Measured {
         self.transactions as f64 / self.time.as_secs_f64()
     }
 
-    fn print_heartbeats(&mut self, when: &str) {
+    fn print_heartbeats(&mut self, name: &str) {
         self.gaps.sort();
         let (Some(median), Some(last)) = (self.gaps.get(self.gaps.len() / 2), self.gaps.last())
         else {
-            println!("heartbeats {when}: none seen");
+            println!("{name}: FAILED none seen");
             return;
         };
         println!(
-            "heartbeats {when}: every {:.1} ms in the median, {:.1} ms at the most ({} seen)",
+            "{name}: ok median_ms={:.1} worst_ms={:.1} seen={}",
             median.as_secs_f64() * 1e3,
             last.as_secs_f64() * 1e3,
             self.gaps.len()

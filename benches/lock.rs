@@ -91,10 +91,10 @@ async fn has_lock(endpoint: &str) -> Result<(), Failure> {
     // The loop's heartbeats allocate meanwhile, a few hundred times; a call that did would show.
     let allocations = region.change().allocations as f64 / f64::from(ROUNDS);
     println!(
-        "has_lock: {has_lock:.1} ns; one read of the clock: {clock:.1} ns; {:.2}x",
+        "has-lock: ok ns={has_lock:.1} one_clock_read_ns={clock:.1} ratio={:.2} \
+         allocations={allocations:.4}",
         has_lock / clock
     );
-    println!("has_lock: {allocations:.4} allocations a call, those of the loop included");
     drop(lock);
     Ok(running.await?)
 }
@@ -113,7 +113,7 @@ async fn run_to_holding(endpoint: &str) -> Result<(), Failure> {
         drop((lock, watch));
         running.await?;
     }
-    print("from run() to holding a free lock, connected", samples);
+    print("run-to-held", "", samples);
     Ok(())
 }
 
@@ -130,7 +130,7 @@ async fn release_to_holding(endpoint: &str) -> Result<(), Failure> {
     held(&first).await;
     for _ in 0..20 {
         let second = contend()?;
-        // Until the other has looked, and polls.
+        // Until the other has begun to poll.
         sleep(LEASE).await;
         let mut watch = second.0.watch();
         let start = Instant::now();
@@ -142,8 +142,7 @@ async fn release_to_holding(endpoint: &str) -> Result<(), Failure> {
     }
     drop(first);
     running.await?;
-    println!("poll interval: {:?}", LEASE / 5);
-    print("from a graceful release to the next holder", samples);
+    print("release-to-held", &format!("poll_interval_ms={} ", (LEASE / 5).as_millis()), samples);
     Ok(())
 }
 
@@ -165,8 +164,7 @@ async fn kill_to_holding(endpoint: &str) -> Result<(), Failure> {
         drop(lock);
         running.await?;
     }
-    println!("lease: {LEASE:?}");
-    print("from a killed holder's last heartbeat to the next term", samples);
+    print("kill-to-held", &format!("lease_ms={} ", LEASE.as_millis()), samples);
     Ok(())
 }
 
@@ -204,10 +202,10 @@ async fn memory(endpoint: &str) -> Result<(), Failure> {
     // The client has opened more connections of its own under the load; they go with it.
     drop(table);
     sleep(Duration::from_secs(1)).await;
-    println!("memory of an idle spindle, of {LOCKS}: {:.1} KiB", each as f64 / 1024.0);
     println!(
-        "tasks: {tasks_before} with the client alone, {tasks_while} while they run, {tasks_after} \
-         after; {} without client and locks, {tasks_without_client} before there were any",
+        "idle-locks: ok locks={LOCKS} kib_each={:.1} tasks_before={tasks_without_client} \
+         with_client={tasks_before} running={tasks_while} after={tasks_after} without_client={}",
+        each as f64 / 1024.0,
         tasks()
     );
     Ok(())
@@ -229,20 +227,22 @@ async fn requests() -> Result<(), Failure> {
     let over = LEASE * 10;
     counts.reset();
     sleep(over).await;
-    let (total, beats) = (counts.total(), counts.get(Rpc::Commit));
+    let (total, heartbeats) = (counts.total(), counts.get(Rpc::Commit));
     println!(
-        "requests of a holder: {:.2} a heartbeat ({total} for {beats} in {over:?})",
-        total as f64 / beats as f64
+        "holder-requests: ok a_heartbeat={:.2} a_lease={:.1}",
+        total as f64 / heartbeats as f64,
+        total as f64 * LEASE.as_secs_f64() / over.as_secs_f64()
     );
     let _contender = contend()?;
     sleep(LEASE).await;
     counts.reset();
     sleep(over).await;
-    let looks = counts.total() - 2 * counts.get(Rpc::Commit);
-    let reads = counts.get(Rpc::StreamingRead) - counts.get(Rpc::Commit);
+    let requests = counts.total() - 2 * counts.get(Rpc::Commit);
+    let polls = counts.get(Rpc::StreamingRead) - counts.get(Rpc::Commit);
     println!(
-        "requests of a contender: {:.2} a look ({looks} in {over:?})",
-        looks as f64 / reads as f64
+        "contender-requests: ok a_poll={:.2} a_lease={:.1}",
+        requests as f64 / polls as f64,
+        requests as f64 * LEASE.as_secs_f64() / over.as_secs_f64()
     );
     Ok(())
 }
@@ -270,12 +270,13 @@ async fn heartbeat(client: &DatabaseClient, lock: &str) -> Result<u64, Failure> 
     Ok(u64::try_from(timestamp.seconds())? * 1_000_000_000 + u64::try_from(timestamp.nanos())?)
 }
 
-fn print(what: &str, mut samples: Vec<Duration>) {
+/// One line in the form that `tidy figures record` keeps.
+fn print(what: &str, setting: &str, mut samples: Vec<Duration>) {
     samples.sort();
     let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
     let at = |share: usize| milliseconds(samples[(samples.len() - 1) * share / 100]);
     println!(
-        "{what}: median {:.1} ms, p90 {:.1} ms, worst {:.1} ms, of {}",
+        "{what}: ok {setting}median_ms={:.1} p90_ms={:.1} worst_ms={:.1} samples={}",
         at(50),
         at(90),
         at(100),

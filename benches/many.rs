@@ -86,7 +86,7 @@ async fn held_at_once(
     fleet.until_held(locks).await?;
     let requests = total(&server.counts()?) - total(&before);
     println!(
-        "run() at once to all held: {:.1} s, {requests} requests",
+        "many-at-once: ok locks={locks} held_after_s={:.1} requests={requests}",
         start.elapsed().as_secs_f64()
     );
     let tokens: Vec<_> = fleet.locks.iter().map(|(lock, _)| lock.has_lock()).collect();
@@ -96,13 +96,16 @@ async fn held_at_once(
     let requests = total(&server.counts()?) - before;
     let kept =
         fleet.locks.iter().zip(&tokens).filter(|((lock, _), then)| lock.has_lock() == **then);
-    println!("lost in {over:.0} s: {}", locks - kept.count());
-    println!("requests of holders: {:.1} a second", requests as f64 / over);
-    println!("CPU of holders: {:.1} % of a core", (self::cpu()? - cpu) / over * 100.0);
-    println!("memory of holders: {} MiB", resident_kib()? / 1024);
+    println!(
+        "many-held: ok locks={locks} seconds={over:.0} lost={} requests_a_second={:.1} cpu_percent={:.1} memory_mib={}",
+        locks - kept.count(),
+        requests as f64 / over,
+        (self::cpu()? - cpu) / over * 100.0,
+        resident_kib()? / 1024
+    );
     let start = Instant::now();
     fleet.stop().await?;
-    println!("all released: {:.1} s", start.elapsed().as_secs_f64());
+    println!("many-released: ok locks={locks} after_s={:.1}", start.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -114,21 +117,18 @@ async fn kill_to_held(server: &mut Part, endpoint: &str, locks: usize) -> Result
     sleep(LEASE).await;
     let of_both = rate(server, POLL_INTERVAL * 20).await?;
     println!(
-        "requests a poll, waiting for {locks}: {:.1}",
+        "many-waiting: ok locks={locks} requests_a_poll={:.1}",
         (of_both - of_holder) * POLL_INTERVAL.as_secs_f64()
     );
     // SIGKILL, on Unix.
     holder.child.kill()?;
     let start = Instant::now();
     fleet.until_held(1).await?;
-    println!(
-        "killed to the first held: lease + {:.2} s",
-        start.elapsed().as_secs_f64() - LEASE.as_secs_f64()
-    );
+    let first = start.elapsed().as_secs_f64() - LEASE.as_secs_f64();
     fleet.until_held(locks).await?;
+    let all = start.elapsed().as_secs_f64() - LEASE.as_secs_f64();
     println!(
-        "killed to all held: lease + {:.2} s",
-        start.elapsed().as_secs_f64() - LEASE.as_secs_f64()
+        "many-killed: ok locks={locks} first_held_after_lease_plus_s={first:.2} all_held_after_lease_plus_s={all:.2}"
     );
     println!("{}", load());
     fleet.stop().await

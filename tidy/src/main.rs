@@ -1,6 +1,7 @@
 //! Checks what compilers don't: which room may use which, how the prose reads, whether the docs
 //! quote the figures that were measured.
 
+mod figures;
 mod graph;
 mod modules;
 mod prose;
@@ -8,11 +9,13 @@ mod rooms;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: tidy rooms [--edges] | prose [--counts]
+const USAGE: &str = "usage: tidy rooms [--edges] | prose [--counts] | figures [record COMMAND…]
   rooms          fails if a module uses one above its own, or if modules use each other in a circle
   rooms --edges  lists who uses whom
   prose          lists sentences that a tired reader reads twice; never fails
-  prose --counts prints the counts alone";
+  prose --counts prints the counts alone
+  figures        fails if a kept figure is not quoted by the docs
+  figures record COMMAND…  keeps the figures that the command prints, in docs/figures.json";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +25,8 @@ fn main() -> ExitCode {
         ["rooms", "--edges"] => rooms::check(true),
         ["prose"] => prose::list(false),
         ["prose", "--counts"] => prose::list(true),
+        ["figures"] => figures::check(),
+        ["figures", "record", ref command @ ..] => figures::record(command),
         _ => Err(USAGE.to_string()),
     };
     match checked {
