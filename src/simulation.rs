@@ -10,7 +10,6 @@ use std::time::Duration;
 pub use rustix::time::ClockId;
 use spindle_protocol::{
     Act, Answer, Change, Column, Holder, StoredRow, Succession, Timestamp, Timing, Write,
-    takeover_keys,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -51,12 +50,11 @@ pub trait Store: Send + Sync + 'static {
         keys: Vec<Arc<str>>,
     ) -> impl Future<Output = Result<(Vec<StoredRow>, Timestamp), Failure>> + Send;
 
-    /// Begins a transaction by reading these rows; `beats` says that it is for heartbeats alone.
+    /// Begins a transaction by reading the rows by which these changes are judged; [`reads`] tells
+    /// which.
     fn begin(
         &self,
-        keys: Vec<String>,
-        columns: Vec<Column>,
-        beats: bool,
+        changes: &[(Arc<str>, Change)],
     ) -> impl Future<Output = Result<(Self::Transaction, Vec<StoredRow>), Failure>> + Send;
 
     /// Commits the writes of these changes.
@@ -69,11 +67,17 @@ pub trait Store: Send + Sync + 'static {
     /// Ends a transaction without any writes.
     fn roll_back(&self, transaction: Self::Transaction);
 
-    /// Reads the rows without a heartbeat in these ranges, in the order of their keys.
+    /// Reads the rows without a heartbeat among which the takeover rows of these locks for earlier
+    /// tokens are, in the order of their keys.
     fn leftovers(
         &self,
-        ranges: Vec<(String, String)>,
+        locks: &[(Arc<str>, Timestamp)],
     ) -> impl Future<Output = Result<Vec<StoredRow>, Failure>> + Send;
+}
+
+/// The keys and columns by which these changes are judged.
+pub fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
+    judge::reads(changes)
 }
 
 /// A change that was not refused, with its lock and what it writes.
@@ -105,10 +109,7 @@ impl<S: Store> carrier::Store for Simulated<S> {
     async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
         let (mut may_commit, mut refused) = (false, vec![None; changes.len()]);
         let work = async {
-            let (keys, columns) = judge::reads(&changes);
-            let beats = |(_, change): &(_, _)| matches!(change, Change::Heartbeat { .. });
-            let beats = changes.iter().all(beats);
-            let (transaction, found) = self.0.begin(keys, columns, beats).await?;
+            let (transaction, found) = self.0.begin(&changes).await?;
             let mut accepted = Vec::new();
             let verdicts = judge::judge(&changes, found).into_iter();
             for ((verdict, refused), (lock, change)) in verdicts.zip(&mut refused).zip(&changes) {
@@ -143,8 +144,7 @@ impl<S: Store> carrier::Store for Simulated<S> {
         locks: Vec<(Arc<str>, Timestamp)>,
         limit: Duration,
     ) -> Result<Vec<(Vec<String>, bool)>, Error> {
-        let ranges = locks.iter().map(|(lock, before)| takeover_keys(lock, *before)).collect();
-        match timeout(limit, self.0.leftovers(ranges)).await {
+        match timeout(limit, self.0.leftovers(&locks)).await {
             Ok(Ok(rows)) => Ok(judge::sort_leftovers(&locks, &rows, false)),
             _ => Err(failed(limit)),
         }

@@ -41,6 +41,11 @@ impl LockRow<'_> {
     }
 }
 
+/// The row of a lock as it was then, if there was one.
+pub(crate) async fn row_at(world: &World, lock: &str, at: Timestamp) -> Option<StoredRow> {
+    LockRow { world, lock }.at(at).await.flatten()
+}
+
 /// The terms of a lock, the latest first, and when they were read.
 pub(crate) async fn of(world: &World, lock: &str) -> (Vec<PastTerm>, Timestamp) {
     history(&LockRow { world, lock }, WINDOW).await

@@ -1,17 +1,19 @@
 //! Hands outside of the protocol, which edit and delete rows.
 
+use std::collections::HashMap;
+
 use rand::RngExt as _;
 use spindle_emulator::engine::{
     Cell, Concurrency, KeyRange, Mutation, Read, ReadWriteOptions, Timestamp as EngineTimestamp,
     WriteKind,
 };
-use spindle_protocol::{Change, Row, StoredRow, Timestamp};
+use spindle_protocol::{Change, Row, Succession, Timestamp};
 
 use crate::checks::{Committed, Purpose};
-use crate::network::{TABLE, decode, key, timestamp};
+use crate::format::{Format, Found};
+use crate::network::{TABLE, key, timestamp};
 use crate::process::Process;
 use crate::sightings::Sighting;
-use crate::store::mutation;
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,40 +67,55 @@ pub(crate) async fn lay_on(world: &World, process: &Process, hand: Hand) {
         }
         Hand::Seize => {
             world.saw(Sighting::Seized);
-            update(
-                name,
-                vec![
-                    ("heartbeat", EngineTimestamp::EPOCH.into()),
-                    ("token", Cell::CommitTimestamp),
-                    ("writer", "".into()),
-                    ("info", "seized by hands: a storm".into()),
-                ],
-            )
+            let info = Some("seized by hands: a storm".to_string());
+            let seize = Change::Seize { next: Succession::Anyone, info };
+            let Some(writes) = judged(world, name, &seize).await else { return };
+            write(world, name, Purpose::Hands, writes).await;
+            return;
         }
     };
     write(world, name, Purpose::Hands, vec![mutation]).await;
 }
 
-/// Ends a term as the library's `evict` does: whoever wants the lock still waits out the lease.
+/// Ends a term as the library's `evict` does: whoever wants the lock still waits out the lease, and
+/// sometimes the evicted waits longer.
 pub(crate) async fn evict(world: &World, process: &Process) {
-    let name = &process.lock_name;
-    let Some(row) = row(world, name).await else { return };
-    let found = StoredRow { token: Some(row.token), writer: row.writer, ..StoredRow::new(name) };
-    let evict = Change::Evict { keep_away: None, info: Some("evicted by hands".into()) };
-    // Nobody to evict is nothing to do.
-    let Ok(writes) = evict.judge(name, &[found]) else { return };
-    write(world, name, Purpose::Evict, writes.into_iter().map(mutation).collect()).await;
+    let lease = process.timing().lease;
+    let keep_away = world.random(|random| {
+        random.random_bool(0.5).then(|| lease.mul_f64(random.random_range(0.0..1.0)))
+    });
+    let evict = Change::Evict { keep_away, info: Some("evicted by hands".into()) };
+    let Some(writes) = judged(world, &process.lock_name, &evict).await else { return };
+    write(world, &process.lock_name, Purpose::Evict { keep_away }, writes).await;
+}
+
+/// What an operator's tool of one version or the other writes; nothing if there is nothing to do.
+async fn judged(world: &World, name: &str, change: &Change) -> Option<Vec<Mutation>> {
+    let format = if world.plan.mixed && world.random(|random| random.random()) {
+        Format::Previous
+    } else {
+        Format::Present
+    };
+    let found = format.row(name, &found(world, name).await?);
+    let writes = change.judge(name, std::slice::from_ref(&found)).ok()?;
+    let accepted = (name.into(), change.clone(), writes);
+    Some(format.writes(&accepted, &HashMap::from([(name.to_string(), found)])))
 }
 
 /// The row of a lock as it stands there.
 pub(crate) async fn row(world: &World, name: &str) -> Option<Row> {
+    Some(Format::Present.row(name, &found(world, name).await?).row())
+}
+
+async fn found(world: &World, name: &str) -> Option<Found> {
     const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
     let concurrency = Concurrency::Optimistic;
     let id = world.database.begin(&ReadWriteOptions { concurrency, previous: None });
     let rows = world.database.read(id, &Read::row(TABLE, COLUMNS, key(name))).await;
     // Over whether or not it could be read.
     let _ = world.database.rollback(id);
-    rows.ok()?.first().map(|row| decode(name, &COLUMNS, row).row())
+    let cells = rows.ok()?.into_iter().next()?;
+    Some(Found { key: name.to_string(), columns: COLUMNS.to_vec(), cells })
 }
 
 /// Writes past the network.

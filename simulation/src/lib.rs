@@ -5,8 +5,10 @@
 //! tokio's paused clock, on one thread, answered by the embedded server's own engine through a
 //! network that delays, loses and reorders, or, for a share of the seeds, by the embedded server
 //! through the real client; there, others hold the locks by `acquire`, `lead` and `run_once` besides,
-//! and a tool looks and deposes. When the storm is over, every lock must have a holder within
-//! [`Plan::patience`]. The checkers in `checks` watch the invariants I1 to I8 all the while.
+//! and a tool looks and deposes. In some fleets every second process is of the previous version: it
+//! writes and understands rows as that did. When the storm is over, every lock must have a holder within
+//! [`Plan::patience`]. The checkers in `checks` watch the invariants I1 to I8 all the while, and that
+//! a lock which is reserved for somebody or for nobody stays so.
 //!
 //! The same seed gives the same trace, unless it goes through the client, which draws from the
 //! system's randomness.
@@ -15,6 +17,7 @@ mod alter;
 mod callers;
 mod checks;
 mod chronicle;
+mod format;
 mod hands;
 mod machine;
 mod nemesis;

@@ -23,6 +23,7 @@ pub(crate) enum Fault {
     CutOff(Cut),
     Stop,
     Resign { names_successor: bool },
+    Park,
     Evict,
     Leftover,
     Outage(Outage),
@@ -50,6 +51,7 @@ pub(crate) async fn rage(world: &Arc<World>) {
             9 => Fault::Stop,
             10 => Fault::Resign { names_successor: false },
             11 => Fault::Resign { names_successor: true },
+            12 if world.random(|random| random.random()) => Fault::Park,
             12 => Fault::Evict,
             13 => Fault::Leftover,
             14 => Fault::Outage(if world.random(|random| random.random()) {
@@ -121,6 +123,7 @@ async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
             let successor = names_successor.then(|| successor(world, process)).flatten();
             process.resign(successor.unwrap_or_default());
         }
+        Fault::Park => process.resign(Succession::Parked { rest: short }),
         Fault::Evict => hands::evict(world, process).await,
         Fault::Leftover => leave(world, process).await,
         Fault::Outage(outage) => {

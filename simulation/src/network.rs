@@ -8,11 +8,12 @@ use spindle_emulator::engine::{
     Code, Concurrency, Error, Key, KeyPart, KeyRange, Mutation, Read, ReadWriteOptions,
     TimestampBound, TransactionId, Value,
 };
-use spindle_protocol::{Column, StoredRow, Timestamp, Writer};
+use spindle_protocol::{StoredRow, Timestamp, Writer};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::checks::{Committed, Purpose};
+use crate::format::Found;
 use crate::process::Cut;
 use crate::sightings::Sighting;
 use crate::world::World;
@@ -26,7 +27,7 @@ pub(crate) enum Request {
     /// A strong read of rows by their keys.
     Read(Vec<Arc<str>>),
     /// The first read of a read-write transaction, which begins it.
-    Begin { keys: Vec<String>, columns: Vec<Column>, concurrency: Concurrency },
+    Begin { keys: Vec<String>, columns: Vec<&'static str>, concurrency: Concurrency },
     /// The end of one.
     Commit { id: TransactionId, parts: Vec<Part> },
     /// The other end of one.
@@ -47,8 +48,8 @@ pub(crate) struct Part {
 /// What the server says to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    Found { rows: Vec<StoredRow>, read_at: Timestamp },
-    Begun { id: TransactionId, rows: Vec<StoredRow> },
+    Found { rows: Vec<Found>, read_at: Timestamp },
+    Begun { id: TransactionId, rows: Vec<Found> },
     Committed(Timestamp),
     RolledBack,
 }
@@ -216,18 +217,17 @@ async fn try_serve(world: &World, request: Request) -> Result<Reply, Error> {
             for name in names {
                 let read = Read::row(TABLE, ROW.to_vec(), key(&name));
                 let found = database.read_at(read_at, &read).await?;
-                rows.extend(found.first().map(|row| decode(&name, ROW, row)));
+                rows.extend(row_of(&name, ROW, found));
             }
             Ok(Reply::Found { rows, read_at: timestamp(read_at) })
         }
         Request::Begin { keys, columns, concurrency } => {
             let id = database.begin(&ReadWriteOptions { concurrency, previous: None });
-            let columns: Vec<&str> = columns.iter().map(|column| column.name()).collect();
             let mut found = Vec::new();
             for name in keys {
                 let read = Read::row(TABLE, columns.clone(), key(&name));
                 let rows = database.read(id, &read).await?;
-                found.extend(rows.first().map(|row| decode(&name, &columns, row)));
+                found.extend(row_of(&name, &columns, rows));
             }
             Ok(Reply::Begun { id, rows: found })
         }
@@ -249,12 +249,17 @@ async fn try_serve(world: &World, request: Request) -> Result<Reply, Error> {
             let read_at = database.read_timestamp(TimestampBound::Strong)?;
             let found = database.read_at(read_at, &read).await?;
             let rows = found.into_iter().filter_map(|row| match row.as_slice() {
-                [Value::String(name), Value::Null] => Some(StoredRow::new(name)),
+                [Value::String(name), Value::Null] => row_of(name, &[], vec![Vec::new()]),
                 _ => None,
             });
             Ok(Reply::Found { rows: rows.collect(), read_at: timestamp(read_at) })
         }
     }
+}
+
+fn row_of(key: &str, columns: &[&'static str], rows: Vec<Vec<Value>>) -> Option<Found> {
+    let cells = rows.into_iter().next()?;
+    Some(Found { key: key.to_string(), columns: columns.to_vec(), cells })
 }
 
 /// The key of a row of the lock table.

@@ -36,6 +36,8 @@ pub struct Plan {
     pub old_table: Option<Timing>,
     /// Whether the contenders of different locks share processes, and with them a carrier.
     pub together: bool,
+    /// Whether every second process is of the previous version, as in a fleet that is upgraded.
+    pub mixed: bool,
     /// Those who hold by the library's own ways, which takes a server.
     pub callers: Vec<CallerPlan>,
 }
@@ -129,6 +131,8 @@ impl Plan {
             old_table: old_table.then(|| Timing::from_lease(lease_base)),
             // Of chance of its own, so that the rest of a seed's plan stays as it is.
             together: SmallRng::seed_from_u64(!seed).random_bool(0.3),
+            // The real client knows one format.
+            mixed: !through_client && SmallRng::seed_from_u64(!seed ^ 1).random_bool(0.5),
             callers,
         }
     }
@@ -157,6 +161,7 @@ impl Plan {
             through_client: false,
             old_table: None,
             together: true,
+            mixed: SmallRng::seed_from_u64(!seed ^ 1).random_bool(0.5),
             callers: Vec::new(),
         }
     }
@@ -170,7 +175,8 @@ impl Plan {
 
     /// The bound within which every lock must have a holder once nothing goes wrong any more (I5):
     /// a lease until the row is vacant, one for a leftover, one for a resigned holder that stands
-    /// aside, the grace of a successor, an attempt and a look; Spanner's 10 s for a transaction
+    /// aside, one for which a lock is reserved or parked or its evicted holder kept away, an attempt
+    /// and a look; Spanner's 10 s for a transaction
     /// that somebody left open; and the longest pause after looks and attempts that failed, 10 s
     /// each (I8).
     pub fn patience(&self) -> Duration {

@@ -11,6 +11,7 @@ use spindle::{CancellationToken, FencingToken, Term};
 use spindle_protocol::{Succession, Timing};
 use tokio::time::sleep;
 
+use crate::format::Format;
 use crate::machine::{Clocks, lock};
 use crate::plan::MemberPlan;
 use crate::store::{Eyes, Reach};
@@ -24,6 +25,8 @@ pub(crate) struct Process {
     pub(crate) lock_name: String,
     /// Which process it is part of; those of one house live, sleep and die together.
     pub(crate) house: usize,
+    /// How it writes rows and understands them.
+    pub(crate) format: Format,
     pub(crate) plan: MemberPlan,
     pub(crate) clocks: Arc<Clocks>,
     state: Mutex<State>,
@@ -77,11 +80,12 @@ impl Process {
     pub(crate) fn new(
         who: usize,
         (lock, lock_name): (usize, String),
-        (house, clocks): (usize, Arc<Clocks>),
+        (house, clocks, format): (usize, Arc<Clocks>, Format),
         plan: MemberPlan,
     ) -> Process {
         let timing = Mutex::new(plan.timing.clone());
-        Process { who, lock, lock_name, house, plan, clocks, state: Mutex::default(), timing }
+        let state = Mutex::default();
+        Process { who, lock, lock_name, house, format, plan, clocks, state, timing }
     }
 
     /// Lives for as long as the world does, life after life.

@@ -97,9 +97,21 @@ pub enum Sighting {
     ReadTogether,
     /// Several locks were written in one commit.
     WrittenTogether,
+    /// An instance of this version took over from one of the previous version.
+    FollowedPrevious,
+    /// And the other way round.
+    PreviousFollowed,
+    /// Who was evicted kept away, and another or it itself held after that.
+    KeptAway,
+    /// A lock that was parked was taken when that was over.
+    ParkedTook,
+    /// The tool removed the row of a vacant lock.
+    RemovedByTool,
+    /// The tool kept an evicted holder away, and another held meanwhile.
+    KeptAwayByTool,
 }
 
-const ALL: [Sighting; 46] = {
+const ALL: [Sighting; 52] = {
     use Sighting as S;
     [
         S::Inserted,
@@ -148,6 +160,12 @@ const ALL: [Sighting; 46] = {
         S::Altered,
         S::ReadTogether,
         S::WrittenTogether,
+        S::FollowedPrevious,
+        S::PreviousFollowed,
+        S::KeptAway,
+        S::ParkedTook,
+        S::RemovedByTool,
+        S::KeptAwayByTool,
     ]
 };
 

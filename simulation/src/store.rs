@@ -1,15 +1,15 @@
 //! The lock table on the engine: the requests of the shipped carrier, without its client.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use spindle::simulation::{Accepted, Failure, Store, Watch};
-use spindle_emulator::engine::{
-    Cell, Code, Concurrency, KeyRange, Mutation, TransactionId, Value, WriteKind,
-};
-use spindle_protocol::{Act, Answer, Change, Column, StoredRow, Timestamp, Write};
+use spindle_emulator::engine::{Code, Concurrency, TransactionId};
+use spindle_protocol::{Act, Answer, Change, StoredRow, Timestamp};
 
 use crate::checks::Purpose;
-use crate::network::{Part, Reply, Request, TABLE, call, key};
+use crate::format::{Format, Reads};
+use crate::network::{Part, Reply, Request, call};
 use crate::sightings::Sighting;
 use crate::world::World;
 
@@ -22,7 +22,8 @@ pub(crate) struct Reach {
 }
 
 impl Store for Reach {
-    type Transaction = TransactionId;
+    /// With the rows that were found, by their keys in the table.
+    type Transaction = (TransactionId, HashMap<String, StoredRow>);
 
     async fn read(&self, keys: Vec<Arc<str>>) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
         if keys.len() > 1 {
@@ -30,30 +31,39 @@ impl Store for Reach {
         }
         self.world.sent(self.who);
         match self.call(Request::Read(keys)).await? {
-            Reply::Found { rows, read_at } => Ok((rows, read_at)),
+            Reply::Found { rows, read_at } => {
+                Ok((rows.iter().map(|row| self.format().row(&row.key, row)).collect(), read_at))
+            }
             _ => Err(Failure::NotApplied),
         }
     }
 
     async fn begin(
         &self,
-        keys: Vec<String>,
-        columns: Vec<Column>,
-        beats: bool,
-    ) -> Result<(TransactionId, Vec<StoredRow>), Failure> {
-        if !beats {
+        changes: &[(Arc<str>, Change)],
+    ) -> Result<(Self::Transaction, Vec<StoredRow>), Failure> {
+        if !changes.iter().all(|(_, change)| matches!(change, Change::Heartbeat { .. })) {
             self.world.sent(self.who);
         }
+        let Reads { keys, columns } = self.format().reads(changes);
         let concurrency = Concurrency::Optimistic;
-        match self.call(Request::Begin { keys, columns, concurrency }).await? {
-            Reply::Begun { id, rows } => Ok((id, rows)),
-            _ => Err(Failure::NotApplied),
-        }
+        let in_table = keys.iter().map(|(in_table, _)| in_table.clone()).collect();
+        let asked: HashMap<String, String> = keys.into_iter().collect();
+        let begin = Request::Begin { keys: in_table, columns, concurrency };
+        let Reply::Begun { id, rows } = self.call(begin).await? else {
+            return Err(Failure::NotApplied);
+        };
+        let found: HashMap<String, StoredRow> = rows
+            .iter()
+            .filter_map(|row| Some((row.key.clone(), self.format().row(asked.get(&row.key)?, row))))
+            .collect();
+        let rows = found.values().cloned().collect();
+        Ok(((id, found), rows))
     }
 
     async fn commit(
         &self,
-        id: TransactionId,
+        (id, found): Self::Transaction,
         changes: Vec<Accepted>,
     ) -> Result<Timestamp, Failure> {
         if changes.len() > 1 {
@@ -63,13 +73,14 @@ impl Store for Reach {
             self.world.sent(self.who);
         }
         let sweeps = changes.iter().any(|(_, change, _)| matches!(change, Change::Sweep { .. }));
-        let part = |(lock, change, writes): Accepted| Part {
-            by: self.world.seat_of(self.who, &lock),
-            lock: lock.to_string(),
-            purpose: Purpose::of(&change),
-            mutations: writes.into_iter().map(mutation).collect(),
+        let format = self.format();
+        let part = |accepted: &Accepted| Part {
+            by: self.world.seat_of(self.who, &accepted.0),
+            lock: accepted.0.to_string(),
+            purpose: Purpose::of(&accepted.1, format),
+            mutations: format.writes(accepted, &found),
         };
-        let parts = changes.into_iter().map(part).collect();
+        let parts = changes.iter().map(part).collect();
         match self.call(Request::Commit { id, parts }).await? {
             Reply::Committed(at) => {
                 if sweeps {
@@ -81,18 +92,20 @@ impl Store for Reach {
         }
     }
 
-    fn roll_back(&self, id: TransactionId) {
+    fn roll_back(&self, (id, _): Self::Transaction) {
         let (world, who) = (Arc::clone(&self.world), self.who);
         world.sent(who);
         tokio::spawn(async move { call(&world, who, Request::Rollback(id)).await });
     }
 
-    async fn leftovers(&self, ranges: Vec<(String, String)>) -> Result<Vec<StoredRow>, Failure> {
+    async fn leftovers(&self, locks: &[(Arc<str>, Timestamp)]) -> Result<Vec<StoredRow>, Failure> {
         self.world.sent(self.who);
+        let format = self.format();
+        let ranges = locks.iter().map(|(lock, before)| format.leftovers(lock, *before)).collect();
         match self.call(Request::WithoutHeartbeat(ranges)).await? {
             Reply::Found { mut rows, .. } => {
                 rows.sort_by(|one, other| one.key.cmp(&other.key));
-                Ok(rows)
+                Ok(rows.iter().map(|row| format.row(&row.key, row)).collect())
             }
             _ => Err(Failure::NotApplied),
         }
@@ -100,6 +113,10 @@ impl Store for Reach {
 }
 
 impl Reach {
+    fn format(&self) -> Format {
+        self.world.process(self.who).format
+    }
+
     async fn call(&self, request: Request) -> Result<Reply, Failure> {
         call(&self.world, self.who, request).await.map_err(|code| match code {
             Code::AlreadyExists => Failure::Exists,
@@ -125,31 +142,6 @@ impl Watch for Eyes {
     fn after(&self, act: &Act, answer: &Answer) {
         self.world.after_act(self.who, act, answer);
     }
-}
-
-/// A write as the engine takes it.
-pub(crate) fn mutation(write: Write) -> Mutation {
-    let kind = match write.kind {
-        spindle_protocol::WriteKind::Insert => WriteKind::Insert,
-        spindle_protocol::WriteKind::Update => WriteKind::Update,
-        spindle_protocol::WriteKind::InsertOrUpdate => WriteKind::InsertOrUpdate,
-        spindle_protocol::WriteKind::Delete => {
-            let keys = vec![KeyRange::prefix(key(&write.key))];
-            return Mutation::Delete { table: TABLE.to_string(), keys };
-        }
-    };
-    let cells = write.cells.into_iter().map(|(column, cell)| {
-        let cell = match cell {
-            spindle_protocol::Cell::CommitTimestamp => Cell::CommitTimestamp,
-            spindle_protocol::Cell::Epoch => spindle_emulator::engine::Timestamp::EPOCH.into(),
-            spindle_protocol::Cell::Null => Cell::Value(Value::Null),
-            spindle_protocol::Cell::Text(text) => text.as_str().into(),
-            spindle_protocol::Cell::Milliseconds(milliseconds) => milliseconds.into(),
-        };
-        (column.name(), cell)
-    });
-    let name = [("name", Cell::from(write.key.as_str()))];
-    Mutation::write(kind, TABLE, name.into_iter().chain(cells))
 }
 
 fn is_definite(code: Code) -> bool {

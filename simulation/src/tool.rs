@@ -1,12 +1,15 @@
 //! Somebody with the database and no instance: looks, ends terms, tidies up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::RngExt as _;
 use spindle::{Deposed, LockState, LockTable, Standing};
-use tokio::time::timeout;
+use spindle_protocol::Timestamp;
+use tokio::time::{sleep, timeout};
 
 use crate::checks::Invariant;
+use crate::chronicle;
 use crate::sightings::Sighting;
 use crate::world::World;
 
@@ -18,19 +21,14 @@ pub(crate) async fn work(world: Arc<World>) {
         let lease = world.plan.longest_lease();
         let (verb, which, pause) = world.random(|random| {
             let which = random.random_range(0..world.plan.locks.len());
-            (random.random_range(0..7), which, lease.mul_f64(random.random_range(0.0..2.0)))
+            (random.random_range(0..8), which, lease.mul_f64(random.random_range(0.0..2.0)))
         });
         let name = world.plan.locks[which].name.as_str();
         match verb {
             0 => inspect(&world, table, name).await,
             1 => list(&world, table).await,
             2 => observe(&world, table, name).await,
-            3 => {
-                if let Ok(Some(deposed)) = table.evict(name).await {
-                    world.saw(Sighting::Deposed);
-                    is_deposed(&world, table, name, &deposed).await;
-                }
-            }
+            3 => evict(&world, table, name).await,
             4 => {
                 if let Ok(swept) = table.sweep().await
                     && swept > 0
@@ -45,6 +43,7 @@ pub(crate) async fn work(world: Arc<World>) {
                     is_deposed(&world, table, name, &deposed).await;
                 }
             }
+            6 => remove(&world, table, name).await,
             _ => {
                 if table.check().await.is_err_and(|error| error.is_schema()) {
                     world.fail(Invariant::I6, "the table is said to be wrong".to_string());
@@ -52,6 +51,53 @@ pub(crate) async fn work(world: Arc<World>) {
             }
         }
         world.wait_in_storm(pause).await;
+    }
+}
+
+/// Half of the evicted are kept away, for a lease at most.
+async fn evict(world: &Arc<World>, table: &LockTable, name: &str) {
+    let longest = world.plan.longest_lease();
+    let keep_away = world.random(|random| {
+        random.random_bool(0.5).then(|| longest.mul_f64(random.random_range(0.01..1.0)))
+    });
+    let eviction = match keep_away {
+        Some(keep_away) => table.evict(name).keep_away(keep_away),
+        None => table.evict(name),
+    };
+    let Ok(Some(deposed)) = eviction.await else { return };
+    world.saw(Sighting::Deposed);
+    is_deposed(world, table, name, &deposed).await;
+    if let Some(keep_away) = keep_away.filter(|_| !world.plan.has_hands) {
+        tokio::spawn(keeps_away(Arc::clone(world), name.to_string(), deposed, keep_away));
+    }
+}
+
+/// Looks, once that is over, whether the evicted took over from its own eviction before.
+async fn keeps_away(world: Arc<World>, name: String, evicted: Deposed, keep_away: Duration) {
+    sleep(keep_away).await;
+    let by = Timestamp(evicted.by.as_nanoseconds().cast_signed());
+    let just_before = |at: Timestamp| Timestamp(at.0 - 1);
+    let row = chronicle::row_at(&world, &name, just_before(by + keep_away)).await;
+    let Some(row) = row.map(|row| row.row()).filter(|row| row.token > by) else { return };
+    world.saw(Sighting::KeptAwayByTool);
+    let before = chronicle::row_at(&world, &name, just_before(row.token)).await;
+    let followed = before.is_some_and(|before| before.token == Some(by));
+    if followed && row.writer.id() == Some(&*evicted.id) {
+        let what = format!("lock `{name}`: {row:?} came {keep_away:?} too soon after {evicted:?}");
+        world.fail(Invariant::Reserved, what);
+    }
+}
+
+/// A lock's row goes only where nobody has the lock, by what anybody could see.
+async fn remove(world: &World, table: &LockTable, name: &str) {
+    let before = world.holder_of(name);
+    if let Ok(true) = table.remove(name).await {
+        world.saw(Sighting::RemovedByTool);
+        // Who was evicted or is edited may believe in a term that has no row.
+        if before.is_some() && before == world.holder_of(name) && !world.plan.has_hands {
+            let what = format!("lock `{name}`: {before:?} holds, and its row was removed");
+            world.fail(Invariant::I1, what);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::RngExt as _;
 use spindle::{Term, simulation};
 use spindle_emulator::engine::{Cell, Code, Concurrency, Mutation, WriteKind};
-use spindle_protocol::{Change, Reads, TermId, Timestamp, Writer};
+use spindle_protocol::{Change, TermId, Timestamp, Writer};
 use tokio::time::{sleep, timeout};
 
 use crate::checks::Purpose;
@@ -18,7 +18,7 @@ use crate::world::World;
 pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
     let token = Timestamp(term.token().as_nanoseconds().cast_signed());
     let writer = Writer::from(simulation::writer(term));
-    let (world, who) = (Arc::clone(world), process.who);
+    let (world, who, format) = (Arc::clone(world), process.who, process.format);
     let lock = process.lock_name.clone();
     let lease = process.timing().lease;
     let (decided_early, think, serial) = world.random(|random| {
@@ -29,13 +29,16 @@ pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
     });
     tokio::spawn(async move {
         sleep(decided_early).await;
-        let fence = Change::Fence { term: TermId { token, writer: writer.clone() } };
-        let Reads { keys, columns } = fence.reads(&lock);
-        let columns = columns.to_vec();
-        let begin = Request::Begin { keys, columns, concurrency: Concurrency::Pessimistic };
+        let term = TermId { token, writer };
+        let fence = Change::Fence { term: term.clone() };
+        let reads = format.reads(&[(lock.as_str().into(), fence.clone())]);
+        let keys = reads.keys.into_iter().map(|(in_table, _)| in_table).collect();
+        let concurrency = Concurrency::Pessimistic;
+        let begin = Request::Begin { keys, columns: reads.columns, concurrency };
         let begun = timeout(lease, call(&world, who, begin)).await;
         let Ok(Ok(Reply::Begun { id, rows })) = begun else { return };
-        if fence.judge(&lock, &rows).is_err() {
+        let found: Vec<_> = rows.iter().map(|row| format.row(&lock, row)).collect();
+        if fence.judge(&lock, &found).is_err() {
             world.saw(Sighting::FencedOff);
             let _ = timeout(lease, call(&world, who, Request::Rollback(id))).await;
             return;
@@ -43,7 +46,7 @@ pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
         sleep(think).await;
         let cells = [("serial", Cell::from(serial)), ("lock_name", lock.as_str().into())];
         let mutations = vec![Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells)];
-        let purpose = Purpose::Fenced { token, writer };
+        let purpose = Purpose::Fenced(format.written_term(&term));
         let part = Part { by: who, lock, purpose, mutations };
         let commit = Request::Commit { id, parts: vec![part] };
         match timeout(lease, call(&world, who, commit)).await {

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::callers::{Caller, NIGHTLY};
 use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Violation, canary_row};
+use crate::format::Format;
 use crate::machine::{Clocks, TrueTime, lock};
 use crate::network::{LEDGER, Outage, TABLE, Weather, timestamp};
 use crate::plan::{MemberPlan, Plan};
@@ -126,7 +127,10 @@ fn processes(plan: &Plan) -> Vec<Arc<Process>> {
             let who = processes.len();
             let house = if plan.together { index } else { who };
             let clocks = clocks.entry(house).or_insert_with(|| Arc::new(Clocks::new(member.rate)));
-            let (at, of_house) = ((lock, of.name.clone()), (house, Arc::clone(clocks)));
+            let is_previous = plan.mixed && house % 2 == 1;
+            let format = if is_previous { Format::Previous } else { Format::Present };
+            let of_house = (house, Arc::clone(clocks), format);
+            let at = (lock, of.name.clone());
             processes.push(Arc::new(Process::new(who, at, of_house, member.clone())));
         }
     }
@@ -194,12 +198,12 @@ impl World {
             server,
             started: Instant::now(),
             unknown: Mutex::new(vec![None; processes.len()]),
+            checks: Mutex::new(Checks::new(plan, &processes)),
             processes,
             seats,
             random: Mutex::new(SmallRng::seed_from_u64(plan.seed.rotate_left(32))),
             weather: Mutex::new(weather),
             tally: Mutex::new(tally),
-            checks: Mutex::new(Checks::new(plan)),
             peers: Mutex::default(),
             told: Mutex::default(),
             failed: CancellationToken::new(),

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use spindle_simulation::{Plan, run};
 
 /// Every cause that these worlds give rise to. Hands that delete a row also edit it, and what came
-/// before an edit isn't compared, so deletions are left to the laws, as are parked locks and tables
-/// without marks.
-const CAUSES: [&str; 6] =
-    ["evicted", "handed_to", "lease_ran_out", "released", "seized", "unheard"];
+/// before an edit isn't compared, so deletions are left to the laws, as are tables without marks.
+const CAUSES: [&str; 7] =
+    ["evicted", "handed_to", "lease_ran_out", "parked", "released", "seized", "unheard"];
 
 /// Small fleets meet every fault soon; large ones take long.
 const INSTANCES_MAX: usize = 6;

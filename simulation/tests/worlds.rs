@@ -10,6 +10,8 @@ use spindle_simulation::{Plan, Sighting, Sightings, run};
 fn brief(seed: u64) -> Plan {
     let mut plan = Plan::from_seed(seed);
     plan.through_client = false;
+    plan.callers.clear();
+    plan.old_table = None;
     plan.storm = plan.storm.min(plan.longest_lease() * 40);
     plan
 }
@@ -33,6 +35,31 @@ fn fleets_keep_the_invariants_through_storms() {
         seen.add(&report.sightings);
     }
     for sighting in [Sighting::TookOver, Sighting::LateWake, Sighting::FencedWrite] {
+        assert!(seen.count(sighting) > 0, "never seen: {sighting:?} in {seen}");
+    }
+}
+
+#[test]
+fn a_fleet_half_of_which_is_of_the_previous_version_keeps_them_too() {
+    let mut seen = Sightings::default();
+    for seed in 200..220 {
+        let mut plan = brief(seed);
+        plan.mixed = true;
+        // What hands do to a row ends what it promised.
+        plan.has_hands = false;
+        let report = run(&plan, false);
+        assert_eq!(report.violation, None, "seed {seed}, mixed");
+        assert!(report.history.is_ok(), "seed {seed}, mixed: {:?}", report.history);
+        seen.add(&report.sightings);
+    }
+    for sighting in [
+        Sighting::FollowedPrevious,
+        Sighting::PreviousFollowed,
+        Sighting::SuccessorTook,
+        Sighting::KeptAway,
+        Sighting::ParkedTook,
+        Sighting::LongerLease,
+    ] {
         assert!(seen.count(sighting) > 0, "never seen: {sighting:?} in {seen}");
     }
 }

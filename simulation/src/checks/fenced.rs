@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use spindle_protocol::{Row, Timestamp, Writer};
+use spindle_protocol::{Row, TermId};
 
 /// A fenced write was committed when this was the row.
-pub(super) fn check(row: Option<&Row>, token: Timestamp, writer: &Writer) -> Result<(), String> {
+pub(super) fn check(row: Option<&Row>, term: &TermId) -> Result<(), String> {
     match row {
-        Some(row) if row.token == token && row.writer == *writer => Ok(()),
-        _ => {
-            Err(format!("a write of {writer} under {} committed when the row was {row:?}", token.0))
-        }
+        Some(row) if row.token == term.token && row.writer == term.writer => Ok(()),
+        _ => Err(format!("a write under {term:?} committed when the row was {row:?}")),
     }
 }
 

@@ -1,13 +1,17 @@
 //! The commits of a world in the order of their timestamps, and what the rows were at each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use spindle::FencingToken;
 use spindle_emulator::engine::{Cell, Mutation, Value};
 use spindle_protocol::{Row, Timestamp, Writer};
 
+use super::reserved::Reservations;
 use super::{Committed, Invariant, Past, Purpose, fenced, later_terms, other_rows};
+use crate::format::Format;
 use crate::network::{TABLE, decode, timestamp};
+use crate::process::Process;
 use crate::sightings::Sighting;
 
 /// What was committed, and the rows that came of it.
@@ -21,9 +25,36 @@ pub(crate) struct History {
     begun: BTreeMap<(String, u64), Writer>,
     /// What was published and still has to be found among them.
     published: BTreeMap<(String, u64), Writer>,
+    /// Who sits where.
+    seats: Vec<Seat>,
+    /// The seat that began the latest term of each lock.
+    holders: BTreeMap<String, usize>,
+    reserved: Reservations,
+}
+
+#[derive(Clone, Debug)]
+struct Seat {
+    id: String,
+    format: Format,
 }
 
 impl History {
+    pub(crate) fn new(seats: &[Arc<Process>]) -> History {
+        let seat =
+            |process: &Arc<Process>| Seat { id: process.plan.id.clone(), format: process.format };
+        History { seats: seats.iter().map(seat).collect(), ..History::default() }
+    }
+
+    /// Forgets all that was committed.
+    pub(crate) fn forget(&mut self) {
+        *self = History { seats: std::mem::take(&mut self.seats), ..History::default() };
+    }
+
+    /// What the instance of a seat calls itself; hands have no seat.
+    fn id(&self, seat: usize) -> String {
+        self.seats.get(seat).map(|seat| seat.id.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn committed(&mut self, committed: Committed) {
         let commit = self.unsettled.entry(committed.at).or_insert_with(|| Some(Vec::new()));
         commit.get_or_insert_default().push(committed);
@@ -58,6 +89,7 @@ impl History {
                 }
                 None => {
                     self.rows.clear();
+                    self.reserved.lost_rows();
                     self.past.lost_rows(at);
                 }
             }
@@ -87,10 +119,13 @@ impl History {
         let row = self.row(lock);
         let context = |what: String| format!("at {}, #{by}, lock `{lock}`: {what}", at.0);
         later_terms::check(purpose, row.as_ref()).map_err(|what| (Invariant::I4, context(what)))?;
-        if let Purpose::Fenced { token, writer } = purpose {
-            fenced::check(row.as_ref(), *token, writer)
-                .map_err(|what| (Invariant::I3, context(what)))?;
+        if let Purpose::Fenced(term) = purpose {
+            fenced::check(row.as_ref(), term).map_err(|what| (Invariant::I3, context(what)))?;
         }
+        let (id, holder) = (self.id(*by), self.holders.get(lock).copied());
+        let holders_id = holder.map(|holder| self.id(holder));
+        let reserved = self.reserved.committed(committed, &id, holders_id.as_deref());
+        sightings.extend(reserved.map_err(|what| (Invariant::Reserved, context(what)))?);
         note(purpose, row.as_ref(), sightings);
         for mutation in committed.mutations.iter().filter(|write| write.table() == TABLE) {
             let keys =
@@ -101,18 +136,28 @@ impl History {
             self.apply(mutation, &keys, *at);
         }
         let row = self.row(lock);
-        self.past.committed(committed, row.as_ref());
+        self.past.committed(committed, &id, row.as_ref());
         if matches!(purpose, Purpose::Insert | Purpose::Takeover { .. })
             && let Some(row) = self.row(lock)
         {
-            if let Some(successor) = successor_of(purpose)
-                && row.writer.id() == Some(successor)
-            {
+            if successor_of(purpose) == Some(&*id) {
                 sightings.push(Sighting::SuccessorTook);
             }
+            sightings.extend(self.followed(*by, holder));
+            self.holders.insert(lock.clone(), *by);
             self.begun.insert((lock.clone(), row.token.0.unsigned_abs()), row.writer);
         }
         Ok(())
+    }
+
+    /// Which version's term came after which.
+    fn followed(&self, taker: usize, holder: Option<usize>) -> Option<Sighting> {
+        let (taker, holder) = (self.seats.get(taker)?, self.seats.get(holder?)?);
+        match (holder.format, taker.format) {
+            (Format::Previous, Format::Present) => Some(Sighting::FollowedPrevious),
+            (Format::Present, Format::Previous) => Some(Sighting::PreviousFollowed),
+            _ => None,
+        }
     }
 
     fn apply(&mut self, mutation: &Mutation, keys: &[String], at: Timestamp) {
@@ -168,7 +213,7 @@ fn note(purpose: &Purpose, row: Option<&Row>, sightings: &mut Vec<Sighting>) {
                 sightings.push(Sighting::EvictedTook);
             }
         }
-        Purpose::Release(_) => sightings.push(Sighting::Released),
+        Purpose::Release { .. } => sightings.push(Sighting::Released),
         _ => {}
     }
 }

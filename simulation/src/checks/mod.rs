@@ -12,14 +12,16 @@ mod one_holder;
 mod other_rows;
 mod past;
 mod progress;
+mod reserved;
 mod tokens;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::Term;
 use spindle_emulator::engine::Mutation;
-use spindle_protocol::{Act, Change, Row, TermId, Timestamp, Writer};
+use spindle_protocol::{Act, Change, Row, Succession, TermId, Timestamp};
 
 pub(crate) use beside::check as bounded_rows;
 pub(crate) use history::History;
@@ -27,6 +29,7 @@ pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
 pub(crate) use past::Past;
 pub(crate) use progress::settles;
 
+use crate::format::Format;
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::sightings::Sighting;
@@ -50,6 +53,9 @@ pub enum Invariant {
     I7,
     /// Requests and rows stay bounded.
     I8,
+    /// Who was named as successor has first refusal, nobody takes a parked lock, and who was evicted
+    /// keeps away for as long as it was told to.
+    Reserved,
 }
 
 /// What an invariant was found not to hold for.
@@ -88,29 +94,35 @@ pub(crate) enum Purpose {
         over_leftover: bool,
     },
     Heartbeat(TermId),
-    Release(TermId),
+    Release {
+        term: TermId,
+        next: Succession,
+    },
     Sweep,
     /// A write of the term's owner in the same database.
-    Fenced {
-        token: Timestamp,
-        writer: Writer,
+    Fenced(TermId),
+    Evict {
+        keep_away: Option<Duration>,
     },
-    Evict,
     /// What a peer of another implementation leaves.
     Peer,
     Hands,
 }
 
 impl Purpose {
-    /// What an instance's commit is for.
-    pub(crate) fn of(change: &Change) -> Purpose {
+    /// What an instance's commit is for; terms as that format writes them.
+    pub(crate) fn of(change: &Change, format: Format) -> Purpose {
         match change.clone() {
             Change::Insert { .. } => Purpose::Insert,
             Change::Takeover { seen, over_leftover, .. } => {
+                let seen = Row { writer: format.written(&seen.writer), ..seen };
                 Purpose::Takeover { seen, over_leftover }
             }
-            Change::Heartbeat { term, .. } => Purpose::Heartbeat(term),
-            Change::Release { term, .. } => Purpose::Release(term),
+            Change::Heartbeat { term, .. } => Purpose::Heartbeat(format.written_term(&term)),
+            Change::Release { term, next, .. } => {
+                Purpose::Release { term: format.written_term(&term), next }
+            }
+            Change::Evict { keep_away, .. } => Purpose::Evict { keep_away },
             _ => Purpose::Sweep,
         }
     }
@@ -132,10 +144,10 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    pub(crate) fn new(plan: &Plan) -> Checks {
+    pub(crate) fn new(plan: &Plan, seats: &[Arc<Process>]) -> Checks {
         let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
         Checks {
-            history: History::default(),
+            history: History::new(seats),
             // Whoever deletes or edits rows can have two holders.
             one_holder: !plan.has_hands,
             writes: fenced::Writes::default(),
@@ -169,7 +181,7 @@ impl Checks {
     pub(crate) fn look(
         &mut self,
         process: &Process,
-        everyone: &[std::sync::Arc<Process>],
+        everyone: &[Arc<Process>],
         now: Duration,
     ) -> Vec<Sighting> {
         let held = process.has_lock();
@@ -187,6 +199,7 @@ impl Checks {
             let begun = self.writes.began(&process.lock_name, token.as_nanoseconds());
             self.expect(Invariant::I3, now, begun);
             if let Some(writer) = self.announced[process.who].writer() {
+                let writer = process.format.written(&writer);
                 self.history.published(&process.lock_name, token, writer);
             }
         }
@@ -209,7 +222,7 @@ impl Checks {
         &mut self,
         lock: usize,
         term: &Term,
-        everyone: &[std::sync::Arc<Process>],
+        everyone: &[Arc<Process>],
         now: Duration,
     ) -> u64 {
         let token = term.token().as_nanoseconds();
@@ -271,8 +284,8 @@ impl Checks {
 
     /// The server has applied a commit.
     pub(crate) fn committed(&mut self, committed: Committed, now: Duration) {
-        if let Purpose::Fenced { token, .. } = &committed.purpose {
-            let (token, at) = (token.0.unsigned_abs(), committed.at.0.unsigned_abs());
+        if let Purpose::Fenced(term) = &committed.purpose {
+            let (token, at) = (term.token.0.unsigned_abs(), committed.at.0.unsigned_abs());
             let written = self.writes.wrote(&committed.lock, token, at);
             self.expect(Invariant::I3, now, written);
         }
@@ -284,7 +297,7 @@ impl Checks {
         let mut sightings = Vec::new();
         if self.through_client {
             // What the instances commit isn't seen from here.
-            self.history = History::default();
+            self.history.forget();
             return sightings;
         }
         if let Err((invariant, what)) = self.history.settle(until, &mut sightings) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spindle::{Cause, PastTerm};
 use spindle_emulator::engine::Mutation;
-use spindle_protocol::{Row, Timestamp};
+use spindle_protocol::{Row, Succession, Timestamp};
 
 use super::{Committed, Purpose};
 
@@ -41,8 +41,8 @@ impl Told {
 }
 
 impl Past {
-    /// Takes note of a commit, after which the lock's row is `row`.
-    pub(super) fn committed(&mut self, committed: &Committed, row: Option<&Row>) {
+    /// Takes note of a commit of the instance `id`, after which the lock's row is `row`.
+    pub(super) fn committed(&mut self, committed: &Committed, id: &str, row: Option<&Row>) {
         let Committed { at, lock, purpose, mutations, .. } = committed;
         let terms = self.locks.entry(lock.clone()).or_default();
         let open = terms.last_mut().filter(|term| term.end.is_none());
@@ -54,7 +54,7 @@ impl Past {
                 let Some(row) = row else { return };
                 terms.push(Told {
                     token: *at,
-                    id: row.writer.id().unwrap_or_default().to_string(),
+                    id: id.to_string(),
                     heartbeat: *at,
                     lease: row.lease.unwrap_or_default(),
                     end: None,
@@ -65,14 +65,17 @@ impl Past {
                     open.heartbeat = *at;
                 }
             }
-            Purpose::Release(_) => {
-                let named = row.and_then(|row| row.writer.successor_id()).is_some();
+            Purpose::Release { next, .. } => {
+                let how = match next {
+                    Succession::Anyone => "released",
+                    Succession::Successor { .. } => "handed_to",
+                    Succession::Parked { .. } => "parked",
+                };
                 if let Some(open) = open {
-                    let end = open.over().min(*at);
-                    open.end = Some((end, if named { "handed_to" } else { "released" }));
+                    open.end = Some((open.over().min(*at), how));
                 }
             }
-            Purpose::Evict => end_by_hand(open, *at, "evicted"),
+            Purpose::Evict { .. } => end_by_hand(open, *at, "evicted"),
             Purpose::Hands => match hand(mutations) {
                 Some("deleted") => {
                     end_by_hand(open, *at, "deleted");
@@ -81,7 +84,7 @@ impl Past {
                 Some(seized) => end_by_hand(open, *at, seized),
                 None => drop(self.edited.insert(lock.clone(), *at)),
             },
-            Purpose::Sweep | Purpose::Fenced { .. } | Purpose::Peer => {}
+            Purpose::Sweep | Purpose::Fenced(_) | Purpose::Peer => {}
         }
     }
 
@@ -181,6 +184,7 @@ fn name(cause: &Cause) -> &'static str {
     match cause {
         Cause::Released => "released",
         Cause::HandedTo { .. } => "handed_to",
+        Cause::Parked { .. } => "parked",
         Cause::Evicted { .. } => "evicted",
         Cause::Seized { .. } => "seized",
         Cause::LeaseRanOut => "lease_ran_out",
