@@ -38,6 +38,8 @@ pub enum Effect {
     StallReply,
     /// It is answered ABORTED, and its transaction, if it names one, has lost as to an older one.
     Abort,
+    /// It is applied, and the read timestamp that it asks for is left out of the reply.
+    HideReadTimestamp,
 }
 
 /// Which requests are met, and by what.
@@ -174,6 +176,8 @@ pub(crate) trait Selectable {
     fn transaction(&self) -> Option<&[u8]> {
         None
     }
+    /// Asks for no read timestamp from here on.
+    fn hide_read_timestamp(&mut self) {}
     /// Whether it names this table, and a row of it whose key begins with `key` if that is asked.
     /// `key_column` gives the name of a table's first key column.
     fn names(

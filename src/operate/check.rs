@@ -5,11 +5,14 @@ use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
 use spindle_protocol::{Answer, Timestamp};
+use tokio::time::timeout;
 
 use super::inspect::{PAGE_ROWS, keys_with};
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
-use crate::spanner::{COMMIT_TIMESTAMP, LockTable, REQUEST_LIMIT, Table, row, transact};
+use crate::spanner::{
+    COMMIT_TIMESTAMP, LockTable, REQUEST_LIMIT, Table, row, transact, without_read_timestamp,
+};
 
 /// A name that no lock can have, since it looks like a takeover row.
 const PROBE_NAME: &str = "spindle-check_0000000000000000000";
@@ -31,8 +34,8 @@ impl LockTable {
     /// Checks once that the table can be reached, is as it should be, and can be written:
     /// for services that want to fail at start rather than to go on trying.
     ///
-    /// Writes nothing that stays. It asks the information schema, reads and writes as a holder
-    /// does, and reads the whole table, 100 rows at a time. A missing optional column is no error:
+    /// Writes nothing that stays. It asks whether reads tell their time, asks the information schema,
+    /// reads and writes as a holder does, and reads the whole table, 100 rows at a time. A missing optional column is no error:
     /// what it returns names it, and the locks whose holder has not written its lease.
     ///
     /// # Errors
@@ -56,6 +59,7 @@ impl LockTable {
 impl Table {
     /// Says exactly what is wrong with the table that is there, including what writing needs.
     pub(crate) async fn check(&self) -> Result<Checked> {
+        self.probe_read_timestamp().await?;
         match self.ask_columns(REQUEST_LIMIT).await {
             // A connection of our own is made anew.
             Err(error) if error.is_session_lost() => self.ask_columns(REQUEST_LIMIT).await?,
@@ -75,6 +79,26 @@ impl Table {
             checked.without_lease = self.holders_without_lease().await?;
         }
         Ok(checked)
+    }
+
+    /// Says it of a server on which no lock can be taken, whatever else it lacks: it need not have an
+    /// information schema either.
+    async fn probe_read_timestamp(&self) -> Result<()> {
+        let leased = self.connection.client(REQUEST_LIMIT).await?;
+        let request = self.row_request(["name"], PROBE_NAME, leased.limit);
+        let reading = async {
+            let transaction = leased.client.read_only_transaction().build().await?;
+            let mut rows = transaction.execute_read(request).await?;
+            rows.next().await.transpose()?;
+            Ok::<_, google_cloud_spanner::Error>(transaction.read_timestamp())
+        };
+        match timeout(leased.limit, reading).await {
+            Ok(Ok(None)) => {
+                Err(without_read_timestamp(&format!("table `{}`: read a row", self.name)))
+            }
+            // What failed here fails below as well, where it can be told why.
+            Ok(Ok(Some(_)) | Err(_)) | Err(_) => Ok(()),
+        }
     }
 
     /// The locks whose row names a holder and no lease.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use spindle::{Checked, Clock, Error, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, World, until};
 
@@ -100,6 +100,31 @@ async fn a_database_that_is_not_there_is_told_from_a_table_that_is_not_there() {
     let table = LockTable::connect_to(spanner.endpoint(), elsewhere, "locktable");
     let error = timeout(EVENTUALLY, table.check()).await.unwrap().unwrap_err();
     assert!(error.is_config() && error.to_string().contains("elsewhere"), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_read_timestamps_is_told_for_what_it_is_whatever_else_it_lacks() {
+    for has_schema in [true, false] {
+        let world = World::start().await;
+        let hidden = Fault::on(Rpc::StreamingRead).effect(Effect::HideReadTimestamp);
+        world.spanner.inject(hidden);
+        if !has_schema {
+            let silent = Fault::on(Rpc::ExecuteStreamingSql).effect(Effect::Fail(Code::Internal));
+            world.spanner.inject(silent);
+        }
+        let error = world.table().check().await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains("read timestamp"), "{error:?}");
+
+        // The loop goes on trying, and says so; whoever asks is told at once.
+        let a = world.contend("a");
+        let trouble = until("it says what is wrong", || a.lock.health().trouble).await;
+        assert!(trouble.error.to_string().contains("read timestamp"), "{trouble:?}");
+        sleep(LEASE * 3).await;
+        assert!(a.is_standby() && !a.lock.health().is_ready(), "{:?}", a.lock.health());
+        let error = world.lock("b").build().unwrap().acquire().await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains("read timestamp"), "{error:?}");
+        a.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

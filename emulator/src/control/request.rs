@@ -119,6 +119,7 @@ fn effect(fields: &mut Fields) -> Result<Effect, Refused> {
         "stall" => Effect::Stall,
         "stall_reply" => Effect::StallReply,
         "abort" => Effect::Abort,
+        "hide_read_timestamp" => Effect::HideReadTimestamp,
         _ => return Err(Refused::malformed(format!("unknown effect `{name}`"))),
     })
 }

@@ -48,7 +48,7 @@ impl Core {
     async fn answer<Q, R>(
         self: &Arc<Core>,
         rpc: Rpc,
-        message: Q,
+        mut message: Q,
         connection: Option<Connection>,
         apply: fn(Arc<Core>, Q) -> Applied<R>,
     ) -> Result<R>
@@ -93,6 +93,10 @@ impl Core {
                 std::future::pending().await
             }
             Effect::Abort => Err(self.abort(&message)),
+            Effect::HideReadTimestamp => {
+                message.hide_read_timestamp();
+                apply(core, message).await
+            }
         }
     }
 

@@ -96,6 +96,17 @@ impl Selectable for proto::ReadRequest {
         selected(self.transaction.as_ref())
     }
 
+    fn hide_read_timestamp(&mut self) {
+        use proto::transaction_options::Mode;
+        use proto::transaction_selector::Selector;
+        let selector = self.transaction.as_mut().and_then(|it| it.selector.as_mut());
+        if let Some(Selector::SingleUse(options) | Selector::Begin(options)) = selector
+            && let Some(Mode::ReadOnly(read_only)) = &mut options.mode
+        {
+            read_only.return_read_timestamp = false;
+        }
+    }
+
     fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
         is_table(&self.table, table) && key_set_names(self.key_set.as_ref(), key)
     }
