@@ -211,6 +211,10 @@ impl<W: Watch> LockRow for Watched<W> {
     fn step(&self) -> Step {
         self.row.step()
     }
+
+    fn saw_seizure(&self) -> bool {
+        self.row.saw_seizure()
+    }
 }
 
 /// One participant of one lock, without a client.
@@ -369,6 +373,7 @@ fn carried(seat: Seat, identity: &Identity, table: Option<Arc<Table>>) -> Carrie
         parting_info: Arc::default(),
         told: Told::default(),
         saw_lease: Arc::default(),
+        saw_seizure: Arc::default(),
     }))
 }
 

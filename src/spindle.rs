@@ -182,6 +182,7 @@ impl Spindle {
                 parting_info: Arc::clone(&parting_info),
                 told: Told::default(),
                 saw_lease: Arc::default(),
+                saw_seizure: Arc::default(),
             }));
             // Made outside of the future, so that it says that it is gone even if never polled.
             let mut driver = Driver::new(row, settings, published, inbox, rand::random());

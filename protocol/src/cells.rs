@@ -114,6 +114,13 @@ impl StoredRow {
         self.heartbeat.is_none()
     }
 
+    /// Whether somebody seized the lock, by the mark that a seizure leaves: no holder's own text
+    /// stands in the row of a released lock.
+    pub fn is_seized(&self) -> bool {
+        let is_marked = self.info.as_deref().is_some_and(|info| info.starts_with("seized"));
+        is_marked && self.heartbeat.is_some() && self.row().is_released()
+    }
+
     /// The row as the protocol looks at it.
     ///
     /// What outside hands have set to NULL reads as the epoch: released, or older than any token.

@@ -292,7 +292,7 @@ mod tests {
     }
 
     fn look() -> Load {
-        Load::Observe { saw_lease: Arc::default() }
+        Load::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() }
     }
 
     fn heartbeat() -> Load {

@@ -34,6 +34,8 @@ pub(crate) enum Load {
     Observe {
         /// Told whether the lease of its holder was read, too.
         saw_lease: Arc<AtomicBool>,
+        /// Told whether the row says that it was seized.
+        saw_seizure: Arc<AtomicBool>,
     },
     /// A change of its row.
     Change(Change),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use spindle_protocol::{Answer, Change, Observation, Row};
+use spindle_protocol::{Answer, Change, Observation, StoredRow};
 
 use super::parcel::{Lane, Load, Parcel};
 use super::store::{Fate, Sight, Store, Verdict};
@@ -54,12 +54,14 @@ fn observed(parcels: &[Arc<Parcel>], read: Result<Sight>) -> Return {
         Ok(sight) => sight,
         Err(error) => return failed(parcels, &error),
     };
-    let rows: HashMap<&str, Row> = rows.iter().map(|row| (&*row.key, row.row())).collect();
+    let rows: HashMap<&str, &StoredRow> = rows.iter().map(|row| (&*row.key, row)).collect();
     let outcome = |parcel: &Arc<Parcel>| {
-        if let Load::Observe { saw_lease } = &parcel.load {
+        let row = rows.get(&*parcel.lock);
+        if let Load::Observe { saw_lease, saw_seizure } = &parcel.load {
             saw_lease.store(with_lease, Ordering::Relaxed);
+            saw_seizure.store(row.is_some_and(|row| row.is_seized()), Ordering::Relaxed);
         }
-        let row = rows.get(&*parcel.lock).cloned();
+        let row = row.map(|row| row.row());
         let answer = Answer::Observed(Observation { row, read_at });
         Some(Outcome { answer, error: None })
     };

@@ -22,6 +22,9 @@ pub(crate) trait LockRow: Send + Sync + 'static {
 
     /// In which step to act, together with the other locks that share a carrier.
     fn step(&self) -> Step;
+
+    /// Whether the row, when it was last looked at, said that it was seized.
+    fn saw_seizure(&self) -> bool;
 }
 
 /// One lock's row, as a carrier reaches it.
@@ -37,6 +40,8 @@ pub(crate) struct Carried {
     pub(crate) told: Told,
     /// Whether the last look read the row's lease.
     pub(crate) saw_lease: Arc<AtomicBool>,
+    /// Whether that row said that it was seized.
+    pub(crate) saw_seizure: Arc<AtomicBool>,
 }
 
 impl LockRow for CarriedRow {
@@ -53,7 +58,8 @@ impl LockRow for CarriedRow {
                 (None, Act::Sweep { before }) => row.seat.send(Load::Sweep(before), limit).await,
                 (None, _) => {
                     let saw_lease = Arc::clone(&row.saw_lease);
-                    row.seat.send(Load::Observe { saw_lease }, limit).await
+                    let saw_seizure = Arc::clone(&row.saw_seizure);
+                    row.seat.send(Load::Observe { saw_lease, saw_seizure }, limit).await
                 }
             }
         }
@@ -61,6 +67,10 @@ impl LockRow for CarriedRow {
 
     fn step(&self) -> Step {
         self.0.seat.step()
+    }
+
+    fn saw_seizure(&self) -> bool {
+        self.0.saw_seizure.load(Ordering::Relaxed)
     }
 }
 

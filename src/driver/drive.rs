@@ -261,11 +261,12 @@ impl<R: LockRow> Driver<R> {
 
     fn start(&mut self, act: Act, now: Moment) -> UnderWay {
         self.act = names(&act);
-        self.meter.sends(&act, self.act.0, now);
+        let was_seized = self.row.saw_seizure();
+        self.meter.sends(&act, self.act.0, was_seized, now);
         match &act {
             Act::Observe => self.claims.look_begins(now),
-            Act::Insert { .. } => self.journal.attempts(None),
-            Act::Takeover { seen, .. } => self.journal.attempts(Some(seen)),
+            Act::Insert { .. } => self.journal.attempts(None, false),
+            Act::Takeover { seen, .. } => self.journal.attempts(Some(seen), was_seized),
             Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
         }
         self.journal.sends(self.act.0);

@@ -25,18 +25,18 @@ pub(crate) struct Meter {
     act: Option<(&'static str, Moment)>,
     /// When Spanner answered last.
     answered: Option<Moment>,
-    /// The row that the last attempt displaces.
-    displaced: Option<Row>,
+    /// The row that the last attempt displaces, and whether it said that it was seized.
+    displaced: Option<(Row, bool)>,
     /// When the loop means to come round again.
     due: Option<Moment>,
 }
 
 impl Meter {
-    /// An act is sent.
-    pub(crate) fn sends(&mut self, act: &Act, name: &'static str, now: Moment) {
+    /// An act is sent; a takeover perhaps of a row that says that it was seized.
+    pub(crate) fn sends(&mut self, act: &Act, name: &'static str, was_seized: bool, now: Moment) {
         match act {
             Act::Insert { .. } => self.displaced = None,
-            Act::Takeover { seen, .. } => self.displaced = Some(seen.clone()),
+            Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), was_seized)),
             Act::Observe | Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
         }
         self.act = Some((name, now));
@@ -112,8 +112,11 @@ impl Drop for Meter {
 }
 
 /// How a term came about, and since when nobody held, by Spanner's clock.
-fn succession(displaced: Option<&Row>, id: &str) -> (&'static str, Option<Timestamp>) {
-    let Some(row) = displaced else { return ("first", None) };
+fn succession(displaced: Option<&(Row, bool)>, id: &str) -> (&'static str, Option<Timestamp>) {
+    let Some((row, was_seized)) = displaced else { return ("first", None) };
+    if row.is_released() && *was_seized {
+        return ("seized", Some(row.token));
+    }
     if row.is_released() {
         let handed_over = row.writer.successor_id() == Some(id);
         return (if handed_over { "handed_over" } else { "released" }, Some(row.token));

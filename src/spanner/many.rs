@@ -25,8 +25,8 @@ impl Store for Table {
         };
         let leased = self.ready(Need::Look, limit).await?;
         let (limit, with_lease) = (leased.limit, self.optional.has_lease());
-        // Without what the protocol doesn't look at.
-        let columns = self.columns().filter(|column| *column != "info");
+        // With the mark of an operator, for the log.
+        let columns = self.columns();
         let request = row::request(&self.name, columns, key_set(&keys), None, limit);
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;

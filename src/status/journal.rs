@@ -24,23 +24,33 @@ pub(crate) struct Journal {
     last_holder: Option<String>,
     /// The row that the last attempt displaces.
     displaced: Option<Row>,
+    /// Whether that row said that it was seized.
+    was_seized: bool,
     /// Set once a holder of another implementation was reported.
     stranger_reported: bool,
 }
 
 impl Journal {
     pub(crate) fn new(lock: Arc<str>, id: Arc<str>) -> Journal {
-        Journal { lock, id, last_holder: None, displaced: None, stranger_reported: false }
+        Journal {
+            lock,
+            id,
+            last_holder: None,
+            displaced: None,
+            was_seized: false,
+            stranger_reported: false,
+        }
     }
 
     /// Remembers what the attempt that is now sent displaces.
-    pub(crate) fn attempts(&mut self, displaced: Option<&Row>) {
+    pub(crate) fn attempts(&mut self, displaced: Option<&Row>, was_seized: bool) {
         self.displaced = displaced.cloned();
+        self.was_seized = was_seized;
     }
 
     pub(crate) fn began(&mut self, token: FencingToken) {
         let Journal { lock, id, .. } = &*self;
-        let (how, vacant_since) = succession(self.displaced.as_ref(), id);
+        let (how, vacant_since) = succession(self.displaced.as_ref(), self.was_seized, id);
         let displaced = self.displaced.as_ref().and_then(|row| row.writer.id());
         let previous = displaced.or(self.last_holder.as_deref());
         let vacancy = vacant_since.map(|since| token.to_timestamp().since(since));
@@ -213,8 +223,15 @@ impl Journal {
 }
 
 /// How a term came about, and since when nobody held, by Spanner's clock.
-fn succession(displaced: Option<&Row>, id: &str) -> (&'static str, Option<Timestamp>) {
+fn succession(
+    displaced: Option<&Row>,
+    was_seized: bool,
+    id: &str,
+) -> (&'static str, Option<Timestamp>) {
     let Some(row) = displaced else { return ("first", None) };
+    if row.is_released() && was_seized {
+        return ("seized", Some(row.token));
+    }
     if row.is_released() {
         let handed_over = row.writer.successor_id() == Some(id);
         return (if handed_over { "handed over" } else { "released" }, Some(row.token));
