@@ -2,29 +2,51 @@
 
 use std::fmt::Write;
 
-use crate::engine::{Column, Dialect, Index, OnDelete, Schema, Table};
+use crate::engine::{Check, Column, Dialect, ForeignKey, Index, OnDelete, Schema, Table};
 use crate::sql::is_reserved;
 
 /// The statements that make these tables and indexes, one for each, without `;`.
 pub(super) fn statements(schema: &Schema) -> Vec<String> {
-    let mut made: Vec<&Table> = Vec::new();
-    // A table comes behind the one that it is interleaved in.
+    let mut made: Vec<&str> = Vec::new();
+    let mut tables = Vec::new();
+    let mut later = Vec::new();
     while made.len() < schema.tables().count() {
-        let is_made = |name: &str| made.iter().any(|table| table.name.eq_ignore_ascii_case(name));
-        let is_next = |table: &&Table| {
-            !is_made(&table.name)
-                && table.parent.as_ref().is_none_or(|parent| is_made(&parent.table))
+        let is_made = |name: &str, own: &str| {
+            name.eq_ignore_ascii_case(own)
+                || made.iter().any(|made| made.eq_ignore_ascii_case(name))
         };
-        let next: Vec<&Table> = schema.tables().filter(is_next).collect();
+        let has_parent = |table: &Table| {
+            table.parent.as_ref().is_none_or(|parent| is_made(&parent.table, &table.name))
+        };
+        let is_new = |table: &&Table| !made.contains(&table.name.as_str());
+        let mut next: Vec<&Table> = schema
+            .tables()
+            .filter(is_new)
+            .filter(|table| {
+                let mut keys = table.foreign_keys.iter();
+                has_parent(table) && keys.all(|key| is_made(&key.table, &table.name))
+            })
+            .collect();
+        if next.is_empty() {
+            // Tables that refer to each other get what is missing afterwards.
+            next.extend(schema.tables().filter(is_new).find(|table| has_parent(table)));
+        }
+        for table in &next {
+            let (now, then) =
+                table.foreign_keys.iter().partition(|key| is_made(&key.table, &table.name));
+            later.extend(Vec::into_iter(then).map(|key: &ForeignKey| {
+                format!("ALTER TABLE {} ADD {}", name(&table.name), foreign_key(key))
+            }));
+            tables.push(match schema.dialect() {
+                Dialect::GoogleSql => create_table(table, now),
+                Dialect::PostgreSql => create_postgresql_table(table),
+            });
+        }
         if next.is_empty() {
             break;
         }
-        made.extend(next);
+        made.extend(next.iter().map(|table| table.name.as_str()));
     }
-    let tables = made.into_iter().map(|table| match schema.dialect() {
-        Dialect::GoogleSql => create_table(table),
-        Dialect::PostgreSql => create_postgresql_table(table),
-    });
     let (database, options) = schema.options();
     let mut altered = Vec::new();
     if options.len() > 0 {
@@ -34,7 +56,8 @@ pub(super) fn statements(schema: &Schema) -> Vec<String> {
         altered.push(format!("ALTER DATABASE {name} SET OPTIONS (\n{}\n)", options.join(",\n")));
     }
     let tables = altered.into_iter().chain(tables);
-    tables.chain(schema.indexes().map(|index| create_index(&index.definition))).collect()
+    let own = schema.indexes().filter(|index| !index.definition.is_managed);
+    tables.chain(own.map(|index| create_index(&index.definition))).chain(later).collect()
 }
 
 fn create_postgresql_table(table: &Table) -> String {
@@ -83,11 +106,18 @@ fn create_index(index: &Index) -> String {
     text
 }
 
-fn create_table(table: &Table) -> String {
+fn create_table(table: &Table, foreign_keys: Vec<&ForeignKey>) -> String {
     let mut text = format!("CREATE TABLE {} (\n", name(&table.name));
     for column in &table.columns {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {},", definition(column));
+    }
+    for key in foreign_keys {
+        let _ = writeln!(text, "  {},", foreign_key(key));
+    }
+    for Check { name: constraint, is_named, condition } in &table.checks {
+        let named = named(*is_named, constraint);
+        let _ = writeln!(text, "  {named}CHECK({}),", condition.text());
     }
     let key = table.primary_key.iter().map(|part| {
         let name = name(&table.columns[part.position].name);
@@ -105,6 +135,32 @@ fn create_table(table: &Table) -> String {
     text
 }
 
+fn named(is_named: bool, constraint: &str) -> String {
+    if is_named { format!("CONSTRAINT {} ", name(constraint)) } else { String::new() }
+}
+
+fn foreign_key(key: &ForeignKey) -> String {
+    let list = |columns: &[String]| {
+        columns.iter().map(|column| name(column)).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = format!(
+        "{}FOREIGN KEY({}) REFERENCES {}({})",
+        named(key.is_named, &key.name),
+        list(&key.columns),
+        name(&key.table),
+        list(&key.referenced)
+    );
+    text.push_str(match key.on_delete {
+        None => "",
+        Some(OnDelete::NoAction) => " ON DELETE NO ACTION",
+        Some(OnDelete::Cascade) => " ON DELETE CASCADE",
+    });
+    if !key.is_enforced {
+        text.push_str(" NOT ENFORCED");
+    }
+    text
+}
+
 fn definition(column: &Column) -> String {
     let mut text = format!("{} {}", name(&column.name), column.spanner_type());
     if column.not_null {
@@ -112,6 +168,9 @@ fn definition(column: &Column) -> String {
     }
     if let Some(default) = &column.default {
         let _ = write!(text, " DEFAULT ({})", default.text());
+    }
+    if let Some(generated) = &column.generated {
+        let _ = write!(text, " AS ({}) STORED", generated.text());
     }
     if column.allow_commit_timestamp {
         text.push_str(" OPTIONS (\n    allow_commit_timestamp = true\n  )");
@@ -165,6 +224,7 @@ mod tests {
             "ALTER DATABASE `my-db` SET OPTIONS (optimizer_version = 6, default_leader = 'it\\'s');
              ALTER DATABASE `my-db` SET OPTIONS (optimizer_statistics_package = 'x');
              ALTER DATABASE `my-db` SET OPTIONS (optimizer_statistics_package = NULL);
+             CREATE TABLE turn (k INT64) PRIMARY KEY (k);
              CREATE TABLE `select` (`from` INT64 NOT NULL, g FLOAT64, d DATE, n BOOL) PRIMARY KEY (`from` DESC);
              CREATE TABLE wide (n NUMERIC NOT NULL DEFAULT ( 1.5 ), j JSON,
                a ARRAY<STRING(5)> DEFAULT (['x', NULL]), t TIMESTAMP
@@ -176,6 +236,13 @@ mod tests {
                INTERLEAVE IN `select`;
              CREATE UNIQUE NULL_FILTERED INDEX by_b ON below (b, `from` DESC) STORING (a);
              CREATE INDEX by_a ON below (a), INTERLEAVE IN `select`;
+             CREATE TABLE made (k INT64, l STRING(9) NOT NULL AS (CONCAT(CAST(k AS STRING), 'x')) STORED,
+               b INT64, CHECK (k > 0 AND b < 9), CONSTRAINT small CHECK(b < 100),
+               CONSTRAINT up FOREIGN KEY (k) REFERENCES made (b) ON DELETE CASCADE NOT ENFORCED,
+               FOREIGN KEY (b) REFERENCES turn (k)) PRIMARY KEY (k);
+             ALTER TABLE turn ADD CONSTRAINT back FOREIGN KEY (k) REFERENCES made (k)
+               ON DELETE NO ACTION;
+             CREATE INDEX by_l ON made (l);
              CREATE TABLE one (value STRING(MAX)) PRIMARY KEY ();
              CREATE TABLE grown (k INT64) PRIMARY KEY (k);
              ALTER TABLE grown ADD COLUMN at_ TIMESTAMP;

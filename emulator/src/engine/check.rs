@@ -1,10 +1,10 @@
 //! What a cell can hold, and what is said when it can't.
 
 use super::cell::Cell;
-use super::column::Column;
+use super::column::{Column, check_column};
 use super::error::{Code, Error, Result};
-use super::table::Table;
-use super::value::{Key, Timestamp, Value};
+use super::table::{Check, Table};
+use super::value::{Key, Timestamp, Type, Value};
 
 /// Whether a column can hold this.
 pub(super) fn check_cell(
@@ -67,6 +67,14 @@ pub(super) fn in_the_future(table: &Table, column: &Column, found: Timestamp) ->
     ))
 }
 
+pub(super) fn written_and_deleted(table: &Table, key: &Key) -> Error {
+    Error::failed_precondition(format!(
+        "Cannot write and delete the row with key {key} in the foreign key referenced table {} \
+         within the same transaction.",
+        table.name
+    ))
+}
+
 pub(super) fn already_exists(table: &Table, key: &Key) -> Error {
     Error::new(Code::AlreadyExists, format!("Table {}: Row {key} already exists.", table.name))
 }
@@ -85,4 +93,121 @@ pub(super) fn commit_timestamp_not_allowed(table: &Table, column: &Column) -> Er
          interleaved table hierarchy.",
         table.name, column.name
     ))
+}
+
+/// Refuses a table that cannot be.
+pub(super) fn check_table(table: &Table) -> Result<()> {
+    for (position, column) in table.columns.iter().enumerate() {
+        if table.position(&column.name) != Some(position) {
+            return Err(duplicate_column(&table.name, &column.name));
+        }
+        check_column(&table.name, column)?;
+    }
+    for (index, part) in table.primary_key.iter().enumerate() {
+        if part.position >= table.columns.len() {
+            return Err(Error::invalid_argument(format!(
+                "Table {} references a key column that it does not have.",
+                table.name
+            )));
+        }
+        let column = &table.columns[part.position];
+        if !column.column_type.is_comparable() {
+            return Err(Error::invalid_argument(format!(
+                "Column {}.{} has type {}, but is part of the primary key.",
+                table.name, column.name, column.column_type
+            )));
+        }
+        if table.primary_key[..index].iter().any(|other| other.position == part.position) {
+            return Err(Error::invalid_argument(format!(
+                "Table {} references key column {} more than once.",
+                table.name, table.columns[part.position].name
+            )));
+        }
+    }
+    for position in table.generated()? {
+        let column = &table.columns[position];
+        if table.is_key(position) {
+            return Err(Error::unimplemented(format!(
+                "Not supported here: the generated column {}.{} in the primary key",
+                table.name, column.name
+            )));
+        }
+        let Some(formula) = &column.generated else { continue };
+        let stamped = |other: &&Column| other.allow_commit_timestamp && formula.uses(&other.name);
+        if let Some(other) = table.columns.iter().find(stamped) {
+            return Err(Error::failed_precondition(format!(
+                "Cannot use commit timestamp column `{}` as a dependency of a materialized \
+                 generated column.",
+                other.name
+            )));
+        }
+        formula.check(&table.names_and_types(), column.column_type).map_err(|error| {
+            let (table, name, reason) = (&table.name, &column.name, error.message());
+            Error::new(
+                error.code(),
+                format!(
+                    "Error parsing the definition of generated column `{table}`.`{name}`: {reason}"
+                ),
+            )
+        })?;
+    }
+    table.checks.iter().try_for_each(|check| check_condition(table, check))
+}
+
+/// Refuses a constraint that cannot be.
+fn check_condition(table: &Table, check: &Check) -> Result<()> {
+    let used = |column: &&Column| check.condition.uses(&column.name);
+    let mut columns = table.columns.iter().filter(used);
+    if let Some(column) = columns.clone().find(|column| column.allow_commit_timestamp) {
+        return Err(Error::invalid_argument(format!(
+            "Column `{}` has option commit_timestamp, which is not supported in check constraint.",
+            column.name
+        )));
+    }
+    check.condition.check(&table.names_and_types(), Type::Bool).map_err(|error| {
+        let (text, name, reason) = (check.condition.text(), &check.name, error.message());
+        let table = &table.name;
+        Error::new(
+            error.code(),
+            format!(
+                "Error parsing expression '{text}' from check constraint '{name}' in table \
+                 '{table}': {reason}"
+            ),
+        )
+    })?;
+    match columns.any(|column| column.generated.is_none()) {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!(
+            "Check constraint `{}`.`{}` does not use any non generated column. Expression: '{}'. \
+             A check constraint expression requires at least one non-generated column as \
+             dependency.",
+            table.name,
+            check.name,
+            check.condition.text()
+        ))),
+    }
+}
+
+/// Whether a row, which has a value for each column, satisfies the constraints of its table.
+pub(super) fn check_row(table: &Table, key: &Key, row: &[Value]) -> Result<()> {
+    if table.checks.is_empty() {
+        return Ok(());
+    }
+    let columns = table.names_and_types();
+    for check in &table.checks {
+        if check.condition.value(&columns, Type::Bool, row)? == Value::Bool(false) {
+            return Err(Error::new(
+                Code::OutOfRange,
+                format!(
+                    "Check constraint `{}`.`{}` is violated for key {key}",
+                    table.name, check.name
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn duplicate_column(table: &str, column: &str) -> Error {
+    Error::failed_precondition(format!("Duplicate column name {table}.{column}."))
 }

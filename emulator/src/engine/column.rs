@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cell::Cell;
 use super::error::{Error, Result};
+use super::formula::Formula;
 use super::value::{Timestamp, Type};
 
 /// The longest `STRING(n)`, in characters, and what `STRING(MAX)` means.
@@ -28,6 +29,8 @@ pub struct Column {
     pub allow_commit_timestamp: bool,
     /// What it gets in a new row that says nothing of it; without one, NULL.
     pub default: Option<ColumnDefault>,
+    /// `AS (…) STORED`: what it holds in each row, which nobody else writes.
+    pub generated: Option<Formula>,
 }
 
 impl Column {
@@ -40,6 +43,7 @@ impl Column {
             not_null: false,
             allow_commit_timestamp: false,
             default: None,
+            generated: None,
         }
     }
 
@@ -159,6 +163,12 @@ pub(super) fn check_column(table: &str, column: &Column) -> Result<()> {
         )));
     }
     check_commit_timestamp_option(table, column, column.allow_commit_timestamp)?;
+    if column.generated.is_some() && (column.default.is_some() || column.allow_commit_timestamp) {
+        return Err(Error::failed_precondition(format!(
+            "Column {} with a DEFAULT value cannot be a generated column and vice versa.",
+            column.name
+        )));
+    }
     column.default.as_ref().map_or(Ok(()), |default| default.check(column))
 }
 

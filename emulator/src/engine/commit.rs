@@ -90,8 +90,8 @@ impl State {
         if let Some(blocked) = self.acquire(number, &locks, false, now) {
             return Ok(Step::Blocked(blocked, locks));
         }
+        self.write(drafts, timestamp)?;
         self.last_timestamp = timestamp;
-        self.write(drafts, timestamp);
         self.forget_old_versions(now);
         Ok(Step::Done(Committed { timestamp, mutation_count }))
     }
@@ -112,6 +112,12 @@ impl State {
         while let Some(mutation) = waiting.pop_front() {
             let (table, data) = self.table(mutation.table())?;
             let name = table.name.to_ascii_lowercase();
+            let is_asked = matches!(mutation, Cow::Borrowed(_));
+            let layers = [&applied.drafts, draft];
+            if let Mutation::Delete { keys, .. } = &*mutation {
+                let follow = self.cascades_of((table, is_asked), keys, &layers, base)?;
+                follow.into_iter().for_each(|delete| waiting.push_front(Cow::Owned(delete)));
+            }
             let mut locks = Vec::new();
             let mut target = Target {
                 table,
@@ -122,6 +128,7 @@ impl State {
                 now,
                 committing,
                 filled: 0,
+                cascades: is_asked && self.has_cascades(table),
             };
             let gone = target.apply(&mutation, &mut locks)?;
             for child in self.cascades_to(&table.name) {
@@ -135,24 +142,30 @@ impl State {
     }
 
     /// Makes drafts into versions.
-    fn write(&mut self, drafts: Drafts, timestamp: Timestamp) {
+    fn write(&mut self, drafts: Drafts, timestamp: Timestamp) -> Result<()> {
         let schema = Arc::clone(&self.schema);
+        let mut rows = Vec::new();
         for (name, drafts) in drafts {
             for (key, draft) in drafts {
-                let Some((table, data)) = schema.relation(&name).zip(self.tables.get_mut(&name))
-                else {
+                let Some((table, data)) = schema.relation(&name).zip(self.tables.get(&name)) else {
                     continue;
                 };
-                let cells = draft.over(table, data.rows.latest(&key));
+                let cells = draft.over(table, data.rows.latest(&key))?;
                 let row: Option<Row> = cells
                     .map(|cells| cells.into_iter().map(|cell| settle(cell, timestamp)).collect());
                 if row.is_none() && data.rows.latest(&key).is_none() {
                     continue;
                 }
+                rows.push((name.clone(), key, row));
+            }
+        }
+        for (name, key, row) in rows {
+            if let Some(data) = self.tables.get_mut(&name) {
                 data.rows.write(key.clone(), row, timestamp);
                 self.note_written(&name, key, timestamp);
             }
         }
+        Ok(())
     }
 
     /// Adds the writes of a statement to an open transaction's draft, if nothing is in the way.

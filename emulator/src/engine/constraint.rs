@@ -2,13 +2,16 @@
 //! doesn't allow.
 
 use super::cell::Cell;
+use super::check::check_row;
 use super::error::{Code, Error, Result};
+use super::foreign_key::References;
 use super::index::BoundIndex;
 use super::locks::{Columns, Lock, Mode};
-use super::mutation::{Draft, Drafts, cells_of};
-use super::state::{State, TableData};
+use super::mutation::{Draft, Drafts};
+use super::state::State;
 use super::table::{OnDelete, Table};
 use super::value::{Key, KeyRange, Timestamp, Value};
+use super::view::View;
 
 /// What follows from some drafts.
 #[derive(Default)]
@@ -19,53 +22,6 @@ pub(super) struct Consequences {
     pub locks: Vec<(String, Lock)>,
     /// What was looked at to find out that all is well.
     pub looked_at: Vec<(String, Lock)>,
-}
-
-/// The rows of a database under layers of what a transaction has written, the latest first.
-struct View<'a> {
-    state: &'a State,
-    layers: &'a [&'a Drafts],
-    base: Timestamp,
-}
-
-impl<'a> View<'a> {
-    fn row(&self, table: &Table, name: &str, key: &Key) -> Option<Vec<Cell>> {
-        let stored = self.state.tables.get(name).and_then(|data| data.rows.at(key, self.base));
-        let draft = self.layers.iter().find_map(|layer| layer.get(name)?.get(key));
-        match draft {
-            Some(draft) => draft.over(table, stored),
-            None => stored.map(|row| cells_of(table, row)),
-        }
-    }
-
-    fn exists(&self, name: &str, key: &Key) -> bool {
-        match self.layers.iter().find_map(|layer| layer.get(name)?.get(key)) {
-            Some(draft) => !matches!(draft, Draft::Deleted),
-            None => self
-                .state
-                .tables
-                .get(name)
-                .is_some_and(|data| data.rows.at(key, self.base).is_some()),
-        }
-    }
-
-    /// The first two rows of a range, if there are so many.
-    fn first_two(&self, name: &str, range: &'a KeyRange) -> Vec<Key> {
-        let stored = |data: &'a TableData| data.rows.range_at(range, self.base).map(|(key, _)| key);
-        let stored = self.state.tables.get(name).into_iter().flat_map(stored);
-        let drafted = self.layers.iter().filter_map(|layer| layer.get(name));
-        let drafted = drafted.flat_map(|draft| range.of(draft)).map(|(key, _)| key);
-        let mut found: Vec<Key> = Vec::new();
-        for key in stored.chain(drafted) {
-            if !found.contains(key) && self.exists(name, key) {
-                found.push(key.clone());
-                if found.len() == 2 {
-                    break;
-                }
-            }
-        }
-        found
-    }
 }
 
 impl State {
@@ -79,6 +35,7 @@ impl State {
         stamp: Timestamp,
     ) -> Result<Consequences> {
         let mut found = Consequences::default();
+        let mut references = Vec::new();
         let layers: Vec<&Drafts> = [written].into_iter().chain(below).collect();
         let before = View { state: self, layers: &layers[1..], base };
         let after = View { state: self, layers: &layers, base };
@@ -86,12 +43,18 @@ impl State {
             let Some(table) = self.schema.table(name) else { continue };
             let indexes: Vec<_> = self.schema.indexes_of(name).collect();
             let has_children = self.schema.children_of(name).next().is_some();
-            if indexes.is_empty() && !has_children && table.parent.is_none() {
+            let mut keys = References::of(&self.schema, table);
+            let is_alone = indexes.is_empty() && !has_children && table.parent.is_none();
+            if is_alone && keys.is_empty() && table.is_plain() {
                 continue;
             }
             for (key, draft) in drafts {
-                let old = before.row(table, name, key);
-                let new = after.row(table, name, key);
+                let old = before.row(table, name, key)?;
+                let new = after.row(table, name, key)?;
+                if let Some(row) = &new {
+                    check_row(table, key, &values_of(row, stamp))?;
+                }
+                keys.note(old.as_deref(), new.as_deref());
                 if old.is_none() && new.is_some() {
                     self.check_parent(table, key, &after, &mut found)?;
                 }
@@ -104,7 +67,28 @@ impl State {
                     change_entry(index, old.as_deref(), new.as_deref(), stamp, &mut found);
                 }
             }
+            references.push(keys);
         }
+        self.check_unique(below, base, &mut found)?;
+        let mut looked_at = std::mem::take(&mut found.looked_at);
+        let layers: Vec<&Drafts> = [written, &found.entries].into_iter().chain(below).collect();
+        let view = View { state: self, layers: &layers, base };
+        for keys in references {
+            looked_at.extend(
+                keys.check(&view)?.into_iter().map(|(name, range)| (name, existence(range))),
+            );
+        }
+        found.looked_at = looked_at;
+        Ok(found)
+    }
+
+    /// Makes sure that no two rows have the same key in a unique index.
+    fn check_unique(
+        &self,
+        below: Option<&Drafts>,
+        base: Timestamp,
+        found: &mut Consequences,
+    ) -> Result<()> {
         let layers: Vec<&Drafts> = [&found.entries].into_iter().chain(below).collect();
         let view = View { state: self, layers: &layers, base };
         for (name, entries) in &found.entries {
@@ -129,7 +113,7 @@ impl State {
                 }
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     fn check_parent(
@@ -188,6 +172,15 @@ impl State {
         };
         self.schema.children_of(table).filter(cascades)
     }
+}
+
+/// A row's cells as values; a commit timestamp that isn't known yet counts as `stamp`.
+fn values_of(row: &[Cell], stamp: Timestamp) -> Vec<Value> {
+    let value = |cell: &Cell| match cell {
+        Cell::Value(value) => value.clone(),
+        Cell::CommitTimestamp => Value::Timestamp(stamp),
+    };
+    row.iter().map(value).collect()
 }
 
 fn existence(range: KeyRange) -> Lock {

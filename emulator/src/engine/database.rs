@@ -116,15 +116,9 @@ impl Database {
         for change in changes {
             rewrite.apply(&mut schema, change)?;
         }
-        let rewritten = rewrite.into_rows();
+        let (rewritten, dropped) = rewrite.into_rows();
         state.abort_all("Transaction aborted due to a change of the schema.");
-        for change in changes {
-            if let SchemaChange::DropTable { table: name, .. }
-            | SchemaChange::DropIndex { index: name, .. } = change
-            {
-                state.tables.remove(&name.to_ascii_lowercase());
-            }
-        }
+        state.tables.retain(|name, _| !dropped.contains(name));
         for table in schema.tables().chain(schema.indexes().map(|index| &index.entries)) {
             state.tables.entry(table.name.to_ascii_lowercase()).or_insert_with(|| TableData {
                 rows: Rows::default(),

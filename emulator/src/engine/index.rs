@@ -1,6 +1,7 @@
 //! Secondary indexes: tables of their own that each commit keeps in step with the rows.
 
 use super::cell::Cell;
+use super::column::Column;
 use super::error::{Error, Result};
 use super::table::{KeyColumn, Table};
 use super::value::{Key, Value};
@@ -31,6 +32,8 @@ pub struct Index {
     pub storing: Vec<String>,
     /// The table that it is interleaved in, which changes nothing but where it is stored.
     pub interleaved_in: Option<String>,
+    /// Whether it was made for a foreign key, and not by DDL of its own.
+    pub is_managed: bool,
 }
 
 /// An index over the columns that its table has.
@@ -91,10 +94,20 @@ impl BoundIndex {
                      or stored already."
                 )));
             }
-            entries.columns.push(table.columns[position].clone());
+            entries.columns.push(plain(&table.columns[position]));
             sources.push(position);
         }
         Ok(BoundIndex { definition, entries, sources })
+    }
+
+    /// The key of the row that an entry is of.
+    pub(super) fn row_key(&self, table: &Table, entry: &Key) -> Option<Key> {
+        let value = |part: &KeyColumn| {
+            let at = self.sources.iter().position(|source| *source == part.position)?;
+            entry.values().nth(at).cloned()
+        };
+        let values: Option<Vec<Value>> = table.primary_key.iter().map(value).collect();
+        table.key(values?).ok()
     }
 
     /// Whether the index uses a column of its table.
@@ -124,9 +137,14 @@ impl BoundIndex {
     }
 }
 
+/// A column as an index has it, which copies what its table holds.
+fn plain(column: &Column) -> Column {
+    Column { default: None, generated: None, ..column.clone() }
+}
+
 impl Table {
-    fn add_key_column(&mut self, column: &super::Column, descending: bool) {
+    fn add_key_column(&mut self, column: &Column, descending: bool) {
         self.primary_key.push(KeyColumn { position: self.columns.len(), descending });
-        self.columns.push(column.clone());
+        self.columns.push(plain(column));
     }
 }

@@ -29,6 +29,8 @@ mod constraint;
 mod database;
 pub(crate) mod double;
 mod error;
+mod foreign_key;
+mod formula;
 mod index;
 mod json;
 mod locks;
@@ -43,6 +45,7 @@ mod store;
 mod table;
 mod transaction;
 mod value;
+mod view;
 
 pub use cell::Cell;
 pub use clock::{Clock, Sleep, TokioClock};
@@ -50,6 +53,7 @@ pub use column::{BYTES_MAX_LENGTH, Column, ColumnDefault, DefaultExpression, STR
 pub use commit::MUTATIONS_MAX;
 pub use database::{Database, TransactionNumbers};
 pub use error::{Code, Detail, Error, Result};
+pub use formula::{Formula, RowExpression};
 pub use index::{BoundIndex, Index, IndexColumn};
 pub use json::Json;
 pub use mutation::{Mutation, WriteKind};
@@ -57,7 +61,7 @@ pub use numeric::Numeric;
 pub use read::{Read, Reading};
 pub use schema::{Dialect, Schema, SchemaChange};
 pub use state::VERSION_RETENTION;
-pub use table::{KeyColumn, OnDelete, Parent, Table};
+pub use table::{Check, Constraint, ForeignKey, KeyColumn, OnDelete, Parent, Table};
 pub use transaction::{
     Committed, Concurrency, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,
 };

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::cell::Cell;
 use super::check::{
     already_exists, check_cell, commit_timestamp_not_allowed, in_the_future, omitted_not_null,
+    written_and_deleted,
 };
 use super::column::Column;
 use super::error::{Code, Error, Result};
@@ -105,19 +106,46 @@ impl Draft {
     ///
     /// Somebody else may have written other columns since the draft was made, so a patch has to be
     /// laid over the row of the moment.
-    pub fn over(&self, table: &Table, stored: Option<&Row>) -> Option<Vec<Cell>> {
-        match self {
-            Draft::Row(cells) => Some(cells.clone()),
-            Draft::Deleted => None,
+    ///
+    /// # Errors
+    /// A generated column has no value in that row, or one that the column cannot hold.
+    pub fn over(&self, table: &Table, stored: Option<&Row>) -> Result<Option<Vec<Cell>>> {
+        let mut cells = match self {
+            Draft::Row(cells) => cells.clone(),
+            Draft::Deleted => return Ok(None),
             Draft::Patch(patch) => {
-                let mut cells = cells_of(table, stored?);
+                let Some(stored) = stored else { return Ok(None) };
+                let mut cells = cells_of(table, stored);
                 for (position, cell) in patch {
                     cells[*position] = cell.clone();
                 }
-                Some(cells)
+                cells
             }
+        };
+        generate(table, &mut cells)?;
+        Ok(Some(cells))
+    }
+}
+
+/// Puts into a row what its generated columns hold. None of them is made of a commit timestamp.
+fn generate(table: &Table, cells: &mut [Cell]) -> Result<()> {
+    if table.columns.iter().all(|column| column.generated.is_none()) {
+        return Ok(());
+    }
+    let value = |cell: &Cell| match cell {
+        Cell::Value(value) => value.clone(),
+        Cell::CommitTimestamp => Value::Null,
+    };
+    let mut row: Vec<Value> = cells.iter().map(value).collect();
+    table.generate(&mut row)?;
+    for (position, column) in table.columns.iter().enumerate() {
+        if column.generated.is_some() {
+            let cell = Cell::Value(std::mem::replace(&mut row[position], Value::Null));
+            check_cell(table, column, &cell, Timestamp::MAX)?;
+            cells[position] = cell;
         }
     }
+    Ok(())
 }
 
 /// A stored row as cells, with NULL for the columns it is too old to have.
@@ -142,6 +170,8 @@ pub(super) struct Target<'a> {
     pub committing: bool,
     /// How many cells have got their default so far.
     pub filled: usize,
+    /// Whether rows of others go with those of this table, by a foreign key.
+    pub cascades: bool,
 }
 
 impl Target<'_> {
@@ -179,6 +209,9 @@ impl Target<'_> {
         }
         let key = self.key(&written)?;
         let exists = self.exists(&key);
+        if self.cascades && matches!(self.drafted(&key), Some(Draft::Deleted)) {
+            return Err(written_and_deleted(self.table, &key));
+        }
         match kind {
             WriteKind::Insert if self.committing && self.is_written(&key) => {
                 return Err(Error::invalid_argument(format!(
@@ -265,6 +298,12 @@ impl Target<'_> {
                 .position(name)
                 .ok_or_else(|| Error::column_not_found(&self.table.name, name))?;
             let column = &self.table.columns[position];
+            if column.generated.is_some() {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot write into generated column `{}.{}`.",
+                    self.table.name, column.name
+                )));
+            }
             let cell = self.stamped(column, cell)?;
             if written.insert(position, cell).is_some() {
                 return Err(Error::invalid_argument(format!(
@@ -375,7 +414,8 @@ impl Target<'_> {
     fn check_not_null(&self, written: &BTreeMap<usize, Cell>) -> Result<()> {
         let mut columns = self.table.columns.iter().enumerate();
         let omitted = columns.find(|(position, column)| {
-            column.not_null && column.default.is_none() && !written.contains_key(position)
+            let gets_value = column.default.is_some() || column.generated.is_some();
+            column.not_null && !gets_value && !written.contains_key(position)
         });
         match omitted {
             Some((_, column)) => Err(omitted_not_null(self.table, column)),
@@ -394,6 +434,7 @@ fn write_locks(
     let mut columns = Columns::default();
     let not_key = written.keys().filter(|position| !table.is_key(**position));
     not_key.for_each(|position| columns.insert(*position));
+    table.dependents(written.keys().copied()).into_iter().for_each(|at| columns.insert(at));
     let (existence_mode, mode) = match keeps_row {
         true => (Mode::Shared, Mode::WriterShared),
         // Every reader of a row holds its existence, so this meets all of them.

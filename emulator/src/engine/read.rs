@@ -156,7 +156,7 @@ fn project_draft(
     stored: Option<&Row>,
     positions: &[usize],
 ) -> Result<Option<Vec<Value>>> {
-    let Some(cells) = draft.over(table, stored) else { return Ok(None) };
+    let Some(cells) = draft.over(table, stored)? else { return Ok(None) };
     let value = |position: &usize| match &cells[*position] {
         Cell::Value(value) => Ok(value.clone()),
         Cell::CommitTimestamp => Err(Error::invalid_argument(format!(

@@ -1,18 +1,18 @@
 //! What a change of the schema does to the rows that are there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cell::Cell;
-use super::check::check_cell;
+use super::check::{check_cell, check_row};
 use super::column::Column;
 use super::error::{Error, Result};
 use super::index::BoundIndex;
 use super::mutation::cells_of;
 use super::schema::{Schema, SchemaChange};
 use super::state::State;
-use super::store::Rows;
-use super::table::Table;
-use super::value::{Key, Timestamp, Value};
+use super::store::{Row, Rows};
+use super::table::{Constraint, Table};
+use super::value::{Key, KeyPart, Timestamp, Value};
 
 /// The rows of the tables that some changes touch, as they will be; the state keeps its own until
 /// all the changes have turned out well.
@@ -20,11 +20,12 @@ pub(super) struct Rewrite<'a> {
     state: &'a State,
     now: Timestamp,
     rows: BTreeMap<String, Rows>,
+    dropped: BTreeSet<String>,
 }
 
 impl<'a> Rewrite<'a> {
     pub fn new(state: &'a State, now: Timestamp) -> Rewrite<'a> {
-        Rewrite { state, now, rows: BTreeMap::new() }
+        Rewrite { state, now, rows: BTreeMap::new(), dropped: BTreeSet::new() }
     }
 
     /// Applies one change to the schema and to the rows.
@@ -32,6 +33,10 @@ impl<'a> Rewrite<'a> {
         let place = |schema: &Schema, table: &str, column: &str| {
             schema.table(table).and_then(|table| table.position(column))
         };
+        let indexes = |schema: &Schema| -> BTreeSet<String> {
+            schema.indexes().map(|index| index.definition.name.to_ascii_lowercase()).collect()
+        };
+        let before = indexes(schema);
         match change {
             SchemaChange::DropColumn { table, column } => {
                 let position = place(schema, table, column);
@@ -39,48 +44,102 @@ impl<'a> Rewrite<'a> {
                 if let Some(position) = position {
                     self.rows_of(table).drop_column(position);
                 }
-                Ok(())
             }
             SchemaChange::DropTable { table, .. } => {
                 schema.apply(change)?;
-                self.rows.insert(table.to_ascii_lowercase(), Rows::default());
-                Ok(())
-            }
-            SchemaChange::CreateIndex { index, .. } => {
-                let is_new = schema.index(&index.name).is_none();
-                schema.apply(change)?;
-                match schema.index(&index.name).filter(|_| is_new) {
-                    Some(index) => self.build(schema, index),
-                    None => Ok(()),
-                }
-            }
-            SchemaChange::DropIndex { index, .. } => {
-                schema.apply(change)?;
-                self.rows.insert(index.to_ascii_lowercase(), Rows::default());
-                Ok(())
+                self.drop(table);
             }
             SchemaChange::AddColumn { table, column, .. } => {
                 let is_new = place(schema, table, &column.name).is_none();
                 schema.apply(change)?;
-                match is_new.then(|| schema.table(table)).flatten() {
-                    Some(table) => self.fill(table, column),
-                    None => Ok(()),
+                if let Some(table) = is_new.then(|| schema.table(table)).flatten() {
+                    self.fill(table, column)?;
                 }
             }
             SchemaChange::AlterColumn { table, column } => {
                 schema.apply(change)?;
-                match schema.table(table) {
-                    Some(table) => self.check(table, &column.name),
-                    None => Ok(()),
+                if let Some(table) = schema.table(table) {
+                    self.check(table, &column.name)?;
                 }
             }
-            _ => schema.apply(change),
+            _ => schema.apply(change)?,
+        }
+        let after = indexes(schema);
+        before.difference(&after).for_each(|index| self.drop(index));
+        for index in after.difference(&before).filter_map(|index| schema.index(index)) {
+            self.build(schema, index)?;
+        }
+        if let SchemaChange::AddConstraint { table, constraint } = change
+            && let Some(table) = schema.table(table)
+        {
+            self.check_constraint(schema, table, constraint)?;
+        }
+        Ok(())
+    }
+
+    fn drop(&mut self, name: &str) {
+        let name = name.to_ascii_lowercase();
+        self.rows.insert(name.clone(), Rows::default());
+        self.dropped.insert(name);
+    }
+
+    /// Finds out whether the rows that are there satisfy a new constraint.
+    fn check_constraint(
+        &mut self,
+        schema: &Schema,
+        table: &Table,
+        constraint: &Constraint,
+    ) -> Result<()> {
+        let rows = self.rows_of(&table.name).clone();
+        let full = |row: &Row| {
+            let mut row = row.to_vec();
+            row.resize(table.columns.len(), Value::Null);
+            row
+        };
+        match constraint {
+            Constraint::Check(_) => rows.all_latest().try_for_each(|row| {
+                let row = full(row);
+                check_row(table, &table.key_of_row(&row), &row)
+            }),
+            Constraint::ForeignKey(_) => {
+                let Some(key) = table.foreign_keys.last().filter(|key| key.is_enforced) else {
+                    return Ok(());
+                };
+                let Some(above) = schema.table(&key.table) else { return Ok(()) };
+                let values = |table: &Table, columns: &[String], row: &Row| {
+                    let positions = table.positions(columns)?;
+                    let value = |at: usize| row.get(at).filter(|value| !value.is_null()).cloned();
+                    positions.into_iter().map(value).collect::<Option<Vec<Value>>>()
+                };
+                let referenced = self.rows_of(&above.name).clone();
+                let there: BTreeSet<Vec<Value>> = referenced
+                    .all_latest()
+                    .filter_map(|row| values(above, &key.referenced, row))
+                    .collect();
+                let mut referring =
+                    rows.all_latest().filter_map(|row| values(table, &key.columns, row));
+                match referring.find(|values| !there.contains(values)) {
+                    None => Ok(()),
+                    Some(missing) => {
+                        let missing = missing.into_iter().map(KeyPart::Ascending).collect();
+                        Err(Error::failed_precondition(format!(
+                            "Foreign key `{}` constraint violation on table `{}`. Cannot find \
+                             referenced key `{}` in table `{}`.",
+                            key.name,
+                            table.name,
+                            Key(missing),
+                            above.name
+                        )))
+                    }
+                }
+            }
         }
     }
 
-    /// The rows that replace those of the state, by the table's name in lower case.
-    pub fn into_rows(self) -> BTreeMap<String, Rows> {
-        self.rows
+    /// The rows that replace those of the state, by the table's name in lower case, and the names
+    /// of tables and indexes that were dropped.
+    pub fn into_rows(self) -> (BTreeMap<String, Rows>, BTreeSet<String>) {
+        (self.rows, self.dropped)
     }
 
     fn rows_of(&mut self, table: &str) -> &mut Rows {
@@ -125,16 +184,26 @@ impl<'a> Rewrite<'a> {
 
     /// Gives the rows that are there what new ones get in this column, which is the last one.
     fn fill(&mut self, table: &Table, column: &Column) -> Result<()> {
+        let position = table.columns.len() - 1;
+        if column.generated.is_some() {
+            return self.rows_of(&table.name).fill_column(position, |row| {
+                let mut row = row.to_vec();
+                row.push(Value::Null);
+                table.generate(&mut row)?;
+                let value = std::mem::replace(&mut row[position], Value::Null);
+                check_cell(table, column, &Cell::Value(value.clone()), Timestamp::MAX)?;
+                Ok(value)
+            });
+        }
         let Some(default) = &column.default else { return Ok(()) };
         let now = self.now;
-        let value = || {
+        let value = |_: &[Value]| {
             Ok::<_, Error>(match default.value(column, now)? {
                 Cell::Value(value) => value,
                 Cell::CommitTimestamp => Value::Timestamp(now),
             })
         };
-        check_cell(table, column, &Cell::Value(value()?), now)?;
-        let position = table.columns.len() - 1;
+        check_cell(table, column, &Cell::Value(value(&[])?), now)?;
         self.rows_of(&table.name).fill_column(position, value)
     }
 

@@ -100,13 +100,13 @@ impl Rows {
     pub fn fill_column(
         &mut self,
         position: usize,
-        mut value: impl FnMut() -> Result<Value>,
+        mut value: impl FnMut(&[Value]) -> Result<Value>,
     ) -> Result<()> {
         for version in Arc::make_mut(&mut self.versions).values_mut().flatten() {
             if let Some(row) = &version.row {
                 let mut values = row.to_vec();
                 values.resize(position, Value::Null);
-                values.push(value()?);
+                values.push(value(&values)?);
                 version.row = Some(values.into());
             }
         }

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use super::column::Column;
 use super::error::{Error, Result};
-use super::value::{Key, KeyPart, Value};
+use super::formula::Formula;
+use super::value::{Key, KeyPart, Type, Value};
 
 /// One column of a primary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,50 @@ pub struct Table {
     pub primary_key: Vec<KeyColumn>,
     /// The table that it is interleaved in.
     pub parent: Option<Parent>,
+    /// What holds for each of its rows.
+    pub checks: Vec<Check>,
+    /// What its rows refer to.
+    pub foreign_keys: Vec<ForeignKey>,
+}
+
+/// `CHECK (…)`: what is not FALSE in any row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The constraint's name; empty before the schema has given it one.
+    pub name: String,
+    /// Whether whoever made it named it.
+    pub is_named: bool,
+    /// The condition.
+    pub condition: Formula,
+}
+
+/// `FOREIGN KEY (…) REFERENCES … (…)`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKey {
+    /// The constraint's name; empty before the schema has given it one.
+    pub name: String,
+    /// Whether whoever made it named it.
+    pub is_named: bool,
+    /// The columns that refer.
+    pub columns: Vec<String>,
+    /// The table that they refer to.
+    pub table: String,
+    /// The columns there, in the same order.
+    pub referenced: Vec<String>,
+    /// What becomes of a row whose reference is deleted; `None` where DDL doesn't say, which is
+    /// [`OnDelete::NoAction`].
+    pub on_delete: Option<OnDelete>,
+    /// Whether it is more than a remark: not `NOT ENFORCED`.
+    pub is_enforced: bool,
+}
+
+/// A constraint of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Constraint {
+    /// `CHECK`
+    Check(Check),
+    /// `FOREIGN KEY`
+    ForeignKey(ForeignKey),
 }
 
 /// `INTERLEAVE IN`
@@ -52,7 +97,14 @@ pub enum OnDelete {
 impl Table {
     /// A table of this name, without columns so far.
     pub fn new(name: &str) -> Table {
-        Table { name: name.to_owned(), columns: Vec::new(), primary_key: Vec::new(), parent: None }
+        Table {
+            name: name.to_owned(),
+            columns: Vec::new(),
+            primary_key: Vec::new(),
+            parent: None,
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+        }
     }
 
     /// The position of a column in [`Table::columns`], by name in any case.
@@ -63,6 +115,85 @@ impl Table {
     /// Whether the column at this position is part of the primary key.
     pub fn is_key(&self, position: usize) -> bool {
         self.primary_key.iter().any(|part| part.position == position)
+    }
+
+    /// Whether nothing is to be computed or checked in its rows by themselves.
+    pub(super) fn is_plain(&self) -> bool {
+        self.checks.is_empty() && self.columns.iter().all(|column| column.generated.is_none())
+    }
+
+    /// The positions of these columns, if all of them are there.
+    pub(super) fn positions(&self, columns: &[String]) -> Option<Vec<usize>> {
+        columns.iter().map(|column| self.position(column)).collect()
+    }
+
+    /// The generated columns, each behind those that it is made of.
+    ///
+    /// # Errors
+    /// Some are made of each other.
+    pub(super) fn generated(&self) -> Result<Vec<usize>> {
+        let mut order = Vec::new();
+        let mut waiting: Vec<usize> =
+            (0..self.columns.len()).filter(|at| self.columns[*at].generated.is_some()).collect();
+        while !waiting.is_empty() {
+            let needs_other = |at: &usize| {
+                let formula = self.columns[*at].generated.as_ref();
+                let mut others = waiting.iter();
+                others.any(|other| formula.is_some_and(|f| f.uses(&self.columns[*other].name)))
+            };
+            let (later, now): (Vec<_>, Vec<_>) = waiting.iter().partition(|at| needs_other(at));
+            if now.is_empty() {
+                let names: Vec<&str> =
+                    later.iter().map(|at: &usize| self.columns[*at].name.as_str()).collect();
+                return Err(Error::invalid_argument(format!(
+                    "Generated columns of table {} depend on each other: {}.",
+                    self.name,
+                    names.join(", ")
+                )));
+            }
+            order.extend(now);
+            waiting = later;
+        }
+        Ok(order)
+    }
+
+    /// The generated columns that change with these, which are made of them or of what is.
+    pub fn dependents(&self, positions: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let mut changed: Vec<usize> = positions.into_iter().collect();
+        let mut dependents = Vec::new();
+        for at in self.generated().unwrap_or_default() {
+            let formula = self.columns[at].generated.as_ref();
+            let uses = |other: &usize| formula.is_some_and(|f| f.uses(&self.columns[*other].name));
+            if changed.iter().any(uses) {
+                changed.push(at);
+                dependents.push(at);
+            }
+        }
+        dependents
+    }
+
+    /// Puts into a row, which has a value for each column, what its generated columns hold.
+    ///
+    /// # Errors
+    /// One of them has no value for this row.
+    pub fn generate(&self, row: &mut [Value]) -> Result<()> {
+        let order = self.generated()?;
+        if order.is_empty() {
+            return Ok(());
+        }
+        let columns = self.names_and_types();
+        for at in order {
+            let column = &self.columns[at];
+            if let Some(formula) = &column.generated {
+                row[at] = formula.value(&columns, column.column_type, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a formula sees of the columns.
+    pub(super) fn names_and_types(&self) -> Vec<(&str, Type)> {
+        self.columns.iter().map(|column| (column.name.as_str(), column.column_type)).collect()
     }
 
     /// The key, or the prefix of one, made of `values` in the order of the primary key.

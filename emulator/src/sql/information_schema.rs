@@ -169,7 +169,7 @@ fn index_rows(schema: &Schema) -> Vec<Vec<Value>> {
             unique.into(),
             index.is_some_and(|index| index.null_filtered).into(),
             state.into(),
-            false.into(),
+            index.is_some_and(|index| index.is_managed).into(),
         ]
     };
     let keys =
@@ -230,9 +230,9 @@ fn column_row(table: &Table, position: usize, column: &Column, spanner_type: Str
         Value::Null,
         if column.not_null { "NO" } else { "YES" }.into(),
         spanner_type.into(),
-        "NEVER".into(),
-        Value::Null,
-        Value::Null,
+        if column.generated.is_some() { "ALWAYS" } else { "NEVER" }.into(),
+        column.generated.as_ref().map(|generated| generated.text()).into(),
+        column.generated.as_ref().map(|_| "YES").into(),
         "COMMITTED".into(),
     ]
 }

@@ -14,7 +14,6 @@ pub mod ast;
 mod bind;
 mod characters;
 mod database;
-mod default;
 mod error;
 mod eval;
 mod functions;
@@ -30,6 +29,7 @@ mod plan;
 mod run;
 mod time;
 mod token;
+mod written;
 
 pub use access::Access;
 pub use database::InTransaction;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod admin;
+mod constraints;
 mod control;
 mod http;
 mod life;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Binder;
 use super::call::PENDING_COMMIT_TIMESTAMP;
-use super::scope::Frame;
+use super::scope::{Frame, Relation};
 use super::typed::{Origin, Typed};
 use crate::engine::{Column, Table, Type, Value};
 use crate::sql::ast::{
@@ -51,14 +51,32 @@ impl Binder<'_> {
         // A row that is there keeps its key, whoever said what it is.
         defaults.sort_by_key(|(position, _)| !table.is_key(*position));
         self.enter_table(&insert.table, table);
-        let returning = self.returning(&insert.returning)?;
+        let returning = self.returning(table, &insert.returning)?;
         let target = self.scope.leave().into_target(table);
         let (mode, columns) = (insert.mode, positions);
         Ok(Write::Insert(Insertion { target, mode, columns, rows, defaults, returning }))
     }
 
+    /// Has a statement read what generated columns are made of, if it shows one of them.
+    fn use_inputs(&mut self, table: &Table) {
+        let Some(frame) = self.scope.innermost() else { return };
+        let Some(relation) = frame.relations.first() else { return };
+        let shown = relation.used();
+        if !shown.iter().any(|(position, _)| table.columns[*position].generated.is_some()) {
+            return;
+        }
+        for (position, column) in table.columns.iter().enumerate() {
+            let makes = |other: &Column| {
+                other.generated.as_ref().is_some_and(|formula| formula.uses(&column.name))
+            };
+            if table.columns.iter().any(makes) {
+                frame.slot(0, position);
+            }
+        }
+    }
+
     /// Binds `THEN RETURN` over the table that was entered.
-    fn returning(&mut self, items: &[Item]) -> Result<Option<Vec<Output>>> {
+    fn returning(&mut self, table: &Table, items: &[Item]) -> Result<Option<Vec<Output>>> {
         if items.is_empty() {
             return Ok(None);
         }
@@ -71,6 +89,7 @@ impl Binder<'_> {
             }
         }
         let outputs = self.outputs(items)?;
+        self.use_inputs(table);
         Ok(Some(outputs.into_iter().map(Output::from).collect()))
     }
 
@@ -139,9 +158,14 @@ impl Binder<'_> {
                 let message = format!("Update item {} assigned more than once", column.name);
                 return Err(SqlError::invalid(name.at, message));
             }
+            if column.generated.is_some() {
+                let message =
+                    format!("Cannot UPDATE value on non-writable column: {}", column.name);
+                return Err(SqlError::invalid(name.at, message));
+            }
             assignments.push((position, self.new_value(column, value)?));
         }
-        let returning = self.returning(&update.returning)?;
+        let returning = self.returning(table, &update.returning)?;
         let target = self.scope.leave().into_target(table);
         Ok(Write::Update { target, filter, assignments, returning })
     }
@@ -151,7 +175,7 @@ impl Binder<'_> {
         let table = self.table(&delete.table)?;
         self.enter_table(&delete.table, table);
         let filter = self.condition(&delete.filter, "WHERE clause")?;
-        let returning = self.returning(&delete.returning)?;
+        let returning = self.returning(table, &delete.returning)?;
         let target = self.scope.leave().into_target(table);
         Ok(Write::Delete { target, filter, returning })
     }
@@ -159,6 +183,32 @@ impl Binder<'_> {
     fn enter_table(&mut self, name: &TableName, table: &Table) {
         let called = name.alias.as_ref().unwrap_or(&name.name);
         self.scope.enter(Frame::of_table(called, table));
+    }
+
+    /// Binds an expression over the columns of one row, and says which of them it uses and where
+    /// their values are expected.
+    pub fn formula(
+        &mut self,
+        columns: &[(&str, Type)],
+        expr: &Expr,
+        value_type: Type,
+    ) -> Result<(Node, Vec<(usize, usize)>)> {
+        if let Some(at) = subquery(expr) {
+            let message = "a subquery cannot be used in an expression of a schema";
+            return Err(SqlError::invalid(at, message));
+        }
+        let columns = columns.iter().map(|(name, value_type)| ((*name).to_owned(), *value_type));
+        let relation = Relation::new("", columns);
+        self.scope.enter(Frame { relations: vec![relation], ..Frame::default() });
+        let typed = self.expr(expr)?;
+        let found = typed.type_name();
+        let typed = typed.coerced(value_type)?.ok_or_else(|| {
+            let message =
+                format!("the expression has type {found}, where {value_type} is expected");
+            SqlError::invalid(expr.at, message)
+        })?;
+        let frame = self.scope.leave();
+        Ok((typed.node, frame.relations.first().map(Relation::used).unwrap_or_default()))
     }
 
     /// Binds what a column gets.
@@ -199,6 +249,11 @@ fn inserted_columns(table: &Table, names: &[Name]) -> Result<Vec<usize>> {
         if positions.contains(&position) {
             let column = &table.columns[position].name;
             let message = format!("INSERT has columns with duplicate name: {column}");
+            return Err(SqlError::invalid(name.at, message));
+        }
+        if table.columns[position].generated.is_some() {
+            let column = &table.columns[position].name;
+            let message = format!("Cannot INSERT value on non-writable column: {column}");
             return Err(SqlError::invalid(name.at, message));
         }
         positions.push(position);

@@ -1,10 +1,10 @@
 //! Column definitions.
 
 use super::Parser;
-use crate::engine::{Column, ColumnDefault, Type};
-use crate::sql::default::Written;
-use crate::sql::error::Result;
+use crate::engine::{Column, ColumnDefault, Formula, Type};
+use crate::sql::error::{Result, SqlError};
 use crate::sql::token::Kind;
+use crate::sql::written::Written;
 
 /// Types that Cloud Spanner knows and the engine doesn't.
 const OTHER_TYPES: &[&str] =
@@ -12,7 +12,7 @@ const OTHER_TYPES: &[&str] =
 
 /// What can be said of a column beyond its type, and isn't understood here.
 const OTHER_ATTRIBUTES: &[&str] =
-    &["AS", "GENERATED", "AUTO_INCREMENT", "HIDDEN", "PLACEMENT KEY", "ON UPDATE"];
+    &["GENERATED", "AUTO_INCREMENT", "HIDDEN", "PLACEMENT KEY", "ON UPDATE"];
 
 impl Parser {
     /// Reads a column's definition; whether it is the primary key comes with it.
@@ -29,6 +29,14 @@ impl Parser {
                 is_key = true;
             } else if column.default.is_none() && self.sees("DEFAULT") {
                 column.default = Some(self.default_value()?);
+            } else if column.generated.is_none() && self.sees("AS") {
+                let at = self.at();
+                self.advance();
+                column.generated = Some(Formula::new(self.written()?));
+                if !self.keyword("STORED") {
+                    let construct = "a generated column that is not STORED";
+                    return Err(SqlError::unsupported(at, construct));
+                }
             } else if self.sees("OPTIONS") {
                 column.allow_commit_timestamp = self.column_options()?;
             } else {
@@ -40,12 +48,17 @@ impl Parser {
     /// Reads `DEFAULT (expression)`.
     pub(super) fn default_value(&mut self) -> Result<ColumnDefault> {
         self.expect_keyword("DEFAULT")?;
+        Ok(ColumnDefault::new(self.written()?))
+    }
+
+    /// Reads an expression in parentheses, with its text.
+    pub(super) fn written(&mut self) -> Result<Written> {
         self.expect_symbol("(")?;
         let first = self.next;
         let expr = self.expr()?;
         let text = self.text_from(first).to_owned();
         self.expect_symbol(")")?;
-        Ok(ColumnDefault::new(Written { text, expr }))
+        Ok(Written::new(text, expr))
     }
 
     /// Reads a type with its length, if it has one other than `MAX`.

@@ -141,14 +141,18 @@ impl Parser {
         matches!(self.peek(), Kind::Symbol(next) if *next == symbol)
     }
 
-    /// Whether these keywords come next, in any case.
+    /// Whether these keywords and symbols come next, in any case.
     fn sees(&self, keywords: &str) -> bool {
         self.sees_ahead(0, keywords)
     }
 
     fn sees_ahead(&self, first: usize, keywords: &str) -> bool {
         keywords.split(' ').enumerate().all(|(places, keyword)| {
-            matches!(&self.ahead(first + places).kind, Kind::Word(word) if word.eq_ignore_ascii_case(keyword))
+            match &self.ahead(first + places).kind {
+                Kind::Word(word) => word.eq_ignore_ascii_case(keyword),
+                Kind::Symbol(symbol) => *symbol == keyword,
+                _ => false,
+            }
         })
     }
 

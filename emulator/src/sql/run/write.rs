@@ -5,7 +5,7 @@ use super::{Execution, Outcome};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
 use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
-use crate::sql::plan::{NewValue, Node, Output, Target, Write};
+use crate::sql::plan::{NewValue, Node, Output, Scan, Target, Write};
 
 /// What a statement is about to write, and what it shows of that.
 #[derive(Default)]
@@ -133,5 +133,19 @@ pub(super) fn overlaid(
             }
         }
     }
+    generate(target, &mut row)?;
     Ok(row)
+}
+
+/// Puts into a row what its generated columns hold, as far as a statement uses them.
+fn generate(target: &Target, row: &mut Row) -> Result<()> {
+    let Target { scan: Scan { table, used }, .. } = target;
+    if !used.iter().any(|(position, _)| table.columns[*position].generated.is_some()) {
+        return Ok(());
+    }
+    let mut whole = vec![Value::Null; table.columns.len()];
+    used.iter().for_each(|(position, slot)| whole[*position] = row[*slot].clone());
+    table.generate(&mut whole)?;
+    used.iter().for_each(|(position, slot)| row[*slot] = whole[*position].clone());
+    Ok(())
 }

@@ -2,94 +2,19 @@
 //!
 //! Names keep the case they were created with and are found in any case, as in GoogleSQL.
 
+mod change;
+mod columns;
+mod constraints;
+
 use std::collections::BTreeMap;
 
-use super::column::{Column, ColumnDefault, check_column};
+use super::check::check_table;
+use super::column::Column;
 use super::error::{Code, Error, Result};
 use super::index::{BoundIndex, Index};
 use super::table::Table;
-use super::value::Type;
 
-/// One change to a [`Schema`], as a DDL statement asks for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SchemaChange {
-    /// `CREATE TABLE [IF NOT EXISTS]`
-    CreateTable {
-        /// The new table.
-        table: Table,
-        /// Whether a table of that name makes this a no-op rather than an error.
-        if_not_exists: bool,
-    },
-    /// `DROP TABLE [IF EXISTS]`
-    DropTable {
-        /// Its name, in any case.
-        table: String,
-        /// Whether a missing table makes this a no-op rather than an error.
-        if_exists: bool,
-    },
-    /// `CREATE INDEX [IF NOT EXISTS]`
-    CreateIndex {
-        /// The new index.
-        index: Index,
-        /// Whether an index of that name makes this a no-op rather than an error.
-        if_not_exists: bool,
-    },
-    /// `DROP INDEX [IF EXISTS]`
-    DropIndex {
-        /// Its name, in any case.
-        index: String,
-        /// Whether a missing index makes this a no-op rather than an error.
-        if_exists: bool,
-    },
-    /// `ALTER TABLE … ADD COLUMN [IF NOT EXISTS]`
-    AddColumn {
-        /// The table's name, in any case.
-        table: String,
-        /// The new column.
-        column: Column,
-        /// Whether a column of that name makes this a no-op rather than an error.
-        if_not_exists: bool,
-    },
-    /// `ALTER TABLE … DROP COLUMN`
-    DropColumn {
-        /// The table's name, in any case.
-        table: String,
-        /// The column's name, in any case.
-        column: String,
-    },
-    /// `ALTER TABLE … ALTER COLUMN` with a type: the whole definition but for the options, which stay.
-    AlterColumn {
-        /// The table's name, in any case.
-        table: String,
-        /// The new definition; its name may be in any case.
-        column: Column,
-    },
-    /// `ALTER TABLE … ALTER COLUMN … SET DEFAULT (…)` or `… DROP DEFAULT`
-    SetDefault {
-        /// The table's name, in any case.
-        table: String,
-        /// The column's name, in any case.
-        column: String,
-        /// The new default; `None` to have none.
-        default: Option<ColumnDefault>,
-    },
-    /// `ALTER DATABASE … SET OPTIONS (…)`, of options that change no answer here.
-    SetDatabaseOptions {
-        /// The database's id, as the statement gives it.
-        database: String,
-        /// The options with their values, as they are written; `None` for NULL.
-        options: Vec<(String, Option<String>)>,
-    },
-    /// `ALTER TABLE … ALTER COLUMN … SET OPTIONS (allow_commit_timestamp = …)`
-    SetAllowCommitTimestamp {
-        /// The table's name, in any case.
-        table: String,
-        /// The column's name, in any case.
-        column: String,
-        /// The option's new value.
-        allow: bool,
-    },
-}
+pub use change::SchemaChange;
 
 /// The language of a database's statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,6 +109,7 @@ impl Schema {
                 self.create_index(index, *if_not_exists)
             }
             SchemaChange::DropIndex { index, if_exists } => {
+                self.check_unmanaged(index)?;
                 match self.indexes.remove(&index.to_ascii_lowercase()) {
                     None if !if_exists => {
                         Err(Error::new(Code::NotFound, format!("Index not found: {index}")))
@@ -209,6 +135,12 @@ impl Schema {
                 }
                 Ok(())
             }
+            SchemaChange::AddConstraint { table, constraint } => {
+                self.add_constraint(table, constraint)
+            }
+            SchemaChange::DropConstraint { table, constraint } => {
+                self.drop_constraint(table, constraint)
+            }
             SchemaChange::SetAllowCommitTimestamp { table, column, allow } => {
                 self.replace_column(table, column, |old| Column {
                     allow_commit_timestamp: *allow,
@@ -225,16 +157,19 @@ impl Schema {
         self.check_name(&table.name)?;
         check_table(table)?;
         self.check_interleaving(table)?;
-        self.tables.insert(table.name.to_ascii_lowercase(), table.clone());
-        Ok(())
+        let constraints = Table { checks: Vec::new(), foreign_keys: Vec::new(), ..table.clone() };
+        self.tables.insert(table.name.to_ascii_lowercase(), constraints);
+        let added = self.add_constraints(table);
+        if added.is_err() {
+            self.remove_table(&table.name);
+        }
+        added
     }
 
     fn check_name(&self, name: &str) -> Result<()> {
-        match self.relation(name) {
-            Some(_) => {
-                Err(Error::failed_precondition(format!("Duplicate name in schema: {name}.")))
-            }
-            None => Ok(()),
+        match self.relation(name).is_some() || self.has_constraint(name) {
+            true => Err(Error::failed_precondition(format!("Duplicate name in schema: {name}."))),
+            false => Ok(()),
         }
     }
 
@@ -277,8 +212,9 @@ impl Schema {
         };
         let children: Vec<&str> =
             self.tables().filter(is_below).map(|child| child.name.as_str()).collect();
-        let indexes: Vec<&str> =
-            self.indexes_of(name).map(|index| index.definition.name.as_str()).collect();
+        let own = self.indexes_of(name).filter(|index| !index.definition.is_managed);
+        let indexes: Vec<&str> = own.map(|index| index.definition.name.as_str()).collect();
+        self.check_unreferenced(table)?;
         for (what, names) in [("interleaved tables", children), ("indices", indexes)] {
             if !names.is_empty() {
                 return Err(Error::failed_precondition(format!(
@@ -288,8 +224,17 @@ impl Schema {
                 )));
             }
         }
-        self.tables.remove(&name.to_ascii_lowercase());
+        self.remove_table(name);
         Ok(())
+    }
+
+    /// Removes a table with what only it needs.
+    fn remove_table(&mut self, name: &str) {
+        let keys = self.table(name).map(|table| table.foreign_keys.clone()).unwrap_or_default();
+        for key in &keys {
+            self.drop_managed_indexes(name, key);
+        }
+        self.tables.remove(&name.to_ascii_lowercase());
     }
 
     fn create_index(&mut self, index: &Index, if_not_exists: bool) -> Result<()> {
@@ -315,104 +260,6 @@ impl Schema {
         Ok(())
     }
 
-    fn add_column(&mut self, table: &str, column: &Column, if_not_exists: bool) -> Result<()> {
-        let table = self.table_mut(table)?;
-        if table.position(&column.name).is_some() {
-            return match if_not_exists {
-                true => Ok(()),
-                false => Err(duplicate_column(&table.name, &column.name)),
-            };
-        }
-        if column.not_null && column.default.is_none() {
-            return Err(Error::failed_precondition(format!(
-                "Cannot add NOT NULL column {}.{} to existing table {}.",
-                table.name, column.name, table.name
-            )));
-        }
-        check_column(&table.name, column)?;
-        table.columns.push(column.clone());
-        Ok(())
-    }
-
-    fn drop_column(&mut self, table: &str, column: &str) -> Result<()> {
-        let users = self.indexes_of(table).filter(|index| index.uses(column));
-        let users: Vec<&str> = users.map(|index| index.definition.name.as_str()).collect();
-        if !users.is_empty() {
-            return Err(Error::failed_precondition(format!(
-                "Cannot drop column {column} from table {table} because it is used by index {}.",
-                users.join(", ")
-            )));
-        }
-        let (table, position) = self.column_mut(table, column)?;
-        if table.is_key(position) {
-            return Err(Error::failed_precondition(format!(
-                "Cannot drop key column {} of table {}.",
-                table.columns[position].name, table.name
-            )));
-        }
-        table.columns.remove(position);
-        for part in &mut table.primary_key {
-            if part.position > position {
-                part.position -= 1;
-            }
-        }
-        let name = table.name.clone();
-        self.bind_indexes(&name)
-    }
-
-    fn replace_column(
-        &mut self,
-        table: &str,
-        column: &str,
-        change: impl FnOnce(Column) -> Column,
-    ) -> Result<()> {
-        let (table, position) = self.column_mut(table, column)?;
-        let changed = change(table.columns[position].clone());
-        check_column(&table.name, &changed)?;
-        table.columns[position] = changed;
-        let name = table.name.clone();
-        self.bind_indexes(&name)
-    }
-
-    fn alter_column(&mut self, table: &str, new: &Column) -> Result<()> {
-        let (table, position) = self.column_mut(table, &new.name)?;
-        let old = &table.columns[position];
-        let named = format!("column {}.{}", table.name, old.name);
-        let (from, to) = (old.column_type, new.column_type);
-        match (from, to) {
-            (Type::String, Type::Bytes) | (Type::Bytes, Type::String) => {
-                return Err(Error::unimplemented(format!(
-                    "Not supported here: changing the type of {named} from {from} to {to}"
-                )));
-            }
-            _ if from != to => {
-                return Err(Error::failed_precondition(format!(
-                    "Cannot change the type of {named} from {from} to {to}."
-                )));
-            }
-            _ if old.not_null != new.not_null && table.is_key(position) => {
-                return Err(Error::failed_precondition(format!(
-                    "Cannot change NOT NULL of key {named}."
-                )));
-            }
-            (_, Type::Array(_)) if new.not_null && !old.not_null => {
-                return Err(Error::failed_precondition(format!(
-                    "Cannot add NOT NULL to {named} of type {to}."
-                )));
-            }
-            _ => {}
-        }
-        let changed = Column {
-            name: old.name.clone(),
-            allow_commit_timestamp: old.allow_commit_timestamp,
-            ..new.clone()
-        };
-        check_column(&table.name, &changed)?;
-        table.columns[position] = changed;
-        let name = table.name.clone();
-        self.bind_indexes(&name)
-    }
-
     fn table_mut(&mut self, name: &str) -> Result<&mut Table> {
         self.tables.get_mut(&name.to_ascii_lowercase()).ok_or_else(|| Error::table_not_found(name))
     }
@@ -425,44 +272,10 @@ impl Schema {
     }
 }
 
-fn check_table(table: &Table) -> Result<()> {
-    for (position, column) in table.columns.iter().enumerate() {
-        if table.position(&column.name) != Some(position) {
-            return Err(duplicate_column(&table.name, &column.name));
-        }
-        check_column(&table.name, column)?;
-    }
-    for (index, part) in table.primary_key.iter().enumerate() {
-        if part.position >= table.columns.len() {
-            return Err(Error::invalid_argument(format!(
-                "Table {} references a key column that it does not have.",
-                table.name
-            )));
-        }
-        let column = &table.columns[part.position];
-        if !column.column_type.is_comparable() {
-            return Err(Error::invalid_argument(format!(
-                "Column {}.{} has type {}, but is part of the primary key.",
-                table.name, column.name, column.column_type
-            )));
-        }
-        if table.primary_key[..index].iter().any(|other| other.position == part.position) {
-            return Err(Error::invalid_argument(format!(
-                "Table {} references key column {} more than once.",
-                table.name, table.columns[part.position].name
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn duplicate_column(table: &str, column: &str) -> Error {
-    Error::failed_precondition(format!("Duplicate column name {table}.{column}."))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::table::KeyColumn;
+    use super::super::value::Type;
     use super::*;
 
     fn orders() -> Table {

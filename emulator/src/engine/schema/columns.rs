@@ -1,0 +1,144 @@
+//! Changes of a table's columns.
+
+use super::super::check::{check_table, duplicate_column};
+use super::super::column::{Column, check_column};
+use super::super::error::{Error, Result};
+use super::super::value::Type;
+use super::Schema;
+
+impl Schema {
+    pub(super) fn add_column(
+        &mut self,
+        table: &str,
+        column: &Column,
+        if_not_exists: bool,
+    ) -> Result<()> {
+        let table = self.table_mut(table)?;
+        if table.position(&column.name).is_some() {
+            return match if_not_exists {
+                true => Ok(()),
+                false => Err(duplicate_column(&table.name, &column.name)),
+            };
+        }
+        if column.not_null && column.default.is_none() && column.generated.is_none() {
+            return Err(Error::failed_precondition(format!(
+                "Cannot add NOT NULL column {}.{} to existing table {}.",
+                table.name, column.name, table.name
+            )));
+        }
+        check_column(&table.name, column)?;
+        let mut changed = table.clone();
+        changed.columns.push(column.clone());
+        check_table(&changed)?;
+        *table = changed;
+        Ok(())
+    }
+
+    pub(super) fn drop_column(&mut self, table: &str, column: &str) -> Result<()> {
+        self.check_unused(table, column)?;
+        let users = self.indexes_of(table).filter(|index| index.uses(column));
+        let users: Vec<&str> = users.map(|index| index.definition.name.as_str()).collect();
+        if !users.is_empty() {
+            return Err(Error::failed_precondition(format!(
+                "Cannot drop column {column} from table {table} because it is used by index {}.",
+                users.join(", ")
+            )));
+        }
+        let (table, position) = self.column_mut(table, column)?;
+        if table.is_key(position) {
+            return Err(Error::failed_precondition(format!(
+                "Cannot drop key column {} of table {}.",
+                table.columns[position].name, table.name
+            )));
+        }
+        table.columns.remove(position);
+        for part in &mut table.primary_key {
+            if part.position > position {
+                part.position -= 1;
+            }
+        }
+        let name = table.name.clone();
+        self.bind_indexes(&name)
+    }
+
+    pub(super) fn replace_column(
+        &mut self,
+        table: &str,
+        column: &str,
+        change: impl FnOnce(Column) -> Column,
+    ) -> Result<()> {
+        let (table, position) = self.column_mut(table, column)?;
+        let mut changed = table.clone();
+        changed.columns[position] = change(table.columns[position].clone());
+        check_table(&changed)?;
+        *table = changed;
+        let name = table.name.clone();
+        self.bind_indexes(&name)
+    }
+
+    pub(super) fn alter_column(&mut self, table: &str, new: &Column) -> Result<()> {
+        let is_referred = self.foreign_keys_using(table, &new.name);
+        let (table, position) = self.column_mut(table, &new.name)?;
+        let old = &table.columns[position];
+        let named = format!("column {}.{}", table.name, old.name);
+        let (from, to) = (old.column_type, new.column_type);
+        match (from, to) {
+            (Type::String, Type::Bytes) | (Type::Bytes, Type::String) => {
+                return Err(Error::unimplemented(format!(
+                    "Not supported here: changing the type of {named} from {from} to {to}"
+                )));
+            }
+            _ if from != to => {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot change the type of {named} from {from} to {to}."
+                )));
+            }
+            _ if old.not_null != new.not_null && !is_referred.is_empty() => {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot change the nullability for column `{}` of table `{}`. It is used by \
+                     one or more foreign keys: {is_referred}.",
+                    old.name, table.name
+                )));
+            }
+            _ if old.generated.is_some() && new.generated.is_none() => {
+                return Err(Error::invalid_argument(format!(
+                    "Cannot convert generated column `{}.{}` to a regular column.",
+                    table.name, old.name
+                )));
+            }
+            _ if old.generated.is_none() && new.generated.is_some() => {
+                return Err(Error::invalid_argument(format!(
+                    "Cannot convert column `{}.{}` to a generated column.",
+                    table.name, old.name
+                )));
+            }
+            _ if old.generated != new.generated => {
+                return Err(Error::invalid_argument(format!(
+                    "Cannot change the expression of a generated column `{}.{}` because it is \
+                     stored or has other dependencies.",
+                    table.name, old.name
+                )));
+            }
+            _ if old.not_null != new.not_null && table.is_key(position) => {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot change NOT NULL of key {named}."
+                )));
+            }
+            (_, Type::Array(_)) if new.not_null && !old.not_null => {
+                return Err(Error::failed_precondition(format!(
+                    "Cannot add NOT NULL to {named} of type {to}."
+                )));
+            }
+            _ => {}
+        }
+        let changed = Column {
+            name: old.name.clone(),
+            allow_commit_timestamp: old.allow_commit_timestamp,
+            ..new.clone()
+        };
+        check_column(&table.name, &changed)?;
+        table.columns[position] = changed;
+        let name = table.name.clone();
+        self.bind_indexes(&name)
+    }
+}

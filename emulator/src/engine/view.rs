@@ -1,0 +1,68 @@
+//! What a transaction sees of the rows while it writes.
+
+use std::collections::BTreeSet;
+
+use super::cell::Cell;
+use super::error::Result;
+use super::mutation::{Draft, Drafts, cells_of};
+use super::state::{State, TableData};
+use super::table::Table;
+use super::value::{Key, KeyRange, Timestamp};
+
+/// The rows of a database under layers of what a transaction has written, the latest first.
+pub(super) struct View<'a> {
+    pub state: &'a State,
+    pub layers: &'a [&'a Drafts],
+    pub base: Timestamp,
+}
+
+impl<'a> View<'a> {
+    /// A row, with what its generated columns hold.
+    pub fn row(&self, table: &Table, name: &str, key: &Key) -> Result<Option<Vec<Cell>>> {
+        let stored = self.state.tables.get(name).and_then(|data| data.rows.at(key, self.base));
+        let draft = self.layers.iter().find_map(|layer| layer.get(name)?.get(key));
+        match draft {
+            Some(draft) => draft.over(table, stored),
+            None => Ok(stored.map(|row| cells_of(table, row))),
+        }
+    }
+
+    /// Whether there is a row of this key.
+    pub fn exists(&self, name: &str, key: &Key) -> bool {
+        match self.layers.iter().find_map(|layer| layer.get(name)?.get(key)) {
+            Some(draft) => !matches!(draft, Draft::Deleted),
+            None => self
+                .state
+                .tables
+                .get(name)
+                .is_some_and(|data| data.rows.at(key, self.base).is_some()),
+        }
+    }
+
+    /// The keys of the rows of a range, in no particular order.
+    pub fn keys(&self, name: &str, range: &'a KeyRange) -> Vec<Key> {
+        self.first(name, range, usize::MAX)
+    }
+
+    /// The first two keys of a range, if there are so many.
+    pub fn first_two(&self, name: &str, range: &'a KeyRange) -> Vec<Key> {
+        self.first(name, range, 2)
+    }
+
+    fn first(&self, name: &str, range: &'a KeyRange, most: usize) -> Vec<Key> {
+        let stored = |data: &'a TableData| data.rows.range_at(range, self.base).map(|(key, _)| key);
+        let stored = self.state.tables.get(name).into_iter().flat_map(stored);
+        let drafted = self.layers.iter().filter_map(|layer| layer.get(name));
+        let drafted = drafted.flat_map(|draft| range.of(draft)).map(|(key, _)| key);
+        let mut found: BTreeSet<&Key> = BTreeSet::new();
+        for key in stored.chain(drafted) {
+            if !found.contains(key) && self.exists(name, key) {
+                found.insert(key);
+                if found.len() == most {
+                    break;
+                }
+            }
+        }
+        found.into_iter().cloned().collect()
+    }
+}
