@@ -21,6 +21,7 @@
 mod act;
 mod cells;
 mod change;
+pub mod fleet;
 mod instance;
 mod row;
 mod time;

@@ -1,0 +1,15 @@
+//! Stands on top of many locks: assigns them to the members of a group.
+//!
+//! Pure as the rest: nothing here acts. A wrong or an old view costs time and never safety, because
+//! each piece is an ordinary lock with a token of its own.
+
+mod plan;
+mod share;
+
+pub use plan::{Move, Plan, plan};
+pub use share::{Part, Participant, Piece, Share, Step, View};
+
+#[cfg(test)]
+mod plan_tests;
+#[cfg(test)]
+mod share_tests;

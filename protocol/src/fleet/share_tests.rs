@@ -1,0 +1,296 @@
+//! Members that share shards, in a world without requests: rows, views, and steps of time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Part, Participant, Piece, Share, Step, View};
+use crate::{Moment, Timestamp};
+
+const LEASE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(100);
+
+/// One member, with what its process does.
+struct Node {
+    share: Share,
+    since: u64,
+    look_at: u64,
+    alive: bool,
+    /// It takes no shard, though it is a live member.
+    unable: bool,
+    /// The view that it decides by, where that is an old one.
+    stale: Option<View>,
+}
+
+/// Time goes in ticks of 100 ms. What a member decides is done by the next tick.
+struct World {
+    tick: u64,
+    nodes: BTreeMap<&'static str, Node>,
+    shards: Vec<Shard>,
+    moves: usize,
+}
+
+#[derive(Clone, Default)]
+struct Shard {
+    holder: Option<&'static str>,
+    promised: Option<(String, u64)>,
+    /// The tick in which its dead holder's lease runs out.
+    expires: Option<u64>,
+}
+
+fn at(tick: u64) -> Timestamp {
+    Timestamp(1_000_000_000_000) + TICK * u32::try_from(tick).unwrap()
+}
+
+impl World {
+    fn new(shards: usize) -> World {
+        World { tick: 0, nodes: BTreeMap::new(), shards: vec![Shard::default(); shards], moves: 0 }
+    }
+
+    fn join(&mut self, id: &'static str) {
+        let share = Share::new(id, self.shards.len(), LEASE, POLL);
+        let (since, look_at) = (self.tick, self.tick);
+        let node = Node { share, since, look_at, alive: true, unable: false, stale: None };
+        self.nodes.insert(id, node);
+    }
+
+    fn crash(&mut self, id: &'static str) {
+        self.nodes.remove(id);
+        for shard in self.shards.iter_mut().filter(|shard| shard.holder == Some(id)) {
+            shard.expires = Some(self.tick + 100);
+        }
+    }
+
+    fn view(&self, of: &str) -> View {
+        let members = self.nodes.iter().filter(|(_, node)| node.alive).map(|(id, node)| {
+            Participant { id: (*id).into(), since: at(node.since), until: at(self.tick + 100) }
+        });
+        let piece = |shard: &Shard| match (shard.holder, &shard.promised) {
+            (Some(holder), _) => {
+                let until = at(shard.expires.unwrap_or(self.tick + 100));
+                Piece::Held { by: Some(holder.into()), until }
+            }
+            (None, Some((to, until))) if *until > self.tick || to == of => {
+                Piece::Promised { to: to.clone() }
+            }
+            _ => Piece::Vacant,
+        };
+        let shards = self.shards.iter().map(piece).collect();
+        View { read_at: at(self.tick), members: members.collect(), shards }
+    }
+
+    fn act(&mut self, id: &'static str) -> Step {
+        let fresh = self.view(id);
+        let view = self.nodes[id].stale.clone().unwrap_or(fresh);
+        let mine = self.shards.iter().enumerate().filter(|(_, shard)| shard.holder == Some(id));
+        let parts = mine.map(|(shard, _)| (shard, Part::Working)).collect();
+        let now = Moment(TICK * u32::try_from(self.tick).unwrap());
+        let node = self.nodes.get_mut(id).unwrap();
+        let step = node.share.decide(now, &view, &parts, node.alive);
+        let look_again = step.look_again.as_millis().div_ceil(100).max(1);
+        node.look_at = self.tick + u64::try_from(look_again).unwrap();
+        for shard in step.take.iter().filter(|_| !node.unable) {
+            let shard = &mut self.shards[*shard];
+            // Another was faster: the row refuses.
+            let is_for_another =
+                shard.promised.as_ref().is_some_and(|(to, until)| to != id && *until > self.tick);
+            if shard.holder.is_none() && !is_for_another {
+                (shard.holder, shard.promised) = (Some(id), None);
+                self.moves += 1;
+            }
+        }
+        for (shard, to) in &step.hand_over {
+            assert_eq!(self.shards[*shard].holder, Some(id));
+            self.shards[*shard] =
+                Shard { promised: Some((to.clone(), self.tick + 100)), ..Shard::default() };
+        }
+        step
+    }
+
+    fn run(&mut self, time: Duration) {
+        for _ in 0..time.as_millis() / 100 {
+            self.tick += 1;
+            for shard in &mut self.shards {
+                if shard.expires.is_some_and(|at| at <= self.tick) {
+                    *shard = Shard::default();
+                }
+            }
+            let ids: Vec<&str> = self.nodes.keys().copied().collect();
+            for id in ids {
+                if self.nodes[id].look_at <= self.tick {
+                    self.act(id);
+                }
+            }
+        }
+    }
+
+    fn count(&self, id: &str) -> usize {
+        self.shards.iter().filter(|shard| shard.holder == Some(id)).count()
+    }
+
+    fn counts(&self) -> Vec<usize> {
+        self.nodes.keys().map(|id| self.count(id)).collect()
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Twenty shards, shared evenly by these.
+fn settled(ids: &[&'static str]) -> World {
+    let mut world = World::new(20);
+    ids.iter().for_each(|id| world.join(id));
+    world.run(seconds(10));
+    assert!(world.counts().iter().all(|count| *count == 20 / ids.len()), "{:?}", world.counts());
+    world.moves = 0;
+    world
+}
+
+#[test]
+fn members_that_start_together_take_each_shard_once() {
+    let mut world = World::new(20);
+    ["a", "b", "c"].into_iter().for_each(|id| world.join(id));
+    world.run(seconds(5));
+    assert_eq!((world.counts(), world.moves), (vec![7, 7, 6], 20));
+}
+
+#[test]
+fn a_join_moves_only_the_joiners_share_within_five_seconds() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    world.join("e");
+    world.run(seconds(2));
+    assert_eq!(world.moves, 0, "a member that has just come does not count yet");
+    world.run(seconds(3));
+    assert_eq!((world.counts(), world.moves), (vec![4; 5], 4));
+}
+
+#[test]
+fn a_member_that_comes_and_goes_moves_nothing() {
+    let mut world = settled(&["a", "b"]);
+    for _ in 0..20 {
+        world.join("c");
+        world.run(seconds(2));
+        world.crash("c");
+        world.run(seconds(1));
+    }
+    assert_eq!((world.counts(), world.moves), (vec![10, 10], 0));
+}
+
+#[test]
+fn the_shards_of_the_dead_run_elsewhere_as_soon_as_their_leases_are_over() {
+    let mut world = settled(&["a", "b"]);
+    world.crash("a");
+    world.run(seconds(10));
+    world.run(Duration::from_millis(100));
+    assert_eq!((world.counts(), world.moves), (vec![20], 10));
+}
+
+#[test]
+fn a_tenth_moves_at_a_time_and_at_least_one() {
+    let mut world = World::new(40);
+    world.join("a");
+    world.run(seconds(5));
+    world.join("b");
+    world.run(seconds(2));
+    world.tick += 20;
+    let view = world.view("a");
+    let mut parts: BTreeMap<usize, Part> = (0..40).map(|shard| (shard, Part::Working)).collect();
+    let share = &mut world.nodes.get_mut("a").unwrap().share;
+    let step = share.decide(Moment::default(), &view, &parts, true);
+    assert_eq!(step.hand_over.len(), 4);
+    for (shard, to) in step.hand_over {
+        assert_eq!(to, "b");
+        parts.insert(shard, Part::Leaving);
+    }
+    assert!(share.decide(Moment::default(), &view, &parts, true).hand_over.is_empty());
+}
+
+#[test]
+fn a_member_that_cannot_take_its_shards_does_not_starve_them() {
+    let mut world = settled(&["a", "b"]);
+    world.join("c");
+    world.nodes.get_mut("c").unwrap().unable = true;
+    let (mut longest, mut unheld) = (0, [0_u64; 20]);
+    for _ in 0..3_000 {
+        world.run(TICK);
+        for (shard, since) in world.shards.iter().zip(&mut unheld) {
+            *since = if shard.holder.is_some() { 0 } else { *since + 1 };
+            longest = longest.max(*since);
+        }
+    }
+    assert!(longest <= 115, "a shard was left alone for {longest} ticks");
+    assert_eq!(world.count("a") + world.count("b"), 20, "{:?}", world.counts());
+    let tried = world.moves;
+    world.run(seconds(300));
+    assert!(world.moves - tried < tried, "{tried} moves, then {}", world.moves - tried);
+}
+
+#[test]
+fn a_shard_whose_task_failed_here_goes_to_another_and_comes_back_after_a_pause() {
+    let mut world = settled(&["a", "b"]);
+    let now = Moment(TICK * u32::try_from(world.tick).unwrap());
+    world.shards[0] = Shard::default();
+    let share = &mut world.nodes.get_mut("a").unwrap().share;
+    share.failed(now, 0, Duration::ZERO);
+    for _ in 0..8 {
+        share.failed(now, 0, Duration::ZERO);
+    }
+    world.run(seconds(12));
+    assert_eq!(world.shards[0].holder, Some("b"));
+}
+
+#[test]
+fn views_of_different_age_end_in_the_same_plan() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    let old = world.view("a");
+    world.crash("d");
+    for id in ["a", "b"] {
+        world.nodes.get_mut(id).unwrap().stale = Some(old.clone());
+    }
+    world.run(seconds(15));
+    assert_eq!(world.count("a"), 5, "an old view takes nothing that it does not see");
+    for id in ["a", "b"] {
+        world.nodes.get_mut(id).unwrap().stale = None;
+    }
+    world.run(seconds(20));
+    let mut counts = world.counts();
+    counts.sort_unstable();
+    assert_eq!(counts, [6, 7, 7]);
+}
+
+#[test]
+fn a_member_that_is_out_of_contact_for_less_than_a_lease_keeps_its_shards() {
+    let mut world = settled(&["a", "b"]);
+    world.nodes.get_mut("a").unwrap().alive = false;
+    world.run(seconds(9));
+    let node = world.nodes.get_mut("a").unwrap();
+    (node.alive, node.since) = (true, world.tick);
+    world.run(seconds(20));
+    assert_eq!((world.counts(), world.moves), (vec![10, 10], 0));
+}
+
+#[test]
+fn a_member_that_is_none_any_more_hands_its_shards_over() {
+    let mut world = settled(&["a", "b"]);
+    world.nodes.get_mut("a").unwrap().alive = false;
+    world.run(seconds(60));
+    assert_eq!(world.counts(), [0, 20]);
+}
+
+#[test]
+fn who_leaves_names_the_members_that_the_others_expect() {
+    let world = settled(&["a", "b", "c", "d"]);
+    let heirs = world.nodes["a"].share.heirs(&world.view("a"));
+    let mut without = settled(&["a", "b", "c", "d"]);
+    without.nodes.remove("a");
+    let theirs = without.nodes["b"].share.heirs(&without.view("b"));
+    assert!(heirs.iter().all(|heir| heir.as_deref() != Some("a")));
+    let expected = super::plan(
+        &["b", "c", "d"],
+        &world.shards.iter().map(|shard| shard.holder).collect::<Vec<_>>(),
+    );
+    let heirs: Vec<Option<&str>> = heirs.iter().map(Option::as_deref).collect();
+    assert_eq!(heirs, expected.owners());
+    assert!(theirs.iter().flatten().all(|heir| heir == "c" || heir == "d"));
+}
