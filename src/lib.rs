@@ -115,6 +115,7 @@ mod clock;
 mod driver;
 mod error;
 mod fence;
+mod fleet;
 mod hold;
 mod loss;
 mod names;
@@ -138,6 +139,7 @@ pub use clock::Clock;
 pub use driver::Occupied;
 pub use error::{Error, Result};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
+pub use fleet::{Member, MemberBuilder, MemberState, Members, Shard, Shards};
 pub use hold::{Attempt, Guard, LastRun, LeadOptions, Led, Once, RunState};
 pub use loss::{Loss, Release};
 pub use operate::{
@@ -147,6 +149,7 @@ pub use operate::{
 pub use settings::LockBuilder;
 pub use spanner::LockTable;
 pub use spindle::{Running, Spindle};
+pub use spindle_protocol::fleet::{Move, Plan, plan};
 pub use status::{Change, Failing, Health, Role, Term, Trouble, Watch};
 pub use token::FencingToken;
 

@@ -24,6 +24,47 @@ pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a group, a name or an id that could not be told from its neighbours in a key.
+///
+/// `what` says which of them it is.
+pub(crate) fn check_part(what: &str, text: &str) -> Result<()> {
+    let refuse = |rule: &str| Err(Error::config(format!("{what} {text:?}: {rule}")));
+    if text.is_empty() || text.len() > ID_BYTES_MAX {
+        let bytes = text.len();
+        return refuse(&format!("{bytes} bytes; expected 1 to {ID_BYTES_MAX}"));
+    }
+    if text.contains('/') || text.chars().any(char::is_control) {
+        return refuse("has `/` or a control character");
+    }
+    Ok(())
+}
+
+/// The key of the row of the member `id`.
+pub(crate) fn member_key(group: &str, id: &str) -> String {
+    format!("{}{id}", members_prefix(group))
+}
+
+/// With this begin the keys of the rows of a group's members.
+pub(crate) fn members_prefix(group: &str) -> String {
+    format!("{RESERVED}member:{group}/")
+}
+
+/// With this begin the keys of the rows of the members that share these shards.
+pub(crate) fn shares_prefix(group: &str, name: &str) -> String {
+    format!("{RESERVED}share:{group}/{name}/")
+}
+
+/// With this begin the keys of the rows of these shards.
+pub(crate) fn shards_prefix(group: &str, name: &str) -> String {
+    format!("{RESERVED}shard:{group}/{name}/")
+}
+
+/// Reads a number as these keys have it, and no other way of writing it.
+pub(crate) fn number(text: &str) -> Option<usize> {
+    let number: usize = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
 /// Refuses what no instance can be called, or says which rule it breaks.
 pub(crate) fn check_id(id: &str) -> Result<(), String> {
     if id.is_empty() || id.len() > ID_BYTES_MAX {
@@ -128,5 +169,24 @@ mod tests {
         let (one, other) = (default_id(), default_id());
         assert_ne!(one, other);
         assert!(one.contains(&format!("-{}-", std::process::id())), "{one}");
+    }
+
+    #[test]
+    fn a_part_of_a_key_cannot_reach_into_the_next_part() {
+        for part in ["", "a/b", "/", "a\nb", "\0", &"x".repeat(257)] {
+            let refused = check_part("group", part).unwrap_err();
+            assert!(refused.is_config() && refused.to_string().starts_with("group "), "{refused}");
+        }
+        for part in ["orders", "a:b", "spindle:", "日本", "a b", &"x".repeat(256)] {
+            assert!(check_part("group", part).is_ok(), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_number_in_a_key_is_written_in_one_way() {
+        assert_eq!((number("0"), number("17")), (Some(0), Some(17)));
+        for text in ["", "+1", "01", "1 ", "-1", "a", "99999999999999999999999"] {
+            assert_eq!(number(text), None, "{text}");
+        }
     }
 }

@@ -28,6 +28,8 @@ const START_LIMIT_MAX: Duration = Duration::from_secs(10);
 pub struct LockBuilder {
     pub(crate) table: Arc<Table>,
     name: String,
+    /// Whether it is for a row of the library's own.
+    is_reserved: bool,
     id: Option<String>,
     info: Option<String>,
     lease: Duration,
@@ -66,6 +68,7 @@ impl LockBuilder {
         LockBuilder {
             table,
             name,
+            is_reserved: false,
             id: None,
             info: None,
             lease: LEASE_DEFAULT,
@@ -79,6 +82,20 @@ impl LockBuilder {
             own_thread: false,
             clock: Clock::system(),
         }
+    }
+
+    /// The same settings for a row of the library's own.
+    pub(crate) fn for_row(&self, key: String, info: Option<String>) -> LockBuilder {
+        LockBuilder { name: key, is_reserved: true, info, ..self.clone() }
+    }
+
+    /// Fixes the id, and says it.
+    pub(crate) fn fix_id(&mut self) -> String {
+        self.id.get_or_insert_with(default_id).clone()
+    }
+
+    pub(crate) fn said_info(&self) -> Option<String> {
+        self.info.clone()
     }
 
     /// How this instance is called in the table and in logs; for people, so keep it readable.
@@ -215,7 +232,9 @@ impl LockBuilder {
         check_table_name(&self.table.name)?;
         self.table.connection.check()?;
         check_lock_name(&self.name)?;
-        check_not_reserved(&self.name)?;
+        if !self.is_reserved {
+            check_not_reserved(&self.name)?;
+        }
         let id = self.id.clone().unwrap_or_else(default_id);
         let lock = &self.name;
         let refusal = |rule: String| Error::config(format!("lock `{lock}`: {rule}"));

@@ -434,6 +434,13 @@ pub struct Running {
     lock: String,
 }
 
+impl Running {
+    /// The end of something that does more than the loop of `lock`.
+    pub(crate) fn new(result: oneshot::Receiver<Result<()>>, lock: String) -> Running {
+        Running { result, lock }
+    }
+}
+
 impl Future for Running {
     type Output = Result<()>;
 

@@ -44,6 +44,8 @@ mod lead;
 mod logs;
 #[path = "laws/many.rs"]
 mod many;
+#[path = "laws/members.rs"]
+mod members;
 #[path = "laws/names.rs"]
 mod names;
 #[path = "laws/once.rs"]
@@ -58,6 +60,8 @@ mod rows;
 mod schema;
 #[path = "laws/service.rs"]
 mod service;
+#[path = "laws/shards.rs"]
+mod shards;
 #[path = "laws/takeover.rs"]
 mod takeover;
 #[path = "laws/unknown.rs"]

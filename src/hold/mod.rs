@@ -8,3 +8,4 @@ mod work;
 pub use guard::{Attempt, Guard};
 pub use lead::{LeadOptions, Led};
 pub use once::{LastRun, Once, RunState};
+pub(crate) use work::{Ended, Orders, Why, joined, run};

@@ -21,4 +21,5 @@ pub(crate) use history::{Past, Version, Walk};
 pub use leader::Leader;
 pub use list::Locks;
 pub use observe::Observer;
+pub(crate) use state::DEFAULT_LEASE;
 pub use state::{KeptAway, LockState, Obstacle, Standing};

@@ -42,8 +42,8 @@ impl<'a> Plan<'a> {
 ///
 /// - Every shard gets an owner, if there is a member.
 /// - Shares differ by at most one.
-/// - A member keeps what it has up to its share, the lowest numbers first. What is left over goes to
-///   the members below their shares, shard by shard in the order of the ids. So a join moves only
+/// - A member keeps what it has up to its share, the lowest numbers first. The rest goes to the
+///   members below their shares, shard by shard in the order of the ids. So a join moves only
 ///   what the joiner gets, and a leave only what the leaver had.
 /// - The same arguments make the same plan, whatever the order of the members. Ids that are there
 ///   twice count once.
@@ -85,7 +85,7 @@ struct Share<'a> {
 
 /// Each member's share, in the order of the ids.
 ///
-/// What doesn't divide evenly goes to those who have the most already, which costs no moves.
+/// The remainder of the division goes to those who have the most already, which costs no moves.
 fn shares<'a>(members: &[&'a str], owners: &[Option<&'a str>]) -> Vec<Share<'a>> {
     let mut ids = members.to_vec();
     ids.sort_unstable();

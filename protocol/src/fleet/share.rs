@@ -79,13 +79,13 @@ pub struct Step {
 
 /// One member's share of the shards: what it remembers from one look to the next.
 ///
-/// - **Calm.** A member counts once it has been there for three polls, or if it has a shard already;
-///   one that is gone counts no more at once.
+/// - **Calm.** A member counts once it has been there for three polls, or if it has a shard already.
+///   A leave counts at once.
 /// - **Little at a time.** At most a tenth of this member's shards are handed over at a time, but at
 ///   least one.
 /// - **Progress.** A shard that its planned owner has left alone for a lease goes to the member that
-///   would have it without that owner; after two leases to anyone. Whoever took it so doesn't hand
-///   it back before a pause, which grows each time.
+///   would have it without that owner. After two leases anyone takes it. The taker doesn't hand it
+///   back before a pause, which grows each time.
 #[derive(Clone, Debug)]
 pub struct Share {
     id: String,
@@ -164,8 +164,8 @@ impl Share {
         plan.owners().iter().map(|owner| owner.map(str::to_string)).collect()
     }
 
-    /// This member's task in the shard ended by itself, or could not be begun, after it had run for
-    /// so long: others may have the shard first.
+    /// Notes that this member's task in the shard ended by itself, or could not begin; `ran` is how
+    /// long it was at work. Others may have the shard first.
     pub fn failed(&mut self, now: Moment, shard: usize, ran: Duration) {
         if ran >= PAUSE_LONGEST {
             self.own.remove(&shard);

@@ -22,7 +22,7 @@ struct Node {
     stale: Option<View>,
 }
 
-/// Time goes in ticks of 100 ms. What a member decides is done by the next tick.
+/// Time goes in ticks of 100 ms. A decision is carried out by the next tick.
 struct World {
     tick: u64,
     nodes: BTreeMap<&'static str, Node>,

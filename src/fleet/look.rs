@@ -1,0 +1,149 @@
+//! One read of many rows at one timestamp.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::{KeyRange, KeySet};
+use spindle_protocol::fleet::{Participant, Piece, View};
+use spindle_protocol::{Named, Row, Timestamp, is_takeover_key};
+
+use crate::error::Result;
+use crate::names::number;
+use crate::spanner::{FullRow, Table};
+
+/// More rows than any fleet has.
+const ROWS_MAX: i64 = 100_000;
+
+/// The rows of some ranges, takeover rows apart.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) rows: Vec<FullRow>,
+    pub(super) takeovers: Vec<String>,
+    pub(super) read_at: Timestamp,
+}
+
+/// Reads all rows whose keys begin so. Each prefix ends with `/`.
+pub(super) async fn look(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
+    let keys = prefixes.iter().fold(KeySet::builder(), |keys, prefix| {
+        // `0` is the character after `/`.
+        let end = format!("{}0", prefix.trim_end_matches('/'));
+        keys.add_range(KeyRange::closed_open(key![(*prefix).to_string()], key![end]))
+    });
+    let (rows, read_at) = table.read_page(keys.build(), ROWS_MAX).await?;
+    let is_takeover = |row: &FullRow| {
+        let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
+        row.without_heartbeat && lock.is_some_and(|lock| is_takeover_key(lock, &row.name))
+    };
+    let (takeovers, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_takeover);
+    let takeovers = takeovers.into_iter().map(|row| row.name).collect();
+    Ok(Rows { rows, takeovers, read_at })
+}
+
+/// Until when the row protects somebody from everybody else, if it does.
+pub(super) fn taken_until(row: &Row, lease: Duration, read_at: Timestamp) -> Option<Timestamp> {
+    // Nobody has the empty id.
+    Some(row.vacant_from("", lease)).filter(|until| *until > read_at)
+}
+
+/// The id in the row, if its lease has not run out.
+pub(super) fn holder(row: &Row, lease: Duration, read_at: Timestamp) -> Option<&str> {
+    taken_until(row, lease, read_at)?;
+    row.writer.id().filter(|_| !row.is_released())
+}
+
+/// The shards and those who share them, where a member finds them.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) table: Arc<Table>,
+    pub(super) shares: String,
+    pub(super) shards: String,
+    pub(super) count: usize,
+    pub(super) lease: Duration,
+}
+
+/// One look at a [`Place`].
+#[derive(Debug)]
+pub(super) struct Sight {
+    pub(super) view: View,
+    /// The live members that share another number of shards: how many, and since when.
+    pub(super) others: Vec<(String, usize, Timestamp)>,
+    /// The rows of the members, the gone ones' too.
+    pub(super) shares: Rows,
+}
+
+impl Place {
+    pub(super) fn shard_key(&self, shard: usize) -> String {
+        format!("{}{shard}", self.shards)
+    }
+
+    pub(super) fn share_key(&self, id: &str) -> String {
+        format!("{}{id}", self.shares)
+    }
+
+    pub(super) async fn look(&self) -> Result<Sight> {
+        let rows = look(&self.table, &[&self.shares, &self.shards]).await?;
+        let Rows { rows, takeovers, read_at } = rows;
+        let mut shards = vec![Piece::Vacant; self.count];
+        let (pieces, shares): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| row.name.starts_with(&self.shards));
+        for full in &pieces {
+            let shard = full.name.strip_prefix(&self.shards).and_then(number);
+            if let Some(piece) = shard.and_then(|shard| shards.get_mut(shard)) {
+                *piece = self.piece(&full.row, read_at);
+            }
+        }
+        let (mut members, mut others) = (Vec::new(), Vec::new());
+        for full in &shares {
+            let (Some(id), Some(until)) = (
+                holder(&full.row, self.lease, read_at),
+                taken_until(&full.row, self.lease, read_at),
+            ) else {
+                continue;
+            };
+            let (id, since) = (id.to_string(), full.row.token);
+            match full.info.as_deref().and_then(declared) {
+                Some(count) if count != self.count => others.push((id, count, since)),
+                _ => members.push(Participant { id, since, until }),
+            }
+        }
+        let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
+        let view = View { read_at, members, shards };
+        Ok(Sight { view, others, shares: Rows { rows: shares, takeovers, read_at } })
+    }
+
+    fn piece(&self, row: &Row, read_at: Timestamp) -> Piece {
+        let Some(until) = taken_until(row, self.lease, read_at) else { return Piece::Vacant };
+        match row.writer.names() {
+            Named::Successor(to) if row.is_released() => Piece::Promised { to: to.to_string() },
+            _ => Piece::Held { by: row.writer.id().map(str::to_string), until },
+        }
+    }
+}
+
+/// A member declares the number of shards that it shares, and the version of the plan.
+///
+/// A later version of the library that knows another plan says so here, and plans by the lowest
+/// that a live member names.
+pub(super) fn declaration(count: usize) -> String {
+    format!("shards {count} plan 1")
+}
+
+fn declared(info: &str) -> Option<usize> {
+    let mut words = info.strip_prefix("shards ")?.split(' ');
+    words.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_says_how_many_shards_it_shares() {
+        assert_eq!(declared(&declaration(256)), Some(256));
+        assert_eq!(declared("shards 7 plan 2 and more"), Some(7));
+        for info in ["", "shards", "shards x", "http://10.0.0.1"] {
+            assert_eq!(declared(info), None, "{info}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Watching a group, without joining it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use spindle_protocol::Timestamp;
+use tokio::time::{Instant, sleep_until};
+
+use super::look::{holder, look};
+use crate::error::{Error, Result};
+use crate::names::{check_part, check_table_name, members_prefix};
+use crate::operate::DEFAULT_LEASE;
+use crate::spanner::{FullRow, LockTable, Table};
+use crate::token::FencingToken;
+
+const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+impl LockTable {
+    /// Shows the live members of the group, once or each time that they change. It joins nothing.
+    ///
+    /// Nothing is sent before [`now`](Members::now) or [`next`](Members::next).
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// for member in table.members("orders").now().await? {
+    ///     println!("{} at {:?} since {}", member.id, member.info, member.since());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn members(&self, group: impl Into<String>) -> Members {
+        Members {
+            table: Arc::clone(self.table()),
+            group: group.into(),
+            interval: INTERVAL_DEFAULT,
+            reported: None,
+            look_at: None,
+        }
+    }
+}
+
+/// The members of a group, as anyone sees them. Made by [`LockTable::members`].
+///
+/// A member is live while its lease has not run out, by Spanner's clock. So a member that crashed is
+/// shown until then, and one that has left is not.
+///
+/// It works only while [`now`](Members::now) or [`next`](Members::next) is awaited: there is no task
+/// behind it. Each look is one strong read, however many members there are.
+#[derive(Clone, Debug)]
+#[must_use = "it reads nothing until `now` or `next` is called"]
+pub struct Members {
+    table: Arc<Table>,
+    group: String,
+    interval: Duration,
+    reported: Option<Vec<(String, FencingToken)>>,
+    look_at: Option<Instant>,
+}
+
+/// One live member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemberState {
+    /// The id of the member.
+    pub id: String,
+    /// The text that it says of itself, such as its address.
+    pub info: Option<String>,
+    /// The token of its membership: another one after it has been away.
+    pub token: FencingToken,
+    /// The age of its last heartbeat, by Spanner's clock.
+    pub heartbeat_age: Duration,
+}
+
+impl MemberState {
+    /// The time of its join, by Spanner's clock.
+    pub fn since(&self) -> DateTime<Utc> {
+        self.token.to_datetime()
+    }
+
+    fn of(full: FullRow, read_at: Timestamp) -> Option<MemberState> {
+        let id = holder(&full.row, DEFAULT_LEASE, read_at)?.to_string();
+        let token = FencingToken::from_timestamp(full.row.token);
+        let heartbeat_age = read_at.since(full.row.heartbeat);
+        Some(MemberState { id, info: full.info, token, heartbeat_age })
+    }
+}
+
+impl Members {
+    /// The time from one look of [`next`](Members::next) to the following one; 1 s by default, at
+    /// least 1 ms.
+    pub fn interval(mut self, interval: Duration) -> Members {
+        self.interval = interval;
+        self
+    }
+
+    /// The live members now, in the order of their ids: one strong read.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for a group that can't be; otherwise why Spanner could not be
+    /// asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn now(&self) -> Result<Vec<MemberState>> {
+        check_table_name(&self.table.name)?;
+        check_part("group", &self.group)?;
+        let found = look(&self.table, &[&members_prefix(&self.group)]).await?;
+        let read_at = found.read_at;
+        Ok(found.rows.into_iter().filter_map(|full| MemberState::of(full, read_at)).collect())
+    }
+
+    /// The live members: the first time at once, then each time that one has come, gone, or come
+    /// again.
+    ///
+    /// It looks once per interval. A member that comes and goes between two looks is not seen.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut members = table.members("orders");
+    /// loop {
+    ///     let ids: Vec<String> = members.next().await?.into_iter().map(|it| it.id).collect();
+    ///     println!("{ids:?}");
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`now`](Members::now); [`is_config`](Error::is_config) also for an interval that is too
+    /// short. The next call looks again, an interval later.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future loses nothing: the next call reports the change.
+    pub async fn next(&mut self) -> Result<Vec<MemberState>> {
+        let Members { group, interval, .. } = &*self;
+        if *interval < INTERVAL_MIN {
+            return Err(Error::config(format!(
+                "group `{group}`: interval {interval:?} between looks; at least {INTERVAL_MIN:?}"
+            )));
+        }
+        loop {
+            if let Some(look_at) = self.look_at {
+                sleep_until(look_at).await;
+            }
+            let looked = self.now().await;
+            self.look_at = Some(Instant::now() + self.interval);
+            let members = looked?;
+            let seen = members.iter().map(|member| (member.id.clone(), member.token)).collect();
+            if self.reported.as_ref() != Some(&seen) {
+                self.reported = Some(seen);
+                return Ok(members);
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Many locks, many members: what stands on top of the lock.
+//!
+//! Each row here is an ordinary lock under the ordinary protocol, with a term, a token and a fence
+//! of its own. A wrong or an old view of the fleet costs time and never safety.
+
+mod look;
+mod member;
+mod members;
+mod shard;
+mod shards;
+mod tidy;
+
+pub use member::{Member, MemberBuilder};
+pub use members::{MemberState, Members};
+pub use shard::Shard;
+pub use shards::Shards;

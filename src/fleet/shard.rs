@@ -1,0 +1,223 @@
+//! One shard in one member: taken, worked under its term, given up.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::Succession;
+use spindle_protocol::fleet::Part;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+use crate::driver::Parting;
+use crate::error::{Error, Kind, Result};
+use crate::fence::Fence;
+use crate::hold::{self, Attempt, Ended, Guard, Orders, Why};
+use crate::settings::LockBuilder;
+use crate::spindle::Spindle;
+use crate::status::{Term, say};
+use crate::token::FencingToken;
+
+/// A shard that this member has, given to its task. Cheap to clone.
+///
+/// It is held like any lock: under a term, with a token that is later than that of whoever had the
+/// shard before. A write that must not come late has to carry the [`fence`](Shard::fence).
+#[derive(Clone, Debug)]
+pub struct Shard {
+    number: usize,
+    count: usize,
+    term: Term,
+}
+
+impl Shard {
+    /// The number of the shard, from 0.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The number of all shards.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The term under which this member has the shard.
+    pub fn term(&self) -> &Term {
+        &self.term
+    }
+
+    /// The fencing token, which every write that must not come late has to carry.
+    pub fn token(&self) -> FencingToken {
+        self.term.token()
+    }
+
+    /// The condition that makes a write in the same database fail once another has the shard.
+    pub fn fence(&self) -> Fence {
+        self.term.fence()
+    }
+
+    /// Waits until the task is to stop: the shard goes to another member, this member leaves, or the
+    /// term was lost. Cancellation safe.
+    pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
+        self.term.cancelled()
+    }
+}
+
+/// One shard's work in this member, as the member sees it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hand {
+    /// Set once the shard was won.
+    has_it: Arc<AtomicBool>,
+    /// Fired to have the shard given up.
+    leave: CancellationToken,
+    /// To whom it is given then.
+    heir: Arc<Mutex<Option<String>>>,
+}
+
+impl Hand {
+    pub(super) fn part(&self) -> Part {
+        if self.leave.is_cancelled() {
+            Part::Leaving
+        } else if self.has_it.load(Ordering::Acquire) {
+            Part::Working
+        } else {
+            Part::Taking
+        }
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leave.is_cancelled()
+    }
+
+    /// Has the task stopped, and the shard released then: to the heir, if one is named.
+    pub(super) fn leave(&self, heir: Option<String>) {
+        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = heir;
+        self.leave.cancel();
+    }
+
+    fn heir(&self) -> Option<String> {
+        self.heir.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// How a shard's work in this member ended.
+#[derive(Debug)]
+pub(super) enum Finished {
+    /// It was given up as it was told, or lost, or never won.
+    Gone,
+    /// The task ended by itself, or the shard could not be taken; it had run for so long.
+    Failed(Duration),
+    /// The task could not be stopped, and still runs.
+    Unstoppable(Error),
+}
+
+/// The work on one shard, from the attempt to take it to its release.
+pub(super) struct Worker {
+    pub(super) number: usize,
+    pub(super) count: usize,
+    pub(super) lock: LockBuilder,
+    pub(super) hand: Hand,
+    /// Fired when the member leaves.
+    pub(super) over: CancellationToken,
+    /// Fired when nobody waits for the member any more.
+    pub(super) dropped: CancellationToken,
+}
+
+impl Worker {
+    /// Takes the shard if it is free, and works it for as long as this member has it.
+    pub(super) async fn work<F, Fut>(self, task: Arc<F>) -> Finished
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let taken = tokio::select! {
+            biased;
+            // Dropping the attempt releases what it may have won.
+            () = self.hand.leave.cancelled() => return Finished::Gone,
+            () = self.dropped.cancelled() => return Finished::Gone,
+            taken = self.take() => taken,
+        };
+        let (guard, lock) = match taken {
+            Ok(Some(taken)) => taken,
+            // Another was faster.
+            Ok(None) => return Finished::Gone,
+            Err(error) => {
+                let shard = self.number;
+                say(|| tracing::debug!(shard, %error, "a shard could not be taken"));
+                return Finished::Failed(Duration::ZERO);
+            }
+        };
+        self.hand.has_it.store(true, Ordering::Release);
+        let orders = Orders {
+            resign: self.hand.leave.clone(),
+            dropped: self.dropped.clone(),
+            ..Orders::default()
+        };
+        let (number, count) = (self.number, self.count);
+        // A panic before there is a future must not take the worker along.
+        let work = move |term| async move { task(Shard { number, count, term }).await };
+        let (began, stop_limit) = (Instant::now(), stop_limit(&lock));
+        let ended = hold::run(&guard, &orders, stop_limit, work).await;
+        self.end(guard, &lock, ended, began.elapsed()).await
+    }
+
+    async fn take(&self) -> Result<Option<(Guard, Spindle)>> {
+        let lock = self.lock.clone().build()?;
+        Ok(match lock.try_acquire().await? {
+            Attempt::Acquired(guard) => Some((guard, lock)),
+            Attempt::Occupied(_) => None,
+        })
+    }
+
+    async fn end(&self, guard: Guard, lock: &Spindle, ended: Ended<()>, ran: Duration) -> Finished {
+        let (name, id, token) = (lock.name(), lock.id(), guard.token());
+        match ended {
+            Ended::Stopped(Why::Lost, _) => Finished::Gone,
+            Ended::Stopped(..) => {
+                let heir = self.hand.heir();
+                let to = heir.as_deref();
+                say(|| tracing::info!(lock = name, id, %token, to, "gives a shard up"));
+                guard.release_with(parting(heir, lock)).await;
+                Finished::Gone
+            }
+            Ended::Returned(()) => {
+                say(|| tracing::info!(lock = name, id, %token, ?ran, "a shard's task returned"));
+                guard.release().await;
+                Finished::Failed(ran)
+            }
+            Ended::Panicked(message) => {
+                say(
+                    || tracing::error!(lock = name, id, %token, message, "a shard's task panicked"),
+                );
+                guard.release().await;
+                Finished::Failed(ran)
+            }
+            Ended::Unstoppable(_, task) => {
+                guard.lapse().await;
+                // The next task of this shard here starts after this one.
+                tokio::select! {
+                    biased;
+                    _ = task => return Finished::Failed(ran),
+                    () = self.over.cancelled() => {}
+                }
+                Finished::Unstoppable(Error::new(Kind::Unstoppable { lock: name.to_string() }))
+            }
+        }
+    }
+}
+
+fn parting(heir: Option<String>, lock: &Spindle) -> Parting {
+    let grace = lock.settings().map(|settings| settings.timing.lease).unwrap_or_default();
+    let next = heir.map_or(Succession::Anyone, |id| Succession::Successor { id, grace });
+    Parting { next, info: None }
+}
+
+fn stop_limit(lock: &Spindle) -> Duration {
+    lock.settings().map(|settings| settings.stop_limit).unwrap_or_default()
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.number, self.count)
+    }
+}

@@ -1,0 +1,381 @@
+//! Sharing shards out among the members of a group.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::fleet::{Share, Step, View};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::look::{Place, Sight, declaration};
+use super::member::Member;
+use super::shard::{Finished, Hand, Shard, Worker};
+use super::tidy::{forget, tidy};
+use crate::error::{Error, Result};
+use crate::hold::joined;
+use crate::names::{check_part, shards_prefix, shares_prefix};
+use crate::settings::LockBuilder;
+use crate::spindle::{Running, Spindle};
+use crate::status::say;
+
+/// Each member reads all of their rows at every poll.
+const SHARDS_MAX: usize = 10_000;
+/// Between two looks, at the least.
+const LOOK_MIN: Duration = Duration::from_millis(20);
+const PAUSE_LONGEST: Duration = Duration::from_secs(10);
+const TIDY_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Member {
+    /// Names shards that the members of the group share out among themselves: `count` pieces of
+    /// work, each of which one member at a time works.
+    ///
+    /// Nothing happens before [`run`](Shards::run). All members have to name the same count: another
+    /// count is another name. From 1 to 10,000.
+    pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
+        Shards { member: self.clone(), name: name.into(), count }
+    }
+}
+
+/// Pieces of work that the members of a group share, made by [`Member::shards`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is shared until `run` is called"]
+pub struct Shards {
+    member: Member,
+    name: String,
+    count: usize,
+}
+
+impl Shards {
+    /// Works this member's share of the shards until `cancel` is cancelled.
+    ///
+    /// For each shard that this member gets, `task` is called, and the future that it returns is run
+    /// as a task of its own. Each shard is an ordinary lock: the task has it under a term, and may
+    /// work until [`Shard::cancelled`].
+    ///
+    /// # Promises
+    ///
+    /// - At most one task of a shard is at work, by the rules of every lock. It is told to stop before
+    ///   its term expires, and aborted if it doesn't. Code that blocks its thread can't be aborted.
+    /// - Shares differ by at most one shard once things are calm, and a join moves only what the joiner
+    ///   gets. [`plan`](crate::plan) says who gets what.
+    /// - A shard changes hands by name: its task is told to stop, ends, and then the shard is
+    ///   released for its new owner alone.
+    /// - The shards of a member that crashed run elsewhere once its lease is over.
+    ///
+    /// # How it goes
+    ///
+    /// Each member reads the rows of all members and shards at every poll, in one request, and makes
+    /// the same plan of them. A new member counts after three polls; one that has left counts no more
+    /// at once. A member hands over at most a tenth of its shards at a time, at least one.
+    ///
+    /// A task that **returns** or **panics** gives its shard up. This member then leaves the shard to
+    /// others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for a
+    /// lease goes to another member.
+    ///
+    /// All the tasks of a process share its heartbeats and polls with every other lock of the same
+    /// [`LockTable`](crate::LockTable). The member's row in the group is another thing: run
+    /// [`Member::run`], too, if it is to be seen by [`Member::members`].
+    ///
+    /// ```
+    /// use spindle::{CancellationToken, LockTable, Shard};
+    /// # use spindle_emulator::Emulator;
+    /// # use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let database = "projects/p/instances/i/databases/d";
+    /// # let emulator = Emulator::start().await?;
+    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+    /// let member = table.member("orders").id("node-1").lease(Duration::from_secs(1)).build()?;
+    /// let (started, mut at_work) = tokio::sync::mpsc::unbounded_channel();
+    /// let cancel = CancellationToken::new();
+    /// let (shards, stop) = (member.shards("partitions", 4), cancel.clone());
+    /// let sharing = tokio::spawn(async move {
+    ///     let task = move |shard: Shard| {
+    ///         let started = started.clone();
+    ///         async move {
+    ///             // … work, and write under shard.fence() …
+    ///             started.send(shard.number()).ok();
+    ///             shard.cancelled().await;
+    ///         }
+    ///     };
+    ///     shards.run(stop, task).await
+    /// });
+    /// for _ in 0..4 {
+    ///     println!("at work on shard {:?}", at_work.recv().await);
+    /// }
+    /// cancel.cancel();
+    /// sharing.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for settings that can't work, and if a member that came before
+    /// shares another number of these shards.
+    ///
+    /// [`is_unstoppable`](Error::is_unstoppable) if a task
+    /// could not be stopped when `run` ended. Outages are no errors: each shard is kept for as long
+    /// as its own lease can be renewed.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future aborts the tasks, without the time to stop that `cancel` gives. The shards
+    /// are released once they have ended.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn run<F, Fut>(&self, cancel: CancellationToken, task: F) -> Result<()>
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let dropped = CancellationToken::new();
+        let _drop = dropped.clone().drop_guard();
+        let desk = self.desk(cancel, dropped)?;
+        let name = desk.own.name().to_string();
+        joined(tokio::spawn(desk.supervise(Arc::new(task))).await, &name)
+    }
+
+    fn desk(&self, cancel: CancellationToken, dropped: CancellationToken) -> Result<Desk> {
+        let Shards { member, name, count } = self;
+        check_part("shards", name)?;
+        if !(1..=SHARDS_MAX).contains(count) {
+            return Err(member.refuse(format!(
+                "{count} shards of the name `{name}`; expected 1 to {SHARDS_MAX}"
+            )));
+        }
+        let template = member.settings_of_rows();
+        let shares = shares_prefix(member.group(), name);
+        let own = template.for_row(format!("{shares}{}", member.id()), Some(declaration(*count)));
+        let own = own.build()?;
+        let settings = own.settings()?;
+        let timing = &settings.timing;
+        let place = Place {
+            table: Arc::clone(member.table().table()),
+            shares,
+            shards: shards_prefix(member.group(), name),
+            count: *count,
+            lease: timing.lease,
+        };
+        // The longest key is that of the last shard.
+        template.for_row(place.shard_key(*count), None).build()?;
+        Ok(Desk {
+            share: Share::new(member.id(), *count, timing.lease, timing.poll_interval),
+            member: member.clone(),
+            lock: template.clone(),
+            poll: timing.poll_interval,
+            place,
+            own,
+            leave: CancellationToken::new(),
+            cancel,
+            dropped,
+            hands: BTreeMap::new(),
+            workers: Workers::default(),
+            last: None,
+            failures: 0,
+            tidied: Instant::now(),
+        })
+    }
+}
+
+/// Where one member decides about its share.
+struct Desk {
+    member: Member,
+    lock: LockBuilder,
+    place: Place,
+    poll: Duration,
+    share: Share,
+    /// The member's own row, which says that it shares these shards.
+    own: Spindle,
+    /// Ends it.
+    leave: CancellationToken,
+    cancel: CancellationToken,
+    dropped: CancellationToken,
+    hands: BTreeMap<usize, Hand>,
+    workers: Workers,
+    last: Option<View>,
+    /// Looks that failed in a row.
+    failures: u32,
+    tidied: Instant,
+}
+
+#[derive(Default)]
+struct Workers {
+    tasks: JoinSet<Finished>,
+    numbers: HashMap<Id, usize>,
+    stuck: Option<Error>,
+}
+
+impl Desk {
+    async fn supervise<F, Fut>(mut self, task: Arc<F>) -> Result<()>
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let running = self.own.run(self.leave.clone());
+        let worked = self.work(&task).await;
+        let left = self.end(running).await;
+        worked.and(left)
+    }
+
+    /// Looks and acts until it is cancelled, or can't go on.
+    async fn work<F, Fut>(&mut self, task: &Arc<F>) -> Result<()>
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let mut next_look = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.dropped.cancelled() => return Ok(()),
+                () = self.cancel.cancelled() => return Ok(()),
+                Some(joined) = self.workers.tasks.join_next_with_id() => {
+                    if self.finished(joined) && !self.hands.values().any(Hand::is_leaving) {
+                        // The next tenth.
+                        next_look = next_look.min(Instant::now() + LOOK_MIN);
+                    }
+                    continue;
+                }
+                () = sleep_until(next_look) => {}
+            }
+            let looked = tokio::select! {
+                biased;
+                () = self.dropped.cancelled() => return Ok(()),
+                () = self.cancel.cancelled() => return Ok(()),
+                looked = self.place.look() => looked,
+            };
+            let pause = match looked {
+                Ok(sight) => self.act(sight, task).await?,
+                Err(error) => self.pause_after(&error),
+            };
+            next_look = Instant::now() + pause;
+        }
+    }
+
+    async fn act<F, Fut>(&mut self, sight: Sight, task: &Arc<F>) -> Result<Duration>
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        if self.failures > 0 {
+            let (lock, failures) = (self.own.name(), self.failures);
+            say(|| tracing::info!(lock, failures, "the shards can be read again"));
+            self.failures = 0;
+        }
+        self.check_count(&sight)?;
+        let parts = self.hands.iter().map(|(shard, hand)| (*shard, hand.part())).collect();
+        let is_member = self.own.has_lock().is_some();
+        let now = self.own.settings()?.clock.now();
+        let step = self.share.decide(now, &sight.view, &parts, is_member);
+        let Step { take, hand_over, look_again } = step;
+        for shard in take {
+            self.take(shard, Arc::clone(task));
+        }
+        for (shard, to) in hand_over {
+            if let Some(hand) = self.hands.get(&shard) {
+                hand.leave(Some(to));
+            }
+        }
+        self.tidy(&sight).await;
+        self.last = Some(sight.view);
+        // A little later than the change that it waits for, and not at the same time as the others.
+        let spread = (self.poll / 4).min(LOOK_MIN);
+        let jitter = spread.mul_f64(rand::random::<f64>());
+        Ok(look_again.max(LOOK_MIN / 4) + jitter)
+    }
+
+    /// Refuses to go on beside members that came before and share another number.
+    fn check_count(&self, sight: &Sight) -> Result<()> {
+        let own = self.own.has_lock().map(|token| token.to_timestamp());
+        let is_before = |since| own.is_none_or(|own| since < own);
+        let other = sight.others.iter().find(|(.., since)| is_before(*since));
+        let Some((id, theirs, _)) = other else { return Ok(()) };
+        let ours = self.place.count;
+        Err(self.member.refuse(format!(
+            "{ours} shards under `{}`, of which `{id}` shares {theirs}; another count is another name",
+            self.place.shards
+        )))
+    }
+
+    fn take<F, Fut>(&mut self, shard: usize, task: Arc<F>)
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let hand = Hand::default();
+        let worker = Worker {
+            number: shard,
+            count: self.place.count,
+            lock: self.lock.for_row(self.place.shard_key(shard), self.lock.said_info()),
+            hand: hand.clone(),
+            over: self.leave.clone(),
+            dropped: self.dropped.clone(),
+        };
+        let id = self.workers.tasks.spawn(worker.work(task)).id();
+        self.workers.numbers.insert(id, shard);
+        self.hands.insert(shard, hand);
+    }
+
+    /// Takes note of a worker's end; true if it was told to leave.
+    fn finished(&mut self, joined: Result<(Id, Finished), JoinError>) -> bool {
+        let (id, finished) = match joined {
+            Ok((id, finished)) => (id, finished),
+            // Nothing in a worker panics but a log, which is caught.
+            Err(error) => (error.id(), Finished::Failed(Duration::ZERO)),
+        };
+        let Some(shard) = self.workers.numbers.remove(&id) else { return false };
+        let hand = self.hands.remove(&shard);
+        match finished {
+            Finished::Gone => {}
+            Finished::Failed(ran) => {
+                if let Ok(settings) = self.own.settings() {
+                    self.share.failed(settings.clock.now(), shard, ran);
+                }
+            }
+            Finished::Unstoppable(error) => self.workers.stuck = Some(error),
+        }
+        hand.is_some_and(|hand| hand.is_leaving())
+    }
+
+    fn pause_after(&mut self, error: &Error) -> Duration {
+        let lock = self.own.name();
+        if self.failures == 0 {
+            say(|| tracing::warn!(lock, %error, "the shards can't be read; keeps what it has"));
+        }
+        let pause = (self.poll * 2_u32.saturating_pow(self.failures.min(10))).min(PAUSE_LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        pause.max(self.poll).mul_f64(1.0 - rand::random::<f64>() / 4.0)
+    }
+
+    /// One member for all deletes the rows of those that are long gone.
+    async fn tidy(&mut self, sight: &Sight) {
+        let first = sight.view.members.iter().map(|member| &*member.id).min();
+        if first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {
+            self.tidied = Instant::now();
+            tidy(&self.place.table, &sight.shares, self.place.lease).await;
+        }
+    }
+
+    /// Leaves: gives every shard to the member that will be found to be its owner.
+    async fn end(&mut self, running: Running) -> Result<()> {
+        // The others count this member no more, and expect its shards.
+        self.leave.cancel();
+        let heirs = self.last.as_ref().map(|view| self.share.heirs(view)).unwrap_or_default();
+        for (shard, hand) in &self.hands {
+            hand.leave(heirs.get(*shard).cloned().flatten());
+        }
+        let left = running.await;
+        forget(self.member.table(), &self.place.share_key(self.member.id())).await;
+        while let Some(joined) = self.workers.tasks.join_next_with_id().await {
+            self.finished(joined);
+        }
+        self.workers.stuck.take().map_or(left, Err)
+    }
+}

@@ -1,0 +1,147 @@
+//! Members of a group: who is there, as anyone sees it.
+
+use std::time::Duration;
+
+use spindle::{CancellationToken, Clock, LockTable, Member, Running};
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::time::{sleep, timeout};
+
+use crate::world::{EVENTUALLY, LEASE, World, timed, until};
+
+struct Joined {
+    member: Member,
+    cancel: CancellationToken,
+    running: Running,
+}
+
+fn join(table: &LockTable, id: &str) -> Joined {
+    let member = table.member("orders").id(id).info(format!("http://{id}"));
+    let member = member.lease(LEASE).clock(Clock::runtime()).build().unwrap();
+    let cancel = CancellationToken::new();
+    let running = member.run(cancel.clone());
+    Joined { member, cancel, running }
+}
+
+impl Joined {
+    async fn is_live(&self) {
+        until("it is a member", || self.member.is_live()).await;
+    }
+
+    async fn leave(self) {
+        self.cancel.cancel();
+        timeout(EVENTUALLY, self.running).await.expect("it leaves").unwrap();
+    }
+}
+
+async fn ids(table: &LockTable) -> Vec<String> {
+    table.members("orders").now().await.unwrap().into_iter().map(|member| member.id).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_are_seen_while_they_live_and_leave_no_row() {
+    let world = World::start().await;
+    let table = world.table();
+    let (a, b) = (join(&world.table(), "a"), join(&world.table(), "b"));
+    a.is_live().await;
+    b.is_live().await;
+    let members = a.member.members().await.unwrap();
+    let said: Vec<_> = members.iter().map(|it| (&*it.id, it.info.as_deref())).collect();
+    assert_eq!(said, [("a", Some("http://a")), ("b", Some("http://b"))]);
+    assert_eq!(Some(members[0].token), a.member.is_live());
+    sleep(LEASE * 3).await;
+    assert_eq!(ids(&table).await, ["a", "b"], "they are renewed");
+
+    b.leave().await;
+    assert_eq!(ids(&table).await, ["a"]);
+    a.leave().await;
+    assert_eq!(world.names().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_crashed_is_shown_until_its_lease_is_over_and_watching_joins_nothing() {
+    let world = World::start().await;
+    let (a, b) = (join(&world.table(), "a"), join(&world.table(), "b"));
+    a.is_live().await;
+    b.is_live().await;
+    let mut watch = world.table().members("orders");
+    assert_eq!(watch.next().await.unwrap().len(), 2);
+    // From here on Spanner hears nothing of either.
+    world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    let (left, took) = timed(watch.next()).await;
+    assert!(left.unwrap().len() < 2);
+    assert!((LEASE / 2..=LEASE + Duration::from_secs(2)).contains(&took), "{took:?}");
+    assert_eq!(world.names().await.len(), 2, "nothing was written by watching");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watching_costs_one_read_a_poll_however_many_members_there_are() {
+    let world = World::start().await;
+    let table = world.table();
+    let client = world.client().await;
+    for n in 0..50 {
+        use spindle::google_cloud_spanner::mutation::Mutation;
+        let row = Mutation::new_insert_builder("locktable");
+        let row = row.set("name").to(format!("spindle:member:orders/m{n}"));
+        let row = row.set("heartbeat").to("spanner.commit_timestamp()");
+        let row = row.set("token").to("spanner.commit_timestamp()");
+        let row = row.set("writer").to(format!("m{n}#000000000000feed-1"));
+        let row = row.set("lease_ms").to(600_000_i64).build();
+        client.write_only_transaction().build().write(vec![row]).await.unwrap();
+    }
+    assert_eq!(ids(&table).await.len(), 50);
+    let requests = world.spanner.requests();
+    requests.reset();
+    let mut watch = table.members("orders");
+    watch.next().await.unwrap();
+    let waiting = timeout(Duration::from_secs(10), watch.next());
+    assert!(waiting.await.is_err(), "nothing changes");
+    assert!((10..=11).contains(&requests.total()), "{:?}", requests.each());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_with_one_id_one_is_a_member_at_a_time() {
+    let world = World::start().await;
+    let first = join(&world.table(), "a");
+    first.is_live().await;
+    let second = join(&world.table(), "a");
+    sleep(LEASE * 3).await;
+    assert!(first.member.is_live().is_some() && second.member.is_live().is_none());
+    first.leave().await;
+    second.is_live().await;
+    assert_eq!(ids(&world.table()).await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_row_of_a_member_that_is_long_gone_is_deleted_by_another() {
+    let world = World::start().await;
+    let lost = join(&world.table(), "a");
+    lost.is_live().await;
+    let key = "spindle:member:orders/a".to_string();
+    // Its process ends without a word.
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
+    drop(lost);
+    sleep(LEASE * 2).await;
+    world.spanner.clear_faults();
+    assert!(world.names().await.contains(&key));
+    let other = join(&world.table(), "b");
+    other.is_live().await;
+    sleep(Duration::from_secs(1_200)).await;
+    assert_eq!(world.names().await, ["spindle:member:orders/b"]);
+}
+
+#[tokio::test]
+async fn names_that_reach_into_another_key_are_refused() {
+    let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    let refused = |builder: spindle::MemberBuilder| {
+        let error = builder.build().unwrap_err();
+        assert!(error.is_config(), "{error}");
+        error.to_string()
+    };
+    assert!(refused(table.member("a/b")).contains("group \"a/b\""));
+    assert!(refused(table.member("")).contains("group"));
+    assert!(refused(table.member("a").id("x/y")).contains("member id \"x/y\""));
+    assert!(refused(table.member("a").id("x\ny")).contains("member id"));
+    assert!(refused(table.member("a").id("x_1795000000123456000")).contains("reserved"));
+    let reserved = table.lock("spindle:member:a/b").build().unwrap_err();
+    assert!(reserved.is_config() && reserved.to_string().contains("reserved"), "{reserved}");
+}

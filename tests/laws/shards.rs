@@ -1,0 +1,333 @@
+//! Shards: each worked by one member at a time, evenly, and never by two.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use spindle::{CancellationToken, Clock, Error, FencingToken, Member, Shard};
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{EVENTUALLY, LEASE, World, timed, until};
+
+const SHARDS: usize = 12;
+
+/// Keeps the book of who works which shard, and of what must not be.
+#[derive(Clone, Default)]
+struct Floor(Arc<Mutex<Work>>);
+
+#[derive(Default)]
+struct Work {
+    at_work: BTreeMap<usize, (String, FencingToken)>,
+    tokens: BTreeMap<usize, FencingToken>,
+    starts: usize,
+    wrong: Vec<String>,
+    /// When the last task of a shard ended.
+    left: BTreeMap<usize, Instant>,
+    gaps: Vec<Duration>,
+}
+
+/// A task at work; it is over when this is dropped.
+struct AtWork {
+    floor: Floor,
+    shard: usize,
+}
+
+impl Floor {
+    fn enter(&self, id: &str, shard: &Shard) -> AtWork {
+        let mut work = self.0.lock().unwrap();
+        let (number, token) = (shard.number(), shard.token());
+        if let Some((other, _)) = work.at_work.insert(number, (id.to_string(), token)) {
+            work.wrong.push(format!("shard {number}: {id} beside {other}"));
+        }
+        if work.tokens.insert(number, token).is_some_and(|before| before >= token) {
+            work.wrong.push(format!("shard {number}: a token that is no later"));
+        }
+        work.starts += 1;
+        if let Some(left) = work.left.get(&number) {
+            let gap = left.elapsed();
+            work.gaps.push(gap);
+        }
+        AtWork { floor: self.clone(), shard: number }
+    }
+
+    fn owners(&self) -> BTreeMap<usize, String> {
+        let work = self.0.lock().unwrap();
+        work.at_work.iter().map(|(shard, (id, _))| (*shard, id.clone())).collect()
+    }
+
+    fn shares(&self) -> BTreeMap<String, usize> {
+        let mut shares = BTreeMap::new();
+        for id in self.owners().into_values() {
+            *shares.entry(id).or_default() += 1;
+        }
+        shares
+    }
+
+    fn starts(&self) -> usize {
+        self.0.lock().unwrap().starts
+    }
+
+    /// Waits until these members share all shards evenly.
+    async fn settles(&self, members: usize) {
+        let even = || {
+            let shares = self.shares();
+            let counts = || shares.values();
+            let is_even = counts().max()? - counts().min()? <= 1;
+            let all = counts().sum::<usize>() == SHARDS;
+            (all && is_even && shares.len() == members).then_some(())
+        };
+        until("all shards are shared evenly", even).await;
+    }
+
+    fn check(&self) {
+        assert_eq!(self.0.lock().unwrap().wrong, Vec::<String>::new());
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let mut work = self.floor.0.lock().unwrap();
+        work.at_work.remove(&self.shard);
+        work.left.insert(self.shard, Instant::now());
+    }
+}
+
+struct Worker {
+    cancel: CancellationToken,
+    sharing: JoinHandle<Result<(), Error>>,
+}
+
+fn member(world: &World, id: &str) -> Member {
+    let member = world.table().member("orders").id(id).lease(LEASE).clock(Clock::runtime());
+    member.build().unwrap()
+}
+
+fn work_on(world: &World, floor: &Floor, id: &str, count: usize) -> Worker {
+    let shards = member(world, id).shards("partitions", count);
+    let cancel = CancellationToken::new();
+    let (floor, name, stop) = (floor.clone(), id.to_string(), cancel.clone());
+    let sharing = tokio::spawn(async move {
+        let task = move |shard: Shard| {
+            let at_work = floor.enter(&name, &shard);
+            async move {
+                let _at_work = at_work;
+                shard.cancelled().await;
+            }
+        };
+        shards.run(stop, task).await
+    });
+    Worker { cancel, sharing }
+}
+
+fn work(world: &World, floor: &Floor, id: &str) -> Worker {
+    work_on(world, floor, id, SHARDS)
+}
+
+impl Worker {
+    async fn leave(self) {
+        self.cancel.cancel();
+        timeout(EVENTUALLY, self.sharing).await.expect("it leaves").unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_that_start_together_share_evenly_and_leave_nothing_but_the_shards() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
+    let ((), took) = timed(floor.settles(3)).await;
+    assert!(took < LEASE, "{took:?}");
+    sleep(LEASE * 5).await;
+    assert_eq!(floor.starts(), SHARDS, "no shard moved");
+    for worker in workers {
+        worker.leave().await;
+    }
+    assert!(floor.owners().is_empty());
+    floor.check();
+    let names = world.names().await;
+    assert_eq!(names.len(), SHARDS, "{names:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_join_moves_only_the_joiners_share_and_each_move_is_short() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let _workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
+    floor.settles(3).await;
+    sleep(LEASE).await;
+    let _joiner = work(&world, &floor, "d");
+    let ((), took) = timed(floor.settles(4)).await;
+    assert!(took <= Duration::from_secs(5), "balanced after {took:?}");
+    sleep(LEASE * 2).await;
+    assert_eq!(floor.starts(), SHARDS + 3, "the joiner got three");
+    let gaps = floor.0.lock().unwrap().gaps.clone();
+    assert!(gaps.iter().all(|gap| *gap < Duration::from_millis(250)), "{gaps:?}");
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_hands_each_shard_over_by_name() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let leaver = work(&world, &floor, "a");
+    let _workers = ["b", "c"].map(|id| work(&world, &floor, id));
+    floor.settles(3).await;
+    sleep(LEASE).await;
+    let start = Instant::now();
+    leaver.leave().await;
+    floor.settles(2).await;
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    sleep(LEASE * 2).await;
+    assert_eq!(floor.starts(), SHARDS + 4, "no shard moved twice");
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_every_shard_is_at_work_within_a_lease_and_a_second() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let requests = world.spanner.requests();
+    let doomed = work(&world, &floor, "a");
+    // Its session is the only one that commits.
+    let alone = || {
+        let sessions = requests.sessions();
+        sessions.into_iter().find(|session| requests.of_session(session, Rpc::Commit) > 0)
+    };
+    let session = until("it commits", alone).await;
+    let _workers = ["b", "c"].map(|id| work(&world, &floor, id));
+    floor.settles(3).await;
+    sleep(LEASE).await;
+    world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+    let crashed = Instant::now();
+    // A crash takes its tasks along.
+    doomed.sharing.abort();
+    let shared = || floor.shares().values().sum::<usize>() == SHARDS && floor.shares().len() == 2;
+    until("others work them all", || shared().then_some(())).await;
+    let took = crashed.elapsed();
+    assert!(took <= LEASE + Duration::from_secs(1), "{took:?}");
+    assert!(took >= LEASE / 2, "before its lease was over: {took:?}");
+    sleep(LEASE * 2).await;
+    assert_eq!(floor.starts(), SHARDS + 4, "only the shards of the dead moved");
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_cut_off_stops_before_another_starts() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let requests = world.spanner.requests();
+    let _cut_off = work(&world, &floor, "a");
+    let alone = || {
+        let sessions = requests.sessions();
+        sessions.into_iter().find(|session| requests.of_session(session, Rpc::Commit) > 0)
+    };
+    let session = until("it commits", alone).await;
+    let _other = work(&world, &floor, "b");
+    floor.settles(2).await;
+    world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+    until("the other works them all", || {
+        (floor.shares() == [("b".into(), SHARDS)].into()).then_some(())
+    })
+    .await;
+    world.spanner.clear_faults();
+    floor.settles(2).await;
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_returns_or_panics_leaves_its_shard_to_others_and_starves_none() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let shards = member(&world, "a").shards("partitions", SHARDS);
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let failing = tokio::spawn(async move {
+        let task = |shard: Shard| async move {
+            assert!(shard.number().is_multiple_of(2), "an odd shard");
+        };
+        shards.run(stop, task).await
+    });
+    let _other = work(&world, &floor, "b");
+    until("the other works them all", || {
+        (floor.shares() == [("b".into(), SHARDS)].into()).then_some(())
+    })
+    .await;
+    cancel.cancel();
+    timeout(EVENTUALLY, failing).await.expect("it ends").unwrap().unwrap();
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_count_of_the_same_shards_is_refused_to_who_comes_later() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let _first = work(&world, &floor, "a");
+    floor.settles(1).await;
+    let second = work_on(&world, &Floor::default(), "b", SHARDS + 1);
+    let refused = timeout(EVENTUALLY, second.sharing).await.expect("it ends").unwrap();
+    let refused = refused.unwrap_err();
+    assert!(refused.is_config() && refused.to_string().contains("`a` shares 12"), "{refused}");
+    sleep(LEASE).await;
+    assert_eq!(floor.starts(), SHARDS);
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_run_frees_its_shards_for_others() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let dropped = work(&world, &floor, "a");
+    let _other = work(&world, &floor, "b");
+    floor.settles(2).await;
+    sleep(LEASE).await;
+    dropped.sharing.abort();
+    let ((), took) = timed(floor.settles(1)).await;
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_write_of_a_shard_that_has_moved_is_refused() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let (give, fences) = tokio::sync::oneshot::channel();
+    let give = Mutex::new(Some(give));
+    let shards = member(&world, "a").shards("partitions", 1);
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let sharing = tokio::spawn(async move {
+        let task = move |shard: Shard| {
+            if let Some(give) = give.lock().unwrap().take() {
+                give.send(shard.fence()).ok();
+            }
+            async move { shard.cancelled().await }
+        };
+        shards.run(stop, task).await
+    });
+    let fence = timeout(EVENTUALLY, fences).await.unwrap().unwrap();
+    cancel.cancel();
+    sharing.await.unwrap().unwrap();
+    let shards = work_on(&world, &floor, "b", 1);
+    until("the other works it", || (floor.starts() == 1).then_some(())).await;
+    let client = world.client().await;
+    let refused = fence.write(&client, []).await.unwrap_err();
+    assert!(refused.is_fenced(), "{refused}");
+    shards.leave().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steady_fleet_costs_each_member_sixteen_requests_a_lease() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let _workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
+    floor.settles(3).await;
+    sleep(LEASE * 3).await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(LEASE * 10).await;
+    let each = requests.total() / 3 / 10;
+    assert!(each <= 18, "{each} requests a lease and member: {:?}", requests.each());
+    floor.check();
+}
