@@ -25,6 +25,7 @@ impl LockTable {
         Locks {
             table: Arc::clone(self.table()),
             prefix: String::new(),
+            page_rows: PAGE_ROWS,
             page: VecDeque::new(),
             last: None,
             is_last_page: false,
@@ -34,13 +35,14 @@ impl LockTable {
 
 /// A listing of locks under way, made by [`LockTable::list`].
 ///
-/// It has one page of 100 rows in memory, however large the table. Each page is one strong read
+/// It has one page in memory, of 100 rows unless told otherwise, however large the table. Each page is one strong read
 /// of its own: a lock that changes hands meanwhile is shown as it was when its page was read.
 #[derive(Clone, Debug)]
 #[must_use = "a listing reads nothing until `next` is called"]
 pub struct Locks {
     table: Arc<Table>,
     prefix: String,
+    page_rows: i64,
     page: VecDeque<LockState>,
     /// The last key that was read.
     last: Option<String>,
@@ -61,6 +63,23 @@ impl Locks {
     /// ```
     pub fn prefix(mut self, prefix: impl Into<String>) -> Locks {
         self.prefix = prefix.into();
+        self
+    }
+
+    /// So many rows in a page, and so in one read: the more, the fewer reads and the more memory.
+    /// None counts as one.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut all_of_one_instant = table.list().page_rows(10_000);
+    /// while let Some(lock) = all_of_one_instant.next().await? {
+    ///     println!("{} as of {}", lock.name, lock.read_at);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn page_rows(mut self, rows: u32) -> Locks {
+        self.page_rows = i64::from(rows.max(1));
         self
     }
 
@@ -89,9 +108,9 @@ impl Locks {
         let table = &self.table;
         check_table_name(&table.name)?;
         let keys = keys_with(&self.prefix, self.last.as_deref());
-        let (rows, read_at) = table.read_page(keys, PAGE_ROWS).await?;
+        let (rows, read_at) = table.read_page(keys, self.page_rows).await?;
         // A page may be all takeover rows, yet not the last.
-        self.is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
+        self.is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < self.page_rows);
         self.last = rows.last().map(|row| row.name.clone()).or(self.last.take());
         self.page = rows
             .into_iter()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::{Named, Row, Timestamp};
+use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
 use crate::spanner::FullRow;
 use crate::token::FencingToken;
@@ -36,6 +36,8 @@ pub struct LockState {
     pub obstacle: Option<Obstacle>,
     /// When Spanner read the row, by its clock.
     pub read_at: DateTime<Utc>,
+    /// The row itself, from which a history goes on.
+    pub(crate) row: Option<Row>,
 }
 
 /// Who holds a lock, or why nobody does.
@@ -111,6 +113,25 @@ impl LockState {
         self.token.map(FencingToken::to_datetime)
     }
 
+    /// The row as it is stored.
+    pub(crate) fn stored(&self) -> Option<StoredRow> {
+        let row = self.row.clone()?;
+        let lease_ms = row.lease.and_then(|lease| i64::try_from(lease.as_millis()).ok());
+        Some(StoredRow {
+            heartbeat: Some(row.heartbeat),
+            token: Some(row.token),
+            writer: row.writer,
+            lease_ms,
+            info: self.info.clone(),
+            ..StoredRow::new(&self.name)
+        })
+    }
+
+    /// When Spanner read the row.
+    pub(crate) fn asked_at(&self) -> Timestamp {
+        Timestamp(self.read_at.timestamp_nanos_opt().unwrap_or(i64::MAX))
+    }
+
     pub(crate) fn new(name: &str, found: Option<FullRow>, asked_at: Timestamp) -> LockState {
         let read_at = DateTime::from_timestamp_nanos(asked_at.0);
         let Some(FullRow { row, info, .. }) = found else {
@@ -124,6 +145,7 @@ impl LockState {
                 kept_away: None,
                 obstacle: None,
                 read_at,
+                row: None,
             };
         };
         let age = asked_at.since(row.heartbeat);
@@ -137,6 +159,7 @@ impl LockState {
             kept_away: kept_away(&row, asked_at),
             obstacle: None,
             read_at,
+            row: Some(row),
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use spindle::{Cause, HistoryEnd, LockTable, PastTerm};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;
 
-use crate::world::{Contender, LEASE, LOCK, World};
+use crate::world::{Contender, LEASE, LOCK, World, timed};
 
 async fn history(table: &LockTable) -> (Vec<PastTerm>, HistoryEnd, u64) {
     let mut history = table.history(LOCK);
@@ -165,5 +167,91 @@ async fn a_parked_lock_is_told_with_the_time_it_is_parked_until_and_that_is_no_v
     let Some(Cause::Parked { until, .. }) = terms[1].cause else { panic!("{:?}", terms[1]) };
     assert!(until >= terms[1].begin() + least, "{terms:?}");
     assert!(terms[0].vacancy.unwrap() < LEASE, "{terms:?}");
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_from_a_look_tells_the_same_and_reads_one_row_less() {
+    let world = World::start().await;
+    let table = world.table();
+    for id in ["a", "b"] {
+        world.elect(id).await.stop().await;
+        sleep(LEASE).await;
+    }
+    let c = world.elect("c").await;
+    let look = table.list().next().await.unwrap().unwrap();
+    let (asked, _, reads) = history(&table).await;
+    let mut going_on = table.history_from(&look).since(Duration::from_secs(60 * 60));
+    let mut terms = Vec::new();
+    while let Some(term) = going_on.next().await.unwrap() {
+        terms.push(term);
+    }
+    let held_by = |terms: &[PastTerm]| -> Vec<_> {
+        terms.iter().map(|term| (term.token, term.end, term.cause.clone(), term.vacancy)).collect()
+    };
+    assert_eq!(held_by(&terms), held_by(&asked));
+    assert_eq!(terms.len(), 3);
+    assert_eq!(going_on.reads(), reads - 1);
+
+    // Who knows the terms already goes back to the latest of them, and no further.
+    let known = terms[1].token.to_datetime();
+    let window = (look.read_at - known).to_std().unwrap();
+    let mut refreshed = table.history_from(&look).since(window);
+    let newest = refreshed.next().await.unwrap().unwrap();
+    assert_eq!((newest.token, newest.vacancy), (terms[0].token, terms[0].vacancy));
+    let before = refreshed.next().await.unwrap().unwrap();
+    assert_eq!(
+        (before.token, before.end, &before.cause),
+        (terms[1].token, terms[1].end, &terms[1].cause)
+    );
+    assert_eq!(refreshed.next().await.unwrap(), None);
+    assert_eq!((refreshed.reads(), refreshed.ended()), (2, Some(HistoryEnd::Covered)));
+    c.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_with_a_pace_waits_before_each_stale_read() {
+    let world = World::start().await;
+    for id in ["a", "b", "c"] {
+        world.elect(id).await.stop().await;
+    }
+    let mut history = world.table().history(LOCK).pace(Duration::from_millis(110));
+    let (_, took) = timed(async { while history.next().await.unwrap().is_some() {} }).await;
+    let stale = u32::try_from(history.reads() - 1).unwrap();
+    assert!(stale >= 5 && took >= Duration::from_millis(110) * stale, "{stale} in {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_ends_where_the_table_had_another_schema() {
+    let world = World::start().await;
+    world.elect("a").await.stop().await;
+    let b = world.elect("b").await;
+    // A moment before the table or a column was made is refused with one code or the other.
+    for code in [Code::NotFound, Code::InvalidArgument] {
+        let mut history = world.table().history(LOCK);
+        let row_now = Fault::on(Rpc::StreamingRead).key(LOCK).skip(1);
+        let refused = world.spanner.inject(row_now.effect(Effect::Fail(code)));
+        let term = history.next().await.unwrap().unwrap();
+        assert_eq!((term.holder.as_str(), term.vacancy), ("b", None));
+        assert_eq!(history.next().await.unwrap(), None);
+        assert_eq!(history.ended(), Some(HistoryEnd::OtherSchema));
+        refused.remove();
+    }
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_changes_too_often_between_two_terms_ends_a_history() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    a.stop().await;
+    for _ in 0..12 {
+        world.table().seize(LOCK).for_contender("nobody").await.unwrap();
+    }
+    let b = Contender::run(world.lock("b"));
+    b.holds().await;
+    let (terms, end, reads) = history(&world.table()).await;
+    assert_eq!(end, HistoryEnd::TooManyChanges, "{terms:?}");
+    assert!(reads <= 1 + 4 * (terms.len() as u64 + 1), "{reads}");
     b.stop().await;
 }

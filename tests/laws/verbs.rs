@@ -162,6 +162,10 @@ async fn a_listing_of_a_prefix_shows_the_locks_that_begin_so_and_no_others() {
     assert_eq!(names("shard.").await, ["shard."]);
     assert_eq!(names("zebra").await, [""; 0]);
     assert_eq!(names("").await.len(), 235);
+    let reads = world.spanner.requests().get(Rpc::StreamingRead);
+    let mut one_page = world.table().list().page_rows(1_000);
+    while one_page.next().await.unwrap().is_some() {}
+    assert_eq!(world.spanner.requests().get(Rpc::StreamingRead), reads + 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,12 +7,13 @@ use google_cloud_gax::error::rpc::Code;
 use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
 use spindle_protocol::{StoredRow, Timestamp};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::past_term::{HistoryEnd, PastTerm};
 use super::walk::{Past, Version, Walk};
 use crate::error::{Error, Result};
 use crate::names::{check_lock_name, check_table_name};
+use crate::operate::LockState;
 use crate::spanner::{LockTable, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
@@ -40,7 +41,27 @@ impl LockTable {
             table: Arc::clone(self.table()),
             lock: name.into(),
             walk: Walk::new(WINDOW_DEFAULT),
+            pace: Duration::ZERO,
         }
+    }
+
+    /// The terms of a lock so far, the latest first, beginning with what a look at it has shown:
+    /// that is not read again, so no read is a strong one.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut locks = table.list();
+    /// while let Some(lock) = locks.next().await? {
+    ///     let latest = table.history_from(&lock).next().await?;
+    ///     println!("{}: {latest:?}", lock.name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn history_from(&self, look: &LockState) -> History {
+        let mut history = self.history(&look.name);
+        history.walk = history.walk.begun_by(look.stored(), look.asked_at());
+        history
     }
 }
 
@@ -53,12 +74,20 @@ pub struct History {
     table: Arc<Table>,
     lock: String,
     walk: Walk,
+    pace: Duration,
 }
 
 impl History {
     /// How far back to go; an hour by default. The term that was held then is the last.
     pub fn since(mut self, window: Duration) -> History {
-        self.walk = Walk::new(window);
+        self.walk = self.walk.since(window);
+        self
+    }
+
+    /// How long to wait before each stale read, for whoever loads many histories beside a busy
+    /// database; not at all by default.
+    pub fn pace(mut self, pause: Duration) -> History {
+        self.pace = pause;
         self
     }
 
@@ -77,7 +106,8 @@ impl History {
         check_lock_name(&self.lock)?;
         // What a failure or a drop interrupts is begun anew.
         let mut walk = self.walk.clone();
-        let term = walk.next(&LockRow { table: &self.table, lock: &self.lock }).await?;
+        let past = LockRow { table: &self.table, lock: &self.lock, pace: self.pace };
+        let term = walk.next(&past).await?;
         self.walk = walk;
         Ok(term)
     }
@@ -97,6 +127,7 @@ impl History {
 struct LockRow<'a> {
     table: &'a Table,
     lock: &'a str,
+    pace: Duration,
 }
 
 impl Past for LockRow<'_> {
@@ -108,6 +139,9 @@ impl Past for LockRow<'_> {
     }
 
     async fn at(&self, at: Timestamp) -> Result<Version> {
+        if !self.pace.is_zero() {
+            sleep(self.pace).await;
+        }
         let moment = ClientTimestamp::new(at.0.div_euclid(NANOS), nanos(at)).map_err(|error| {
             Error::config(format!("lock `{}`: read at {}: {error}", self.lock, at.0))
         })?;

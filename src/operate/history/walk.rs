@@ -44,6 +44,8 @@ pub(crate) enum Version {
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     window: Duration,
+    /// What a look has shown already, which is not read again.
+    look: Option<(Option<StoredRow>, Timestamp)>,
     since: Timestamp,
     place: Place,
     reads: u64,
@@ -62,7 +64,24 @@ enum Place {
 
 impl Walk {
     pub(crate) fn new(window: Duration) -> Walk {
-        Walk { window, since: Timestamp::EPOCH, place: Place::Start, reads: 0, budget: 0 }
+        Walk {
+            window,
+            look: None,
+            since: Timestamp::EPOCH,
+            place: Place::Start,
+            reads: 0,
+            budget: 0,
+        }
+    }
+
+    /// Begins with what a look has shown.
+    pub(crate) fn begun_by(self, found: Option<StoredRow>, read_at: Timestamp) -> Walk {
+        Walk { look: Some((found, read_at)), ..self }
+    }
+
+    /// Goes so far back; it has not begun.
+    pub(crate) fn since(self, window: Duration) -> Walk {
+        Walk { look: self.look, ..Walk::new(window) }
     }
 
     pub(crate) fn ended(&self) -> Option<HistoryEnd> {
@@ -108,8 +127,13 @@ impl Walk {
     }
 
     async fn start(&mut self, past: &impl Past) -> Result<()> {
-        self.reads += 1;
-        let (found, read_at) = past.now().await?;
+        let (found, read_at) = match self.look.take() {
+            Some(look) => look,
+            None => {
+                self.reads += 1;
+                past.now().await?
+            }
+        };
         let window = i64::try_from(self.window.as_nanos()).unwrap_or(i64::MAX);
         self.since = Timestamp(read_at.0.saturating_sub(window).max(0));
         self.budget = READS_PER_TERM;
