@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,6 +50,15 @@ Exit codes:
   126      The command can't be started
   127      There is no such command
   0        With --once, also if another node runs the job or ran it lately";
+
+const SERVE_HELP: &str = "\
+  /         The page: who holds what now, and each lock's terms of the last hour
+  /metrics  For Prometheus, one series for each lock
+  /healthz  200 if a look at the table within the last 10 s succeeded, otherwise 503
+
+It only reads: at most one look at the table a second while somebody watches or scrapes, and at most
+ten old versions of rows a second for the terms of the locks on somebody's screen. There is no
+password: whoever reaches the address sees everything.";
 
 /// Who holds what on a Spindle lock table, since when, and why.
 #[derive(Debug, Parser)]
@@ -150,6 +160,8 @@ pub enum Command {
     Run(Run),
     /// Look for what is wrong, or will be, and say how to cure it.
     Doctor,
+    /// Serve metrics for Prometheus, a health check, and a web page of who holds what.
+    Serve(Serve),
     /// Start a database of its own with three contenders, and kill one now and then.
     Demo(Demo),
     /// Print the completions for a shell.
@@ -254,6 +266,21 @@ pub struct Run {
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP)]
+pub struct Serve {
+    /// Address and port; port 0 takes any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
+    pub listen: SocketAddr,
+    /// Name by which browsers and scrapers may call it, besides addresses and `localhost`; once for
+    /// each.
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+    /// Locks with a label of their own in the metrics; the others share one.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub metrics_locks: usize,
 }
 
 #[derive(Debug, Args)]

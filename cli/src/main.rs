@@ -8,6 +8,7 @@ mod failure;
 mod output;
 mod place;
 mod record;
+mod serve;
 
 use std::process::ExitCode;
 

@@ -169,6 +169,13 @@ fn next(state: &LockState) -> String {
     }
 }
 
+/// Whether the holder's next heartbeat should have come by now.
+pub fn is_late(lock: &LockState) -> bool {
+    let (Some(lease), Some(age)) = (lock.lease, lock.heartbeat_age) else { return false };
+    // One comes every third of the lease by default.
+    age > lease / 2
+}
+
 fn milliseconds(milliseconds: u128) -> String {
     in_words(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(u64::MAX)))
 }

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+#[path = "program/browser.rs"]
+mod browser;
+#[path = "program/http.rs"]
+mod http;
 #[path = "program/world.rs"]
 mod world;
 
@@ -13,7 +17,11 @@ mod answers;
 mod demo;
 #[path = "program/looks.rs"]
 mod looks;
+#[path = "program/page.rs"]
+mod page;
 #[path = "program/runs.rs"]
 mod runs;
+#[path = "program/serve.rs"]
+mod serve;
 #[path = "program/terminal.rs"]
 mod terminal;

@@ -6,18 +6,18 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use google_cloud_gax::retry_policy::NeverRetry;
 use serde::Serialize;
+use spindle::Standing;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
-use spindle::{LockState, Standing};
 use spindle_protocol::Writer;
 use tokio::time::Instant;
 
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Cell, Line, Output, Paint};
 use crate::place::Place;
-use crate::record::in_words;
+use crate::record::{in_words, is_late};
 
 /// How often each request is timed.
 const ROUNDS: usize = 5;
@@ -258,12 +258,6 @@ async fn locks(place: &Place, findings: &mut Findings, lease_min: Duration) -> R
         findings.note("half takeovers", some(&obstacles), cure);
     }
     Ok(())
-}
-
-fn is_late(lock: &LockState) -> bool {
-    let (Some(lease), Some(age)) = (lock.lease, lock.heartbeat_age) else { return false };
-    // One comes every third of the lease by default.
-    age > lease / 2
 }
 
 /// What only the bare rows tell: leftovers, and holders of other implementations.

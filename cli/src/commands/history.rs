@@ -131,7 +131,7 @@ pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<Exi
 }
 
 /// Why there is nothing earlier.
-fn in_words_of_end(end: HistoryEnd, since: Duration) -> String {
+pub fn in_words_of_end(end: HistoryEnd, since: Duration) -> String {
     match end {
         HistoryEnd::Covered => format!("all of the last {}", in_words(since)),
         HistoryEnd::NoRow => "before that the lock had no row: never held, or deleted".to_string(),

@@ -3,7 +3,7 @@
 mod demo;
 mod depose;
 mod doctor;
-mod history;
+pub mod history;
 mod look;
 mod pages;
 mod process;
@@ -18,6 +18,7 @@ use crate::arguments::{Arguments, Command};
 use crate::failure::Result;
 use crate::output::Output;
 use crate::place::Place;
+use crate::serve;
 
 /// Does what the command line says.
 pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
@@ -48,6 +49,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
         Command::ResignTo(resign) => depose::resign_to(&reach().await?, &out, &resign).await,
         Command::Run(run) => run::run(&common, run).await,
         Command::Doctor => doctor::doctor(&reach().await?, &out).await,
+        Command::Serve(asked) => serve::serve(&reach().await?, &out, &asked).await,
         Command::Demo(demo) => demo::demo(&demo).await,
         Command::Completions { shell } => pages::completions(&out, shell),
         Command::Man { into } => pages::manual(&out, into.as_deref()),

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use spindle::{CancellationToken, Change, LockTable, Running, Spindle};
 use spindle_emulator::Emulator;
+use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
+use spindle_protocol::{Nonce, Writer};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -36,6 +38,38 @@ impl World {
         emulator.create_database(DATABASE, ddl).await.unwrap();
         let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
         World { emulator, table }
+    }
+
+    /// Writes rows as of now: a term of somebody's, with a lease of five minutes, or what a release
+    /// leaves.
+    pub async fn write(&self, rows: &[(&str, Option<&str>)]) {
+        let now = self.emulator.clock().now();
+        let row = |(name, id): &(&str, Option<&str>)| {
+            let heartbeat = if id.is_some() { now } else { Timestamp::from_micros(0) };
+            let writer = id.map_or_else(Writer::nobody, |id| {
+                Writer::term(id, Nonce { instance: 1, attempt: 1 })
+            });
+            let cells = [
+                ("name", (*name).into()),
+                ("heartbeat", heartbeat.into()),
+                ("token", now.into()),
+                ("writer", writer.to_string().into()),
+                ("lease_ms", 300_000_i64.into()),
+                ("info", "10.0.0.7".into()),
+            ];
+            Mutation::write(WriteKind::InsertOrUpdate, "locktable", cells)
+        };
+        self.apply(&rows.iter().map(row).collect::<Vec<_>>()).await;
+    }
+
+    /// Writes a heartbeat as of now.
+    pub async fn beat(&self, name: &str) {
+        let cells = [("name", name.into()), ("heartbeat", self.emulator.clock().now().into())];
+        self.apply(&[Mutation::write(WriteKind::Update, "locktable", cells)]).await;
+    }
+
+    async fn apply(&self, rows: &[Mutation]) {
+        self.emulator.database(DATABASE).unwrap().apply(rows).await.unwrap();
     }
 
     /// The program with its environment, not started yet.

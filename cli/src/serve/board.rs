@@ -1,0 +1,245 @@
+//! What the table was at the last look, and who is told of it.
+//!
+//! All viewers and scrapes share the looks: there is one a second at the most, and none while
+//! nobody wants to know.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use spindle::{LockState, LockTable};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep_until};
+
+use super::event::{Shown, encode};
+
+/// From one look to the next.
+pub const PERIOD: Duration = Duration::from_secs(1);
+
+/// Rows of one read: a table of as many locks is one read.
+const PAGE_ROWS: u32 = 10_000;
+
+/// Events that wait for a slow viewer; one that is slower is cut off, and comes back by itself.
+const BACKLOG: usize = 16;
+
+const VIEWERS_MAX: usize = 500;
+
+/// What a look saw.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// When the look was over.
+    pub at: Option<Instant>,
+    pub read_at: Option<DateTime<Utc>>,
+    pub states: BTreeMap<String, LockState>,
+    pub shown: BTreeMap<String, Shown>,
+    /// Why the look failed; then the rest is what was seen before.
+    pub trouble: Option<String>,
+    pub looks: u64,
+    pub failures: u64,
+}
+
+pub struct Board {
+    table: LockTable,
+    /// When the last look was over. Whoever has the lock is the one who looks.
+    looking: tokio::sync::Mutex<Option<Instant>>,
+    inner: Mutex<Inner>,
+    viewer_came: Notify,
+    looked: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    seen: Arc<Seen>,
+    viewers: Vec<mpsc::Sender<Bytes>>,
+    /// What a new viewer is sent first, made once for each look.
+    whole: Option<Bytes>,
+    closed: bool,
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    at: Option<String>,
+    trouble: Option<&'a str>,
+    locks: Vec<&'a Shown>,
+}
+
+#[derive(Serialize)]
+struct Change<'a> {
+    at: Option<String>,
+    trouble: Option<&'a str>,
+    changed: Vec<&'a Shown>,
+    gone: Vec<&'a str>,
+}
+
+impl Board {
+    pub fn new(table: LockTable) -> Board {
+        Board {
+            table,
+            looking: tokio::sync::Mutex::default(),
+            inner: Mutex::default(),
+            viewer_came: Notify::new(),
+            looked: Notify::new(),
+        }
+    }
+
+    /// What was seen last, without a request.
+    pub fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&self.inner().seen)
+    }
+
+    /// What is there, looked at again if that was longer ago than `age_max`.
+    pub async fn look(&self, age_max: Duration) -> Arc<Seen> {
+        let mut looked = self.looking.lock().await;
+        if looked.is_some_and(|at| at.elapsed() < age_max) {
+            return self.seen();
+        }
+        // A look that is dropped before its answer has cost a read all the same.
+        *looked = Some(Instant::now());
+        let read = read(&self.table).await;
+        let now = Instant::now();
+        *looked = Some(now);
+        let seen = self.publish(read, now);
+        self.looked.notify_waiters();
+        seen
+    }
+
+    /// Resolves after the next look.
+    pub async fn looked(&self) {
+        self.looked.notified().await;
+    }
+
+    /// Looks for as long as somebody watches.
+    pub async fn follow(self: Arc<Board>) {
+        loop {
+            let came = self.viewer_came.notified();
+            if !self.inner().has_viewers() {
+                came.await;
+                continue;
+            }
+            let seen = self.look(PERIOD).await;
+            if let Some(at) = seen.at {
+                sleep_until(at + PERIOD).await;
+            }
+        }
+    }
+
+    /// A stream of events: all that is there, then what changes. None if there are too many.
+    pub async fn watch(&self) -> Option<mpsc::Receiver<Bytes>> {
+        self.look(PERIOD).await;
+        let (sender, events) = mpsc::channel(BACKLOG);
+        let mut inner = self.inner();
+        inner.has_viewers();
+        if inner.closed || inner.viewers.len() >= VIEWERS_MAX {
+            return None;
+        }
+        let whole = inner.whole();
+        // There is room: nothing else was sent yet.
+        sender.try_send(whole).ok()?;
+        inner.viewers.push(sender);
+        drop(inner);
+        self.viewer_came.notify_one();
+        Some(events)
+    }
+
+    /// Tells every viewer.
+    pub fn tell(&self, event: &str, data: &impl Serialize) {
+        let mut inner = self.inner();
+        if inner.has_viewers() {
+            inner.send(&encode(event, data));
+        }
+    }
+
+    /// Ends every stream of events.
+    pub fn close(&self) {
+        let mut inner = self.inner();
+        inner.closed = true;
+        inner.viewers.clear();
+    }
+
+    fn publish(&self, read: Result<Table, spindle::Error>, at: Instant) -> Arc<Seen> {
+        let mut inner = self.inner();
+        let before = Arc::clone(&inner.seen);
+        let mut after = Seen {
+            at: Some(at),
+            looks: before.looks + 1,
+            failures: before.failures,
+            ..Seen::default()
+        };
+        match read {
+            Ok((states, read_at)) => {
+                after.shown =
+                    states.iter().map(|(name, state)| (name.clone(), Shown::new(state))).collect();
+                (after.states, after.read_at) = (states, read_at.or(before.read_at));
+            }
+            Err(error) => {
+                after.failures += 1;
+                after.trouble = Some(error.to_string());
+                after.states = before.states.clone();
+                after.shown = before.shown.clone();
+                after.read_at = before.read_at;
+            }
+        }
+        let after = Arc::new(after);
+        inner.seen = Arc::clone(&after);
+        inner.whole = None;
+        if inner.has_viewers() {
+            inner.send(&encode("change", &change(&before, &after)));
+        }
+        after
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether anybody is left, once those that went are forgotten.
+    fn has_viewers(&mut self) -> bool {
+        self.viewers.retain(|viewer| !viewer.is_closed());
+        !self.viewers.is_empty()
+    }
+
+    fn send(&mut self, event: &Bytes) {
+        self.viewers.retain(|viewer| viewer.try_send(event.clone()).is_ok());
+    }
+
+    fn whole(&mut self) -> Bytes {
+        let seen = &self.seen;
+        let make = || {
+            let (trouble, locks) = (seen.trouble.as_deref(), seen.shown.values().collect());
+            encode("all", &Whole { at: rfc3339(seen.read_at), trouble, locks })
+        };
+        self.whole.get_or_insert_with(make).clone()
+    }
+}
+
+fn change<'a>(before: &'a Seen, after: &'a Seen) -> Change<'a> {
+    let is_new = |(name, shown): &(&String, &Shown)| before.shown.get(*name) != Some(*shown);
+    let is_gone = |name: &&String| !after.shown.contains_key(*name);
+    Change {
+        at: rfc3339(after.read_at),
+        trouble: after.trouble.as_deref(),
+        changed: after.shown.iter().filter(is_new).map(|(_, shown)| shown).collect(),
+        gone: before.shown.keys().filter(is_gone).map(String::as_str).collect(),
+    }
+}
+
+fn rfc3339(at: Option<DateTime<Utc>>) -> Option<String> {
+    at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
+}
+
+type Table = (BTreeMap<String, LockState>, Option<DateTime<Utc>>);
+
+async fn read(table: &LockTable) -> Result<Table, spindle::Error> {
+    let mut listing = table.list().page_rows(PAGE_ROWS);
+    let (mut states, mut read_at) = (BTreeMap::new(), None);
+    while let Some(state) = listing.next().await? {
+        read_at = Some(state.read_at);
+        states.insert(state.name.clone(), state);
+    }
+    Ok((states, read_at))
+}

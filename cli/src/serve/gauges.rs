@@ -1,0 +1,124 @@
+//! What Prometheus scrapes, made from a look at the table.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use spindle::LockState;
+
+use super::board::Seen;
+use crate::record::Record;
+
+/// The locks that have no label of their own share this one.
+const OTHERS: &str = "(others)";
+
+/// One lock in numbers.
+struct Numbers {
+    held: bool,
+    lease_seconds: Option<f64>,
+    heartbeat_age_seconds: Option<f64>,
+    /// When the term began or was ended.
+    token_timestamp_seconds: Option<f64>,
+}
+
+impl Numbers {
+    fn new(state: &LockState) -> Numbers {
+        Numbers {
+            held: state.is_held(),
+            lease_seconds: state.lease.map(|lease| lease.as_secs_f64()),
+            heartbeat_age_seconds: state.heartbeat_age.map(|age| age.as_secs_f64()),
+            token_timestamp_seconds: state
+                .since()
+                .map(|since| since.timestamp_micros() as f64 / 1_000_000.0),
+        }
+    }
+
+    /// The worse of two: an alert about either is one about both.
+    fn worse(self, other: Numbers) -> Numbers {
+        let held = self.held && other.held;
+        let ages = [self.heartbeat_age_seconds, other.heartbeat_age_seconds];
+        let age = ages.into_iter().flatten().reduce(f64::max);
+        Numbers {
+            held,
+            lease_seconds: None,
+            heartbeat_age_seconds: age,
+            token_timestamp_seconds: None,
+        }
+    }
+}
+
+/// The text of a scrape; locks beyond the first `labels_max` are one.
+pub fn text(seen: &Seen, labels_max: usize) -> String {
+    let mut text = String::new();
+    family(&mut text, "spindle_table_up", "gauge", "Whether the last look at the table succeeded");
+    let _ = writeln!(text, "spindle_table_up {}", u8::from(seen.trouble.is_none()));
+    family(&mut text, "spindle_table_looks_total", "counter", "Looks at the table");
+    let _ = writeln!(text, "spindle_table_looks_total {}", seen.looks);
+    family(&mut text, "spindle_table_look_failures_total", "counter", "Looks that failed");
+    let _ = writeln!(text, "spindle_table_look_failures_total {}", seen.failures);
+    if seen.trouble.is_some() {
+        // What was there before may be so no more.
+        return text;
+    }
+    let mut states = BTreeMap::<&str, u64>::new();
+    for state in seen.states.values() {
+        *states.entry(Record::new(state).state).or_default() += 1;
+    }
+    family(&mut text, "spindle_locks", "gauge", "Locks of the table, by state");
+    for (state, count) in states {
+        let _ = writeln!(text, "spindle_locks{{state=\"{state}\"}} {count}");
+    }
+    let mut states = seen.states.iter();
+    let mut locks: Vec<(&str, Numbers)> = states
+        .by_ref()
+        .take(labels_max)
+        .map(|(name, state)| (name.as_str(), Numbers::new(state)))
+        .collect();
+    let others = states.map(|(_, state)| Numbers::new(state)).reduce(Numbers::worse);
+    locks.extend(others.map(|numbers| (OTHERS, numbers)));
+    of_locks(&mut text, &locks);
+    text
+}
+
+fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
+    type Value = fn(&Numbers) -> Option<f64>;
+    let families: [(&str, &str, Value); 4] = [
+        ("spindle_held", "Whether somebody holds the lock", |lock| {
+            Some(f64::from(u8::from(lock.held)))
+        }),
+        ("spindle_lease_seconds", "Lease of the last holder", |lock| lock.lease_seconds),
+        ("spindle_heartbeat_age_seconds", "Time since the last heartbeat", |lock| {
+            lock.heartbeat_age_seconds
+        }),
+        (
+            "spindle_token_timestamp_seconds",
+            "When the term began, or the last one was ended, in seconds of 1970",
+            |lock| lock.token_timestamp_seconds,
+        ),
+    ];
+    for (name, help, value) in families {
+        family(text, name, "gauge", help);
+        for (lock, numbers) in locks {
+            if let Some(value) = value(numbers) {
+                let _ = writeln!(text, "{name}{{lock=\"{}\"}} {value}", escape(lock));
+            }
+        }
+    }
+}
+
+fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn escape(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_cannot_end_its_own_quotes() {
+        assert_eq!(escape("a\"} 1\nb\\"), "a\\\"} 1\\nb\\\\");
+    }
+}

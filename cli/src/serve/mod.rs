@@ -1,0 +1,105 @@
+//! `serve`: metrics, health and a web page of who holds what, read-only.
+
+mod board;
+mod door;
+mod event;
+mod gauges;
+mod lanes;
+mod routes;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle::{CancellationToken, LockTable};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+use crate::arguments::Serve;
+use crate::failure::{Code, Failure, Result};
+use crate::output::Output;
+use crate::place::Place;
+use board::Board;
+use door::Door;
+use lanes::Lanes;
+
+/// Who still reads an answer after the end is waited for this long.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCode> {
+    // What is wrong from the start ends the program; what goes wrong later is shown.
+    place.locks.list().next().await?;
+    let listener = listen(serve.listen).await?;
+    let address = listener.local_addr()?;
+    let end = end_on_signal()?;
+    // This connection comes back by itself after Spanner has lost its session.
+    let table = LockTable::connect(&place.database, &place.table);
+    let board = Arc::new(Board::new(table.clone()));
+    let lanes = Arc::new(Lanes::new(table, Arc::clone(&board)));
+    let looking = tokio::spawn(until_end(Arc::clone(&board).follow(), end.clone()));
+    let walking = tokio::spawn(until_end(Arc::clone(&lanes).walk(), end.clone()));
+    let page = routes::Page { title: format!("{} {}", place.database, place.table) };
+    let routes = routes::routes(
+        page,
+        Arc::clone(&board),
+        lanes,
+        Door::new(&serve.allow_host),
+        serve.metrics_locks,
+    );
+    out.text(&format!("Listens on http://{address}/ until Ctrl-C.\n"))?;
+    if !address.ip().is_loopback() {
+        eprintln!("spindle: whoever reaches {address} sees who holds what: there is no password");
+    }
+    let ended = end.clone();
+    let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
+        ended.cancelled().await;
+        board.close();
+    });
+    let mut serving = std::pin::pin!(serving.into_future());
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = overdue(&end) => Ok(()),
+    };
+    end.cancel();
+    for task in [looking, walking] {
+        task.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
+    }
+    served?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::new(Code::Usage, format!("--listen {address}: {error}"))
+            .cure("choose another address or port; port 0 takes any that is free")
+    })
+}
+
+/// A token that SIGINT and SIGTERM cancel.
+fn end_on_signal() -> Result<CancellationToken> {
+    let end = CancellationToken::new();
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let ends = end.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            () = ends.cancelled() => {}
+        }
+        ends.cancel();
+    });
+    Ok(end)
+}
+
+async fn until_end(work: impl Future<Output = ()>, end: CancellationToken) {
+    end.run_until_cancelled(work).await;
+}
+
+async fn overdue(end: &CancellationToken) {
+    end.cancelled().await;
+    // Nothing else ends this wait but its limit.
+    let _ = timeout(END_LIMIT, std::future::pending::<()>()).await;
+}

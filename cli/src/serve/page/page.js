@@ -1,0 +1,396 @@
+// Who holds what, live: events say what changed, lanes are asked for where they are on the screen.
+"use strict";
+
+const HOUR = 3_600_000;
+const ROWS = 200;
+const SVG = "http://www.w3.org/2000/svg";
+// Told apart with any colour vision; further holders get a colour of the wheel.
+const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7a5195", "#8c6d31"];
+const CAUSES = { handed_to: "handed to", lease_ran_out: "lease ran out" };
+const STATES = { never_held: "never held", promised: "reserved", expired: "lease ran out" };
+
+const byId = (id) => document.getElementById(id);
+const locks = new Map();
+const lanes = new Map();
+const rows = new Map();
+const asked = new Map();
+const visible = new Set();
+const colours = new Map();
+let limit = ROWS;
+let spannerTime = { at: 0, seen: 0 };
+
+const now = () => spannerTime.at + performance.now() - spannerTime.seen;
+const time = (text) => Date.parse(text);
+const clock = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
+
+function colour(holder) {
+  if (!colours.has(holder)) {
+    const n = colours.size;
+    colours.set(holder, COLOURS[n] ?? `hsl(${Math.round(n * 137.5) % 360} 55% 50%)`);
+  }
+  return colours.get(holder);
+}
+
+function span(milliseconds) {
+  const seconds = Math.max(0, Math.floor(milliseconds / 1000));
+  if (milliseconds > 0 && milliseconds < 1000) return `${Math.ceil(milliseconds)} ms`;
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds / 3600) % 24} h`;
+}
+
+function make(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function drawn(name, attributes) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+const stateOf = (lock) => {
+  if (lock.state === "promised") return `reserved for ${lock.reserved_for}`;
+  if (lock.state === "held" && lock.late) return "held, heartbeat late";
+  return STATES[lock.state] ?? lock.state;
+};
+const causeOf = (term) => {
+  if (!term.cause) return term.end ? "ended" : "holds";
+  const cause = CAUSES[term.cause] ?? term.cause;
+  return term.detail ? `${cause} ${term.detail}` : cause;
+};
+
+// The stretches of a lane, the latest first.
+function stretches(lock, lane) {
+  const all = [];
+  const terms = lane?.terms ?? [];
+  const newest = terms[0];
+  let next = now();
+  if (lock.since && newest?.token !== lock.token && (!newest?.end || time(newest.end) < next)) {
+    const since = time(lock.since);
+    if (lock.state === "held") {
+      all.push({ kind: "term", from: since, to: next, holder: lock.holder, text: `${lock.holder} holds` });
+      next = since;
+    } else if (newest) {
+      const from = newest.end ? time(newest.end) : since;
+      all.push({ kind: free(lock), from, to: next, text: stateOf(lock) });
+      next = from;
+    }
+  } else if (newest?.end) {
+    all.push({ kind: free(lock), from: time(newest.end), to: next, text: stateOf(lock) });
+  }
+  terms.forEach((term, index) => {
+    const begin = time(term.begin);
+    const to = term.end ? time(term.end) : next;
+    const text = `${term.holder} from ${clock(begin)}, ${causeOf(term)}`;
+    all.push({ kind: "term", from: begin, to, holder: term.holder, text });
+    const before = terms[index + 1];
+    const vacant = term.vacancy_ms ?? 0;
+    if (vacant > 0) all.push({ kind: "vacant", from: begin - vacant, to: begin, text: `vacant for ${span(vacant)}` });
+    if (before?.end && time(before.end) < begin - vacant - 1) {
+      all.push({ kind: "reserved", from: time(before.end), to: begin - vacant, text: "not for the taking yet" });
+    }
+    next = begin;
+  });
+  const begin = now() - HOUR;
+  return all.filter((part) => part.to > begin).map((part) => ({ ...part, from: Math.max(part.from, begin) }));
+}
+
+const free = (lock) => (["promised", "parked", "evicted"].includes(lock.state) ? "reserved" : "vacant");
+
+function laneInWords(parts, lane) {
+  if (!lane || (lane.loading && !lane.terms.length)) return "Last hour: being read";
+  const terms = parts.filter((part) => part.kind === "term");
+  const vacant = parts.filter((part) => part.kind === "vacant").reduce((sum, part) => sum + part.to - part.from, 0);
+  const count = terms.length === 1 ? "1 term" : `${terms.length} terms`;
+  const latest = terms.slice(0, 3).map((part) => part.text).join("; before that ");
+  const more = terms.length > 3 ? `; and ${terms.length - 3} more` : "";
+  return `Last hour: ${count}${latest && `: ${latest}`}${more}. Vacant for ${span(vacant)} in all.`;
+}
+
+function drawLane(name) {
+  const row = rows.get(name);
+  const lock = locks.get(name);
+  if (!row || !lock) return;
+  const begin = now() - HOUR;
+  const lane = lanes.get(name);
+  const parts = stretches(lock, lane);
+  const shapes = parts.map((part) => {
+    const x = part.from - begin;
+    const width = Math.max(part.to - part.from, part.kind === "term" ? HOUR / 900 : HOUR / 1800);
+    const place = { x: Math.min(x, HOUR - width), y: 0, width, height: 20, class: part.kind };
+    if (part.kind === "term") place.fill = colour(part.holder);
+    const shape = drawn("rect", place);
+    const title = drawn("title", {});
+    title.textContent = part.text;
+    shape.append(title);
+    return shape;
+  });
+  // What is short stays in sight.
+  shapes.sort((a, b) => b.getAttribute("width") - a.getAttribute("width"));
+  row.svg.replaceChildren(...shapes);
+  row.svg.setAttribute("aria-label", laneInWords(parts, lane));
+  row.svg.setAttribute("aria-busy", String(!lane || lane.loading));
+}
+
+function makeRow(name) {
+  const button = make("button", { type: "button", "aria-expanded": "false" }, name);
+  const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+  const holder = make("span");
+  const state = make("td", { class: "state" });
+  const since = make("time");
+  const svg = drawn("svg", { class: "hour", viewBox: `0 0 ${HOUR} 20`, preserveAspectRatio: "none", role: "img" });
+  const tr = make(
+    "tr", {},
+    make("th", { scope: "row", class: "name" }, button),
+    make("td", { class: "holder" }, swatch, holder),
+    state,
+    make("td", { class: "since" }, since),
+    make("td", { class: "lane" }, svg),
+  );
+  tr.dataset.lock = name;
+  button.addEventListener("click", () => toggle(name));
+  observer.observe(tr);
+  return { tr, button, swatch, holder, state, since, svg, details: null };
+}
+
+function fillRow(name) {
+  const row = rows.get(name);
+  const lock = locks.get(name);
+  const held = lock.state === "held";
+  row.holder.textContent = held ? lock.holder : "–";
+  row.swatch.hidden = !held;
+  if (held) row.swatch.style.background = colour(lock.holder);
+  row.state.textContent = stateOf(lock);
+  row.state.className = `state ${lock.late ? "late" : lock.state}`;
+  row.since.dateTime = lock.since ?? "";
+  age(name);
+  drawLane(name);
+}
+
+function age(name) {
+  const lock = locks.get(name);
+  const row = rows.get(name);
+  if (lock && row) row.since.textContent = lock.since ? span(now() - time(lock.since)) : "–";
+}
+
+function render() {
+  const prefix = byId("prefix").value;
+  const names = [...locks.keys()].filter((name) => name.startsWith(prefix)).sort();
+  const shown = new Set(names.slice(0, limit));
+  for (const [name, row] of rows) {
+    if (shown.has(name)) continue;
+    observer.unobserve(row.tr);
+    visible.delete(name);
+    row.details?.remove();
+    row.tr.remove();
+    rows.delete(name);
+  }
+  let after = null;
+  for (const name of shown) {
+    if (!rows.has(name)) rows.set(name, makeRow(name)), fillRow(name);
+    const row = rows.get(name);
+    const place = after ? after.nextSibling : byId("locks").firstChild;
+    if (place !== row.tr) byId("locks").insertBefore(row.tr, place);
+    after = row.tr;
+    if (row.details) {
+      if (row.tr.nextSibling !== row.details) row.tr.after(row.details);
+      after = row.details;
+    }
+  }
+  byId("none").hidden = names.length > 0 || locks.size === 0;
+  byId("more").hidden = names.length <= limit;
+  byId("more").textContent = `Show more locks: ${names.length - shown.size} are not shown`;
+  const held = [...locks.values()].filter((lock) => lock.state === "held").length;
+  byId("summary").textContent = `${held} of ${locks.size} held, as of ${clock(spannerTime.at)}`;
+}
+
+// The rows on the screen want their lanes, and go on wanting them.
+const observer = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    const name = entry.target.dataset.lock;
+    if (entry.isIntersecting) visible.add(name), drawLane(name), age(name);
+    else visible.delete(name);
+  }
+  askSoon();
+});
+
+let asking;
+const askSoon = () => {
+  clearTimeout(asking);
+  asking = setTimeout(ask, 150);
+};
+
+async function ask() {
+  const due = performance.now() - 30_000;
+  const names = [...visible].filter((name) => (asked.get(name) ?? -Infinity) < due);
+  while (names.length) {
+    const some = names.splice(0, 25);
+    const query = new URLSearchParams(some.map((name) => ["lock", name]));
+    for (const name of some) asked.set(name, performance.now());
+    try {
+      const answer = await fetch(`/lanes?${query}`);
+      if (answer.ok) for (const lane of await answer.json()) takeLane(lane);
+    } catch {
+      for (const name of some) asked.delete(name);
+    }
+  }
+}
+
+function takeLane(lane) {
+  lanes.set(lane.name, lane);
+  if (visible.has(lane.name)) drawLane(lane.name);
+  const row = rows.get(lane.name);
+  if (row?.details) fillTerms(row.details, lane.name);
+}
+
+function toggle(name) {
+  const row = rows.get(name);
+  if (row.details) {
+    row.details.remove();
+    row.details = null;
+  } else {
+    const id = `details-${[...name].map((c) => c.codePointAt(0).toString(16)).join("-")}`;
+    const cell = make("td", { colspan: "5" }, make("dl"), make("div", { class: "wide" }), make("p"));
+    row.details = make("tr", { class: "details", id }, cell);
+    row.button.setAttribute("aria-controls", id);
+    row.tr.after(row.details);
+    fillTerms(row.details, name);
+    fillDetails(name);
+  }
+  row.button.setAttribute("aria-expanded", String(Boolean(row.details)));
+}
+
+async function fillDetails(name) {
+  let lock;
+  try {
+    const answer = await fetch(`/lock?${new URLSearchParams({ name })}`);
+    if (!answer.ok) return;
+    lock = await answer.json();
+  } catch {
+    return;
+  }
+  const ms = (milliseconds) => (milliseconds === null ? null : span(milliseconds));
+  const facts = [
+    ["Next contender", lock.next],
+    ["Token", lock.token],
+    ["Since", lock.since],
+    ["Lease", ms(lock.lease_ms)],
+    ["Heartbeat", lock.heartbeat_age_ms === null ? null : `${ms(lock.heartbeat_age_ms)} ago`],
+    ["Info", lock.info],
+  ];
+  const list = rows.get(name)?.details?.querySelector("dl");
+  const said = facts.filter(([, text]) => text !== null && text !== undefined);
+  list?.replaceChildren(...said.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, String(text))]));
+}
+
+function fillTerms(details, name) {
+  const lane = lanes.get(name);
+  const heads = ["Holder", "Begin", "Lasted", "Vacant before", "End"];
+  const body = (lane?.terms ?? []).map((term) => {
+    const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = colour(term.holder);
+    const vacant = term.vacancy_ms === null ? "–" : term.vacancy_ms === 0 ? "0 s" : span(term.vacancy_ms);
+    const lasted = term.lasted_ms === null ? "–" : span(term.lasted_ms);
+    const cells = [clock(time(term.begin)), lasted, vacant, causeOf(term)].map((text) => make("td", {}, text));
+    return make("tr", {}, make("th", { scope: "row" }, swatch, term.holder), ...cells);
+  });
+  const table = make(
+    "table", {},
+    make("caption", {}, "Terms, the latest first"),
+    make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, ...body),
+  );
+  details.querySelector(".wide").replaceChildren(table);
+  details.querySelector("p").textContent = lane?.loading ?? true ? "Earlier terms are being read …" : lane.end ?? "";
+}
+
+function announce(changes) {
+  if (!changes.length) return;
+  const more = changes.length > 3 ? `; and ${changes.length - 3} more changes` : "";
+  byId("news").textContent = changes.slice(0, 3).join("; ") + more;
+}
+
+function trouble(text) {
+  byId("trouble").hidden = !text;
+  if (byId("trouble").textContent !== (text ?? "")) byId("trouble").textContent = text ?? "";
+}
+
+function looked(at, said) {
+  if (at) spannerTime = { at: time(at), seen: performance.now() };
+  trouble(said && `Spanner was not asked: ${said}`);
+}
+
+function all(event) {
+  const data = JSON.parse(event.data);
+  looked(data.at, data.trouble);
+  locks.clear();
+  asked.clear();
+  for (const lock of data.locks) locks.set(lock.name, lock);
+  render();
+  for (const name of rows.keys()) fillRow(name);
+  askSoon();
+}
+
+function change(event) {
+  const data = JSON.parse(event.data);
+  looked(data.at, data.trouble);
+  const news = [];
+  for (const lock of data.changed) {
+    const before = locks.get(lock.name);
+    if (before?.token !== lock.token || before?.state !== lock.state) {
+      news.push(`${lock.name}: ${lock.state === "held" ? `held by ${lock.holder}` : stateOf(lock)}`);
+    }
+    locks.set(lock.name, lock);
+  }
+  for (const name of data.gone) {
+    locks.delete(name);
+    lanes.delete(name);
+    news.push(`${name}: its row is gone`);
+  }
+  render();
+  for (const lock of data.changed) if (rows.has(lock.name)) fillRow(lock.name);
+  for (const name of visible) age(name);
+  for (const [name, row] of rows) if (row.details) fillDetails(name);
+  announce(news);
+}
+
+function listen() {
+  const events = new EventSource("/events");
+  events.addEventListener("all", all);
+  events.addEventListener("change", change);
+  events.addEventListener("lane", (event) => takeLane(JSON.parse(event.data)));
+  events.addEventListener("error", () => {
+    trouble("The connection to spindle serve is lost; this page tries again.");
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
+  });
+}
+
+// One pattern serves every lane.
+function hatch() {
+  const svg = drawn("svg", { width: 0, height: 0, "aria-hidden": "true", class: "unseen" });
+  const size = HOUR / 150;
+  const pattern = drawn("pattern", { id: "hatch", patternUnits: "userSpaceOnUse", width: size, height: 20 });
+  pattern.append(drawn("rect", { class: "hatching", x: 0, y: 0, width: size / 2, height: 20 }));
+  svg.append(pattern);
+  document.body.append(svg);
+}
+
+byId("prefix").value = decodeURIComponent(location.hash.slice(1));
+byId("prefix").addEventListener("input", () => {
+  limit = ROWS;
+  history.replaceState(null, "", `#${encodeURIComponent(byId("prefix").value)}`);
+  render();
+});
+byId("more").addEventListener("click", () => {
+  limit += ROWS;
+  render();
+});
+setInterval(() => visible.forEach(drawLane), 5000);
+setInterval(ask, 10_000);
+hatch();
+listen();

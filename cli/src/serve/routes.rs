@@ -1,0 +1,127 @@
+//! What can be asked for. All of it is read-only.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+use serde::Serialize;
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::board::{Board, PERIOD};
+use super::door::{Door, guard};
+use super::gauges;
+use super::lanes::Lanes;
+use crate::record::Record;
+
+/// A probe is content with a look as old as this.
+const HEALTH_AGE: Duration = Duration::from_secs(10);
+
+/// Locks of one request for lanes.
+const LANES_MAX: usize = 100;
+
+/// What the page says of where it is.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub title: String,
+}
+
+#[derive(Clone)]
+struct Shared {
+    page: Page,
+    board: Arc<Board>,
+    lanes: Arc<Lanes>,
+    metrics_locks: usize,
+}
+
+type Names = Query<Vec<(String, String)>>;
+
+pub fn routes(
+    page: Page,
+    board: Arc<Board>,
+    lanes: Arc<Lanes>,
+    door: Door,
+    metrics_locks: usize,
+) -> Router {
+    let script = include_str!("page/page.js");
+    let style = include_str!("page/page.css");
+    let icon = include_str!("page/icon.svg");
+    Router::new()
+        .route("/", get(index))
+        .route(
+            "/page.js",
+            get(move || async move { typed("text/javascript; charset=utf-8", script) }),
+        )
+        .route("/page.css", get(move || async move { typed("text/css; charset=utf-8", style) }))
+        .route("/icon.svg", get(move || async move { typed("image/svg+xml", icon) }))
+        .route("/events", get(events))
+        .route("/lanes", get(wanted))
+        .route("/lock", get(lock))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(health))
+        .layer(middleware::from_fn_with_state(door, guard))
+        .with_state(Shared { page, board, lanes, metrics_locks })
+}
+
+fn typed(kind: &'static str, text: impl Into<Body>) -> Response {
+    ([(header::CONTENT_TYPE, kind)], text.into()).into_response()
+}
+
+fn json(thing: &impl Serialize) -> Response {
+    match serde_json::to_vec(thing) {
+        Ok(text) => typed("application/json", text),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn index(State(shared): State<Shared>) -> Response {
+    let title = shared.page.title.replace('&', "&amp;").replace('<', "&lt;");
+    let page = include_str!("page/index.html").replace("{{title}}", &title);
+    typed("text/html; charset=utf-8", page)
+}
+
+/// All that is there, and then what changes, until the viewer or this program goes.
+async fn events(State(shared): State<Shared>) -> Response {
+    let Some(events) = shared.board.watch().await else {
+        let retry = [(header::RETRY_AFTER, "5")];
+        return (StatusCode::SERVICE_UNAVAILABLE, retry, "no more viewers now\n").into_response();
+    };
+    let first = tokio_stream::once(Bytes::from_static(b"retry: 2000\n\n"));
+    let events = first.chain(ReceiverStream::new(events)).map(Ok::<_, Infallible>);
+    typed("text/event-stream", Body::from_stream(events))
+}
+
+/// The lanes of the locks on a viewer's screen.
+async fn wanted(State(shared): State<Shared>, Query(names): Names) -> Response {
+    let names = names.into_iter().filter(|(key, _)| key == "lock").take(LANES_MAX);
+    json(&shared.lanes.want(names.map(|(_, name)| name)))
+}
+
+/// All there is to say of one lock, as of the last look.
+async fn lock(State(shared): State<Shared>, Query(names): Names) -> Response {
+    let seen = shared.board.look(PERIOD).await;
+    let name = names.into_iter().find_map(|(key, name)| (key == "name").then_some(name));
+    match name.and_then(|name| seen.states.get(&name)) {
+        Some(state) => json(&Record::new(state)),
+        None => (StatusCode::NOT_FOUND, "no such lock\n").into_response(),
+    }
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    let seen = shared.board.look(PERIOD).await;
+    let text = gauges::text(&seen, shared.metrics_locks);
+    typed("text/plain; version=0.0.4; charset=utf-8", text)
+}
+
+async fn health(State(shared): State<Shared>) -> Response {
+    match &shared.board.look(HEALTH_AGE).await.trouble {
+        None => "ok\n".into_response(),
+        Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")).into_response(),
+    }
+}

@@ -1,0 +1,110 @@
+//! `spindle serve` as a process, and requests to it.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::TcpStream;
+use tokio::process::Child;
+use tokio::time::timeout;
+
+use crate::world::{PATIENCE, World};
+
+/// The program, serving.
+pub struct Server {
+    pub child: Child,
+    pub address: SocketAddr,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Server {
+    pub async fn start(world: &World, arguments: &[&str]) -> Server {
+        let mut command = world.program(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.args(arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let (_, rest) = line.split_once("http://").unwrap();
+        let (address, _) = rest.split_once('/').unwrap();
+        Server { child, address: address.parse().unwrap() }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &self.address.to_string()).await
+    }
+
+    pub async fn json(&self, path: &str) -> Value {
+        serde_json::from_str(&self.get(path).await.body).unwrap()
+    }
+
+    pub async fn ask(&self, method: &str, path: &str, host: &str) -> Answer {
+        let mut stream = self.send(method, path, host).await;
+        let mut text = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_ascii_lowercase(), body: body.to_string() }
+    }
+
+    /// A stream of events, as a browser listens to one.
+    pub async fn events(&self) -> Events {
+        let stream = self.send("GET", "/events", &self.address.to_string()).await;
+        Events(BufReader::new(stream).lines())
+    }
+
+    /// In the old version of HTTP a body is what comes until the connection ends.
+    async fn send(&self, method: &str, path: &str, host: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+}
+
+pub struct Events(Lines<BufReader<TcpStream>>);
+
+impl Events {
+    /// The next event's name and data; none at the end.
+    pub async fn next(&mut self) -> Option<(String, Value)> {
+        let mut name = String::new();
+        loop {
+            let line = timeout(PATIENCE, self.0.next_line()).await.unwrap().ok()??;
+            if let Some(event) = line.strip_prefix("event: ") {
+                name = event.to_string();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                return Some((name, serde_json::from_str(data).unwrap()));
+            }
+        }
+    }
+
+    /// The first event that is so.
+    pub async fn until(&mut self, what: &str, is_so: impl Fn(&str, &Value) -> bool) -> Value {
+        let limit = tokio::time::Instant::now() + PATIENCE;
+        while tokio::time::Instant::now() < limit {
+            let (name, data) = self.next().await.expect(what);
+            if is_so(&name, &data) {
+                return data;
+            }
+        }
+        panic!("no event: {what}");
+    }
+
+    /// Reads whatever comes for a while, and says how many events it was.
+    pub async fn count_for(&mut self, time: Duration) -> usize {
+        let mut count = 0;
+        let counting = async {
+            while self.next().await.is_some() {
+                count += 1
+            }
+        };
+        let _ = timeout(time, counting).await;
+        count
+    }
+}

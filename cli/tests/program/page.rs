@@ -1,0 +1,148 @@
+//! The page of `serve` in Chromium: `.ci/run page` installs it where it can, and runs these.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::http::Server;
+use crate::world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// An hour of four locks: quiet, crashing, handed around, and left alone for a while.
+async fn an_hour(world: &World) {
+    let locks = ["billing", "mail", "reports/daily", "shard-0"];
+    for minute in 0..58_usize {
+        for (place, name) in locks.into_iter().enumerate() {
+            let node = |n: usize| format!("node-{}", n % 3 + 1);
+            match (place, minute) {
+                (_, 0) => world.write(&[(name, Some(&node(place)))]).await,
+                (1, 20..27 | 41..49) => {}
+                (1, 27 | 49) => world.write(&[(name, Some(&node(minute)))]).await,
+                (2, _) if minute % 9 == 0 => world.write(&[(name, None)]).await,
+                (2, _) if minute % 9 == 1 => world.write(&[(name, Some(&node(minute / 9)))]).await,
+                (3, 30) => world.write(&[(name, None)]).await,
+                (3, 31..) => {}
+                _ => world.beat(name).await,
+            }
+        }
+        world.emulator.advance(MINUTE);
+    }
+    for name in &locks[..3] {
+        world.beat(name).await;
+    }
+}
+
+fn shot(name: &str) -> PathBuf {
+    let directory = std::env::var("SPINDLE_SCREENSHOTS");
+    Path::new(&directory.unwrap_or_else(|_| env!("CARGO_TARGET_TMPDIR").to_string())).join(name)
+}
+
+const HOLDER: &str = "document.querySelector('tr[data-lock=billing] .holder')?.textContent";
+
+/// Roles and names as a screen reader gets them.
+async fn spoken(browser: &mut Browser) -> Vec<(String, String)> {
+    let tree = browser.tell("Accessibility.getFullAXTree", json!({})).await;
+    let text = |value: &Value| value["value"].as_str().unwrap_or_default().to_string();
+    let nodes = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false);
+    nodes.map(|node| (text(&node["role"]), text(&node["name"]))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: .ci/run page"]
+async fn the_page_shows_who_holds_and_the_last_hour_and_follows_both() {
+    let world = World::start().await;
+    an_hour(&world).await;
+    let server = Server::start(&world, &[]).await;
+    let mut browser = Browser::start().await;
+    browser.resize(1_000, 720, false).await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    browser.until(&format!("{HOLDER} === 'node-1'")).await;
+    let rects = |name: &str, kind: &str| {
+        format!("document.querySelectorAll('tr[data-lock=\"{name}\"] rect.{kind}').length")
+    };
+    browser
+        .until(&format!(
+            "{} > 5 && {} > 5",
+            rects("reports/daily", "term"),
+            rects("reports/daily", "vacant")
+        ))
+        .await;
+    browser.until("!document.querySelector('[aria-busy=true]')").await;
+    let fills = "new Set([...document.querySelectorAll('rect.term')].map((r) => r.getAttribute('fill'))).size";
+    assert_eq!(browser.eval(fills).await, 3, "one colour for each holder");
+    browser.until(&format!("{} === 1", rects("shard-0", "vacant"))).await;
+
+    // By the keyboard alone: to the filter, to the first lock, open.
+    browser.press("Tab", 9, "").await;
+    assert_eq!(browser.eval("document.activeElement.id").await, "prefix");
+    browser.press("Tab", 9, "").await;
+    assert_eq!(browser.eval("document.activeElement.textContent").await, "billing");
+    browser.press("Enter", 13, "\r").await;
+    browser
+        .until("document.querySelector('.details dd')?.textContent.includes('no heartbeat')")
+        .await;
+    browser.screenshot(&shot("page-desktop.png")).await;
+
+    let spoken = spoken(&mut browser).await;
+    let says =
+        |role: &str, text: &str| spoken.iter().any(|(r, name)| r == role && name.contains(text));
+    for (role, text) in [
+        ("table", "Locks, their holders"),
+        ("columnheader", "Holder"),
+        ("rowheader", "billing"),
+        ("button", "billing"),
+        ("searchbox", "Names that begin with"),
+        ("image", "node-1 from"),
+    ] {
+        assert!(says(role, text), "{role} {text}: {spoken:?}");
+    }
+
+    // Live: a takeover is shown, told to screen readers, and drawn.
+    let drawn = browser.eval(&rects("billing", "term")).await.as_u64().unwrap();
+    world.write(&[("billing", Some("node-9"))]).await;
+    browser.until(&format!("{HOLDER} === 'node-9'")).await;
+    browser
+        .until("document.getElementById('news').textContent.includes('billing: held by node-9')")
+        .await;
+    browser.until(&format!("{} === {}", rects("billing", "term"), drawn + 1)).await;
+
+    browser.eval("document.getElementById('prefix').value = 're'; document.getElementById('prefix').dispatchEvent(new Event('input'))").await;
+    assert_eq!(browser.eval("document.querySelectorAll('tr[data-lock]').length").await, 1);
+    assert_eq!(browser.eval("location.hash").await, "#re");
+    assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: .ci/run page"]
+async fn the_page_fits_a_phone_and_bounds_what_it_draws() {
+    let world = World::start().await;
+    an_hour(&world).await;
+    let server = Server::start(&world, &[]).await;
+    let mut browser = Browser::start().await;
+    browser.resize(390, 660, true).await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    browser.until("document.querySelectorAll('tr[data-lock]').length === 4").await;
+    browser.until("document.querySelectorAll('rect.term').length > 8 && !document.querySelector('[aria-busy=true]')").await;
+    let too_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+    assert_eq!(browser.eval(too_wide).await, 0);
+    browser.screenshot(&shot("page-phone.png")).await;
+    let header = spoken(&mut browser).await;
+    assert!(
+        header.iter().any(|(role, name)| role == "columnheader" && name == "State"),
+        "{header:?}"
+    );
+
+    for n in 0..300 {
+        world.write(&[(&format!("more-{n:03}"), None)]).await;
+    }
+    browser.until("document.querySelectorAll('tr[data-lock]').length === 200").await;
+    assert_eq!(browser.eval("document.getElementById('more').hidden").await, false);
+    browser.eval("document.getElementById('more').click()").await;
+    browser.until("document.querySelectorAll('tr[data-lock]').length === 304").await;
+    // The connection goes, and the page says so.
+    drop(server);
+    browser.until("!document.getElementById('trouble').hidden").await;
+}
