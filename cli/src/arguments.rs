@@ -42,6 +42,10 @@ If `spindle` itself is killed (SIGKILL) or suspended (SIGSTOP), the command goes
 node may take the lock. Only the token stops its writes then: send it along with every write, and
 have whoever stores the data refuse a token smaller than the greatest it has seen.
 
+Ctrl-Z suspends the command and not `spindle`, which goes on holding the lock: nobody else gets it
+until the command has ended. `kill -CONT -- -$PID`, with the command's process id and from another
+terminal, resumes it.
+
 Exit codes:
   N        The command's own, if it ended by itself; 128 + N if signal N killed it
   75       The lock was not to be had: --try found it held, or --wait is over

@@ -10,6 +10,7 @@ use spindle_protocol::{Act, Moment, Row, Timestamp};
 
 use crate::error::Error;
 use crate::loss::Loss;
+use crate::status::succession;
 
 /// A loop that wakes this part of a lease late counts as stalled.
 const STALLS_PER_LEASE: u32 = 10;
@@ -63,7 +64,10 @@ impl Meter {
     }
 
     pub(crate) fn began(&mut self, token: Timestamp, id: &str) {
-        let (how, vacant_since) = succession(self.displaced.take().as_ref(), id);
+        let displaced = self.displaced.take();
+        let (row, was_seized) =
+            displaced.as_ref().map_or((None, false), |(row, seized)| (Some(row), *seized));
+        let (how, vacant_since) = succession(row, was_seized, id);
         self.count("spindle_terms_begun_total", &[("how", how)]);
         if let Some(since) = vacant_since {
             self.measure("spindle_vacancy_seconds", token.since(since));
@@ -109,20 +113,6 @@ impl Drop for Meter {
         self.set("spindle_remaining_seconds", Duration::ZERO);
         self.set("spindle_contact_age_seconds", Duration::ZERO);
     }
-}
-
-/// How a term came about, and since when nobody held, by Spanner's clock.
-fn succession(displaced: Option<&(Row, bool)>, id: &str) -> (&'static str, Option<Timestamp>) {
-    let Some((row, was_seized)) = displaced else { return ("first", None) };
-    if row.is_released() && *was_seized {
-        return ("seized", Some(row.token));
-    }
-    if row.is_released() {
-        let handed_over = row.writer.successor_id() == Some(id);
-        return (if handed_over { "handed_over" } else { "released" }, Some(row.token));
-    }
-    let since = row.lease.map(|lease| row.heartbeat + lease);
-    (if row.writer.id().is_some() { "expired" } else { "evicted" }, since)
 }
 
 fn cause(loss: &Loss) -> &'static str {

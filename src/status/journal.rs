@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use spindle_protocol::{Named, Observation, Rejection, Row, Timestamp, Writer};
+use spindle_protocol::{Named, Observation, Rejection, Row, Writer};
 
 use super::contact::{Recovered, Told};
+use super::succession::succession;
 use crate::error::Error;
 use crate::loss::{Loss, Release};
 use crate::token::FencingToken;
@@ -220,24 +221,4 @@ impl Journal {
             );
         });
     }
-}
-
-/// How a term came about, and since when nobody held, by Spanner's clock.
-fn succession(
-    displaced: Option<&Row>,
-    was_seized: bool,
-    id: &str,
-) -> (&'static str, Option<Timestamp>) {
-    let Some(row) = displaced else { return ("first", None) };
-    if row.is_released() && was_seized {
-        return ("seized", Some(row.token));
-    }
-    if row.is_released() {
-        let handed_over = row.writer.successor_id() == Some(id);
-        return (if handed_over { "handed over" } else { "released" }, Some(row.token));
-    }
-    let since = row.lease.map(|lease| row.heartbeat + lease);
-    let evicted = matches!(row.writer.names(), Named::Nobody | Named::KeptAway { .. });
-    let how = if evicted { "evicted" } else { "expired" };
-    (how, since)
 }

@@ -4,6 +4,7 @@ mod contact;
 mod health;
 mod journal;
 mod published;
+mod succession;
 mod term;
 mod watch;
 
@@ -11,6 +12,7 @@ pub use contact::Failing;
 pub use health::{Health, Role, Trouble};
 pub(crate) use journal::{Journal, say};
 pub(crate) use published::Published;
+pub(crate) use succession::succession;
 pub(crate) use term::Progress;
 pub use term::Term;
 pub use watch::{Change, Watch};

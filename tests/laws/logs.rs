@@ -33,7 +33,7 @@ async fn the_beginning_of_a_term_says_how_it_came_about_from_whom_and_after_what
     sleep(LEASE).await;
     assert!(b.lock.resign_to("c").await.unwrap());
     c.holds().await;
-    assert!(log.the("how=handed over").says("previous=b"));
+    assert!(log.the("how=handed_over").says("previous=b"));
     b.stop().await;
 
     let evicted = world.contend("d");

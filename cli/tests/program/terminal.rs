@@ -127,3 +127,28 @@ async fn a_command_under_a_lock_has_the_terminal() {
     terminal.shows("got hello").await;
     assert_eq!(terminal.ends().await, 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_z_suspends_the_command_and_the_lock_stays_held() {
+    let world = World::start().await;
+    let script = "echo process $$.; read line; echo got $line";
+    let lease = ["run", "job", "--lease", "1s", "--", "sh", "-c", script];
+    let mut terminal = Terminal::start(&world, 80, &lease);
+    terminal.shows(".").await;
+    let contents = terminal.contents();
+    let (_, rest) = contents.split_once("process ").unwrap();
+    let pid: i32 = rest.split_once('.').unwrap().0.parse().unwrap();
+    let is_stopped =
+        || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
+    let held = async || world.table.leader("job").await.unwrap().map(|leader| leader.token);
+    let before = held().await;
+    terminal.types("\x1a");
+    until("the command is suspended", async || is_stopped()).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(before.is_some() && held().await == before, "for three leases it is held");
+    let group = nix::unistd::Pid::from_raw(pid);
+    nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGCONT).unwrap();
+    terminal.types("hello\n");
+    terminal.shows("got hello").await;
+    assert_eq!(terminal.ends().await, 0);
+}

@@ -1,0 +1,57 @@
+//! How a term comes about.
+
+use spindle_protocol::{Named, Row, Timestamp};
+
+/// How the term of `id` came about by displacing this row, in a word, and since when nobody held, by
+/// Spanner's clock.
+pub(crate) fn succession(
+    displaced: Option<&Row>,
+    was_seized: bool,
+    id: &str,
+) -> (&'static str, Option<Timestamp>) {
+    let Some(row) = displaced else { return ("first", None) };
+    if row.is_released() {
+        let how = match row.writer.successor_id() {
+            _ if was_seized => "seized",
+            Some(successor) if successor == id => "handed_over",
+            _ => "released",
+        };
+        return (how, Some(row.token));
+    }
+    let since = row.lease.map(|lease| row.heartbeat + lease);
+    let evicted = matches!(row.writer.names(), Named::Nobody | Named::KeptAway { .. });
+    (if evicted { "evicted" } else { "expired" }, since)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spindle_protocol::Writer;
+
+    use super::*;
+
+    fn row(writer: &str, heartbeat: i64) -> Row {
+        let lease = Some(Duration::from_nanos(10));
+        let (heartbeat, token) = (Timestamp(heartbeat), Timestamp(100));
+        Row { heartbeat, token, writer: Writer::from(writer), lease }
+    }
+
+    #[test]
+    fn the_displaced_row_says_how_a_term_came_about() {
+        let told = |writer, heartbeat, seized| {
+            let (how, since) = succession(Some(&row(writer, heartbeat)), seized, "a");
+            (how, since.map(|since| since.0))
+        };
+        assert_eq!(succession(None, false, "a"), ("first", None));
+        assert_eq!(told("", 0, false), ("released", Some(100)));
+        assert_eq!(told(">a", 0, false), ("handed_over", Some(100)));
+        assert_eq!(told(">b", 0, false), ("released", Some(100)));
+        assert_eq!(told(">a", 0, true), ("seized", Some(100)));
+        assert_eq!(told("b", 105, false), ("expired", Some(115)));
+        assert_eq!(told("!b!500", 105, false), ("evicted", Some(115)));
+        assert_eq!(told("", 105, false), ("evicted", Some(115)));
+        // Written by hand: nobody evicts in favour of a contender.
+        assert_eq!(told(">a", 105, false), ("expired", Some(115)));
+    }
+}
