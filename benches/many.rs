@@ -13,7 +13,7 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use spindle::{CancellationToken, LockTable, Running, Spindle};
+use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep};
 
@@ -158,7 +158,7 @@ async fn at_once(locks: usize, over: Duration) -> Result<(), Failure> {
 
 /// All the locks, of one table in this process.
 struct Fleet {
-    locks: Vec<(Spindle, Running)>,
+    locks: Vec<(Spindle, RunHandle)>,
     cancel: CancellationToken,
 }
 

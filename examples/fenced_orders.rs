@@ -18,7 +18,7 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::statement::Statement;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, Error, Fence, LockTable, Running, Spindle, Term};
+use spindle::{CancellationToken, Error, Fence, LockTable, RunHandle, Spindle, Term};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -190,7 +190,7 @@ async fn judge(endpoint: &str, first: i128, second: i128) -> Result<String, Fail
     Ok("fenced_orders: ok on_time=4/4 late_refused=5/5 next=1/1".to_string())
 }
 
-fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, Running), Failure> {
+fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, RunHandle), Failure> {
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
     let lock = table.lock("orders").id(id).lease(LEASE).build()?;
     let running = lock.run(CancellationToken::new());

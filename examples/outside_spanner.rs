@@ -15,7 +15,7 @@ use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, FencingToken, HighWaterMark, LockTable, Running, Spindle};
+use spindle::{CancellationToken, FencingToken, HighWaterMark, LockTable, RunHandle, Spindle};
 use spindle_emulator::Emulator;
 use tokio::time::{sleep, timeout};
 
@@ -60,7 +60,7 @@ async fn tell(place: &Path) -> Result<String, Failure> {
         "CREATE TABLE ledger (id INTEGER PRIMARY KEY, line TEXT NOT NULL, fence INTEGER NOT NULL);
          INSERT INTO ledger VALUES (1, 'opened', 0);",
     )?;
-    file.append(&first.to_header_value(), "a: on time")??;
+    file.append(&first.to_string(), "a: on time")??;
     expect(set_line(&database, first, "a: on time")?, true, "a's write on time to SQLite")?;
     println!("a writes to the file and to SQLite");
 
@@ -69,12 +69,12 @@ async fn tell(place: &Path) -> Result<String, Failure> {
     table.seize("ledger").for_contender("b").await?;
     let second = held(&b).await?;
     println!("b was given the lock, and leads under {second}");
-    file.append(&second.to_header_value(), "b: on time")??;
+    file.append(&second.to_string(), "b: on time")??;
     expect(set_line(&database, second, "b: on time")?, true, "b's write on time to SQLite")?;
 
     // What a does when it wakes from a pause in the middle of its work: it has the token in its
     // hand, and nobody has told it.
-    let refused = file.append(&first.to_header_value(), "a: late")?;
+    let refused = file.append(&first.to_string(), "a: late")?;
     match refused {
         Err(error) if error.is_fenced() => println!("the file refuses a's late write: {error}"),
         other => return Err(format!("the file did not refuse a's late write: {other:?}").into()),
@@ -84,7 +84,7 @@ async fn tell(place: &Path) -> Result<String, Failure> {
     // A file that is opened again remembers: the mark is kept with what it guards.
     drop(file);
     let file = LedgerFile::open(place.join("ledger.txt"))?;
-    let Err(_) = file.append(&first.to_header_value(), "a: later still")? else {
+    let Err(_) = file.append(&first.to_string(), "a: later still")? else {
         return Err("the file forgot what it had seen".into());
     };
     judge(&spanner.endpoint(), place, second).await
@@ -163,7 +163,7 @@ async fn judge(endpoint: &str, place: &Path, second: FencingToken) -> Result<Str
     Ok("outside_spanner: ok file_refused=2/2 sqlite_refused=1/1".to_string())
 }
 
-fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, Running), Failure> {
+fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, RunHandle), Failure> {
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
     let lock = table.lock("ledger").id(id).lease(LEASE).build()?;
     let running = lock.run(CancellationToken::new());

@@ -12,7 +12,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use spindle::{CancellationToken, Error, LockTable, Spindle};
+use spindle::{CancellationToken, Error, LockState, LockTable, Spindle};
 use tokio::time::timeout;
 
 const USAGE: &str = "usage: simple --db projects/P/instances/I/databases/D --table T --name LOCK";
@@ -84,10 +84,12 @@ async fn report(lock: &Spindle) {
     }
 }
 
-fn elsewhere(leader: Result<Option<spindle::Leader>, Error>) -> String {
+fn elsewhere(leader: Result<Option<LockState>, Error>) -> String {
     match leader {
-        Ok(Some(leader)) => format!("leader is {}, token {}", leader.id, leader.token),
-        Ok(None) => "no leader".to_string(),
+        Ok(leader) => match leader.as_ref().and_then(LockState::holder) {
+            Some(id) => format!("leader is {id}"),
+            None => "no leader".to_string(),
+        },
         Err(error) => format!("can't tell who leads: {error}"),
     }
 }

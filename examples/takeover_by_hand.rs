@@ -13,7 +13,7 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, LockTable, Observer, Running, Spindle};
+use spindle::{CancellationToken, LockTable, Observer, RunHandle, Spindle};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -154,7 +154,7 @@ async fn row(client: &DatabaseClient) -> Result<Row, Failure> {
     })
 }
 
-fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, Running), Failure> {
+fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, RunHandle), Failure> {
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
     let lock = table.lock("job").id(id).lease(LEASE).info(format!("the node called {id}"));
     let lock = lock.build()?;

@@ -53,12 +53,12 @@
 //! ```
 //!
 //! A [`Guard`] is one way to hold. [`lead`](Spindle::lead) runs a task while this process leads,
-//! [`run_once`](LockTable::run_once) a scheduled job that one process of a fleet runs and the
+//! [`run_once`](LockBuilder::run_once) a scheduled job that one process of a fleet runs and the
 //! others skip, and [`run`](Spindle::run) contends in the background for a service that asks
 //! [`has_lock`](Spindle::has_lock) where it matters:
 //!
 //! ```
-//! use spindle::{CancellationToken, Change, LockTable};
+//! use spindle::{CancellationToken, TermChange, LockTable};
 //! # use spindle_emulator::Emulator;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -72,7 +72,7 @@
 //! let running = lock.run(cancel.clone());
 //!
 //! let mut changes = lock.watch();
-//! if let Some(Change::Gained(term)) = changes.next().await {
+//! if let Some(TermChange::Gained(term)) = changes.next().await {
 //!     assert_eq!(lock.has_lock(), Some(term.token()));
 //!     assert_eq!(lock.verify().await?, term.token());
 //! }
@@ -136,21 +136,20 @@ pub use google_cloud_spanner;
 pub use tokio_util::sync::CancellationToken;
 
 pub use clock::Clock;
-pub use driver::Occupied;
 pub use error::{Error, Result};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use fleet::{Member, MemberBuilder, MemberState, Members, Shard, Shards};
-pub use hold::{Attempt, Guard, LastRun, LeadOptions, Led, Once, RunState};
-pub use loss::{Loss, Release};
+pub use hold::{Guard, JobOutcome, LastRun, LeadOptions, RunState};
+pub use loss::{Loss, ReleaseOutcome};
 pub use operate::{
-    Cause, Checked, Deposed, Evict, History, HistoryEnd, KeptAway, Leader, LockState, Locks,
-    Observer, Obstacle, PastTerm, Seize, Standing,
+    Cause, Checked, Deposed, Evict, History, HistoryEnd, KeptAway, LockList, LockState, Observer,
+    Obstacle, PastTerm, Seize, Standing,
 };
 pub use settings::LockBuilder;
 pub use spanner::LockTable;
-pub use spindle::{Running, Spindle};
+pub use spindle::{RunHandle, Spindle};
 pub use spindle_protocol::fleet::{Move, Plan, plan};
-pub use status::{Change, Failing, Health, Role, Term, Trouble, Watch};
+pub use status::{Failing, Health, Role, Term, TermChange, TermWatch, Trouble};
 pub use token::FencingToken;
 
 /// The README's code, compiled.

@@ -57,7 +57,7 @@ impl From<EndReason> for Loss {
 /// What came of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Release {
+pub enum ReleaseOutcome {
     /// Spanner acknowledged it: the lock is free.
     Released,
     /// The term had ended before, and there was nothing to release.

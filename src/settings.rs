@@ -108,7 +108,7 @@ impl LockBuilder {
     }
 
     /// What this instance says of itself while it holds, for example its address; others read it
-    /// with [`LockTable::leader`]. At most 4 KiB.
+    /// with [`LockTable::inspect`]. At most 4 KiB.
     pub fn info(mut self, info: impl Into<String>) -> LockBuilder {
         self.info = Some(info.into());
         self

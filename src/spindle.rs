@@ -18,7 +18,7 @@ use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
 use crate::settings::{LockBuilder, Settings};
 use crate::spanner::{Connection, LockTable, REQUEST_LIMIT, Table};
-use crate::status::{Health, Published, Term, Watch};
+use crate::status::{Health, Published, Term, TermWatch};
 use crate::token::FencingToken;
 
 /// One participant of one lock. A cheap clone is another handle to the same participant.
@@ -119,16 +119,16 @@ impl Spindle {
     /// if there is no tokio runtime to run on, or if `run` was called before, or something that takes the lock for its own:
     /// [`acquire`](Spindle::acquire), [`try_acquire`](Spindle::try_acquire),
     /// [`lead`](Spindle::lead).
-    pub fn run(&self, cancel: CancellationToken) -> Running {
+    pub fn run(&self, cancel: CancellationToken) -> RunHandle {
         let (sender, result) = oneshot::channel();
         let lock = self.name().to_string();
         if let Err(error) = self.start(cancel, sender) {
             let (sender, result) = oneshot::channel();
             // The receiver is right here.
             let _ = sender.send(Err(error));
-            return Running { result, lock };
+            return RunHandle { result, lock };
         }
-        Running { result, lock }
+        RunHandle { result, lock }
     }
 
     /// Starts the loop that wants the lock while somebody here claims it, unless it runs already.
@@ -289,7 +289,7 @@ impl Spindle {
     }
 
     /// A reader of the gains and losses of this instance.
-    pub fn watch(&self) -> Watch {
+    pub fn watch(&self) -> TermWatch {
         self.0.published.watch()
     }
 
@@ -429,19 +429,19 @@ impl fmt::Debug for Spindle {
 
 /// The end of an instance's loop, to wait for. Dropping it lets the loop go on.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunHandle {
     result: oneshot::Receiver<Result<()>>,
     lock: String,
 }
 
-impl Running {
+impl RunHandle {
     /// The end of something that does more than the loop of `lock`.
-    pub(crate) fn new(result: oneshot::Receiver<Result<()>>, lock: String) -> Running {
-        Running { result, lock }
+    pub(crate) fn new(result: oneshot::Receiver<Result<()>>, lock: String) -> RunHandle {
+        RunHandle { result, lock }
     }
 }
 
-impl Future for Running {
+impl Future for RunHandle {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {

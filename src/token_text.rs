@@ -9,23 +9,17 @@ impl FencingToken {
     /// The header, or key of gRPC metadata, under which to send a token to another service.
     pub const HEADER: &str = "x-fencing-token";
 
-    /// The token as the value of an HTTP header or of gRPC metadata: decimal digits, which are
-    /// valid in both.
+    /// Reads a token from the value of an HTTP header or of gRPC metadata, with or without blanks
+    /// around it. Its text, decimal digits, is valid in both.
     ///
     /// ```
     /// use spindle::FencingToken;
     ///
     /// let token = FencingToken::from_nanoseconds(1_795_000_000_123_456_000);
-    /// let sent = token.to_header_value();
+    /// let sent = token.to_string();
     /// assert_eq!(FencingToken::from_header_value(sent.as_bytes())?, token);
     /// # Ok::<(), spindle::Error>(())
     /// ```
-    pub fn to_header_value(self) -> String {
-        self.to_string()
-    }
-
-    /// Reads what [`to_header_value`](FencingToken::to_header_value) wrote, with or without
-    /// blanks around it.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle::{CancellationToken, Change, LockTable, Spindle};
+use spindle::{CancellationToken, LockTable, Spindle, TermChange};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -92,8 +92,8 @@ async fn report(lock: Spindle, journal: Arc<Journal>) -> Result<(), Failure> {
     let mut watch = lock.watch();
     while let Some(change) = watch.next().await {
         match change {
-            Change::Gained(_) => writeln!(std::io::stdout(), "holds")?,
-            Change::Lost(term) => {
+            TermChange::Gained(_) => writeln!(std::io::stdout(), "holds")?,
+            TermChange::Lost(term) => {
                 let token = term.token().as_nanoseconds();
                 journal.write(Event::Lost { token, why: format!("{:?}", term.loss()) })?;
                 writeln!(std::io::stdout(), "lost")?;

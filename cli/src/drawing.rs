@@ -24,7 +24,7 @@ pub fn svg(
     now: DateTime<Utc>,
     words: impl Fn(&PastTerm) -> String,
 ) -> String {
-    let begin = terms.last().map_or(now, PastTerm::begin);
+    let begin = terms.last().map_or(now, |term| term.token.to_datetime());
     let span = (now - begin).num_milliseconds().max(1) as f64;
     let x = |at: DateTime<Utc>| LEFT + (at - begin).num_milliseconds() as f64 / span * WIDTH;
     let mut colours = BTreeMap::new();
@@ -48,7 +48,7 @@ pub fn svg(
          fill=\"none\" stroke=\"#999\" stroke-dasharray=\"3 3\"/>"
     );
     for term in terms.iter().rev() {
-        let (from, to) = (x(term.begin()), x(term.end.unwrap_or(now)));
+        let (from, to) = (x(term.token.to_datetime()), x(term.end.unwrap_or(now)));
         let told = words(term);
         let _ = writeln!(
             text,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
-use spindle::{LockTable, Once, Term};
+use spindle::{JobOutcome, LockTable, Term};
 use tokio::time::sleep;
 
 use crate::fleet::Failure;
@@ -38,10 +38,12 @@ pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
         };
         let once = table.lock(JOB).id(id).run_once(AT_LEAST, AT_MOST, job).await;
         match (once, before) {
-            (Ok(Once::Ran(Ok(()))), None) => log(&format!("ran {tick}; it never ran before")),
-            (Ok(Once::Ran(Ok(()))), Some(run)) => log(&format!("ran {tick}; before, it {run}")),
-            (Ok(Once::Ran(Err(error))), _) => log(&format!("failed {tick}: {error}")),
-            (Ok(Once::Skipped(Some(run))), _) => log(&format!("skipped {tick}: it {run}")),
+            (Ok(JobOutcome::Ran(Ok(()))), None) => log(&format!("ran {tick}; it never ran before")),
+            (Ok(JobOutcome::Ran(Ok(()))), Some(run)) => {
+                log(&format!("ran {tick}; before, it {run}"))
+            }
+            (Ok(JobOutcome::Ran(Err(error))), _) => log(&format!("failed {tick}: {error}")),
+            (Ok(JobOutcome::Skipped(Some(run))), _) => log(&format!("skipped {tick}: it {run}")),
             (Ok(other), _) => log(&format!("{other:?} {tick}")),
             (Err(error), _) => log(&format!("could not run {tick}: {error}")),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use spindle::{CancellationToken, Change, Fence, LockTable, Spindle, Term};
+use spindle::{CancellationToken, Fence, LockTable, Spindle, Term, TermChange};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -80,11 +80,11 @@ async fn lead(lock: Spindle, writer: Writer) {
     let mut watch = lock.watch();
     while let Some(change) = watch.next().await {
         match change {
-            Change::Gained(term) => {
+            TermChange::Gained(term) => {
                 log(&format!("began {}", term.token()));
                 tokio::spawn(writer.clone().write_orders(term));
             }
-            Change::Lost(term) => log(&format!("ended {} {:?}", term.token(), term.loss())),
+            TermChange::Lost(term) => log(&format!("ended {} {:?}", term.token(), term.loss())),
             _ => {}
         }
     }

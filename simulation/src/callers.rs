@@ -6,7 +6,7 @@ use std::time::Duration;
 use google_cloud_spanner::client::DatabaseClient;
 use google_cloud_spanner::mutation::Mutation;
 use rand::RngExt as _;
-use spindle::{Attempt, CancellationToken, Guard, LockTable, Once, Spindle, Term, simulation};
+use spindle::{CancellationToken, Guard, JobOutcome, LockTable, Spindle, Term, simulation};
 use tokio::time::{sleep, timeout};
 
 use crate::machine::Clocks;
@@ -75,7 +75,7 @@ impl Caller {
     }
 
     async fn try_acquire(&self) {
-        if let Ok(Attempt::Acquired(guard)) = self.lock.try_acquire().await {
+        if let Ok(Some(guard)) = self.lock.try_acquire().await {
             self.world.saw(Sighting::Tried);
             self.hold(guard).await;
         }
@@ -85,11 +85,11 @@ impl Caller {
     async fn hold(&self, guard: Guard) {
         let (time, releases) = (self.some_time(2.0), self.world.random(|random| random.random()));
         {
-            let _shift = self.world.go_to_work(self.plan.lock, guard.term());
-            let work = work(&self.world, &self.client, guard.term(), time);
+            let _shift = self.world.go_to_work(self.plan.lock, &guard);
+            let work = work(&self.world, &self.client, &guard, time);
             tokio::select! {
                 biased;
-                () = guard.lost() => {}
+                () = guard.cancelled() => {}
                 () = work => {}
             }
         }
@@ -151,9 +151,9 @@ impl Caller {
                 work(&world, &client, &term, time).await;
             });
         match run.await {
-            Ok(Once::Ran(())) => self.world.saw(Sighting::RanOnce),
-            Ok(Once::Skipped(_)) => self.world.saw(Sighting::SkippedRun),
-            Ok(Once::Overran(_)) => self.world.saw(Sighting::Overran),
+            Ok(JobOutcome::Ran(())) => self.world.saw(Sighting::RanOnce),
+            Ok(JobOutcome::Skipped(_)) => self.world.saw(Sighting::SkippedRun),
+            Ok(JobOutcome::Overran(_)) => self.world.saw(Sighting::Overran),
             Ok(_) | Err(_) => {}
         }
     }

@@ -41,7 +41,7 @@ impl Server {
         // The last is the tool's.
         for _ in 0..seats + callers + 1 {
             let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
-            table.leader("nobody").await.expect("nothing goes wrong yet");
+            table.inspect("nobody").await.expect("nothing goes wrong yet");
             // One after the other, so that the session that is new is this one's.
             let sessions = emulator.requests().sessions();
             let session = sessions.into_iter().find(|new| tables.iter().all(|(_, old)| old != new));

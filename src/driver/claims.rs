@@ -5,13 +5,12 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use chrono::{DateTime, Utc};
 use spindle_protocol::{Answer, Moment, Rejection, Row, Succession};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::loss::{Loss, Release};
+use crate::loss::{Loss, ReleaseOutcome};
 use crate::status::Term;
 use crate::token::FencingToken;
 
@@ -45,7 +44,7 @@ pub(crate) struct Grant {
 #[derive(Debug)]
 pub(crate) enum End {
     /// Release it, and say what came of that.
-    Release { parting: Parting, done: oneshot::Sender<Release> },
+    Release { parting: Parting, done: oneshot::Sender<ReleaseOutcome> },
     /// Send no more heartbeats, but release nothing.
     Lapse,
 }
@@ -59,22 +58,12 @@ pub(crate) struct Parting {
 
 /// Why the lock could not be had at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Occupied {
+pub(crate) struct Occupied {
     /// Who holds; nobody where the lock was taken from its holder and must still be waited for, or
     /// is reserved.
-    pub holder: Option<String>,
-    /// For whom the last holder reserved the lock, for a bounded time.
-    pub reserved_for: Option<String>,
+    pub(crate) holder: Option<String>,
     /// The token in the row.
-    pub token: FencingToken,
-}
-
-impl Occupied {
-    /// Since when the holder holds, or the lock is reserved, by Spanner's clock.
-    pub fn since(&self) -> DateTime<Utc> {
-        self.token.to_datetime()
-    }
+    pub(crate) token: FencingToken,
 }
 
 /// What a claimant did.
@@ -90,7 +79,7 @@ pub(crate) struct Claims {
     waiting: VecDeque<Claim>,
     holding: Option<Holding>,
     /// Who waits to hear how the release went.
-    farewell: Option<oneshot::Sender<Release>>,
+    farewell: Option<oneshot::Sender<ReleaseOutcome>>,
     /// When the last look began.
     looking_since: Moment,
     last: Option<Look>,
@@ -106,33 +95,33 @@ struct Holding {
 pub(crate) struct Leaving {
     pub(crate) token: FencingToken,
     maybe_applied: bool,
-    outcome: Release,
+    outcome: ReleaseOutcome,
 }
 
 impl Leaving {
     pub(crate) fn new(token: FencingToken) -> Leaving {
-        Leaving { token, maybe_applied: false, outcome: Release::Unacknowledged }
+        Leaving { token, maybe_applied: false, outcome: ReleaseOutcome::Unacknowledged }
     }
 
     /// Takes note of an answer to the release.
     pub(crate) fn answered(&mut self, answer: &Answer) {
         match answer {
-            Answer::Applied { .. } => self.outcome = Release::Released,
+            Answer::Applied { .. } => self.outcome = ReleaseOutcome::Released,
             // The row has changed because an earlier try did arrive.
-            Answer::Rejected(_) if self.maybe_applied => self.outcome = Release::Released,
+            Answer::Rejected(_) if self.maybe_applied => self.outcome = ReleaseOutcome::Released,
             Answer::Rejected(rejection) => {
                 let by = match rejection {
                     Rejection::Changed(seen) => seen.clone(),
                     Rejection::TakeoverRowExists | Rejection::Needless => None,
                 };
-                self.outcome = Release::EndedBefore(Loss::superseded(by));
+                self.outcome = ReleaseOutcome::EndedBefore(Loss::superseded(by));
             }
             Answer::Unknown => self.maybe_applied = true,
             Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {}
         }
     }
 
-    pub(crate) fn outcome(self) -> Release {
+    pub(crate) fn outcome(self) -> ReleaseOutcome {
         self.outcome
     }
 }
@@ -241,7 +230,6 @@ impl Claims {
             (Answer::Observed(observation), _) => Ok(observation.row.as_ref().map(Occupied::by)),
             (Answer::Rejected(Rejection::Changed(Some(seen))), _) => Ok(Some(Occupied {
                 holder: seen.writer.id().map(str::to_string),
-                reserved_for: None,
                 token: FencingToken::from_timestamp(seen.token),
             })),
             (_, Some(error)) => Err(error.clone()),
@@ -263,12 +251,12 @@ impl Claims {
         self.last = Some(Look { began: self.looking_since, result });
     }
 
-    pub(crate) fn releasing(&mut self, done: oneshot::Sender<Release>) {
+    pub(crate) fn releasing(&mut self, done: oneshot::Sender<ReleaseOutcome>) {
         self.farewell = Some(done);
     }
 
     /// The release is over, one way or another.
-    pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> Release) {
+    pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> ReleaseOutcome) {
         if let Some(done) = self.farewell.take() {
             // Nobody waits for it any more if it can't be delivered.
             let _ = done.send(outcome());
@@ -280,7 +268,6 @@ impl Occupied {
     fn by(row: &Row) -> Occupied {
         Occupied {
             holder: row.writer.id().filter(|_| !row.is_released()).map(str::to_string),
-            reserved_for: row.writer.successor_id().map(str::to_string),
             token: FencingToken::from_timestamp(row.token),
         }
     }

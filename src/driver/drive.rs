@@ -11,7 +11,8 @@ use google_cloud_gax::error::rpc::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::{
-    Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Succession, Wake,
+    Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Rejection,
+    Succession, Wake,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -21,7 +22,7 @@ use super::carried::LockRow;
 use super::claims::{Claim, Claims, End, Heard, Leaving, Occupied, Parting, Patience};
 use super::metrics::Meter;
 use crate::error::{Error, panic_message};
-use crate::loss::{Loss, Release};
+use crate::loss::{Loss, ReleaseOutcome};
 use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::status::{Failing, Journal, Published};
@@ -209,7 +210,6 @@ impl<R: LockRow> Driver<R> {
             }
             self.claims.refuse_lookers(&Occupied {
                 holder: Some(self.settings.id.to_string()),
-                reserved_for: None,
                 token: FencingToken::from_timestamp(token),
             });
         } else if self.instance.is_standing_by() {
@@ -218,8 +218,10 @@ impl<R: LockRow> Driver<R> {
         if !self.instance.is_releasing() {
             let leaving = self.leaving.take();
             let token = leaving.as_ref().map(|leaving| leaving.token);
-            let outcome = leaving
-                .map_or_else(|| Release::EndedBefore(self.last_loss.clone()), Leaving::outcome);
+            let outcome = leaving.map_or_else(
+                || ReleaseOutcome::EndedBefore(self.last_loss.clone()),
+                Leaving::outcome,
+            );
             if let Some(token) = token {
                 self.journal.released(token, &outcome);
             }
@@ -287,7 +289,12 @@ impl<R: LockRow> Driver<R> {
             _ if self.instance.is_sweeping() => {}
             Some(leaving) if is_releasing => leaving.answered(&answer),
             _ if is_releasing || self.instance.term().is_some() => {}
-            _ => self.claims.answered(&answer, error.as_ref()),
+            _ => {
+                if let Answer::Rejected(Rejection::Changed(Some(winner))) = &answer {
+                    self.published.lost_race_to(winner);
+                }
+                self.claims.answered(&answer, error.as_ref());
+            }
         }
         match &answer {
             Answer::Observed(observation) => self.journal.observed(observation),

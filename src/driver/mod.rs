@@ -8,6 +8,5 @@ mod metrics;
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use carried::LockRow;
 pub(crate) use carried::{Carried, CarriedRow, Told};
-pub use claims::Occupied;
-pub(crate) use claims::{Claim, End, Grant, Parting, Patience};
+pub(crate) use claims::{Claim, End, Grant, Occupied, Parting, Patience};
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};

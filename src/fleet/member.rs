@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::names::{check_part, member_key, members_prefix};
 use crate::settings::LockBuilder;
 use crate::spanner::LockTable;
-use crate::spindle::{Running, Spindle};
+use crate::spindle::{RunHandle, Spindle};
 use crate::status::Health;
 use crate::token::FencingToken;
 
@@ -157,7 +157,7 @@ impl Member {
     ///
     /// It resolves to an error with [`is_config`](Error::is_config) if `run` was called before, or
     /// outside of a tokio runtime.
-    pub fn run(&self, cancel: CancellationToken) -> Running {
+    pub fn run(&self, cancel: CancellationToken) -> RunHandle {
         let running = self.0.own.run(cancel);
         let (Ok(settings), Ok(runtime)) = (self.0.own.settings(), Handle::try_current()) else {
             // It resolves to what is wrong.
@@ -184,7 +184,7 @@ impl Member {
             // Nobody waits any more if it can't be delivered.
             let _ = done.send(ended);
         });
-        Running::new(result, lock)
+        RunHandle::new(result, lock)
     }
 
     /// The live members of the group, this one among them while it runs: one strong read.

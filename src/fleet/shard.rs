@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use crate::driver::Parting;
 use crate::error::{Error, Kind, Result};
 use crate::fence::Fence;
-use crate::hold::{self, Attempt, Ended, Guard, Orders, Why};
+use crate::hold::{self, Ended, Guard, Orders, Why};
 use crate::settings::LockBuilder;
 use crate::spindle::Spindle;
 use crate::status::{Term, say};
@@ -163,10 +163,7 @@ impl Worker {
 
     async fn take(&self) -> Result<Option<(Guard, Spindle)>> {
         let lock = self.lock.clone().build()?;
-        Ok(match lock.try_acquire().await? {
-            Attempt::Acquired(guard) => Some((guard, lock)),
-            Attempt::Occupied(_) => None,
-        })
+        Ok(lock.try_acquire().await?.map(|guard| (guard, lock)))
     }
 
     async fn end(&self, guard: Guard, lock: &Spindle, ended: Ended<()>, ran: Duration) -> Finished {

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::hold::joined;
 use crate::names::{check_part, shards_prefix, shares_prefix};
 use crate::settings::LockBuilder;
-use crate::spindle::{Running, Spindle};
+use crate::spindle::{RunHandle, Spindle};
 use crate::status::say;
 
 /// Each member reads all of their rows at every poll.
@@ -364,7 +364,7 @@ impl Desk {
     }
 
     /// Leaves: gives every shard to the member that will be found to be its owner.
-    async fn end(&mut self, running: Running) -> Result<()> {
+    async fn end(&mut self, running: RunHandle) -> Result<()> {
         // The others count this member no more, and expect its shards.
         self.leave.cancel();
         let heirs = self.last.as_ref().map(|view| self.share.heirs(view)).unwrap_or_default();

@@ -1,28 +1,28 @@
 //! Holding the lock for the life of a value.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use spindle_protocol::Moment;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::sync::CancellationToken;
 
 use crate::driver::{End, Grant, Occupied, Parting, Patience};
 use crate::error::{Error, Kind, Result};
-use crate::fence::Fence;
-use crate::loss::{Loss, Release};
+use crate::loss::{Loss, ReleaseOutcome};
 use crate::spindle::Spindle;
 use crate::status::Term;
-use crate::token::FencingToken;
 
 /// What nobody can mean to wait for.
 const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The lock, held. It is renewed in the background until this is released or dropped.
 ///
-/// A guard is not the lock itself: the term under it can be lost while the guard is there, and then
-/// [`lost`](Guard::lost) resolves, before the lease has run out. What must not happen late has to
-/// carry the token: see [`fence`](Guard::fence).
+/// A guard derefs to its [`Term`], which has the token, the fence and the cancellation. A guard is
+/// not the lock itself: the term can be lost while the guard is there, and then
+/// [`cancelled`](Term::cancelled) resolves, before the lease has run out. What must not happen late
+/// has to carry the token: see [`Term::fence`].
 ///
 /// **Dropping** it stops the renewal at once; the release is then sent by the instance's loop, at
 /// the next chance and without anybody to hear how it went. So the lock is free soon after a drop,
@@ -38,25 +38,6 @@ pub struct Guard {
     lock: Spindle,
 }
 
-/// What came of [`try_acquire`](Spindle::try_acquire).
-#[derive(Debug)]
-pub enum Attempt {
-    /// The lock is held now.
-    Acquired(Guard),
-    /// Somebody else holds it, or it is reserved for somebody.
-    Occupied(Occupied),
-}
-
-impl Attempt {
-    /// The guard, if the lock was to be had.
-    pub fn acquired(self) -> Option<Guard> {
-        match self {
-            Attempt::Acquired(guard) => Some(guard),
-            Attempt::Occupied(_) => None,
-        }
-    }
-}
-
 impl Spindle {
     /// Waits until this instance holds the lock, however long that takes.
     ///
@@ -70,7 +51,7 @@ impl Spindle {
     /// # async fn service(table: spindle::LockTable) -> spindle::Result<()> {
     /// let lock = table.lock("migration").build()?;
     /// let guard = lock.acquire().await?;
-    /// // … under guard.fence(), until guard.lost() …
+    /// // … under guard.fence(), until guard.cancelled() …
     /// guard.release().await;
     /// # Ok(())
     /// # }
@@ -124,8 +105,9 @@ impl Spindle {
         }
     }
 
-    /// Looks once, and takes the lock if it is vacant: never held, released, or expired, however
-    /// recently. Otherwise says who holds it.
+    /// Polls once, and takes the lock if it is vacant: never held, released, or expired, however
+    /// recently. Returns nothing if it is not; [`known_leader`](Spindle::known_leader) then says who
+    /// holds it.
     ///
     /// It starts the loop as [`acquire`](Spindle::acquire) does, and overtakes those who wait in
     /// this process only if the lock is vacant right now.
@@ -141,19 +123,17 @@ impl Spindle {
     /// # Panics
     ///
     /// Outside of a tokio runtime.
-    pub async fn try_acquire(&self) -> Result<Attempt> {
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         let settings = self.settings()?;
         let until = settings.clock.now() + settings.timing.lease;
-        self.try_until(until).await
+        Ok(self.try_until(until).await?.ok())
     }
 
     /// Looks, and after a lost race looks again, but not after `until`.
-    pub(crate) async fn try_until(&self, until: Moment) -> Result<Attempt> {
+    pub(crate) async fn try_until(&self, until: Moment) -> Result<Result<Guard, Occupied>> {
         let asked = self.settings()?.clock.now();
-        Ok(match self.claim(Patience::Looks { asked, until }, None).await? {
-            Ok(grant) => Attempt::Acquired(Guard::new(self.clone(), grant)),
-            Err(occupied) => Attempt::Occupied(occupied),
-        })
+        let claimed = self.claim(Patience::Looks { asked, until }, None).await?;
+        Ok(claimed.map(|grant| Guard::new(self.clone(), grant)))
     }
 
     /// `asked_to_go` fires when the instance is told to resign; then the guard is to be released.
@@ -176,41 +156,6 @@ impl Guard {
         Guard { term: grant.term, end: Some(grant.end), lock }
     }
 
-    /// The term that is held.
-    pub fn term(&self) -> &Term {
-        &self.term
-    }
-
-    /// The fencing token, which every write that must not come late has to carry.
-    pub fn token(&self) -> FencingToken {
-        self.term.token()
-    }
-
-    /// What makes a write in the same database conditional on this term.
-    pub fn fence(&self) -> Fence {
-        self.term.fence()
-    }
-
-    /// How long the last heartbeat still protects whoever works under the guard.
-    pub fn remaining(&self) -> Duration {
-        self.term.remaining()
-    }
-
-    /// Whether the term has ended; never false again once it was true.
-    pub fn has_ended(&self) -> bool {
-        self.term.has_ended()
-    }
-
-    /// Waits until the term is over. Cancellation safe.
-    pub fn lost(&self) -> WaitForCancellationFuture<'_> {
-        self.term.cancelled()
-    }
-
-    /// A token that is cancelled when the term is over, to hand to what runs under it.
-    pub fn cancellation(&self) -> CancellationToken {
-        self.term.cancellation()
-    }
-
     /// Releases the lock and says what came of it, within the release limit.
     ///
     /// [`has_lock`](Spindle::has_lock) is empty before the release is sent.
@@ -218,11 +163,11 @@ impl Guard {
     /// # Cancellation safety
     ///
     /// Once polled, the release goes on whether or not the future is dropped.
-    pub async fn release(self) -> Release {
+    pub async fn release(self) -> ReleaseOutcome {
         self.release_with(Parting::default()).await
     }
 
-    pub(crate) async fn release_with(mut self, parting: Parting) -> Release {
+    pub(crate) async fn release_with(mut self, parting: Parting) -> ReleaseOutcome {
         let (done, released) = oneshot::channel();
         // What could not be sent comes back, and must not be kept: it has the sender of the answer.
         let told =
@@ -230,7 +175,7 @@ impl Guard {
         if told && let Ok(release) = released.await {
             return release;
         }
-        Release::EndedBefore(self.term.loss().cloned().unwrap_or(Loss::Abandoned))
+        ReleaseOutcome::EndedBefore(self.term.loss().cloned().unwrap_or(Loss::Abandoned))
     }
 
     /// Ends the term without a release: the lease runs out.
@@ -242,8 +187,17 @@ impl Guard {
         self.term.cancelled().await;
     }
 
-    /// The handle that the lock was acquired by.
-    pub fn lock(&self) -> &Spindle {
+    /// The instance that the lock was acquired by.
+    pub(crate) fn instance(&self) -> &Spindle {
         &self.lock
+    }
+}
+
+impl Deref for Guard {
+    type Target = Term;
+
+    /// The term that is held.
+    fn deref(&self) -> &Term {
+        &self.term
     }
 }

@@ -22,17 +22,9 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 /// Longer ones are mistakes.
 const OPTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How [`lead`](Spindle::lead) ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Led<T> {
-    /// The task returned by itself, under a valid term.
-    Returned(T),
-    /// It was cancelled: with what the task returned then, if there was one and it ended in time.
-    Cancelled(Option<T>),
-}
-
 /// Choices of [`lead_with`](Spindle::lead_with) about a task that fails.
+///
+/// The default is as [`lead`](Spindle::lead): the first result ends it, an error too, and no watchdog.
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing until `lead_with` is called"]
 pub struct LeadOptions {
@@ -54,11 +46,6 @@ impl Default for LeadOptions {
 }
 
 impl LeadOptions {
-    /// As [`lead`](Spindle::lead): the first result ends it, an error too, and no watchdog.
-    pub fn new() -> LeadOptions {
-        LeadOptions::default()
-    }
-
     /// When the task returns an error, releases the lock, pauses, and contends again.
     ///
     /// The pause begins with `first` and doubles with each failure, up to `longest`, less a random
@@ -126,16 +113,19 @@ impl Spindle {
     /// or a resignation the instance waits for such a task to end before it contends again. After
     /// `cancel` it is an error, at most two stop limits later.
     ///
+    /// Returns what the last task returned: by itself, or after `cancel` and in time. Returns nothing
+    /// if `cancel` came while no task ran, or if the task had to be aborted.
+    ///
     /// To end with the first loss, cancel `cancel` where the task sees that its term is cancelled.
     ///
     /// ```no_run
     /// # async fn tick() {}
     /// # async fn bill(fence: spindle::Fence) -> spindle::Result<()> { Ok(()) }
     /// # async fn service(lock: spindle::Spindle) -> spindle::Result<()> {
-    /// use spindle::{CancellationToken, Led, Term};
+    /// use spindle::{CancellationToken, Term};
     ///
     /// let shutdown = CancellationToken::new();
-    /// let led = lock
+    /// let result = lock
     ///     .lead(shutdown, |term: Term| async move {
     ///         loop {
     ///             tokio::select! {
@@ -145,10 +135,7 @@ impl Spindle {
     ///         }
     ///     })
     ///     .await?;
-    /// match led {
-    ///     Led::Returned(result) | Led::Cancelled(Some(result)) => result,
-    ///     _ => Ok(()),
-    /// }
+    /// result.unwrap_or(Ok(())) // without one, it was cancelled before a task returned
     /// # }
     /// ```
     ///
@@ -168,7 +155,7 @@ impl Spindle {
     /// # Panics
     ///
     /// Outside of a tokio runtime.
-    pub async fn lead<T, F, Fut>(&self, cancel: CancellationToken, work: F) -> Result<Led<T>>
+    pub async fn lead<T, F, Fut>(&self, cancel: CancellationToken, work: F) -> Result<Option<T>>
     where
         F: FnMut(Term) -> Fut + Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
@@ -186,7 +173,7 @@ impl Spindle {
     /// use std::time::Duration;
     /// use spindle::{CancellationToken, LeadOptions, Term};
     ///
-    /// let options = LeadOptions::new()
+    /// let options = LeadOptions::default()
     ///     .contend_again(Duration::from_secs(1), Duration::from_secs(60))
     ///     .watchdog(Duration::from_secs(300));
     /// let shutdown = CancellationToken::new();
@@ -218,7 +205,7 @@ impl Spindle {
         options: LeadOptions,
         cancel: CancellationToken,
         work: F,
-    ) -> Result<Led<Result<T, E>>>
+    ) -> Result<Option<Result<T, E>>>
     where
         F: FnMut(Term) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
@@ -240,7 +227,7 @@ impl Spindle {
         cancel: CancellationToken,
         work: F,
         judge: impl Fn(&T) -> Option<String> + Send + 'static,
-    ) -> Result<Led<T>>
+    ) -> Result<Option<T>>
     where
         F: FnMut(Term) -> Fut + Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
@@ -271,7 +258,7 @@ impl Supervisor {
         mut self,
         mut work: F,
         judge: impl Fn(&T) -> Option<String> + Send + 'static,
-    ) -> Result<Led<T>>
+    ) -> Result<Option<T>>
     where
         F: FnMut(Term) -> Fut + Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
@@ -281,7 +268,7 @@ impl Supervisor {
         let name = self.lock.name().to_string();
         loop {
             self.orders.resign = CancellationToken::new();
-            let Some(guard) = self.acquire().await? else { return Ok(Led::Cancelled(None)) };
+            let Some(guard) = self.acquire().await? else { return Ok(None) };
             let began = Instant::now();
             self.lock.published().task_runs(self.pauses.options.pause_longest);
             let ended = work::run(&guard, &self.orders, settings.stop_limit, &mut work).await;
@@ -290,7 +277,7 @@ impl Supervisor {
                 Ended::Returned(returned) => {
                     let Some(error) = judge(&returned) else {
                         guard.release().await;
-                        return Ok(Led::Returned(returned));
+                        return Ok(Some(returned));
                     };
                     self.failed(guard, error).await;
                 }
@@ -300,7 +287,7 @@ impl Supervisor {
                 }
                 Ended::Stopped(Why::Cancelled | Why::Dropped, returned) => {
                     guard.release().await;
-                    return Ok(Led::Cancelled(returned));
+                    return Ok(returned);
                 }
                 // Nothing is held any more; dropping the guard says no more than that.
                 Ended::Stopped(Why::Lost, _) => {}
@@ -341,7 +328,7 @@ impl Supervisor {
 
     /// Gives the lock to others after an error of the task, and lets it rest.
     async fn failed(&mut self, guard: Guard, error: String) {
-        let (lock, token) = (guard.term().lock().to_string(), guard.token());
+        let (lock, token) = (guard.lock().to_string(), guard.token());
         let pause = self.pauses.next();
         let what = format!("its task failed: {error}");
         self.lock

@@ -5,7 +5,7 @@ mod lead;
 mod once;
 mod work;
 
-pub use guard::{Attempt, Guard};
-pub use lead::{LeadOptions, Led};
-pub use once::{LastRun, Once, RunState};
+pub use guard::Guard;
+pub use lead::LeadOptions;
+pub use once::{JobOutcome, LastRun, RunState};
 pub(crate) use work::{Ended, Orders, Why, joined, run};

@@ -4,16 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use spindle_protocol::{Moment, Succession, Timestamp};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::guard::{Attempt, Guard};
+use super::guard::Guard;
 use super::work::{self, Ended, Orders, joined};
 use crate::driver::Parting;
 use crate::error::{Error, Kind, Result};
-use crate::loss::Release;
+use crate::loss::ReleaseOutcome;
 use crate::names::{check_lock_name, check_table_name};
 use crate::settings::{LockBuilder, Settings};
 use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table};
@@ -21,10 +20,10 @@ use crate::spindle::Spindle;
 use crate::status::{Term, say};
 use crate::token::FencingToken;
 
-/// What came of [`run_once`](LockTable::run_once).
+/// What came of [`run_once`](LockBuilder::run_once).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Once<T> {
+pub enum JobOutcome<T> {
     /// The job ran here, and returned this.
     Ran(T),
     /// It was not started: it runs elsewhere, or ran recently, or its last run was interrupted and
@@ -75,10 +74,29 @@ pub enum RunState {
 }
 
 impl LockTable {
+    /// The last run of the job `name`; nothing if it never ran, or if the row doesn't tell because
+    /// the lock was used otherwise since.
+    ///
+    /// # Errors
+    ///
+    /// As [`inspect`](LockTable::inspect).
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn last_run(&self, name: &str) -> Result<Option<LastRun>> {
+        check_table_name(&self.table().name)?;
+        check_lock_name(name)?;
+        let (found, read_at) = self.table().read(name, REQUEST_LIMIT).await?;
+        Ok(found.and_then(|full| LastRun::of(&full, read_at)))
+    }
+}
+
+impl LockBuilder {
     /// Runs `job` if no other node of the fleet does or lately did: for what a schedule starts on
     /// each of them.
     ///
-    /// It looks once. If the lock `name` is vacant, it is taken and the job run under it; otherwise
+    /// It polls once. If the lock is vacant, it is taken and the job run under it; otherwise
     /// nothing is done. From the start of a run the lock is kept
     ///
     /// - until the job has ended, and **at least** `at_least`, also after this process has exited:
@@ -102,7 +120,7 @@ impl LockTable {
     /// A run begins within the *start limit* after the call, by the own clock: a tenth of
     /// `at_least`, at most 10 s, unless [`start_limit`](LockBuilder::start_limit) says otherwise. A
     /// lock that is won later, because Spanner's answer was lost or late, is released at once for
-    /// others, and the call ends with [`TooLate`](Once::TooLate). If that happens to each node that
+    /// others, and the call ends with [`TooLate`](JobOutcome::TooLate). If that happens to each node that
     /// wins, **nobody runs the job** until a schedule asks again.
     ///
     /// The call itself can take longer. It waits until it knows whether it won the lock, to release
@@ -115,19 +133,20 @@ impl LockTable {
     /// somebody evicts it; what must not happen late has to carry its
     /// [`fence`](crate::Term::fence).
     ///
-    /// The job is a task of its own, started on the runtime that this is called on. To give the
-    /// instance an id, use [`LockBuilder::run_once`].
+    /// The job is a task of its own, started on the runtime that this is called on. The lease, the
+    /// heartbeats and the renew deadline of the settings don't count: they follow from `at_most`.
     ///
     /// ```no_run
     /// # async fn report(term: spindle::Term) -> usize { 0 }
     /// # async fn nightly(table: spindle::LockTable) -> spindle::Result<()> {
     /// use std::time::Duration;
-    /// use spindle::Once;
+    /// use spindle::JobOutcome;
     ///
     /// let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    /// match table.run_once("nightly-report", minutes(30), minutes(120), report).await? {
-    ///     Once::Ran(pages) => println!("{pages} pages"),
-    ///     Once::Skipped(Some(run)) => println!("skipped: {run}"),
+    /// let job = table.lock("nightly-report");
+    /// match job.run_once(minutes(30), minutes(120), report).await? {
+    ///     JobOutcome::Ran(pages) => println!("{pages} pages"),
+    ///     JobOutcome::Skipped(Some(run)) => println!("skipped: {run}"),
     ///     other => println!("{other:?}"),
     /// }
     /// # Ok(())
@@ -137,7 +156,8 @@ impl LockTable {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) for durations that can't work: zero, `at_least` above
-    /// `at_most`, `at_most` below 100 ms or above a day, a start limit above `at_most`. [`is_schema`](Error::is_schema) for a table
+    /// `at_most`, `at_most` below 100 ms or above a day, a start limit above `at_most`; and for other
+    /// settings that can't work. [`is_schema`](Error::is_schema) for a table
     /// without the column `lease_ms`, in which nothing could be kept. [`is_panic`](Error::is_panic)
     /// if the job panicked and [`is_unstoppable`](Error::is_unstoppable) if it blocks its thread
     /// past `at_most`. Otherwise why Spanner could not be asked; then the job was not started.
@@ -151,58 +171,11 @@ impl LockTable {
     ///
     /// Outside of a tokio runtime.
     pub async fn run_once<T, Fut>(
-        &self,
-        name: impl Into<String>,
-        at_least: Duration,
-        at_most: Duration,
-        job: impl FnOnce(Term) -> Fut + Send + 'static,
-    ) -> Result<Once<T>>
-    where
-        T: Send + 'static,
-        Fut: Future<Output = T> + Send + 'static,
-    {
-        self.lock(name).run_once(at_least, at_most, job).await
-    }
-
-    /// The last run of the job `name`; nothing if it never ran, or if the row doesn't tell because
-    /// the lock was used otherwise since.
-    ///
-    /// # Errors
-    ///
-    /// As [`leader`](LockTable::leader).
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn last_run(&self, name: &str) -> Result<Option<LastRun>> {
-        check_table_name(&self.table().name)?;
-        check_lock_name(name)?;
-        let (found, read_at) = self.table().read(name, REQUEST_LIMIT).await?;
-        Ok(found.and_then(|full| LastRun::of(&full, read_at)))
-    }
-}
-
-impl LockBuilder {
-    /// As [`LockTable::run_once`], by an instance with these settings. The lease, the heartbeats and
-    /// the renew deadline follow from `at_most`.
-    ///
-    /// # Errors
-    ///
-    /// As [`LockTable::run_once`]; and for settings that can't work.
-    ///
-    /// # Cancellation safety
-    ///
-    /// As [`LockTable::run_once`].
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    pub async fn run_once<T, Fut>(
         self,
         at_least: Duration,
         at_most: Duration,
         job: impl FnOnce(Term) -> Fut + Send + 'static,
-    ) -> Result<Once<T>>
+    ) -> Result<JobOutcome<T>>
     where
         T: Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
@@ -214,10 +187,10 @@ impl LockBuilder {
         if let Some(full) = &found
             && full.row.vacant_from(&settings.id, at_most) > read_at
         {
-            return Ok(Once::Skipped(last));
+            return Ok(JobOutcome::Skipped(last));
         }
         if let Some(after) = start.is_missed(&settings) {
-            return Ok(Once::TooLate { after });
+            return Ok(JobOutcome::TooLate { after });
         }
         if let Some(last) = last.filter(|last| last.state == RunState::Interrupted) {
             let (lock, id) = (&*settings.name, &*settings.id);
@@ -268,7 +241,7 @@ async fn supervise<T, Fut>(
     left: Option<String>,
     dropped: CancellationToken,
     job: impl FnOnce(Term) -> Fut + Send + 'static,
-) -> Result<Once<T>>
+) -> Result<JobOutcome<T>>
 where
     T: Send + 'static,
     Fut: Future<Output = T> + Send + 'static,
@@ -276,23 +249,23 @@ where
     let settings = lock.settings()?.clone();
     let tried = tokio::select! {
         biased;
-        () = dropped.cancelled() => return Ok(Once::Skipped(None)),
+        () = dropped.cancelled() => return Ok(JobOutcome::Skipped(None)),
         tried = lock.try_until(start.called + start.limit) => tried?,
         // By then nothing of it protects anybody any more.
         () = sleep(settings.timing.lease) => {
-            return Ok(Once::TooLate { after: settings.clock.now().since(start.called) });
+            return Ok(JobOutcome::TooLate { after: settings.clock.now().since(start.called) });
         }
     };
     let guard = match tried {
-        Attempt::Acquired(guard) => guard,
-        Attempt::Occupied(by) => {
+        Ok(guard) => guard,
+        Err(by) => {
             let run = |id| LastRun { by: id, token: by.token, state: RunState::Running };
-            return Ok(Once::Skipped(by.holder.map(run)));
+            return Ok(JobOutcome::Skipped(by.holder.map(run)));
         }
     };
     if let Some(after) = start.is_missed(&settings) {
         give_back(guard, &settings, left, after).await;
-        return Ok(Once::TooLate { after });
+        return Ok(JobOutcome::TooLate { after });
     }
     let run = Run { began: settings.clock.now(), at_least, settings };
     let orders = Orders { dropped, ..Orders::default() };
@@ -301,20 +274,20 @@ where
     match work::run(&guard, &orders, run.settings.stop_limit, job).await {
         Ended::Returned(returned) => {
             run.end(guard, "finished").await;
-            Ok(Once::Ran(returned))
+            Ok(JobOutcome::Ran(returned))
         }
         Ended::Panicked(message) => {
-            let lock = guard.term().lock().to_string();
+            let lock = guard.lock().to_string();
             run.end(guard, "panicked").await;
             Err(Error::new(Kind::Panicked { lock, message }))
         }
         Ended::Stopped(_, returned) => {
             // If its time was over, there is nothing left to release.
             run.end(guard, "aborted").await;
-            Ok(Once::Overran(returned))
+            Ok(JobOutcome::Overran(returned))
         }
         Ended::Unstoppable(..) => {
-            let lock = guard.term().lock().to_string();
+            let lock = guard.lock().to_string();
             guard.lapse().await;
             Err(Error::new(Kind::Unstoppable { lock }))
         }
@@ -329,9 +302,9 @@ async fn give_back(guard: Guard, settings: &Settings, left: Option<String>, afte
     say_unless_released(settings, token, &release);
 }
 
-fn say_unless_released(settings: &Settings, token: FencingToken, release: &Release) {
+fn say_unless_released(settings: &Settings, token: FencingToken, release: &ReleaseOutcome) {
     let (lock, id) = (&*settings.name, &*settings.id);
-    if *release != Release::Released {
+    if *release != ReleaseOutcome::Released {
         say(|| tracing::warn!(lock, id, %token, ?release, "a run was not released"));
     }
 }
@@ -364,11 +337,6 @@ impl Run {
 }
 
 impl LastRun {
-    /// When it started, by Spanner's clock.
-    pub fn since(&self) -> DateTime<Utc> {
-        self.token.to_datetime()
-    }
-
     fn of(full: &FullRow, read_at: Timestamp) -> Option<LastRun> {
         let row = &full.row;
         if row.is_released() {

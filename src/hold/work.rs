@@ -60,14 +60,14 @@ where
     Fut: Future<Output = T> + Send + 'static,
 {
     let stop = guard.cancellation();
-    let term = guard.term().with_cancellation(stop.clone());
+    let term = guard.with_cancellation(stop.clone());
     let progress = term.reported().clone();
     let mut task = tokio::spawn(work(term));
     let why = tokio::select! {
         biased;
         ended = &mut task => return by_itself(ended, guard, orders),
         () = orders.dropped.cancelled() => Why::Dropped,
-        () = guard.lost() => Why::Lost,
+        () = guard.cancelled() => Why::Lost,
         () = orders.cancel.cancelled() => Why::Cancelled,
         () = orders.resign.cancelled() => Why::Resigned,
         () = stuck(&progress, orders.watchdog) => Why::Stuck,
@@ -82,8 +82,8 @@ where
             Err(message) => Ended::Panicked(message),
         },
         None => {
-            let lock = guard.term().lock();
-            let (id, token) = (guard.lock().id(), guard.token());
+            let lock = guard.lock();
+            let (id, token) = (guard.instance().id(), guard.token());
             say(|| {
                 tracing::error!(
                     lock,
@@ -111,11 +111,11 @@ async fn stuck(progress: &Progress, watchdog: Option<Duration>) {
 }
 
 fn say_stuck(guard: &Guard, silent_for: Duration) {
-    let lock = guard.term().lock();
+    let lock = guard.lock();
     let what = format!("its task has reported no progress for {silent_for:?}, and is told to stop");
     let error = Error::new(Kind::Task { lock: lock.to_string(), what });
-    let (id, token) = (guard.lock().id(), guard.token());
-    guard.lock().published().failed(Failing::Task, &error);
+    let (id, token) = (guard.instance().id(), guard.token());
+    guard.instance().published().failed(Failing::Task, &error);
     say(|| tracing::error!(lock, id, %token, ?silent_for, %error, "a task is stuck"));
 }
 
@@ -140,7 +140,7 @@ async fn wait<T>(
     {
         let mut patience = pin!(sleep(stop_limit));
         let lost = async {
-            guard.lost().await;
+            guard.cancelled().await;
             // The rest of the lease is for what the abort itself takes.
             sleep(guard.remaining() / 4 * 3).await;
         };
@@ -153,7 +153,7 @@ async fn wait<T>(
         }
     }
     task.abort();
-    let abort_limit = if guard.term().loss().is_some() { guard.remaining() } else { stop_limit };
+    let abort_limit = if guard.loss().is_some() { guard.remaining() } else { stop_limit };
     // An aborted task ends at its next await; one that blocks its thread has none.
     timeout(abort_limit, task).await.ok()
 }

@@ -1,109 +1,85 @@
-//! Who holds a lock.
+//! Who holds the lock of an instance, asked of Spanner or remembered.
 
-use std::time::Duration;
-
-use chrono::{DateTime, Utc};
-use spindle_protocol::Observation;
+use chrono::DateTime;
+use spindle_protocol::{Observation, Row, Timestamp};
 
 use super::inspect::read_state;
 use super::state::{LockState, Standing};
 use crate::error::Result;
-use crate::spanner::{LockTable, Table};
+use crate::spanner::FullRow;
 use crate::spindle::Spindle;
-use crate::token::FencingToken;
+use crate::status::Term;
 
-impl LockTable {
-    /// Who holds the lock `name` now; nothing if it is vacant: never held, released, or expired
-    /// by Spanner's clock.
+impl Spindle {
+    /// Asks Spanner who holds the lock, whichever instance it is; nothing if it is vacant: never held,
+    /// released, or expired by Spanner's clock. [`LockTable::inspect`](crate::LockTable::inspect) asks
+    /// without an instance.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a name that no lock can have; otherwise why
-    /// Spanner could not be asked within 5 s.
+    /// [`is_config`](crate::Error::is_config) for settings that can't work; otherwise why Spanner could
+    /// not be asked within 5 s.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn leader(&self, name: &str) -> Result<Option<Leader>> {
-        leader_in(self.table(), name).await
-    }
-}
-
-impl Spindle {
-    /// Who holds the lock now, whichever instance it is. As [`LockTable::leader`].
-    ///
-    /// # Errors
-    ///
-    /// Why Spanner could not be asked within 5 s.
-    pub async fn leader(&self) -> Result<Option<Leader>> {
+    pub async fn leader(&self) -> Result<Option<LockState>> {
         self.settings()?;
-        leader_in(self.table(), self.name()).await
+        let state = read_state(self.table(), self.name()).await?;
+        Ok(state.is_held().then_some(state))
     }
 
-    /// Who holds the lock as far as this instance knows, without a request: itself, or whom its last
-    /// poll saw; nothing if that poll saw nobody, or if the lease that it saw has run out since.
+    /// Tells who holds the lock as far as this instance knows, without a request: itself, or whom its
+    /// last poll saw; nothing if that poll saw nobody, or if the lease that it saw has run out since.
     ///
     /// It may be wrong by a poll interval and a request, longer while Spanner can't be reached.
-    /// [`info`](Leader::info) is another's only in [`leader`](Spindle::leader): polls don't read it.
-    pub fn known_leader(&self) -> Option<Leader> {
+    /// [`info`](LockState::info) is another's only in [`leader`](Spindle::leader): polls don't read
+    /// it. [`read_at`](LockState::read_at) is now, by Spanner's clock, as the last poll lets it be known.
+    pub fn known_leader(&self) -> Option<LockState> {
+        match self.term() {
+            Some(term) => self.own_state(&term),
+            None => self.polled_state(),
+        }
+    }
+
+    fn own_state(&self, term: &Term) -> Option<LockState> {
         let settings = self.settings().ok()?;
-        let lease = settings.timing.lease;
-        let Some(term) = self.term() else { return self.polled_leader(lease) };
-        Some(Leader {
-            id: settings.id.to_string(),
-            token: term.token(),
-            info: settings.info.clone(),
+        let (lease, token) = (settings.timing.lease, term.token().to_timestamp());
+        let polled_until = self.published().polled().map(|(polled, age)| polled.read_at + age);
+        let now = polled_until.unwrap_or(token).max(token);
+        let age = lease.saturating_sub(term.remaining());
+        let age_nanoseconds = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+        let heartbeat = Timestamp(now.0.saturating_sub(age_nanoseconds)).max(token);
+        let row = Row { heartbeat, token, writer: term.writer().clone(), lease: Some(lease) };
+        Some(LockState {
+            name: settings.name.to_string(),
+            standing: Standing::Held { id: settings.id.to_string() },
+            token: Some(term.token()),
+            heartbeat_age: Some(age),
             lease: Some(lease),
-            heartbeat_age: lease.saturating_sub(term.remaining()),
+            info: settings.info.clone(),
+            kept_away: None,
+            obstacle: None,
+            read_at: DateTime::from_timestamp_nanos(now.0),
+            row: Some(row),
         })
     }
 
-    /// Who held at the last poll, unless the lease that it saw has run out since.
-    fn polled_leader(&self, lease: Duration) -> Option<Leader> {
+    /// What the last poll saw, unless the lease that it saw has run out since.
+    fn polled_state(&self) -> Option<LockState> {
+        let lease = self.settings().ok()?.timing.lease;
         let (Observation { row, read_at }, age) = self.published().polled()?;
-        let row = row.filter(|row| !row.is_released())?;
-        let heartbeat_age = read_at.since(row.heartbeat) + age;
-        (heartbeat_age < row.lease.unwrap_or(lease)).then_some(())?;
-        Some(Leader {
-            id: row.writer.id()?.to_string(),
-            token: FencingToken::from_timestamp(row.token),
-            info: None,
-            lease: row.lease,
-            heartbeat_age,
-        })
-    }
-}
-
-async fn leader_in(table: &Table, name: &str) -> Result<Option<Leader>> {
-    let LockState { standing, token, info, lease, heartbeat_age, .. } =
-        read_state(table, name).await?;
-    let (Standing::Held { id }, Some(token), Some(heartbeat_age)) =
-        (standing, token, heartbeat_age)
-    else {
-        return Ok(None);
-    };
-    Ok(Some(Leader { id, token, info, lease, heartbeat_age }))
-}
-
-/// Who holds a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leader {
-    /// The id of the instance.
-    pub id: String,
-    /// The fencing token of its term.
-    pub token: FencingToken,
-    /// What it says of itself.
-    pub info: Option<String>,
-    /// Its lease, where the table has the column.
-    pub lease: Option<Duration>,
-    /// How old its last heartbeat was, by Spanner's clock.
-    pub heartbeat_age: Duration,
-}
-
-impl Leader {
-    /// Since when it holds, by Spanner's clock.
-    pub fn since(&self) -> DateTime<Utc> {
-        self.token.to_datetime()
+        let mut row = row?;
+        let told = row.lease;
+        // Where the row tells no lease, the holder's counts as long as one's own.
+        row.lease = told.or(Some(lease));
+        let name = self.name();
+        let row = FullRow { name: name.to_string(), row, info: None, without_heartbeat: false };
+        let mut state = LockState::new(name, Some(row), read_at + age);
+        state.lease = told;
+        if let Some(row) = &mut state.row {
+            row.lease = told;
+        }
+        state.is_held().then_some(state)
     }
 }

@@ -10,7 +10,7 @@ use crate::spanner::{LockTable, Table};
 impl LockTable {
     /// All locks of the table, in the order of their names; takeover rows are not among them.
     ///
-    /// Nothing is sent before the first [`next`](Locks::next).
+    /// Nothing is sent before the first [`next`](LockList::next).
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
@@ -21,8 +21,8 @@ impl LockTable {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn list(&self) -> Locks {
-        Locks {
+    pub fn list(&self) -> LockList {
+        LockList {
             table: Arc::clone(self.table()),
             prefix: String::new(),
             page_rows: PAGE_ROWS,
@@ -39,7 +39,7 @@ impl LockTable {
 /// of its own: a lock that changes hands meanwhile is shown as it was when its page was read.
 #[derive(Clone, Debug)]
 #[must_use = "a listing reads nothing until `next` is called"]
-pub struct Locks {
+pub struct LockList {
     table: Arc<Table>,
     prefix: String,
     page_rows: i64,
@@ -49,7 +49,7 @@ pub struct Locks {
     is_last_page: bool,
 }
 
-impl Locks {
+impl LockList {
     /// Only those locks whose names begin with `prefix`; the rows of others are not read.
     ///
     /// ```no_run
@@ -61,7 +61,7 @@ impl Locks {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Locks {
+    pub fn prefix(mut self, prefix: impl Into<String>) -> LockList {
         self.prefix = prefix.into();
         self
     }
@@ -78,7 +78,7 @@ impl Locks {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn page_rows(mut self, rows: u32) -> Locks {
+    pub fn page_rows(mut self, rows: u32) -> LockList {
         self.page_rows = i64::from(rows.max(1));
         self
     }

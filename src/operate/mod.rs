@@ -18,8 +18,7 @@ pub use depose::{Deposed, Evict, Seize};
 pub use history::{Cause, History, HistoryEnd, PastTerm};
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use history::{Past, Version, Walk};
-pub use leader::Leader;
-pub use list::Locks;
+pub use list::LockList;
 pub use observe::Observer;
 pub(crate) use state::DEFAULT_LEASE;
 pub use state::{KeptAway, LockState, Obstacle, Standing};

@@ -19,7 +19,7 @@ impl LockTable {
     /// believes in it. All of it is one transaction, which looks at the row again.
     ///
     /// Contenders may run: one that finds no row makes a new one, under a token that is later than
-    /// any before. What the last run of a [`run_once`](LockTable::run_once) left is forgotten.
+    /// any before. What the last run of a [`run_once`](crate::LockBuilder::run_once) left is forgotten.
     ///
     /// A row-deletion policy (TTL) on the lock table is no substitute. It deletes by age whatever
     /// the lock's standing is, so that it can end a term whose holder is paused or out of contact,

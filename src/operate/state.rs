@@ -27,7 +27,7 @@ pub struct LockState {
     /// table without the column: such a lock is judged by a lease of 10 s.
     pub lease: Option<Duration>,
     /// What the holder says of itself, or what ended its term: `evicted by …`, `seized by …`, or
-    /// the account of a [`run_once`](crate::LockTable::run_once), `run …`.
+    /// the account of a [`run_once`](crate::LockBuilder::run_once), `run …`.
     pub info: Option<String>,
     /// Whom an eviction keeps away, for as long as it does.
     pub kept_away: Option<KeptAway>,
@@ -102,6 +102,14 @@ pub struct Obstacle {
 }
 
 impl LockState {
+    /// The id of the instance that holds the lock, if one does.
+    pub fn holder(&self) -> Option<&str> {
+        match &self.standing {
+            Standing::Held { id } => Some(id),
+            _ => None,
+        }
+    }
+
     /// Whether somebody holds the lock.
     pub fn is_held(&self) -> bool {
         matches!(self.standing, Standing::Held { .. })

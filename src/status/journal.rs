@@ -8,7 +8,7 @@ use spindle_protocol::{Named, Observation, Rejection, Row, Writer};
 use super::contact::{Recovered, Told};
 use super::succession::succession;
 use crate::error::Error;
-use crate::loss::{Loss, Release};
+use crate::loss::{Loss, ReleaseOutcome};
 use crate::token::FencingToken;
 
 /// Logs one line. A subscriber that panics costs that line and nothing else.
@@ -87,12 +87,14 @@ impl Journal {
         say(|| tracing::warn!(lock, id, %token, ?loss, row, "term ends unexpectedly"));
     }
 
-    pub(crate) fn released(&self, token: FencingToken, outcome: &Release) {
+    pub(crate) fn released(&self, token: FencingToken, outcome: &ReleaseOutcome) {
         let Journal { lock, id, .. } = self;
         let (lock, id) = (&**lock, &**id);
         say(|| match outcome {
-            Release::Released => tracing::info!(lock, id, %token, act = "release", "lock released"),
-            Release::EndedBefore(loss) => tracing::warn!(
+            ReleaseOutcome::Released => {
+                tracing::info!(lock, id, %token, act = "release", "lock released")
+            }
+            ReleaseOutcome::EndedBefore(loss) => tracing::warn!(
                 lock,
                 id,
                 %token,
@@ -100,7 +102,7 @@ impl Journal {
                 ?loss,
                 "nothing was released: the row was another's already"
             ),
-            Release::Unacknowledged => tracing::warn!(
+            ReleaseOutcome::Unacknowledged => tracing::warn!(
                 lock,
                 id,
                 %token,

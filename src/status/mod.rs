@@ -15,4 +15,4 @@ pub(crate) use published::Published;
 pub(crate) use succession::succession;
 pub(crate) use term::Progress;
 pub use term::Term;
-pub use watch::{Change, Watch};
+pub use watch::{TermChange, TermWatch};

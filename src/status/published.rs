@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::{Moment, Observation, Writer};
+use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
 use tokio::sync::watch;
 
 use super::contact::{Failing, Recovered, Told};
 use super::health::{Health, Vitals};
 use super::term::{Beginning, Term, moment, nanoseconds};
-use super::watch::Watch;
+use super::watch::TermWatch;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::loss::Loss;
@@ -68,8 +68,8 @@ impl Published {
         self.term.borrow().clone()
     }
 
-    pub(crate) fn watch(&self) -> Watch {
-        Watch::new(self.term.subscribe())
+    pub(crate) fn watch(&self) -> TermWatch {
+        TermWatch::new(self.term.subscribe())
     }
 
     pub(crate) fn began(&self, token: FencingToken, writer: Writer, valid_until: Moment) {
@@ -156,6 +156,17 @@ impl Published {
     pub(crate) fn observed(&self, observation: &Observation) {
         let polled = Some((observation.clone(), self.clock.now()));
         *self.polled.lock().unwrap_or_else(PoisonError::into_inner) = polled;
+    }
+
+    /// Another holds now: its commit came after the last poll, and it has been heard of since.
+    pub(crate) fn lost_race_to(&self, winner: &Seen) {
+        let Seen { token, writer } = winner.clone();
+        let polled_until = self.polled().map(|(observation, age)| observation.read_at + age);
+        if writer.id().is_some() {
+            let read_at = polled_until.map_or(token, |read_at| read_at.max(token));
+            let row = Some(Row { heartbeat: read_at, token, writer, lease: None });
+            self.observed(&Observation { row, read_at });
+        }
     }
 
     /// What the last poll saw, and how long ago.

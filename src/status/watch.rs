@@ -4,10 +4,10 @@ use tokio::sync::watch;
 
 use super::term::Term;
 
-/// A change that [`Watch::next`] reports.
+/// A change that [`TermWatch::next`] reports.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Change {
+pub enum TermChange {
     /// This instance holds the lock now.
     Gained(Term),
     /// It holds no more; the reason is in [`Term::loss`].
@@ -16,14 +16,14 @@ pub enum Change {
 
 /// A reader of gains and losses, in strict alternation.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct TermWatch {
     current: watch::Receiver<Option<Term>>,
     reported: Option<Term>,
 }
 
-impl Watch {
-    pub(super) fn new(current: watch::Receiver<Option<Term>>) -> Watch {
-        Watch { current, reported: None }
+impl TermWatch {
+    pub(super) fn new(current: watch::Receiver<Option<Term>>) -> TermWatch {
+        TermWatch { current, reported: None }
     }
 
     /// The next change; none once the loop has ended and everything was reported.
@@ -35,23 +35,23 @@ impl Watch {
     /// # Cancellation safety
     ///
     /// Dropping the future loses nothing: the change is reported by the next call.
-    pub async fn next(&mut self) -> Option<Change> {
+    pub async fn next(&mut self) -> Option<TermChange> {
         loop {
             let current = self.current.borrow_and_update().clone();
             match (&self.reported, current) {
                 (Some(old), current) => {
                     if current.is_none_or(|term| term.token() != old.token()) {
-                        return self.reported.take().map(Change::Lost);
+                        return self.reported.take().map(TermChange::Lost);
                     }
                 }
                 (None, Some(term)) => {
                     self.reported = Some(term.clone());
-                    return Some(Change::Gained(term));
+                    return Some(TermChange::Gained(term));
                 }
                 (None, None) => {}
             }
             if self.current.changed().await.is_err() {
-                return self.reported.take().map(Change::Lost);
+                return self.reported.take().map(TermChange::Lost);
             }
         }
     }

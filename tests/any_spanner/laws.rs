@@ -7,7 +7,7 @@ use std::time::Duration;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::{CancellationToken, Fence, FencingToken, LockTable, Once, Running, Spindle};
+use spindle::{CancellationToken, Fence, FencingToken, JobOutcome, LockTable, RunHandle, Spindle};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
@@ -57,7 +57,7 @@ pub async fn hold(place: &Arc<Place>, report: &mut Report) {
 struct Contender {
     lock: Spindle,
     cancel: CancellationToken,
-    running: Running,
+    running: RunHandle,
 }
 
 impl Contender {
@@ -104,10 +104,11 @@ async fn alone(place: Arc<Place>) -> Law {
     let a = Contender::start(&table, "alone", "a")?;
     let token = a.holds().await?;
     expect(a.lock.verify().await? == token, "the row has another token")?;
-    let leader = place.table().leader("alone").await?.ok_or("nobody leads")?;
-    expect(leader.id == "a" && leader.token == token, format!("the leader is {leader:?}"))?;
+    let state = place.table().inspect("alone").await?;
+    let is_as_said = state.holder() == Some("a") && state.token == Some(token);
+    expect(is_as_said, format!("the leader is {state:?}"))?;
     a.stop().await?;
-    expect(table.leader("alone").await?.is_none(), "somebody leads after the release")?;
+    expect(!table.inspect("alone").await?.is_held(), "somebody leads after the release")?;
     Ok(String::new())
 }
 
@@ -235,7 +236,7 @@ async fn guarded(place: Arc<Place>) -> Law {
     let lock = |id: &str| place.table().lock("guarded").id(id).lease(LEASE).build();
     let (a, b) = (lock("a")?, lock("b")?);
     let guard = timeout(PATIENCE, a.acquire()).await??;
-    expect(b.try_acquire().await?.acquired().is_none(), "a second guard while the first is there")?;
+    expect(b.try_acquire().await?.is_none(), "a second guard while the first is there")?;
     let first = guard.token();
     guard.release().await;
     let guard = timeout(PATIENCE, b.acquire()).await??;
@@ -246,13 +247,11 @@ async fn guarded(place: Arc<Place>) -> Law {
 
 async fn once(place: Arc<Place>) -> Law {
     let (at_least, at_most) = (LEASE * 3, LEASE * 6);
-    let (a, b) = (place.table(), place.table());
+    let (a, b) = (place.table().lock("once"), place.table().lock("once"));
     let job = |_| async { 7 };
-    let (a, b) = tokio::join!(
-        a.run_once("once", at_least, at_most, job),
-        b.run_once("once", at_least, at_most, job),
-    );
-    let ran = |it: &Once<i32>| usize::from(matches!(it, Once::Ran(7)));
+    let (a, b) =
+        tokio::join!(a.run_once(at_least, at_most, job), b.run_once(at_least, at_most, job));
+    let ran = |it: &JobOutcome<i32>| usize::from(matches!(it, JobOutcome::Ran(7)));
     let (a, b) = (a?, b?);
     expect(ran(&a) + ran(&b) == 1, format!("{a:?} and {b:?}"))?;
     Ok(String::new())
@@ -298,8 +297,9 @@ async fn named(place: Arc<Place>) -> Law {
     for name in names {
         let a = Contender::start(&place.table(), name, "it's me")?;
         let token = a.holds().await?;
-        let leader = place.table().leader(name).await?.ok_or("nobody leads")?;
-        expect(leader.token == token && leader.id == "it's me", format!("{name}: {leader:?}"))?;
+        let state = place.table().inspect(name).await?;
+        let is_as_said = state.token == Some(token) && state.holder() == Some("it's me");
+        expect(is_as_said, format!("{name}: {state:?}"))?;
         a.stop().await?;
     }
     Ok(format!("{} names", names.len()))
@@ -346,6 +346,6 @@ async fn simple(place: &Place) -> Result<Option<String>, Failure> {
     rustix::process::kill_process(pid.ok_or("it is gone")?, rustix::process::Signal::TERM)?;
     let status = timeout(PATIENCE, child.wait()).await??;
     expect(status.success(), format!("it ended with {status}"))?;
-    expect(place.table().leader("simple").await?.is_none(), "it left the lock held")?;
+    expect(!place.table().inspect("simple").await?.is_held(), "it left the lock held")?;
     Ok(Some(String::new()))
 }

@@ -25,11 +25,11 @@ async fn an_instance_alone_takes_a_free_lock() {
     assert_eq!(a.lock.verify().await.unwrap(), token);
     assert_eq!(a.lock.health().role, Role::Holds(token));
     assert!(a.lock.health().is_ready());
-    let leader = world.table().leader(LOCK).await.unwrap().unwrap();
-    assert_eq!((leader.id.as_str(), leader.token), ("a", token));
+    let leader = a.lock.leader().await.unwrap().unwrap();
+    assert_eq!((leader.holder(), leader.token), (Some("a"), Some(token)));
     assert_eq!((leader.info.as_deref(), leader.lease), (Some("10.0.0.1:80"), Some(LEASE)));
     a.stop().await;
-    assert_eq!(world.table().leader(LOCK).await.unwrap(), None);
+    assert!(!world.table().inspect(LOCK).await.unwrap().is_held());
 }
 
 #[tokio::test(start_paused = true)]

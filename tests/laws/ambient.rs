@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use spindle::simulation::{ClockId, Machine};
-use spindle::{CancellationToken, Failing, LockTable, Role, Running, Spindle};
+use spindle::{CancellationToken, Failing, LockTable, Role, RunHandle, Spindle};
 use spindle_emulator::Emulator;
 
 use crate::world::{DATABASE, LOCK, OPTIONAL_COLUMNS, World};
@@ -32,7 +32,7 @@ fn runtime(workers: usize) -> tokio::runtime::Runtime {
 }
 
 /// Starts the loop on a runtime, without waiting for its end.
-fn run_on(service: &tokio::runtime::Runtime, lock: &Spindle) -> Running {
+fn run_on(service: &tokio::runtime::Runtime, lock: &Spindle) -> RunHandle {
     let _entered = service.enter();
     lock.run(CancellationToken::new())
 }

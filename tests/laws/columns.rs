@@ -174,7 +174,7 @@ async fn a_table_that_cannot_work_is_never_led_on_and_says_the_statement_that_me
             until("it says what is wrong", || a.lock.health().trouble.map(|trouble| trouble.error))
                 .await;
         assert!(trouble.is_schema() && trouble.to_string().contains(mend), "{trouble}");
-        let error = world.table().leader(LOCK).await.unwrap_err();
+        let error = world.table().inspect(LOCK).await.unwrap_err();
         assert!(error.is_schema(), "{error}");
         sleep(Duration::from_secs(30)).await;
         assert_eq!(world.spanner.requests().get(Rpc::Commit), 0, "it writes nothing");

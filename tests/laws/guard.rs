@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{Attempt, CancellationToken, Guard, Loss, Release, Role, Spindle};
+use spindle::{CancellationToken, Guard, Loss, ReleaseOutcome, Role, Spindle, Term};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -29,8 +29,8 @@ async fn a_guard_is_renewed_for_as_long_as_it_is_there_and_released_when_told() 
     sleep(LEASE * 5).await;
     assert_eq!(lock.has_lock(), Some(guard.token()));
     assert!(guard.remaining() > LEASE / 2 && !guard.has_ended());
-    let term = guard.term().clone();
-    assert_eq!(guard.release().await, Release::Released);
+    let term = Term::clone(&guard);
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
     assert_eq!((lock.has_lock(), term.loss()), (None, Some(&Loss::LetGo)));
     assert!(is_released(&world).await);
 }
@@ -95,7 +95,7 @@ async fn those_who_wait_in_one_process_hold_one_after_the_other_in_their_order()
                 sleep(Duration::from_millis(100)).await;
                 assert!(!guard.has_ended());
                 let token = guard.token();
-                assert_eq!(guard.release().await, Release::Released);
+                assert_eq!(guard.release().await, ReleaseOutcome::Released);
                 token
             })
         })
@@ -128,16 +128,17 @@ async fn trying_takes_what_is_vacant_at_once_and_says_who_holds_what_is_not() {
     let world = World::start().await;
     let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
     let (won, waited) = timed(a.try_acquire()).await;
-    let Attempt::Acquired(guard) = won.unwrap() else { panic!("nobody holds") };
+    let Some(guard) = won.unwrap() else { panic!("nobody holds") };
     assert!(waited < Duration::from_millis(500), "{waited:?}");
     for lock in [&a, &b] {
         let (tried, waited) = timed(lock.try_acquire()).await;
-        let Attempt::Occupied(by) = tried.unwrap() else { panic!("a holds") };
-        assert_eq!((by.holder.as_deref(), by.token), (Some("a"), guard.token()));
+        assert!(tried.unwrap().is_none(), "a holds");
+        let by = lock.known_leader().unwrap();
+        assert_eq!((by.holder(), by.token), (Some("a"), Some(guard.token())));
         assert!(waited < Duration::from_millis(500), "{waited:?}");
     }
-    assert_eq!(guard.release().await, Release::Released);
-    assert!(b.try_acquire().await.unwrap().acquired().is_some(), "a release made it vacant");
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    assert!(b.try_acquire().await.unwrap().is_some(), "a release made it vacant");
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,30 +148,40 @@ async fn trying_takes_an_expired_lock_on_the_first_look() {
     world.crash(&a).await;
     sleep(LEASE * 2).await;
     let (won, waited) = timed(spindle(&world, "b").try_acquire()).await;
-    assert!(won.unwrap().acquired().is_some());
+    assert!(won.unwrap().is_some());
     assert!(waited < Duration::from_millis(500), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_of_many_who_try_at_once_wins_and_the_others_hear_who() {
-    let world = World::start().await;
+    for was_held_before in [false, true] {
+        let world = World::start().await;
+        if was_held_before {
+            let before = acquire(&spindle(&world, "before")).await;
+            assert_eq!(before.release().await, ReleaseOutcome::Released);
+        }
+        many_try_at_once(&world).await;
+    }
+}
+
+async fn many_try_at_once(world: &World) {
     let tries: Vec<_> = (0..8)
         .map(|n| {
-            let lock = spindle(&world, &format!("n{n}"));
-            tokio::spawn(async move { lock.try_acquire().await.unwrap() })
+            let lock = spindle(world, &format!("n{n}"));
+            tokio::spawn(async move { (lock.try_acquire().await.unwrap(), lock) })
         })
         .collect();
     let mut held = Vec::new();
     let mut told = Vec::new();
     for tried in tries {
         match timeout(EVENTUALLY, tried).await.unwrap().unwrap() {
-            Attempt::Acquired(guard) => held.push(guard),
-            Attempt::Occupied(by) => told.push(by),
+            (Some(guard), lock) => held.push((guard, lock)),
+            (None, lock) => told.push(lock.known_leader().unwrap()),
         }
     }
     assert_eq!((held.len(), told.len()), (1, 7));
-    let winner = held[0].lock().id();
-    assert!(told.iter().all(|by| by.holder.as_deref() == Some(winner)), "{told:?}");
+    let winner = held[0].1.id();
+    assert!(told.iter().all(|by| by.holder() == Some(winner)), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,11 +209,11 @@ async fn a_lost_guard_says_so_before_the_lease_has_run_out() {
     let lock = spindle(&world, "a");
     let guard = acquire(&lock).await;
     world.spanner.inject(Fault::any().effect(Effect::Stall));
-    timeout(EVENTUALLY, guard.lost()).await.expect("it is lost");
+    timeout(EVENTUALLY, guard.cancelled()).await.expect("it is lost");
     assert!(!guard.remaining().is_zero(), "there is time to stop");
     assert_eq!(lock.has_lock(), None);
     let reason = Loss::OutOfContact;
-    assert_eq!(guard.release().await, Release::EndedBefore(reason));
+    assert_eq!(guard.release().await, ReleaseOutcome::EndedBefore(reason));
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +222,7 @@ async fn a_release_that_is_not_answered_says_so() {
     let guard = acquire(&spindle(&world, "a")).await;
     world.spanner.inject(Fault::any().effect(Effect::Stall));
     let (release, waited) = timed(guard.release()).await;
-    assert_eq!(release, Release::Unacknowledged);
+    assert_eq!(release, ReleaseOutcome::Unacknowledged);
     assert!(waited <= LEASE, "{waited:?}");
 }
 
@@ -220,7 +231,8 @@ async fn a_row_taken_from_under_a_guard_is_not_released() {
     let world = World::start().await;
     let guard = acquire(&spindle(&world, "a")).await;
     world.delete_row(LOCK).await;
-    let Release::EndedBefore(Loss::Superseded { by: None, .. }) = guard.release().await else {
+    let ReleaseOutcome::EndedBefore(Loss::Superseded { by: None, .. }) = guard.release().await
+    else {
         panic!("the row is gone");
     };
 }
@@ -294,9 +306,9 @@ async fn resigning_under_a_guard_ends_its_term() {
     let lock = spindle(&world, "a");
     let guard = acquire(&lock).await;
     assert!(lock.resign().await);
-    assert_eq!(guard.term().loss(), Some(&Loss::LetGo));
+    assert_eq!(guard.loss(), Some(&Loss::LetGo));
     assert!(is_released(&world).await);
-    assert_eq!(guard.release().await, Release::EndedBefore(Loss::LetGo));
+    assert_eq!(guard.release().await, ReleaseOutcome::EndedBefore(Loss::LetGo));
     assert!(!lock.resign().await);
 }
 

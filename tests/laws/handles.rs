@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, Change, Loss, Role, Spindle};
+use spindle::{CancellationToken, Loss, Role, Spindle, TermChange};
 use tokio::time::{sleep, timeout};
 
 use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, until};
@@ -15,17 +15,17 @@ fn handles_go_anywhere() {
     assert_send_sync::<Spindle>();
     assert_send_sync::<spindle::LockTable>();
     assert_send_sync::<spindle::Term>();
-    assert_send_sync::<spindle::Watch>();
-    assert_send_sync::<spindle::Running>();
+    assert_send_sync::<spindle::TermWatch>();
+    assert_send_sync::<spindle::RunHandle>();
     assert_send_sync::<spindle::Fence>();
     assert_send_sync::<spindle::Error>();
-    fn futures(lock: &Spindle, table: &spindle::LockTable, watch: &mut spindle::Watch) {
+    fn futures(lock: &Spindle, table: &spindle::LockTable, watch: &mut spindle::TermWatch) {
         assert_send(lock.verify());
         assert_send(lock.resign());
         assert_send(lock.leader());
         assert_send(lock.run(CancellationToken::new()));
         assert_send(table.check());
-        assert_send(table.leader(LOCK));
+        assert_send(table.inspect(LOCK));
         assert_send(watch.next());
     }
     let _ = futures;
@@ -95,8 +95,8 @@ async fn cancelling_at_any_moment_leaves_no_lock_held() {
         let a = world.contend("a");
         sleep(Duration::from_millis(milliseconds)).await;
         a.stop().await;
-        let leader = world.table().leader(LOCK).await.unwrap();
-        assert_eq!(leader, None, "cancelled after {milliseconds} ms");
+        let state = world.table().inspect(LOCK).await.unwrap();
+        assert_eq!(state.holder(), None, "cancelled after {milliseconds} ms");
     }
 }
 
@@ -153,24 +153,24 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
     let a = world.elect("a").await;
     let mut prompt = a.lock.watch();
     let mut slow = a.lock.watch();
-    let Some(Change::Gained(first)) = slow.next().await else { panic!("it holds") };
+    let Some(TermChange::Gained(first)) = slow.next().await else { panic!("it holds") };
     let mut last = None;
     for _ in 0..3 {
-        let Some(Change::Gained(term)) = prompt.next().await else { panic!("no gain") };
+        let Some(TermChange::Gained(term)) = prompt.next().await else { panic!("no gain") };
         assert!(last < Some(term.token()));
         last = Some(term.token());
         assert!(a.lock.resign().await);
         assert_eq!(a.lock.has_lock(), None);
-        let Some(Change::Lost(lost)) = prompt.next().await else { panic!("no loss") };
+        let Some(TermChange::Lost(lost)) = prompt.next().await else { panic!("no loss") };
         assert_eq!((lost.token(), lost.loss()), (term.token(), Some(&Loss::LetGo)));
         a.holds().await;
     }
-    let Some(Change::Lost(lost)) = slow.next().await else { panic!("no loss") };
+    let Some(TermChange::Lost(lost)) = slow.next().await else { panic!("no loss") };
     assert_eq!(lost.token(), first.token());
-    let Some(Change::Gained(now)) = slow.next().await else { panic!("no gain") };
+    let Some(TermChange::Gained(now)) = slow.next().await else { panic!("no gain") };
     assert_eq!(Some(now.token()), a.lock.has_lock(), "the terms in between are skipped whole");
     a.stop().await;
-    assert!(matches!(slow.next().await, Some(Change::Lost(_))));
+    assert!(matches!(slow.next().await, Some(TermChange::Lost(_))));
     assert!(slow.next().await.is_none());
 }
 

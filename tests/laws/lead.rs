@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use spindle::{
-    CancellationToken, Error, Failing, FencingToken, LeadOptions, Led, Loss, Spindle, Term,
-};
+use spindle::{CancellationToken, Error, Failing, FencingToken, LeadOptions, Loss, Spindle, Term};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;
@@ -60,7 +58,7 @@ async fn a_task_that_returns_resigns_and_its_result_is_returned() {
         assert!(!term.has_ended());
         Err::<(), _>("done")
     });
-    assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap(), Led::Returned(Err("done")));
+    assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap(), Some(Err("done")));
     assert!(released(&world).await);
 }
 
@@ -90,7 +88,7 @@ async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
     timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
     cancel.cancel();
     let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
-    assert_eq!(led, Led::Cancelled(Some(true)), "it held for as long as it worked");
+    assert_eq!(led, Some(true), "it held for as long as it worked");
     assert!(released(&world).await);
 }
 
@@ -117,7 +115,7 @@ async fn a_task_that_ignores_its_cancellation_is_aborted() {
     timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
     cancel.cancel();
     let (led, waited) = timed(leading).await;
-    assert_eq!(led.unwrap().unwrap(), Led::Cancelled(None));
+    assert_eq!(led.unwrap().unwrap(), None);
     assert!(waited >= Duration::from_secs(5) && waited < LEASE, "the stop limit: {waited:?}");
     assert_eq!(running.load(Ordering::SeqCst), 0);
     assert!(released(&world).await);
@@ -178,7 +176,7 @@ async fn a_result_under_a_lost_term_is_dropped_and_the_instance_contends_again()
     until("it leads", || (terms.load(Ordering::SeqCst) == 1).then_some(())).await;
     world.delete_row(LOCK).await;
     let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
-    assert_eq!(led, Led::Returned(1));
+    assert_eq!(led, Some(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,7 +321,7 @@ async fn an_error_of_the_task_gives_the_lock_to_others_and_the_pauses_grow() {
     let world = World::start().await;
     let lock = spindle(&world, "a");
     let (began, mut beginnings) = mpsc::unbounded_channel();
-    let options = LeadOptions::new().contend_again(LEASE, LEASE * 8);
+    let options = LeadOptions::default().contend_again(LEASE, LEASE * 8);
     let tries = Arc::new(AtomicUsize::new(0));
     let leading = lock.clone();
     let leading = tokio::spawn(async move {
@@ -353,7 +351,7 @@ async fn an_error_of_the_task_gives_the_lock_to_others_and_the_pauses_grow() {
         assert!(*pause <= LEASE * (expected + 1), "{pauses:?}");
     }
     let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
-    assert_eq!(led, Led::Returned(Ok(4)));
+    assert_eq!(led, Some(Ok(4)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -363,7 +361,7 @@ async fn a_task_that_reports_no_progress_is_stopped_and_one_that_does_is_left_al
     let (log, _guard) = Log::capture();
     let (tally, mut began) = Tally::new();
     let options =
-        LeadOptions::new().contend_again(Duration::from_secs(1), LEASE).watchdog(LEASE * 2);
+        LeadOptions::default().contend_again(Duration::from_secs(1), LEASE).watchdog(LEASE * 2);
     let leading = lock.clone();
     let leading = tokio::spawn(async move {
         let mut terms = 0;
@@ -391,7 +389,7 @@ async fn a_task_that_reports_no_progress_is_stopped_and_one_that_does_is_left_al
     let stuck = log.the("a task is stuck");
     assert!(stuck.says(&format!("token={hanging}")), "{stuck:?}");
     let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
-    assert!(matches!(led, Led::Returned(Ok(false))), "{led:?}");
+    assert!(matches!(led, Some(Ok(false))), "{led:?}");
     log.the("a task is stuck");
 }
 
@@ -400,11 +398,11 @@ async fn options_that_cannot_work_are_refused() {
     let world = World::start().await;
     let second = Duration::from_secs(1);
     for options in [
-        LeadOptions::new().contend_again(Duration::ZERO, second),
-        LeadOptions::new().contend_again(second * 2, second),
-        LeadOptions::new().contend_again(second, Duration::MAX),
-        LeadOptions::new().watchdog(Duration::ZERO),
-        LeadOptions::new().watchdog(Duration::MAX),
+        LeadOptions::default().contend_again(Duration::ZERO, second),
+        LeadOptions::default().contend_again(second * 2, second),
+        LeadOptions::default().contend_again(second, Duration::MAX),
+        LeadOptions::default().watchdog(Duration::ZERO),
+        LeadOptions::default().watchdog(Duration::MAX),
     ] {
         let work = |_| async { Ok::<(), Error>(()) };
         let lock = spindle(&world, "a");

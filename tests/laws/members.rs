@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, Clock, LockTable, Member, Running};
+use spindle::{CancellationToken, Clock, LockTable, Member, RunHandle};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -11,7 +11,7 @@ use crate::world::{EVENTUALLY, LEASE, World, timed, until};
 struct Joined {
     member: Member,
     cancel: CancellationToken,
-    running: Running,
+    running: RunHandle,
 }
 
 fn join(table: &LockTable, id: &str) -> Joined {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use spindle::{LockBuilder, Once, RunState, Standing, Term};
+use spindle::{JobOutcome, LockBuilder, RunState, Standing, Term};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -27,8 +27,8 @@ async fn short(_: Term) -> &'static str {
 async fn runs(world: &World, id: &str) -> bool {
     let once = timeout(EVENTUALLY, node(world, id).run_once(AT_LEAST, AT_MOST, short));
     match once.await.unwrap().unwrap() {
-        Once::Ran("done") => true,
-        Once::Skipped(_) => false,
+        JobOutcome::Ran("done") => true,
+        JobOutcome::Skipped(_) => false,
         other => panic!("{other:?}"),
     }
 }
@@ -65,7 +65,7 @@ async fn a_late_schedule_does_not_run_it_again_within_at_least_and_does_after() 
         other => panic!("{other:?}"),
     };
     assert!(took >= SECOND && took < SECOND * 2, "{took:?}");
-    assert_eq!(world.table().leader(LOCK).await.unwrap(), None);
+    assert_eq!(world.table().inspect(LOCK).await.unwrap().holder(), None);
     // An operator sees for how much longer it is kept.
     let state = world.table().inspect(LOCK).await.unwrap();
     let Standing::Parked { remaining: rest, .. } = state.standing else { panic!("{state:?}") };
@@ -87,7 +87,7 @@ async fn a_run_longer_than_at_least_frees_the_lock_at_its_end() {
         sleep(AT_LEAST).await;
         !term.has_ended()
     });
-    assert_eq!(a.await.unwrap(), Once::Ran(true));
+    assert_eq!(a.await.unwrap(), JobOutcome::Ran(true));
     assert!(runs(&world, "b").await);
 }
 
@@ -107,7 +107,7 @@ async fn a_node_that_dies_in_a_run_keeps_it_from_others_until_at_most() {
 
     sleep(AT_LEAST).await;
     let skipped = node(&world, "b").run_once(AT_LEAST, AT_MOST, short).await.unwrap();
-    let Once::Skipped(Some(run)) = skipped else { panic!("{skipped:?}") };
+    let JobOutcome::Skipped(Some(run)) = skipped else { panic!("{skipped:?}") };
     assert_eq!((run.by.as_str(), run.state), ("a", RunState::Running));
     sleep(AT_MOST - AT_LEAST - SECOND * 30).await;
     assert_eq!(last_run(&world).await, ("a".to_string(), RunState::Interrupted));
@@ -151,7 +151,8 @@ async fn a_run_that_could_begin_only_past_its_limit_is_left_to_others() {
     sleep(SECOND * 20).await;
     outage.remove();
 
-    let Once::TooLate { after, .. } = timeout(EVENTUALLY, late).await.unwrap().unwrap().unwrap()
+    let JobOutcome::TooLate { after, .. } =
+        timeout(EVENTUALLY, late).await.unwrap().unwrap().unwrap()
     else {
         panic!("its limit is six seconds")
     };
@@ -166,9 +167,9 @@ async fn a_start_limit_that_was_set_counts() {
     let world = World::start().await;
     world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::DelayReply(SECOND)));
     let hasty = node(&world, "a").start_limit(SECOND / 2).run_once(AT_LEAST, AT_MOST, short);
-    assert!(matches!(hasty.await.unwrap(), Once::TooLate { .. }));
+    assert!(matches!(hasty.await.unwrap(), JobOutcome::TooLate { .. }));
     let patient = node(&world, "a").start_limit(SECOND * 2).run_once(AT_LEAST, AT_MOST, short);
-    assert_eq!(patient.await.unwrap(), Once::Ran("done"));
+    assert_eq!(patient.await.unwrap(), JobOutcome::Ran("done"));
     for limit in [Duration::ZERO, AT_MOST + SECOND] {
         let refused = node(&world, "a").start_limit(limit).run_once(AT_LEAST, AT_MOST, short);
         assert!(refused.await.unwrap_err().is_config());
@@ -184,12 +185,12 @@ async fn a_job_that_overruns_is_told_to_stop_and_aborted_before_others_may_run_i
         "stopped"
     });
     let (overrun, took) = timed(overrun).await;
-    assert_eq!(overrun.unwrap(), Once::Overran(Some("stopped")));
+    assert_eq!(overrun.unwrap(), JobOutcome::Overran(Some("stopped")));
     assert!(took > AT_LEAST / 2 && took < AT_LEAST, "{took:?}");
     sleep(AT_LEAST).await;
     let deaf = node(&world, "a").run_once(SECOND, AT_LEAST, |_| std::future::pending::<()>());
     let (deaf, took) = timed(deaf).await;
-    assert_eq!(deaf.unwrap(), Once::Overran(None));
+    assert_eq!(deaf.unwrap(), JobOutcome::Overran(None));
     assert!(took < AT_LEAST, "{took:?}");
 }
 
@@ -245,6 +246,13 @@ async fn durations_that_cannot_work_are_refused_before_anything_is_sent() {
         let error = node(&world, "a").run_once(at_least, at_most, short).await.unwrap_err();
         assert!(error.is_config(), "{error}");
     }
-    assert!(world.table().run_once("", AT_LEAST, AT_MOST, short).await.unwrap_err().is_config());
+    assert!(
+        world
+            .table()
+            .lock("")
+            .run_once(AT_LEAST, AT_MOST, short)
+            .await
+            .is_err_and(|it| it.is_config())
+    );
     assert_eq!(requests.total(), 0);
 }

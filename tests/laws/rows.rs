@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use spindle::Standing;
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::{Attempt, Standing};
 use tokio::time::sleep;
 
 use crate::world::{Contender, LEASE, LOCK, World, timed, until};
@@ -39,7 +39,7 @@ async fn two_that_take_turns_leave_no_row_beside_the_locks() {
     let world = World::start().await;
     let locks = ["a", "b"].map(|id| world.lock(id).build().unwrap());
     for turn in 0..20 {
-        let Attempt::Acquired(guard) = locks[turn % 2].try_acquire().await.unwrap() else {
+        let Some(guard) = locks[turn % 2].try_acquire().await.unwrap() else {
             panic!("nobody else holds in turn {turn}")
         };
         guard.release().await;

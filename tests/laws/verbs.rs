@@ -68,7 +68,7 @@ async fn inspect_says_who_holds_and_why_nobody_does() {
     let expired = table.inspect(LOCK).await.unwrap();
     assert!(matches!(&expired.standing, Standing::Expired { id, .. } if id == "b"), "{expired:?}");
     assert!(expired.heartbeat_age.unwrap() >= LEASE);
-    assert_eq!(table.leader(LOCK).await.unwrap(), None);
+    assert_eq!(table.inspect(LOCK).await.unwrap().holder(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +248,7 @@ async fn an_evicted_holders_validity_runs_out_before_anyone_takes_over() {
     assert_eq!(after.heartbeat, before.heartbeat, "contenders still wait it out");
     assert!(after.token > before.token);
     assert_eq!(table.inspect(LOCK).await.unwrap().standing, Standing::Evicted);
-    assert_eq!(table.leader(LOCK).await.unwrap(), None);
+    assert_eq!(table.inspect(LOCK).await.unwrap().holder(), None);
     let client = world.client().await;
     assert!(fence.write(&client, [order("evicted")]).await.unwrap_err().is_fenced());
     // Nothing is left to evict.
@@ -469,7 +469,7 @@ async fn every_verb_works_on_a_table_without_the_optional_columns() {
     let world = World::with_table(&ddl.join("\n")).await;
     let a = world.elect("a").await;
     // Each by a table that has yet to learn what is missing.
-    assert!(world.table().leader(LOCK).await.unwrap().is_some());
+    assert_eq!(a.lock.leader().await.unwrap().unwrap().holder(), Some("a"));
     assert!(world.table().inspect(LOCK).await.unwrap().is_held());
     assert_eq!(listed(&world.table()).await.len(), 1);
     assert!(world.table().observe(LOCK).next().await.unwrap().is_held());

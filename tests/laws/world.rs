@@ -8,7 +8,7 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, Clock, FencingToken, LockBuilder, LockTable, Running, Spindle};
+use spindle::{CancellationToken, Clock, FencingToken, LockBuilder, LockTable, RunHandle, Spindle};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -29,7 +29,7 @@ pub struct World {
 pub struct Contender {
     pub lock: Spindle,
     pub cancel: CancellationToken,
-    pub running: Running,
+    pub running: RunHandle,
 }
 
 /// A row of the lock table as it stands there.

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::BufRead as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use spindle::{CancellationToken, Change, LockTable, Running, Spindle};
+use spindle::{CancellationToken, TermChange, LockTable, RunHandle, Spindle};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -43,8 +43,8 @@ async fn announce(lock: Spindle) {
     let mut watch = lock.watch();
     while let Some(change) = watch.next().await {
         match change {
-            Change::Gained(_) => println!("gained {} {}", lock.name(), now()),
-            Change::Lost(_) => println!("lost {} {}", lock.name(), now()),
+            TermChange::Gained(_) => println!("gained {} {}", lock.name(), now()),
+            TermChange::Lost(_) => println!("lost {} {}", lock.name(), now()),
             _ => {}
         }
     }
@@ -53,7 +53,7 @@ async fn announce(lock: Spindle) {
 /// Answers what the parent asks, until it is gone.
 async fn obey(
     locks: &[Spindle],
-    running: Vec<Running>,
+    running: Vec<RunHandle>,
     cancel: CancellationToken,
 ) -> Result<(), Failure> {
     let mut orders = orders(locks[0].clone());

@@ -104,8 +104,10 @@ impl Fleet {
         loop {
             sleep(every.mul_f64(rand::rng().random_range(0.5..1.5))).await;
             let lock = LOCKS[rand::rng().random_range(0..LOCKS.len())];
-            let Ok(Some(leader)) = table.leader(lock).await else { continue };
-            let Some(node) = NODES.into_iter().find(|node| *node == leader.id) else { continue };
+            let Ok(state) = table.inspect(lock).await else { continue };
+            let Some(node) = NODES.into_iter().find(|node| state.holder() == Some(*node)) else {
+                continue;
+            };
             let Some(mut child) = self.nodes.remove(node) else { continue };
             println!("-- {node} is killed; it held `{lock}` and maybe others");
             child.kill().await?;

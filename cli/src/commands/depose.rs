@@ -100,8 +100,8 @@ fn by(depose: &Depose) -> String {
 }
 
 async fn holder(place: &Place, name: &str) -> Result<String> {
-    let leader = place.locks.leader(name).await?;
-    Ok(leader.map_or_else(|| "nobody".to_string(), |leader| format!("`{}`", printable(&leader.id))))
+    let state = place.locks.inspect(name).await?;
+    Ok(state.holder().map_or_else(|| "nobody".to_string(), |id| format!("`{}`", printable(id))))
 }
 
 fn say(out: &Output, name: &str, deposed: Option<&Deposed>, expect: &str) -> Result<ExitCode> {

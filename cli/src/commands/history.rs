@@ -44,9 +44,9 @@ impl Term {
         Term {
             holder: term.holder.clone(),
             token: term.token.to_string(),
-            begin: rfc3339(term.begin()),
+            begin: rfc3339(term.token.to_datetime()),
             end: term.end.map(rfc3339),
-            lasted_ms: term.end.map(|end| (end - term.begin()).num_milliseconds()),
+            lasted_ms: term.end.map(|end| (end - term.token.to_datetime()).num_milliseconds()),
             cause,
             detail,
             vacancy_ms: term.vacancy.map(|vacancy| vacancy.as_millis()),

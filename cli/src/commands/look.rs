@@ -37,9 +37,9 @@ pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
 }
 
 pub async fn who(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
-    match place.locks.leader(name).await? {
-        Some(leader) => {
-            out.one(&leader.id, || format!("{}\n", crate::output::printable(&leader.id)))?;
+    match place.locks.inspect(name).await?.holder() {
+        Some(id) => {
+            out.one(&id, || format!("{}\n", crate::output::printable(id)))?;
             Ok(ExitCode::SUCCESS)
         }
         None => Ok(Code::No.exit()),

@@ -5,7 +5,9 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use spindle::{Attempt, Guard, LockBuilder, LockTable, Once, Release, Spindle, Term};
+use spindle::{
+    Guard, JobOutcome, LockBuilder, LockState, LockTable, ReleaseOutcome, Spindle, Term,
+};
 use tokio::time::sleep;
 
 use super::process::{Group, Signals, exit_code};
@@ -51,10 +53,10 @@ async fn hold(lock: LockBuilder, run: Run, mut signals: Signals) -> Result<ExitC
         acquired = acquire(&lock, &run) => acquired?,
         signal = signals.end() => return Ok(killed_by(signal)),
     };
-    let end = under(acquired.term(), &run, signals).await?;
+    let end = under(&acquired, &run, signals).await?;
     let lost = acquired.has_ended();
     let release = acquired.release().await;
-    if !lost && release != Release::Released {
+    if !lost && release != ReleaseOutcome::Released {
         eprintln!("spindle: lock `{}` was not released: {release:?}; its lease runs out", run.name);
     }
     conclude(&run, end)
@@ -63,12 +65,13 @@ async fn hold(lock: LockBuilder, run: Run, mut signals: Signals) -> Result<ExitC
 async fn acquire(lock: &Spindle, run: &Run) -> Result<Guard> {
     if run.try_only {
         return match lock.try_acquire().await? {
-            Attempt::Acquired(guard) => Ok(guard),
-            Attempt::Occupied(by) => {
-                let why = match (by.holder, by.reserved_for) {
-                    (Some(holder), _) => format!("held by `{}`", printable(&holder)),
-                    (None, Some(id)) => format!("reserved for `{}`", printable(&id)),
-                    (None, None) => "not free yet: `spindle show` says until when".to_string(),
+            Some(guard) => Ok(guard),
+            None => {
+                let why = match lock.known_leader().as_ref().and_then(LockState::holder) {
+                    Some(holder) => format!("held by `{}`", printable(holder)),
+                    None => {
+                        "not free yet: `spindle show` says for whom, and until when".to_string()
+                    }
                 };
                 let text = format!("lock `{}`: {why}", run.name);
                 Err(Failure::new(Code::NotAcquired, text))
@@ -97,8 +100,8 @@ async fn once(
         conclude(&run, end)
     };
     match lock.run_once(at_least, at_most, job).await? {
-        Once::Ran(code) => code,
-        Once::Skipped(last) => {
+        JobOutcome::Ran(code) => code,
+        JobOutcome::Skipped(last) => {
             let last = last.map_or_else(|| "by another node".to_string(), |last| last.to_string());
             eprintln!("spindle: job `{name}`: skipped: {}", printable(&last));
             Ok(ExitCode::SUCCESS)

@@ -202,7 +202,8 @@ impl Lane {
 impl Walk {
     /// From the look back to the latest term that is known, or for an hour.
     fn new(table: &LockTable, state: &LockState, known: Option<&PastTerm>) -> Walk {
-        let since_known = known.and_then(|term| (state.read_at - term.begin()).to_std().ok());
+        let since_known =
+            known.and_then(|term| (state.read_at - term.token.to_datetime()).to_std().ok());
         Walk {
             history: table.history_from(state).since(since_known.unwrap_or(WINDOW)).pace(PACE),
             look: Look::new(state),

@@ -26,7 +26,7 @@ fn is_alive(process: i32) -> bool {
 }
 
 async fn is_held(world: &World, name: &str) -> bool {
-    world.table.leader(name).await.unwrap().is_some()
+    world.table.inspect(name).await.unwrap().is_held()
 }
 
 #[tokio::test]

@@ -122,7 +122,7 @@ async fn a_command_under_a_lock_has_the_terminal() {
     let world = World::start().await;
     let script = "read line; echo got $line";
     let mut terminal = Terminal::start(&world, 80, &["run", "job", "--", "sh", "-c", script]);
-    until("the lock is held", async || world.table.leader("job").await.unwrap().is_some()).await;
+    until("the lock is held", async || world.table.inspect("job").await.unwrap().is_held()).await;
     terminal.types("hello\n");
     terminal.shows("got hello").await;
     assert_eq!(terminal.ends().await, 0);

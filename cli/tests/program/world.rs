@@ -3,7 +3,7 @@
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use spindle::{CancellationToken, Change, LockTable, Running, Spindle};
+use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange};
 use spindle_emulator::Emulator;
 use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
 use spindle_protocol::{Nonce, Writer};
@@ -25,7 +25,7 @@ pub struct World {
 pub struct Held {
     pub lock: Spindle,
     cancel: CancellationToken,
-    running: Running,
+    running: RunHandle,
 }
 
 impl World {
@@ -91,7 +91,7 @@ impl World {
         let cancel = CancellationToken::new();
         let running = lock.run(cancel.clone());
         let gained = timeout(PATIENCE, lock.watch().next()).await.unwrap();
-        assert!(matches!(gained, Some(Change::Gained(_))));
+        assert!(matches!(gained, Some(TermChange::Gained(_))));
         Held { lock, cancel, running }
     }
 }

@@ -29,13 +29,6 @@ pub struct PastTerm {
     pub vacancy: Option<Duration>,
 }
 
-impl PastTerm {
-    /// When it began, by Spanner's clock.
-    pub fn begin(&self) -> DateTime<Utc> {
-        self.token.to_datetime()
-    }
-}
-
 /// Why a term of the past ended, as far as the row tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

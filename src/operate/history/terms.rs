@@ -31,7 +31,7 @@ impl LockTable {
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
     /// let mut history = table.history("billing");
     /// while let Some(term) = history.next().await? {
-    ///     println!("{} from {} to {:?}: {:?}", term.holder, term.begin(), term.end, term.cause);
+    ///     println!("{} from {} to {:?}: {:?}", term.holder, term.token.to_datetime(), term.end, term.cause);
     /// }
     /// # Ok(())
     /// # }
