@@ -140,7 +140,10 @@ async fn ctrl_z_suspends_the_command_and_the_lock_stays_held() {
     let pid: i32 = rest.split_once('.').unwrap().0.parse().unwrap();
     let is_stopped =
         || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
-    let held = async || world.table.leader("job").await.unwrap().map(|leader| leader.token);
+    let held = async || {
+        let state = world.table.inspect("job").await.unwrap();
+        state.is_held().then_some(state.token)
+    };
     let before = held().await;
     terminal.types("\x1a");
     until("the command is suspended", async || is_stopped()).await;
