@@ -20,6 +20,8 @@ mod ambient;
 mod columns;
 #[path = "laws/connection.rs"]
 mod connection;
+#[path = "laws/credentials.rs"]
+mod credentials;
 #[path = "laws/docs.rs"]
 mod docs;
 #[path = "laws/doubt.rs"]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spindle::Clock;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
@@ -146,6 +147,30 @@ async fn until_the_first_answer_every_column_is_assumed() {
     sleep(Duration::from_secs(600)).await;
     let asked = silence.hits() - before;
     assert!((8..=20).contains(&asked), "once a minute after a while: {asked} in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_locks_wait_for_a_wrong_table_it_is_asked_about_once_a_second() {
+    let world = World::with_table(&FOUR_COLUMNS.replace("writer STRING(MAX),", "")).await;
+    let table = world.table();
+    let waiting: Vec<Contender> = (0..20)
+        .map(|lock| {
+            let lock = table.lock(format!("lock-{lock}")).lease(SHORT).clock(Clock::runtime());
+            Contender::run(lock)
+        })
+        .collect();
+    // The locks travel together; whoever looks by hand comes when it likes.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        assert!(table.inspect(LOCK).await.is_err_and(|error| error.is_schema()));
+        sleep(Duration::from_millis(100)).await;
+    }
+    let requests = world.spanner.requests();
+    let asked = requests.get(Rpc::ExecuteStreamingSql);
+    // The columns, and their options.
+    assert!((2..=2 * 61).contains(&asked), "{asked} queries in a minute");
+    assert_eq!(requests.get(Rpc::StreamingRead) + requests.get(Rpc::Commit), 0);
+    drop(waiting);
 }
 
 #[tokio::test(start_paused = true)]
