@@ -88,6 +88,9 @@ impl Checker {
             Checker::Simulation(_) => {
                 &["protocol/src", "src", "simulation/src", "emulator/src/engine"]
             }
+            Checker::Law { package, .. } if package == "spindle-simulation" => {
+                &["protocol/src", "src", "simulation", "emulator/src/engine"]
+            }
             Checker::Law { .. } => {
                 &["protocol/src", "proof/src", "src", "tests/laws", "emulator/src"]
             }
@@ -122,10 +125,12 @@ impl Checker {
     }
 }
 
-/// The laws of the lock are one test binary; other packages keep theirs beside the code.
+/// The laws of the lock are one test binary, and so are the worlds of the simulation; other packages
+/// keep theirs beside the code.
 fn tests(package: &str) -> [&str; 3] {
     match package {
         "spindle-lock" => ["--test=laws", "-p", package],
+        "spindle-simulation" => ["--test=worlds", "-p", package],
         _ => ["--lib", "-p", package],
     }
 }
