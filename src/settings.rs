@@ -125,7 +125,12 @@ impl LockBuilder {
         self
     }
 
-    /// From one heartbeat to the next; by default a third of the lease, at most half of it.
+    /// From one heartbeat to the next; by default half of the lease, which is the most.
+    ///
+    /// A term outlives one heartbeat of which nothing is heard: an attempt takes at most so long
+    /// that a second one ends before the [renew deadline](LockBuilder::renew_deadline), 0.13 of the
+    /// lease by default. An outage shorter than 0.3 of the lease costs no term by default; with an
+    /// interval of a third of the lease, one shorter than 0.47 of it.
     pub fn heartbeat_interval(mut self, interval: Duration) -> LockBuilder {
         self.heartbeat_interval = Some(interval);
         self

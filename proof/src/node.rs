@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use spindle_protocol::{
-    Act, Announcement, Answer, Decision, EndReason, Event, Instance, Moment, Timestamp, Wake,
-    Writer,
+    Act, Announcement, Answer, Decision, EndReason, Event, Instance, Moment, Timestamp, Timing,
+    Wake, Writer,
 };
 
 use crate::history::{History, Invariant, Mark};
@@ -144,16 +144,17 @@ impl Node {
     }
 
     /// Whether the act under way has used up its time.
-    pub fn is_out_of_time(&self, limit: Duration) -> bool {
-        self.asked
-            .as_ref()
-            .is_some_and(|asked| Moment(TICK * u32::from(asked.sent)) + limit <= self.now())
+    pub fn is_out_of_time(&self, timing: &Timing) -> bool {
+        self.asked.as_ref().is_some_and(|asked| {
+            let limit = timing.attempt_limit(&asked.act);
+            Moment(TICK * u32::from(asked.sent)) + limit <= self.now()
+        })
     }
 
     /// Whether a process that gets its time would have acted before the clock goes on.
-    pub fn is_prompt(&self, limit: Duration) -> bool {
+    pub fn is_prompt(&self, timing: &Timing) -> bool {
         let overdue = self.wake.is_some_and(|wake| wake.at + wake.spread <= self.now());
-        self.instance.is_none() || self.paused || !(overdue || self.is_out_of_time(limit))
+        self.instance.is_none() || self.paused || !(overdue || self.is_out_of_time(timing))
     }
 
     /// Whether the clock may go wrong now.

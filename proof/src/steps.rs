@@ -209,7 +209,6 @@ impl World {
         let Some(asked) = &node.asked else { return };
         let faulty = left.faults > 0;
         let leaves = asked.passage == Passage::Leaving;
-        let limit = scenario.members[index].timing.attempt_limit();
         match asked.passage {
             Passage::Leaving => {
                 steps.push(Step::Exchange(index));
@@ -220,7 +219,7 @@ impl World {
             Passage::HeldUp => steps.extend([Step::Exchange(index), Step::Arrive(index)]),
             Passage::Answered(_) => steps.push(Step::Answer(index)),
         }
-        if node.is_out_of_time(limit) {
+        if node.is_out_of_time(&scenario.members[index].timing) {
             steps.push(Step::TimeOut(index));
         } else if faulty && left.unknowns > 0 {
             steps.push(Step::Lose(index));
@@ -240,7 +239,7 @@ impl World {
     /// Time goes on once every process that gets its time has used it.
     fn ticks(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         let members = || self.nodes.iter().zip(&scenario.members);
-        if !members().all(|(node, member)| node.is_prompt(member.timing.attempt_limit())) {
+        if !members().all(|(node, member)| node.is_prompt(&member.timing)) {
             return;
         }
         let can_drift = members()

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use crate::Act;
+
 /// The durations that one instance lives by; validated by whoever builds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
@@ -22,7 +24,7 @@ impl Timing {
     pub fn from_lease(lease: Duration) -> Timing {
         Timing {
             lease,
-            heartbeat_interval: lease / 3,
+            heartbeat_interval: lease / 2,
             renew_deadline: lease / 5 * 4,
             margin: lease / 100,
             poll_interval: Duration::from_secs(1).min(lease / 5),
@@ -30,11 +32,30 @@ impl Timing {
         }
     }
 
-    /// How long one attempt at anything may take before its outcome counts as unknown.
+    /// How long one attempt at `act` may take before its outcome counts as unknown.
     ///
     /// However long the lease: an answer that takes this long will not come.
-    pub fn attempt_limit(&self) -> Duration {
-        Duration::from_secs(10).min(self.lease / 3)
+    pub fn attempt_limit(&self, act: &Act) -> Duration {
+        let limit = Duration::from_secs(10).min(self.lease / 3);
+        match act {
+            Act::Heartbeat { .. } => limit.min(self.heartbeat_limit()),
+            _ => limit,
+        }
+    }
+
+    /// So long that a term outlives one heartbeat of which nothing is heard: two attempts, and the
+    /// pause between them, end before the renew deadline.
+    fn heartbeat_limit(&self) -> Duration {
+        let both = self.renew_deadline.saturating_sub(self.heartbeat_interval);
+        let both = both.saturating_sub(self.heartbeat_pause() * 2);
+        // Who sets a deadline that leaves no room for two attempts has one.
+        (both / 2).max(self.lease / 10)
+    }
+
+    /// Before a heartbeat that failed is repeated, and as long again for jitter. Promptly, as long
+    /// as the term lasts: what it needs is no retry to save on.
+    pub fn heartbeat_pause(&self) -> Duration {
+        Duration::from_secs(1).min(self.lease / 50)
     }
 
     /// Before something that failed is tried again, the first time.

@@ -272,7 +272,7 @@ impl<R: LockRow> Driver<R> {
             Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
         }
         self.journal.sends(self.act.0);
-        let limit = self.settings.timing.attempt_limit();
+        let limit = self.settings.timing.attempt_limit(&act);
         let doing = format!("lock `{}`: {}", self.settings.name, self.act.0);
         Box::pin(caught(doing, self.row.carry_out(act, limit)))
     }

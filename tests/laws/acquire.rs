@@ -60,7 +60,7 @@ async fn nobody_takes_over_while_heartbeats_flow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_costs_two_requests_a_heartbeat_and_a_contender_one_a_look() {
+async fn a_holder_costs_two_requests_a_heartbeat_and_a_contender_one_a_poll() {
     let world = World::start().await;
     let a = world.elect("a").await;
     let b = world.contend("b");
@@ -71,11 +71,11 @@ async fn a_holder_costs_two_requests_a_heartbeat_and_a_contender_one_a_look() {
 
     let (reads, commits) = (requests.get(Rpc::StreamingRead), requests.get(Rpc::Commit));
     assert_eq!(requests.total(), reads + commits, "nothing else: {:?}", requests.each());
-    // A heartbeat each third of a lease, of one read and one commit.
-    assert!((85..=95).contains(&commits), "{commits} commits");
-    // A look each 0.75 to 1 s.
-    let looks = reads - commits;
-    assert!((295..=410).contains(&looks), "{looks} looks");
+    // A heartbeat each half of a lease, of one read and one commit.
+    assert!((57..=63).contains(&commits), "{commits} commits");
+    // A poll each 0.75 to 1 s.
+    let polls = reads - commits;
+    assert!((295..=410).contains(&polls), "{polls} polls");
     a.stop().await;
     b.stop().await;
 }

@@ -215,8 +215,7 @@ impl Instance {
             }
             // A repeat is harmless whatever became of this one: it depends on the term alone (I4).
             Answer::NotApplied | Answer::Unknown | Answer::Observed(_) | Answer::Swept { .. } => {
-                // Promptly, as long as the term lasts: what it needs is no retry to save on.
-                let pause = Duration::from_secs(1).min(self.timing.lease / 50);
+                let pause = self.timing.heartbeat_pause();
                 let beat = Turn::Due(Wake { at: now + pause, spread: pause });
                 self.phase = Phase::Holding(Holding { beat, ..term });
             }

@@ -95,6 +95,7 @@ impl Load {
         };
         let any = [Says::Yes, Says::NotApplied, Says::Unknown, Says::Rejected];
         let says = if says == Says::Anything { any[self.draw(4) as usize] } else { says };
+        let limit = self.timing.attempt_limit(&act);
         // A transaction is two requests, and a sweep reads before it.
         let requests = match (&act, says) {
             (Act::Heartbeat { .. }, _) => 0,
@@ -106,7 +107,7 @@ impl Load {
         for _ in 0..requests {
             self.send();
         }
-        self.now = self.now + self.spanner.takes.min(self.timing.attempt_limit());
+        self.now = self.now + self.spanner.takes.min(limit);
         Event::Answer(self.answer(act, says))
     }
 

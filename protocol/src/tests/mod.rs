@@ -70,10 +70,10 @@ fn superseded(by: Option<Seen>) -> Option<Announcement> {
 #[test]
 fn validity_counts_from_before_the_request_left() {
     let mut instance = holder();
-    let beat = instance.decide(at(334), Event::Wake);
+    let beat = instance.decide(at(500), Event::Wake);
     assert_eq!(beat.act, Some(Act::Heartbeat { term: term(2, 1) }));
     let renewed = instance.decide(at(600), applied(590));
-    let valid_until = at(334 + 990);
+    let valid_until = at(500 + 990);
     assert_eq!(renewed.announce, Some(Announcement::Extended { valid_until }));
 }
 
@@ -166,7 +166,7 @@ fn a_heartbeat_goes_early_with_others_by_a_sixth_of_the_lease_and_not_unasked() 
     let early = Timing::from_lease(LEASE).early();
     assert_eq!(instance.decide(at(100), Event::Early).act, None, "it is not due soon");
     let Wake { at: from, spread } = instance.decide(at(100), Event::Wake).early.unwrap();
-    assert_eq!((from + spread, spread), (at(0) + LEASE / 3, early));
+    assert_eq!((from + spread, spread), (at(0) + LEASE / 2, early));
     assert_eq!(instance.decide(from, Event::Wake).act, None, "others of its process sleep");
     let beat = instance.decide(from, Event::Early);
     assert_eq!(beat.act, Some(Act::Heartbeat { term: term(2, 1) }));
@@ -180,20 +180,45 @@ fn a_heartbeat_goes_early_with_others_by_a_sixth_of_the_lease_and_not_unasked() 
 fn a_failed_heartbeat_is_repeated_and_the_term_goes_on() {
     for failure in [UNKNOWN, NOT_APPLIED] {
         let mut instance = holder();
-        instance.decide(at(334), Event::Wake);
-        let failed = instance.decide(at(400), failure);
+        instance.decide(at(500), Event::Wake);
+        let failed = instance.decide(at(550), failure);
         assert_eq!(failed.announce, None);
         let wake = failed.wake.expect("it tries again");
-        assert!(wake.at + wake.spread <= at(500));
+        assert!(wake.at + wake.spread <= at(600));
         assert!(matches!(instance.decide(wake.at, Event::Wake).act, Some(Act::Heartbeat { .. })));
-        assert!(instance.decide(at(450), applied(440)).announce.is_some());
+        assert!(instance.decide(at(650), applied(640)).announce.is_some());
+    }
+}
+
+#[test]
+fn a_term_outlives_a_heartbeat_of_which_nothing_is_heard() {
+    for lease in [100, 250, 1_000, 2_000, 10_000, 60_000, 86_400_000].map(Duration::from_millis) {
+        for share in [2, 3, 4, 6] {
+            let heartbeat_interval = lease / share;
+            let timing = Timing { heartbeat_interval, ..Timing::from_lease(lease) };
+            let mut instance = Instance::new("a", NONCE, timing.clone(), at(0));
+            instance.decide(at(0), Event::Wake);
+            let insert = instance.decide(at(0), observed(None, 0));
+            assert!(matches!(insert.act, Some(Act::Insert { .. })));
+            let due = instance.decide(at(0), applied(2)).wake.expect("a heartbeat is due").at;
+            let lost = instance.decide(due, Event::Wake).act.expect("a heartbeat");
+            let unheard = due + timing.attempt_limit(&lost);
+            let again = instance.decide(unheard, UNKNOWN).wake.expect("it is repeated");
+            // At the latest, and answered at the last moment.
+            let sent = again.at + again.spread;
+            let repeated = instance.decide(sent, Event::Wake).act.expect("a heartbeat");
+            let heard = sent + timing.attempt_limit(&repeated);
+            let renewed = instance.decide(heard, applied(3)).announce;
+            let is_renewed = matches!(renewed, Some(Announcement::Extended { .. }));
+            assert!(is_renewed, "lease {lease:?}, interval {heartbeat_interval:?}: {renewed:?}");
+        }
     }
 }
 
 #[test]
 fn a_term_without_contact_is_announced_as_over_before_it_expires() {
     let mut instance = holder();
-    let wake = instance.decide(at(334), Event::Wake).wake.expect("the deadline");
+    let wake = instance.decide(at(500), Event::Wake).wake.expect("the deadline");
     assert_eq!(wake, Wake { at: at(800), spread: Duration::ZERO });
     let over = instance.decide(at(800), Event::Wake);
     let reason = EndReason::OutOfContact;
@@ -203,7 +228,7 @@ fn a_term_without_contact_is_announced_as_over_before_it_expires() {
     // Its owner may ask at once.
     assert_eq!(instance.decide(at(805), Event::Contend(true)).act, Some(Act::Observe));
     // The heartbeat did arrive: the row is still the old term's, whose work may not have ended.
-    let own = row(spanner(335), spanner(2), writer(1));
+    let own = row(spanner(501), spanner(2), writer(1));
     let waits = instance.decide(at(810), observed(Some(own.clone()), 810));
     assert_eq!((waits.act, waits.wake.map(|wake| wake.at)), (None, Some(at(990))));
     instance.decide(at(990), Event::Wake);
@@ -214,8 +239,8 @@ fn a_term_without_contact_is_announced_as_over_before_it_expires() {
 #[test]
 fn an_expired_term_is_not_revived_by_a_heartbeat_that_was_acknowledged_late() {
     let mut instance = holder();
-    instance.decide(at(334), Event::Wake);
-    let woke = instance.decide(at(990), applied(335));
+    instance.decide(at(500), Event::Wake);
+    let woke = instance.decide(at(990), applied(501));
     let reason = EndReason::Expired;
     assert_eq!(woke.announce, Some(Announcement::Ended { token: spanner(2), reason }));
     assert_eq!(instance.term(), None);
@@ -226,9 +251,9 @@ fn a_superseded_term_ends_at_once_and_shows_by_whom() {
     let rival = rivals_row(300);
     for by in [None, Some(Seen { token: rival.token, writer: rival.writer })] {
         let mut instance = holder();
-        instance.decide(at(334), Event::Wake);
+        instance.decide(at(500), Event::Wake);
         let rejected = Event::Answer(Answer::Rejected(Rejection::Changed(by.clone())));
-        assert_eq!(instance.decide(at(340), rejected).announce, superseded(by));
+        assert_eq!(instance.decide(at(506), rejected).announce, superseded(by));
     }
 }
 
@@ -256,7 +281,7 @@ fn stopping_is_bounded_whatever_spanner_does() {
         now = wake.at.max(now);
         decision = instance.decide(now, Event::Wake);
         if decision.act.is_some() {
-            now = now + Timing::from_lease(LEASE).attempt_limit();
+            now = now + Timing::from_lease(LEASE).attempt_limit(&Act::Observe);
             decision = instance.decide(now, UNKNOWN);
         }
     }
@@ -334,15 +359,15 @@ fn leftovers_are_swept_once_a_term_and_never_delay_a_heartbeat() {
     let (mut instance, began) = successor();
     assert_eq!(began.act, Some(Act::Sweep { before: spanner(0) }));
     // The sweep hangs; the heartbeat replaces it.
-    let beat = instance.decide(at(334), Event::Wake);
+    let beat = instance.decide(at(500), Event::Wake);
     assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
-    let renewed = instance.decide(at(340), applied(5_340));
+    let renewed = instance.decide(at(506), applied(5_506));
     assert_eq!(renewed.act, None, "the sweep waits");
-    let beat = instance.decide(at(668), Event::Wake);
+    let beat = instance.decide(at(1_000), Event::Wake);
     assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
-    let wake = instance.decide(at(675), applied(5_670)).wake.expect("it sweeps again").at;
-    assert_eq!(instance.decide(wake, Event::Wake).act, Some(Act::Sweep { before: spanner(0) }));
-    let swept = instance.decide(wake, SWEPT);
+    let again = instance.decide(at(1_007), applied(6_007));
+    assert_eq!(again.act, Some(Act::Sweep { before: spanner(0) }));
+    let swept = instance.decide(at(1_010), SWEPT);
     assert_eq!(swept.act, None);
     let beat = instance.decide(swept.wake.expect("it heartbeats").at, Event::Wake);
     assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
@@ -507,7 +532,7 @@ fn a_lapsed_term_is_over_here_and_left_to_run_out_there() {
 
 #[test]
 fn an_answer_has_ten_seconds_however_long_the_lease() {
-    let limit = |lease| Timing::from_lease(Duration::from_secs(lease)).attempt_limit();
+    let limit = |lease| Timing::from_lease(Duration::from_secs(lease)).attempt_limit(&Act::Observe);
     assert_eq!((limit(3), limit(30)), (Duration::from_secs(1), Duration::from_secs(10)));
     assert_eq!(limit(86_400), Duration::from_secs(10));
 }
