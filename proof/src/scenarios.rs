@@ -256,7 +256,7 @@ pub fn leases() -> Scenario {
     Scenario {
         name: "leases",
         members: vec![
-            Member::new("a", timing(6, 2, 4, 1, 1)),
+            Member::new("a", timing(6, 3, 4, 1, 1)),
             Member::new("b", timing(4, 1, 2, 1, 1)),
         ],
         starts: vec![Start::Empty, Start::Held],
