@@ -28,6 +28,8 @@ Options:
   --control PORT     offer the control service (faults, restarts, the clock; see the
                      README) on this port; 0 picks a free one [default: off]
   --ddl FILE         create the tables of this file in each database
+  --lenient-ddl      keep DDL that asks for what is not here (sequences, views, change
+                     streams, roles, …) and refuse what uses it [default: refuse it]
   -h, --help         print this
   -V, --version      print the version
 ";
@@ -52,6 +54,7 @@ pub struct Serve {
     pub control: Option<u16>,
     pub databases: Vec<String>,
     pub ddl: Option<PathBuf>,
+    pub lenient_ddl: bool,
 }
 
 impl Command {
@@ -64,6 +67,7 @@ impl Command {
             control: None,
             databases: Vec::new(),
             ddl: None,
+            lenient_ddl: false,
         };
         let mut rest = None;
         let mut arguments = arguments.into_iter();
@@ -82,6 +86,7 @@ impl Command {
                 "--host" => serve.host = parsed(&name, value()?, "an IP address")?,
                 "--database" => serve.databases.push(parsed(&name, value()?, "text")?),
                 "--ddl" => serve.ddl = Some(value()?.into()),
+                "--lenient-ddl" => serve.lenient_ddl = true,
                 _ => return Err(format!("unknown argument `{name}`; --help lists them")),
             }
             if attached.is_some() {
@@ -126,10 +131,13 @@ mod tests {
         let Ok(Command::Serve(serve)) = parse("") else { panic!("refused") };
         assert_eq!((serve.port, serve.rest, serve.host.is_loopback()), (9010, 9020, true));
         assert_eq!(serve.databases, [DATABASE]);
-        let Ok(Command::Serve(serve)) = parse("--port=0 --database a --database b --ddl x") else {
+        let Ok(Command::Serve(serve)) =
+            parse("--port=0 --database a --database b --ddl x --lenient-ddl")
+        else {
             panic!("refused")
         };
         assert_eq!((serve.port, serve.rest, serve.databases.len()), (0, 0, 2));
+        assert!(serve.lenient_ddl);
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub struct EmulatorBuilder {
     rest: u16,
     control: Option<u16>,
     clock: Option<Arc<dyn Clock>>,
+    lenient_ddl: bool,
 }
 
 impl EmulatorBuilder {
@@ -82,13 +83,25 @@ impl EmulatorBuilder {
         self
     }
 
+    /// Keeps DDL that asks for what isn't here, rather than refuse it: sequences, identity columns,
+    /// views, change streams, roles, row deletion policies, bundles of protos, search and vector
+    /// indexes. `GetDatabaseDdl` shows it again. Whatever uses it is refused by name; row deletion
+    /// policies delete nothing.
+    #[must_use]
+    pub fn lenient_ddl(mut self) -> EmulatorBuilder {
+        self.lenient_ddl = true;
+        self
+    }
+
     /// Starts it. When this returns, it can be connected to.
     ///
     /// # Errors
     /// A port is taken, or may not be listened on.
     pub async fn start(self) -> io::Result<Emulator> {
         let clock = self.clock.unwrap_or_else(|| Arc::new(TokioClock::new()));
-        let core = Arc::new(Core::new(clock));
+        let mut core = Core::new(clock);
+        core.lenient_ddl = self.lenient_ddl;
+        let core = Arc::new(core);
         let admin = Arc::new(Admin::new(Arc::clone(&core)));
         let doors = Doors::new(Arc::clone(&core), Arc::clone(&admin));
         let door = doors.add(self.address).await?;
@@ -123,6 +136,7 @@ impl Emulator {
             rest: 0,
             control: None,
             clock: None,
+            lenient_ddl: false,
         }
     }
 

@@ -34,6 +34,9 @@ async fn run(serve: &Serve) -> Result<(), String> {
     // Before anything can be connected to, so that no signal is missed.
     let ended = ended().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let mut builder = Emulator::builder().host(serve.host).port(serve.port).rest(serve.rest);
+    if serve.lenient_ddl {
+        builder = builder.lenient_ddl();
+    }
     if let Some(port) = serve.control {
         builder = builder.control(port);
     }

@@ -7,7 +7,6 @@ use crate::admin::Admin;
 use crate::door::{Door, Doors};
 use crate::engine::{self, Database, Dialect};
 use crate::service::Core;
-use crate::sql::parse_ddl_in;
 
 /// What an emulator's handle and its control service share.
 pub(crate) struct Running {
@@ -24,7 +23,7 @@ impl Running {
         dialect: Dialect,
         ddl: &str,
     ) -> engine::Result<Database> {
-        let changes = parse_ddl_in(dialect, ddl).map_err(|error| error.in_text(ddl))?;
+        let changes = self.core.parse_ddl(dialect, ddl).map_err(|error| error.in_text(ddl))?;
         self.admin.add_database(name, dialect, &changes)
     }
 

@@ -8,7 +8,8 @@ use super::{Admin, database, definition, encode, instances, longrunning, names, 
 use crate::engine::{
     Code, Database, Dialect, Error, Result, Schema, SchemaChange, VERSION_RETENTION,
 };
-use crate::sql::{parse_create_database_in, parse_ddl_in};
+use crate::service::Core;
+use crate::sql::parse_create_database_in;
 
 impl Admin {
     pub(super) fn create_database(
@@ -31,7 +32,7 @@ impl Admin {
         let text = &request.create_statement;
         let id = parse_create_database_in(dialect, text).map_err(|error| error.in_text(text))?;
         names::database_id(&id)?;
-        let changes = changes(dialect, &request.extra_statements)?;
+        let changes = changes(&self.core, dialect, &request.extra_statements)?;
         let name = format!("{}/databases/{id}", request.parent);
 
         let mut registry = self.registry();
@@ -102,7 +103,7 @@ impl Admin {
         if request.statements.is_empty() {
             return Err(Error::invalid_argument("an update of the schema needs a statement"));
         }
-        let changes = changes(found.schema().dialect(), &request.statements)?;
+        let changes = changes(&self.core, found.schema().dialect(), &request.statements)?;
         check(&found.schema(), &request.statements, &changes)?;
 
         let mut registry = self.registry();
@@ -152,12 +153,12 @@ fn describe(name: &str, found: &Database) -> database::Database {
 }
 
 /// What the statements of a request ask for, each for one change.
-fn changes(dialect: Dialect, statements: &[String]) -> Result<Vec<SchemaChange>> {
-    statements.iter().map(|statement| change(dialect, statement)).collect()
+fn changes(core: &Core, dialect: Dialect, statements: &[String]) -> Result<Vec<SchemaChange>> {
+    statements.iter().map(|statement| change(core, dialect, statement)).collect()
 }
 
-fn change(dialect: Dialect, statement: &str) -> Result<SchemaChange> {
-    let mut changes = parse_ddl_in(dialect, statement).map_err(|error| {
+fn change(core: &Core, dialect: Dialect, statement: &str) -> Result<SchemaChange> {
+    let mut changes = core.parse_ddl(dialect, statement).map_err(|error| {
         let error = error.in_text(statement);
         Error::new(
             error.code(),

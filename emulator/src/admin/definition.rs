@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::engine::{Check, Column, Dialect, ForeignKey, Index, OnDelete, Schema, Table};
+use crate::engine::{Check, Column, Dialect, ForeignKey, Index, Kept, OnDelete, Schema, Table};
 use crate::sql::is_reserved;
 
 /// The statements that make these tables and indexes, one for each, without `;`.
@@ -55,9 +55,19 @@ pub(super) fn statements(schema: &Schema) -> Vec<String> {
         let name = name(database);
         altered.push(format!("ALTER DATABASE {name} SET OPTIONS (\n{}\n)", options.join(",\n")));
     }
-    let tables = altered.into_iter().chain(tables);
+    // What tables may need comes before them.
+    let is_first =
+        |kept: &&Kept| ["SEQUENCE", "ROLE", "PROTO BUNDLE"].contains(&kept.kind.as_str());
+    let (first, last): (Vec<&Kept>, Vec<&Kept>) = schema.kept().iter().partition(is_first);
+    let text = |kept: &Kept| kept.text.clone();
+    let tables = altered.into_iter().chain(first.into_iter().map(text)).chain(tables);
+    let last = last.into_iter().map(text);
     let own = schema.indexes().filter(|index| !index.definition.is_managed);
-    tables.chain(own.map(|index| create_index(&index.definition))).chain(later).collect()
+    tables
+        .chain(own.map(|index| create_index(&index.definition)))
+        .chain(later)
+        .chain(last)
+        .collect()
 }
 
 fn create_postgresql_table(table: &Table) -> String {
@@ -132,6 +142,9 @@ fn create_table(table: &Table, foreign_keys: Vec<&ForeignKey>) -> String {
             text.push_str(" ON DELETE CASCADE");
         }
     }
+    if let Some(policy) = &table.row_deletion_policy {
+        let _ = write!(text, ",\n  ROW DELETION POLICY ({policy})");
+    }
     text
 }
 
@@ -167,7 +180,7 @@ fn definition(column: &Column) -> String {
         text.push_str(" NOT NULL");
     }
     if let Some(default) = &column.default {
-        let _ = write!(text, " DEFAULT ({})", default.text());
+        let _ = write!(text, " {}", default.definition());
     }
     if let Some(generated) = &column.generated {
         let _ = write!(text, " AS ({}) STORED", generated.text());

@@ -102,6 +102,16 @@ pub trait DefaultExpression: Send + Sync {
     /// Its value doesn't fit the column.
     fn check(&self, column: &Column) -> Result<()>;
 
+    /// As a column's definition shows it.
+    fn definition(&self) -> String {
+        format!("DEFAULT ({})", self.text())
+    }
+
+    /// What makes it one that has no value here, if anything does.
+    fn lack(&self) -> Option<&str> {
+        None
+    }
+
     /// Its value for a new row, at this moment.
     ///
     /// # Errors
@@ -122,6 +132,16 @@ impl ColumnDefault {
     /// The expression as it was written, without the parentheses around it.
     pub fn text(&self) -> &str {
         self.0.text()
+    }
+
+    /// As a column's definition shows it.
+    pub fn definition(&self) -> String {
+        self.0.definition()
+    }
+
+    /// What makes it one that has no value here, if anything does.
+    pub fn lack(&self) -> Option<&str> {
+        self.0.lack()
     }
 
     pub(crate) fn check(&self, column: &Column) -> Result<()> {

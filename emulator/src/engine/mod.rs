@@ -59,7 +59,7 @@ pub use json::Json;
 pub use mutation::{Mutation, WriteKind};
 pub use numeric::Numeric;
 pub use read::{Read, Reading};
-pub use schema::{Dialect, Schema, SchemaChange};
+pub use schema::{Dialect, Kept, Schema, SchemaChange};
 pub use state::VERSION_RETENTION;
 pub use table::{Check, Constraint, ForeignKey, KeyColumn, OnDelete, Parent, Table};
 pub use transaction::{

@@ -114,7 +114,7 @@ impl State {
     pub fn table(&self, name: &str) -> Result<(&Table, &TableData)> {
         let definition = self.schema.table(name);
         let data = self.tables.get(&name.to_ascii_lowercase());
-        definition.zip(data).ok_or_else(|| Error::table_not_found(name))
+        definition.zip(data).ok_or_else(|| self.schema.missing_table(name))
     }
 
     /// The definition and the contents of a table, or of one of its indexes as a table.

@@ -31,6 +31,8 @@ pub struct Table {
     pub checks: Vec<Check>,
     /// What its rows refer to.
     pub foreign_keys: Vec<ForeignKey>,
+    /// `ROW DELETION POLICY (…)`, which is kept and deletes nothing.
+    pub row_deletion_policy: Option<String>,
 }
 
 /// `CHECK (…)`: what is not FALSE in any row.
@@ -104,6 +106,7 @@ impl Table {
             parent: None,
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            row_deletion_policy: None,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::engine::{
 };
 use crate::faults::Faults;
 use crate::rpc::RequestCounts;
+use crate::sql::{parse_ddl_in, parse_ddl_leniently};
 
 /// Everything a server knows, apart from who is connected.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Core {
     sessions: Mutex<Sessions>,
     replays: Mutex<Replays>,
     token_sequence: AtomicI32,
+    /// Whether DDL that asks for what isn't here is kept.
+    pub lenient_ddl: bool,
     pub faults: Faults,
     pub counts: RequestCounts,
     /// The tasks of the server, connections included.
@@ -44,6 +47,7 @@ impl Core {
             sessions: Mutex::default(),
             replays: Mutex::default(),
             token_sequence: AtomicI32::new(1),
+            lenient_ddl: false,
             faults: Faults::default(),
             counts: RequestCounts::default(),
             tasks: TaskTracker::new(),
@@ -54,6 +58,14 @@ impl Core {
     /// The clock of every database.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// Reads DDL of a dialect.
+    pub fn parse_ddl(&self, dialect: Dialect, text: &str) -> crate::sql::Result<Vec<SchemaChange>> {
+        match dialect {
+            Dialect::GoogleSql if self.lenient_ddl => parse_ddl_leniently(text),
+            _ => parse_ddl_in(dialect, text),
+        }
     }
 
     /// Makes a database with these tables, which isn't one of the server's yet.

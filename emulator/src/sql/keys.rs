@@ -5,27 +5,74 @@
 
 use super::ast::Comparison;
 use super::eval::{Evaluated, Evaluation, Rows, Stop};
+use super::functions::Code;
 use super::plan::{Node, Scan, Use};
-use crate::engine::{Key, KeyRange, Table, Value};
+use crate::engine::{BoundIndex, Key, KeyPart, KeyRange, Table, Value};
 
 /// The most separate keys that are looked up one by one.
 const MAX_POINTS: usize = 100_000;
 
 /// The ranges of keys, in order and apart from each other, that rows of a scan can have that pass
-/// all `conditions`. `is_known` says of which slots the values are in `rows`.
+/// all `conditions`, in the table or in one of its indexes. `is_known` says of which slots the
+/// values are in `rows`.
 pub fn ranges(
-    scan: &Scan,
+    (scan, index): (&Scan, Option<&BoundIndex>),
     conditions: &[&Node],
     is_known: &dyn Fn(usize) -> bool,
     evaluation: &Evaluation,
     rows: &Rows,
 ) -> Evaluated<Vec<KeyRange>> {
-    let parts = scan.table.primary_key.iter().map(|part| {
-        let used = scan.used.iter().find(|(position, _)| *position == part.position);
-        Part { slot: used.map(|(_, slot)| *slot), descending: part.descending }
+    let table = index.map_or(&scan.table, |index| &index.entries);
+    let parts = table.primary_key.iter().map(|part| {
+        let slot = match index {
+            Some(index) => scan.slot_in(index, part.position),
+            None => scan.slot(part.position),
+        };
+        Part { slot, descending: part.descending }
     });
     let key = parts.collect();
-    Search { table: &scan.table, key, is_known, evaluation, rows }.ranges(conditions).map(merged)
+    Search { table, key, is_known, evaluation, rows }.ranges(conditions).map(merged)
+}
+
+/// Whether no row passes all `conditions` that has NULL in this slot.
+pub fn excludes_null(conditions: &[&Node], slot: usize) -> bool {
+    let mut all = Vec::new();
+    conditions.iter().for_each(|condition| flatten(condition, &mut all));
+    all.into_iter().any(|condition| match condition {
+        Node::Not(operand) => match &**operand {
+            Node::Is(operand, None) => is_column(operand, slot),
+            other => is_null_for(other, slot),
+        },
+        Node::Or(branches) => branches.iter().all(|branch| excludes_null(&[branch], slot)),
+        other => is_null_for(other, slot),
+    })
+}
+
+/// Whether a condition is NULL where this slot is.
+fn is_null_for(condition: &Node, slot: usize) -> bool {
+    match condition {
+        Node::Compare(_, left, right) => is_column(left, slot) || is_column(right, slot),
+        Node::In(operand, _) | Node::Among { operand, .. } => is_column(operand, slot),
+        Node::InArray(pair) => is_column(&pair[0], slot),
+        Node::Between(parts) => is_column(&parts[0], slot),
+        Node::Apply(function, arguments) => {
+            matches!(function.code, Code::Strict(_))
+                && arguments.iter().any(|argument| is_column(argument, slot))
+        }
+        _ => false,
+    }
+}
+
+/// How much these ranges leave out: twice the number of parts of the key that each of them fixes,
+/// and one more if all of them are bounded behind that.
+pub fn strength(ranges: &[KeyRange]) -> usize {
+    let of_one = |range: &KeyRange| {
+        let (start, end) = (&range.start.0, &range.end.0);
+        let fixed = start.iter().zip(end).take_while(|(left, right)| left == right).count();
+        let is_whole = start.len() == fixed && end.get(fixed) == Some(&KeyPart::End);
+        2 * fixed + usize::from(!is_whole)
+    };
+    ranges.iter().map(of_one).min().unwrap_or(usize::MAX)
 }
 
 /// A column of the primary key.

@@ -48,6 +48,25 @@ impl Memory {
         }
     }
 
+    /// The entries of an index.
+    fn entries(&mut self, name: &str) -> Rows {
+        let index = self.schema.index(name).expect("the index is there");
+        let (entries, definition) = (&index.entries, &index.definition);
+        let table = found(&self.schema, &definition.table).expect("its table is there");
+        let column =
+            |row: &Vec<Value>, name: &str| row[table.position(name).expect("it has it")].clone();
+        let mut rows = Rows::new();
+        for row in self.tables.entry(table.name.clone()).or_default().values() {
+            let entry: Vec<Value> = entries.columns.iter().map(|c| column(row, &c.name)).collect();
+            let hidden =
+                definition.null_filtered && entry[..index.key_parts()].iter().any(Value::is_null);
+            if !hidden {
+                rows.insert(entries.key_of_row(&entry), entry);
+            }
+        }
+        rows
+    }
+
     fn apply(&mut self, mutation: Mutation) -> Result<()> {
         match mutation {
             Mutation::Write { kind, table, columns, cells } => {
@@ -108,6 +127,19 @@ impl Access for Memory {
     }
 
     async fn read(&mut self, read: Read) -> Result<Vec<Vec<Value>>> {
+        if let Some(index) = &read.index {
+            let rows = self.entries(index);
+            self.reads.push(read.clone());
+            let entries = &self.schema.index(index).expect("the index is there").entries;
+            let cells = |row: &Vec<Value>| {
+                let column =
+                    |name: &String| row[entries.position(name).expect("it keeps this")].clone();
+                read.columns.iter().map(column).collect()
+            };
+            let wanted =
+                rows.iter().filter(|(key, _)| read.keys.iter().any(|range| range.contains(key)));
+            return Ok(wanted.map(|(_, row)| cells(row)).collect());
+        }
         let table = found(&self.schema, &read.table)?;
         let positions: Vec<usize> =
             read.columns.iter().filter_map(|column| table.position(column)).collect();

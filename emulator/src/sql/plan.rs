@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::ast::{Comparison, InsertMode};
 use super::functions::Function;
 use super::functions::fold::Fold;
-use crate::engine::{Table, Type, Value};
+use crate::engine::{BoundIndex, Table, Type, Value};
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
@@ -215,6 +215,23 @@ pub struct Scan {
     pub table: Table,
     /// The columns that are read, by position in the table, and the slots they get.
     pub used: Vec<(usize, usize)>,
+    /// The indexes that may be read in place of the table.
+    pub indexes: Vec<BoundIndex>,
+    /// Whether one of those has to be, or, if there are none, the table.
+    pub is_forced: bool,
+}
+
+impl Scan {
+    /// The slot of a column by its position in the table; `None` if it isn't used.
+    pub fn slot(&self, position: usize) -> Option<usize> {
+        self.used.iter().find(|(used, _)| *used == position).map(|(_, slot)| *slot)
+    }
+
+    /// The same of a column of an index.
+    pub fn slot_in(&self, index: &BoundIndex, position: usize) -> Option<usize> {
+        let column = index.entries.columns.get(position)?;
+        self.slot(self.table.position(&column.name)?)
+    }
 }
 
 /// Where rows come from.

@@ -212,6 +212,28 @@ async fn a_read_by_an_index_locks_the_entries_that_it_read_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_statement_that_goes_by_an_index_locks_what_it_read_and_no_more() {
+    let mut world = start().await;
+    let people = [
+        customer(1, Some("a"), Some("a"), 1),
+        customer(2, Some("b"), Some("m"), 2),
+        customer(3, Some("c"), Some("z"), 3),
+    ];
+    world.commit_once(people).await.unwrap();
+    let id = world.begin_read_write().await;
+    let own = Some(Selector::Id(id.clone()));
+    let query = "SELECT age FROM customer WHERE email = 'b'";
+    assert_eq!(rows(&world.execute(query, 1, own.clone()).await.unwrap()), ["2"]);
+    let others = [customer(1, Some("aa"), Some("a"), 7), customer(4, Some("d"), Some("m"), 4)];
+    let others = world.commit_once(others);
+    tokio::time::timeout(Duration::from_secs(5), others).await.unwrap().unwrap();
+    let same = world.commit_once([customer(2, Some("b"), Some("m"), 8)]);
+    assert!(tokio::time::timeout(Duration::from_millis(300), same).await.is_err());
+    assert_eq!(rows(&world.execute(query, 2, own).await.unwrap()), ["2"]);
+    world.commit(&id, []).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_row_below_needs_one_above_and_goes_with_it_or_keeps_it() {
     let mut world = start().await;
     let orphan = world.commit_once([order(1, 1)]).await.unwrap_err();

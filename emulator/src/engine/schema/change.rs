@@ -3,6 +3,7 @@
 use super::super::column::{Column, ColumnDefault};
 use super::super::index::Index;
 use super::super::table::{Constraint, Table};
+use super::kept::Kept;
 
 /// One change to a [`super::Schema`], as a DDL statement asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,29 @@ pub enum SchemaChange {
         column: String,
         /// The option's new value.
         allow: bool,
+    },
+    /// A statement that is kept and has no effect but in what DDL is shown.
+    Keep {
+        /// What is kept.
+        kept: Kept,
+        /// Whether it comes in the place of another one: `CREATE OR REPLACE`.
+        replaces: bool,
+    },
+    /// `DROP` of something that is kept.
+    Forget {
+        /// What it is, as [`Kept::kind`].
+        kind: String,
+        /// Its name, in any case.
+        name: String,
+        /// Whether it may be missing.
+        if_exists: bool,
+    },
+    /// `ALTER TABLE … ADD | REPLACE | DROP ROW DELETION POLICY`, which is kept and deletes nothing.
+    SetRowDeletionPolicy {
+        /// The table's name, in any case.
+        table: String,
+        /// The policy as it was written, without the parentheses around it; `None` to have none.
+        policy: Option<String>,
     },
     /// `ALTER TABLE … ADD [CONSTRAINT …] …`
     AddConstraint {

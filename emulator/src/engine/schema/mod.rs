@@ -5,6 +5,7 @@
 mod change;
 mod columns;
 mod constraints;
+mod kept;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use super::index::{BoundIndex, Index};
 use super::table::Table;
 
 pub use change::SchemaChange;
+pub use kept::Kept;
 
 /// The language of a database's statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct Schema {
     database: String,
     /// The options of the database, with their values as they were written.
     options: BTreeMap<String, String>,
+    /// What is shown with the rest and does nothing.
+    kept: Vec<Kept>,
 }
 
 impl Schema {
@@ -135,6 +139,12 @@ impl Schema {
                 }
                 Ok(())
             }
+            SchemaChange::Keep { kept, replaces } => self.keep(kept, *replaces),
+            SchemaChange::Forget { kind, name, if_exists } => self.forget(kind, name, *if_exists),
+            SchemaChange::SetRowDeletionPolicy { table, policy } => {
+                self.table_mut(table)?.row_deletion_policy.clone_from(policy);
+                Ok(())
+            }
             SchemaChange::AddConstraint { table, constraint } => {
                 self.add_constraint(table, constraint)
             }
@@ -167,7 +177,8 @@ impl Schema {
     }
 
     fn check_name(&self, name: &str) -> Result<()> {
-        match self.relation(name).is_some() || self.has_constraint(name) {
+        let is_taken = self.relation(name).is_some() || self.has_constraint(name);
+        match is_taken || self.kept_as(name).is_some() {
             true => Err(Error::failed_precondition(format!("Duplicate name in schema: {name}."))),
             false => Ok(()),
         }

@@ -28,7 +28,7 @@ pub struct TableName {
     pub name: String,
     /// The name that replaces it in the statement.
     pub alias: Option<String>,
-    /// The index that `FORCE_INDEX` names.
+    /// The index that `FORCE_INDEX` names, or `_BASE_TABLE`.
     pub index: Option<Name>,
     /// Where it stands.
     pub at: Pos,

@@ -30,7 +30,12 @@ impl<'a> Binder<'a> {
             let construct = "a statement over a table in the dialect POSTGRESQL";
             return Err(SqlError::unsupported(name.at, construct));
         }
-        self.schema.table(&name.name).ok_or_else(|| not_found(name))
+        self.schema.table(&name.name).ok_or_else(|| match self.schema.kept_as(&name.name) {
+            Some(kept) => {
+                SqlError::unsupported(name.at, format_args!("the {} {}", kept.kind, name.name))
+            }
+            None => not_found(name),
+        })
     }
 }
 

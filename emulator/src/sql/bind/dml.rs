@@ -6,7 +6,7 @@ use super::Binder;
 use super::call::PENDING_COMMIT_TIMESTAMP;
 use super::scope::{Frame, Relation};
 use super::typed::{Origin, Typed};
-use crate::engine::{Column, Table, Type, Value};
+use crate::engine::{Code, Column, Table, Type, Value};
 use crate::sql::ast::{
     Assignment, Delete, Expr, ExprKind, Insert, Item, Name, Select, Source, TableName, Update,
 };
@@ -52,7 +52,7 @@ impl Binder<'_> {
         defaults.sort_by_key(|(position, _)| !table.is_key(*position));
         self.enter_table(&insert.table, table);
         let returning = self.returning(table, &insert.returning)?;
-        let target = self.scope.leave().into_target(table);
+        let target = self.scope.leave().into_target(self.scan(&insert.table, table)?);
         let (mode, columns) = (insert.mode, positions);
         Ok(Write::Insert(Insertion { target, mode, columns, rows, defaults, returning }))
     }
@@ -96,6 +96,11 @@ impl Binder<'_> {
     /// What a column gets that has a default and isn't mentioned.
     fn default_of(&mut self, column: &Column) -> Result<Option<NewValue>> {
         let Some(default) = &column.default else { return Ok(None) };
+        if let Some(lack) = default.lack() {
+            let name = &column.name;
+            let message = format!("Not supported here: {lack}, for column {name}");
+            return Err(SqlError::unplaced(Code::Unimplemented, message));
+        }
         let expr = parse_expression(default.text())?;
         self.new_value(column, &expr).map(Some)
     }
@@ -166,7 +171,7 @@ impl Binder<'_> {
             assignments.push((position, self.new_value(column, value)?));
         }
         let returning = self.returning(table, &update.returning)?;
-        let target = self.scope.leave().into_target(table);
+        let target = self.scope.leave().into_target(self.scan(&update.table, table)?);
         Ok(Write::Update { target, filter, assignments, returning })
     }
 
@@ -176,7 +181,7 @@ impl Binder<'_> {
         self.enter_table(&delete.table, table);
         let filter = self.condition(&delete.filter, "WHERE clause")?;
         let returning = self.returning(table, &delete.returning)?;
-        let target = self.scope.leave().into_target(table);
+        let target = self.scope.leave().into_target(self.scan(&delete.table, table)?);
         Ok(Write::Delete { target, filter, returning })
     }
 

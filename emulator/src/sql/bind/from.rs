@@ -6,7 +6,7 @@ use super::Binder;
 use super::operands::{not_comparable, pair};
 use super::scope::{Frame, Named, Relation, columns_of};
 use super::typed::{Typed, unified};
-use crate::engine::{Table, Type, Value};
+use crate::engine::{BoundIndex, Table, Type, Value};
 use crate::sql::ast::{
     Comparison, FromItem, FromStep, Join, JoinCondition, Name, Select, TableName,
 };
@@ -22,7 +22,7 @@ pub(super) struct Draft {
 }
 
 enum Origin {
-    Table(Table),
+    Table(Scan),
     Fixed(Vec<Vec<Value>>),
     Query(Subquery),
     Elements(Node),
@@ -120,32 +120,35 @@ impl Binder<'_> {
             return Ok((relation, Origin::Query(Subquery { query, arguments: Vec::new() })));
         }
         let table = self.table(name)?;
-        if let Some(index) = &name.index {
-            self.check_index(index, table)?;
-        }
-        Ok((Relation::new(called, columns_of(table)), Origin::Table(table.clone())))
+        let origin = Origin::Table(self.scan(name, table)?);
+        Ok((Relation::new(called, columns_of(table)), origin))
     }
 
-    /// Whether the table has the index that a statement asks for. No result depends on it, unless
-    /// rows are missing in it.
-    fn check_index(&self, index: &Name, table: &Table) -> Result<()> {
-        let Name { text, at } = index;
-        let known = self
-            .schema
-            .index(text)
-            .filter(|known| known.definition.table.eq_ignore_ascii_case(&table.name));
-        let Some(known) = known else {
-            let message =
-                format!("The table {} does not have a secondary index called {text}", table.name);
-            return Err(SqlError::invalid(*at, message));
-        };
-        match known.definition.null_filtered {
-            true => {
-                let construct = format!("FORCE_INDEX of the NULL_FILTERED index {text}");
-                Err(SqlError::unsupported(*at, construct))
+    /// How a table may be read for a statement.
+    pub(super) fn scan(&self, name: &TableName, table: &Table) -> Result<Scan> {
+        let indexes = || self.schema.indexes_of(&table.name).cloned();
+        let (indexes, is_forced) = match &name.index {
+            None => (indexes().collect(), false),
+            Some(forced) if forced.text.eq_ignore_ascii_case("_BASE_TABLE") => (Vec::new(), true),
+            Some(Name { text, at }) => {
+                let is_meant =
+                    |index: &BoundIndex| index.definition.name.eq_ignore_ascii_case(text);
+                let index = indexes().find(is_meant).ok_or_else(|| {
+                    if let Some(kept) = self.schema.kept_as(text) {
+                        return SqlError::unsupported(
+                            *at,
+                            format_args!("the {} {text}", kept.kind),
+                        );
+                    }
+                    let table = &table.name;
+                    let message =
+                        format!("The table {table} does not have a secondary index called {text}");
+                    SqlError::invalid(*at, message)
+                })?;
+                (vec![index], true)
             }
-            false => Ok(()),
-        }
+        };
+        Ok(Scan { table: table.clone(), used: Vec::new(), indexes, is_forced })
     }
 
     /// Binds `USING`: the columns on both sides are equal, and are one from here on.
@@ -194,7 +197,7 @@ impl Draft {
     pub(super) fn step(self, relation: &Relation) -> Step {
         let used = relation.used();
         let source = match self.origin {
-            Origin::Table(table) => Source::Table(Scan { table, used }),
+            Origin::Table(scan) => Source::Table(Scan { used, ..scan }),
             Origin::Fixed(rows) => Source::Fixed { rows: Arc::new(rows), used },
             Origin::Query(subquery) => Source::Query { subquery, used },
             Origin::Elements(array) => Source::Elements { array, used },

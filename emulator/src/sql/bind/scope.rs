@@ -114,9 +114,9 @@ impl Frame {
     }
 
     /// What is written to, once everything is bound that sees it.
-    pub fn into_target(self, table: &Table) -> Target {
+    pub fn into_target(self, scan: Scan) -> Target {
         let used = self.relations.first().map(Relation::used).unwrap_or_default();
-        Target { scan: Scan { table: table.clone(), used }, width: self.width }
+        Target { scan: Scan { used, ..scan }, width: self.width }
     }
 
     /// The slot of a column.

@@ -22,6 +22,10 @@ impl Parser {
         let mut column = Column { max_length, ..Column::new(name, column_type) };
         let mut is_key = false;
         loop {
+            if let Some(kept) = self.kept_default()? {
+                column.default = Some(kept);
+                continue;
+            }
             self.refuse(OTHER_ATTRIBUTES)?;
             if !column.not_null && self.keyword("NOT NULL") {
                 column.not_null = true;

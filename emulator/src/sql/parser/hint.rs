@@ -71,8 +71,7 @@ impl Parser {
             _ => return Err(self.expected("the name of an index")),
         };
         self.advance();
-        let is_table = text.eq_ignore_ascii_case("_BASE_TABLE");
-        Ok((!is_table).then_some(Name { text, at }))
+        Ok(Some(Name { text, at }))
     }
 
     fn one_hint(&mut self, known: &[&str]) -> Result<()> {

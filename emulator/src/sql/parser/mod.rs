@@ -19,7 +19,7 @@ use super::lexer::tokenize;
 use super::token::{Kind, Token, is_reserved};
 
 pub use create_database::parse_create_database;
-pub use ddl::{MAX_DDL_BYTES, parse_ddl};
+pub use ddl::{MAX_DDL_BYTES, parse_ddl, parse_ddl_leniently};
 pub use postgresql::{check_query, parse_create_database_in, parse_ddl_in};
 
 /// The most characters a statement can have; Cloud Spanner's limit.
@@ -81,12 +81,21 @@ pub struct Parser {
     next: usize,
     depth: usize,
     subquery_depth: usize,
+    /// Whether DDL that asks for what isn't here is kept.
+    lenient: bool,
 }
 
 impl Parser {
     fn new(text: &str) -> Result<Parser> {
         let tokens = tokenize(text)?;
-        Ok(Parser { text: text.into(), tokens, next: 0, depth: 0, subquery_depth: 0 })
+        Ok(Parser {
+            text: text.into(),
+            tokens,
+            next: 0,
+            depth: 0,
+            subquery_depth: 0,
+            lenient: false,
+        })
     }
 
     fn statement(&mut self) -> Result<Statement> {

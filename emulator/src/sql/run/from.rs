@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Execution;
+use super::path::{Ask, Path};
 use crate::engine::{Key, KeyRange, Read, Result, Table, Value};
 use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
@@ -72,50 +73,39 @@ impl<A: Access> Execution<'_, A> {
                             .any(&|node| matches!(node, Node::Column(slot) if known.contains(slot)))
                     });
                 let distinct_rows = if varies { rows } else { &rows[..rows.len().min(1)] };
-                let mut ranges = Vec::with_capacity(distinct_rows.len());
-                for row in distinct_rows {
-                    let seen = Rows { row, arguments, outputs: &[] };
-                    let is_known = |slot| known.contains(&slot);
-                    ranges.push(
-                        self.evaluate(|evaluation| {
-                            keys::ranges(scan, &conditions, &is_known, evaluation, &seen)
-                        })
-                        .await?,
-                    );
-                }
-                self.scanned(query, scan, ranges, varies).await
+                let path = self.path(scan, &conditions, known, distinct_rows, arguments).await?;
+                self.scanned(query, scan, path, varies).await
             }
         }
     }
 
-    /// Reads what is in these ranges, of which there are some for each row if they vary.
+    /// Reads what is on this path, where there is some for each row if they vary.
     async fn scanned(
         &mut self,
         query: &Query,
         scan: &Scan,
-        ranges: Vec<Vec<KeyRange>>,
+        path: Path<'_>,
         vary: bool,
     ) -> Result<Candidates> {
-        let keys = keys::merged(ranges.iter().flatten().cloned().collect());
+        let keys = keys::merged(path.ranges.iter().flatten().cloned().collect());
         if keys.is_empty() {
             return Ok(Candidates::Same(Vec::new()));
         }
-        let mut read = read(scan, keys);
-        read.exclusive = query.for_update;
+        let limit = if vary { None } else { row_limit(query) };
+        let ask = Ask { limit, exclusive: query.for_update };
+        let mut rows = match path.index {
+            Some(index) => self.rows_by_index(scan, index, keys, ask).await?,
+            None if vary => self.rows_with_keys(scan, keys, ask).await?,
+            None => {
+                let read = Read { limit: ask.limit, exclusive: ask.exclusive, ..read(scan, keys) };
+                return Ok(Candidates::Same(self.access.read(read).await?));
+            }
+        };
         if !vary {
-            read.limit = row_limit(query);
-            return Ok(Candidates::Same(self.access.read(read).await?));
-        }
-        let key = scan.table.primary_key.iter();
-        let names = key.map(|part| scan.table.columns[part.position].name.clone());
-        read.columns.extend(names);
-        let mut rows = Vec::new();
-        for mut row in self.access.read(read).await? {
-            let key = scan.table.key(row.split_off(scan.used.len()))?;
-            rows.push((key, row));
+            return Ok(Candidates::Same(rows.into_iter().map(|(_, row)| row).collect()));
         }
         rows.sort_by(|(left, _), (right, _)| left.cmp(right));
-        Ok(Candidates::ByKey { rows, ranges })
+        Ok(Candidates::ByKey { rows, ranges: path.ranges })
     }
 
     /// The rows so far, each with what comes to it.
@@ -217,7 +207,7 @@ impl<A: Access> Execution<'_, A> {
     }
 }
 
-fn used(source: &Source) -> &[(usize, usize)] {
+pub(super) fn used(source: &Source) -> &[(usize, usize)] {
     match source {
         Source::Table(Scan { used, .. })
         | Source::Fixed { used, .. }
@@ -243,7 +233,7 @@ fn is_about(condition: &Node, known: &BTreeSet<usize>) -> bool {
         && !condition.any(&|node| matches!(node, Node::Column(slot) if !known.contains(slot)))
 }
 
-fn conjuncts<'a>(condition: &'a Node, all: &mut Vec<&'a Node>) {
+pub(super) fn conjuncts<'a>(condition: &'a Node, all: &mut Vec<&'a Node>) {
     match condition {
         Node::And(parts) => parts.iter().for_each(|part| conjuncts(part, all)),
         other => all.push(other),

@@ -2,6 +2,7 @@
 
 mod from;
 mod insert;
+mod path;
 mod query;
 #[cfg(test)]
 mod tests;

@@ -139,7 +139,7 @@ pub(super) fn overlaid(
 
 /// Puts into a row what its generated columns hold, as far as a statement uses them.
 fn generate(target: &Target, row: &mut Row) -> Result<()> {
-    let Target { scan: Scan { table, used }, .. } = target;
+    let Target { scan: Scan { table, used, .. }, .. } = target;
     if !used.iter().any(|(position, _)| table.columns[*position].generated.is_some()) {
         return Ok(());
     }

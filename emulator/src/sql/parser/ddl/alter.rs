@@ -6,6 +6,16 @@ use crate::sql::error::{Result, SqlError};
 
 impl Parser {
     pub(super) fn alter_table(&mut self, table: String) -> Result<SchemaChange> {
+        if self.lenient {
+            if self.sees("ADD ROW DELETION POLICY") || self.sees("REPLACE ROW DELETION POLICY") {
+                self.advance();
+                let policy = self.row_deletion_policy()?;
+                return Ok(SchemaChange::SetRowDeletionPolicy { table, policy });
+            }
+            if self.keyword("DROP ROW DELETION POLICY") {
+                return Ok(SchemaChange::SetRowDeletionPolicy { table, policy: None });
+            }
+        }
         self.refuse(&[
             "ADD SYNONYM",
             "ADD ROW DELETION",

@@ -1,6 +1,7 @@
 //! Statements that change the schema.
 
 mod alter;
+mod kept;
 mod table;
 
 use super::Parser;
@@ -67,11 +68,27 @@ const OTHER_STATEMENTS: &[&str] = &[
 /// INVALID_ARGUMENT for what is no DDL, UNIMPLEMENTED for what Cloud Spanner knows beyond tables
 /// and their columns.
 pub fn parse_ddl(text: &str) -> Result<Vec<SchemaChange>> {
+    parser(text)?.changes(Parser::schema_change)
+}
+
+/// As [`parse_ddl`], but keeps what is otherwise refused: sequences, identity columns, views, change
+/// streams, roles and what is granted to them, row deletion policies, bundles of protos, search
+/// indexes and vector indexes.
+///
+/// # Errors
+/// As [`parse_ddl`], of what is left.
+pub fn parse_ddl_leniently(text: &str) -> Result<Vec<SchemaChange>> {
+    let mut parser = parser(text)?;
+    parser.lenient = true;
+    parser.changes(Parser::schema_change)
+}
+
+fn parser(text: &str) -> Result<Parser> {
     if text.len() > MAX_DDL_BYTES {
         let message = format!("DDL text exceeds the limit of {MAX_DDL_BYTES} bytes");
         return Err(SqlError::invalid(Pos::START, message));
     }
-    Parser::new(text)?.changes(Parser::schema_change)
+    Parser::new(text)
 }
 
 impl Parser {
@@ -94,6 +111,9 @@ impl Parser {
     }
 
     fn schema_change(&mut self) -> Result<SchemaChange> {
+        if let Some(kept) = self.kept_statement()? {
+            return Ok(kept);
+        }
         self.refuse(OTHER_STATEMENTS)?;
         if self.keyword("CREATE TABLE") {
             self.create_table()

@@ -44,13 +44,16 @@ impl Parser {
             self.expect_keyword("PRIMARY KEY")?;
             self.primary_key(&mut table)?;
         }
-        if self.symbol(",") {
+        while self.symbol(",") {
+            if let Some(policy) = self.row_deletion_policy()? {
+                table.row_deletion_policy = Some(policy);
+                continue;
+            }
             self.refuse(&["ROW DELETION POLICY", "OPTIONS"])?;
-            table.parent = Some(self.parent()?);
-            if self.symbol(",") {
-                self.refuse(&["ROW DELETION POLICY", "OPTIONS"])?;
+            if table.parent.is_some() {
                 return Err(self.unexpected());
             }
+            table.parent = Some(self.parent()?);
         }
         Ok(SchemaChange::CreateTable { table, if_not_exists })
     }

@@ -4,6 +4,7 @@ mod alter;
 mod arrays;
 mod casts;
 mod defaults;
+mod indexes;
 mod joins;
 mod keys;
 mod refusals;

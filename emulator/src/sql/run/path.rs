@@ -1,0 +1,186 @@
+//! How the rows of a table are found: by its own key, or by that of an index.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Execution;
+use super::from::read;
+use crate::engine::{BoundIndex, Error, Key, KeyRange, Read, Result, Table};
+use crate::sql::access::Access;
+use crate::sql::eval::{Row, Rows};
+use crate::sql::keys;
+use crate::sql::plan::{Node, Scan};
+
+/// The way to some rows.
+pub(super) struct Path<'q> {
+    /// The index that is read; without one, the table is.
+    pub index: Option<&'q BoundIndex>,
+    /// The keys to read, for each of the rows that they may depend on.
+    pub ranges: Vec<Vec<KeyRange>>,
+}
+
+/// What else is asked of a read.
+#[derive(Clone, Copy)]
+pub(super) struct Ask {
+    /// At most this many rows.
+    pub limit: Option<usize>,
+    /// Whether what is read is locked as if it were written.
+    pub exclusive: bool,
+}
+
+impl<A: Access> Execution<'_, A> {
+    /// Finds the path that leaves out most of the rows that `conditions` don't let through.
+    pub(super) async fn path<'q>(
+        &mut self,
+        scan: &'q Scan,
+        conditions: &[&Node],
+        known: &BTreeSet<usize>,
+        rows: &[Row],
+        arguments: &[crate::engine::Value],
+    ) -> Result<Path<'q>> {
+        let is_known = |slot| known.contains(&slot);
+        let mut best: Option<(usize, Option<&BoundIndex>)> = None;
+        let ways = ways(scan, conditions)?;
+        // The first row speaks for all of them.
+        if let ([_, _, ..], Some(row)) = (ways.as_slice(), rows.first()) {
+            for way in &ways {
+                let seen = Rows { row, arguments, outputs: &[] };
+                let attempt = |evaluation: &_| {
+                    keys::ranges((scan, *way), conditions, &is_known, evaluation, &seen)
+                };
+                let mut strength = keys::strength(&self.evaluate(attempt).await?);
+                // Nothing is nearer than the whole key of a row.
+                if way.is_none() && strength == 2 * scan.table.primary_key.len() {
+                    strength = usize::MAX;
+                }
+                if best.is_none_or(|(most, _)| strength > most) {
+                    best = Some((strength, *way));
+                }
+            }
+        }
+        let index = best.map_or(ways[0], |(_, way)| way);
+        let mut ranges = Vec::with_capacity(rows.len());
+        for row in rows {
+            let seen = Rows { row, arguments, outputs: &[] };
+            let attempt = |evaluation: &_| {
+                keys::ranges((scan, index), conditions, &is_known, evaluation, &seen)
+            };
+            ranges.push(self.evaluate(attempt).await?);
+        }
+        Ok(Path { index, ranges })
+    }
+
+    /// The rows in these ranges of the table, with their keys.
+    pub(super) async fn rows_with_keys(
+        &mut self,
+        scan: &Scan,
+        keys: Vec<KeyRange>,
+        ask: Ask,
+    ) -> Result<Vec<(Key, Row)>> {
+        let mut read = Read { limit: ask.limit, exclusive: ask.exclusive, ..read(scan, keys) };
+        read.columns.extend(key_names(&scan.table));
+        let mut rows = Vec::new();
+        for mut row in self.access.read(read).await? {
+            let key = scan.table.key(row.split_off(scan.used.len()))?;
+            rows.push((key, row));
+        }
+        Ok(rows)
+    }
+
+    /// The rows in these ranges of an index, with their keys there. What the index doesn't keep
+    /// comes from the table, as does everything that is to be locked as if it were written.
+    pub(super) async fn rows_by_index(
+        &mut self,
+        scan: &Scan,
+        index: &BoundIndex,
+        keys: Vec<KeyRange>,
+        ask: Ask,
+    ) -> Result<Vec<(Key, Row)>> {
+        let (table, entries) = (&scan.table, &index.entries);
+        let keeps_all = !ask.exclusive && covers(index, scan);
+        let mut read = Read { limit: ask.limit, exclusive: ask.exclusive, ..read(scan, keys) };
+        read.index = Some(entries.name.clone());
+        if !keeps_all {
+            read.columns.clear();
+        }
+        let kept = read.columns.len();
+        read.columns.extend(key_names(entries));
+        let mut found = Vec::new();
+        for mut row in self.access.read(read).await? {
+            let key = entries.key(row.split_off(kept))?;
+            found.push((key, row));
+        }
+        if keeps_all {
+            return Ok(found);
+        }
+        let mut places = Vec::with_capacity(found.len());
+        for (entry, _) in found {
+            let value = |name: String| {
+                let at = entries.primary_key.iter().position(|part| {
+                    entries.columns[part.position].name.eq_ignore_ascii_case(&name)
+                });
+                at.and_then(|at| entry.values().nth(at))
+                    .cloned()
+                    .unwrap_or(crate::engine::Value::Null)
+            };
+            let key = table.key(key_names(table).map(value))?;
+            places.push((entry, key));
+        }
+        let keys = places.iter().map(|(_, key)| KeyRange::prefix(key.clone())).collect();
+        let rows = self.rows_with_keys(scan, keys, Ask { limit: None, ..ask }).await?;
+        let rows: BTreeMap<Key, Row> = rows.into_iter().collect();
+        let row = |(entry, key): (Key, Key)| rows.get(&key).map(|row| (entry, row.clone()));
+        Ok(places.into_iter().filter_map(row).collect())
+    }
+}
+
+fn key_names(table: &Table) -> impl Iterator<Item = String> {
+    table.primary_key.iter().map(|part| table.columns[part.position].name.clone())
+}
+
+/// Whether an index keeps all that a scan uses.
+pub(super) fn covers(index: &BoundIndex, scan: &Scan) -> bool {
+    let mut used = scan.used.iter().filter_map(|(position, _)| scan.table.columns.get(*position));
+    used.all(|column| index.entries.position(&column.name).is_some())
+}
+
+/// The paths that show every row that passes `conditions`: the table first, then the indexes.
+///
+/// # Errors
+/// The index that the statement demands is none of them.
+pub(super) fn ways<'q>(
+    scan: &'q Scan,
+    conditions: &[&Node],
+) -> Result<Vec<Option<&'q BoundIndex>>> {
+    let mut ways = Vec::new();
+    if !scan.is_forced || scan.indexes.is_empty() {
+        ways.push(None);
+    }
+    for index in &scan.indexes {
+        match hidden_column(scan, index, conditions) {
+            None => ways.push(Some(index)),
+            Some(column) if scan.is_forced => {
+                return Err(Error::invalid_argument(format!(
+                    "The null filtered index {} cannot answer this query: it leaves out rows with \
+                     NULL in {column}, which no condition excludes.",
+                    index.definition.name
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(ways)
+}
+
+/// A column for whose NULLs a NULL_FILTERED index leaves out rows that the query may need.
+fn hidden_column<'q>(scan: &Scan, index: &'q BoundIndex, conditions: &[&Node]) -> Option<&'q str> {
+    if !index.definition.null_filtered {
+        return None;
+    }
+    let own = index.entries.columns.iter().take(index.key_parts()).enumerate();
+    let mut may_be_missing = own.filter(|(_, column)| !column.not_null);
+    let hidden = may_be_missing.find(|(position, _)| {
+        let slot = scan.slot_in(index, *position);
+        !slot.is_some_and(|slot| keys::excludes_null(conditions, slot))
+    });
+    hidden.map(|(_, column)| column.name.as_str())
+}

@@ -1,0 +1,103 @@
+//! Which index a statement reads, and that it shows the same rows.
+
+use super::*;
+
+const INDEXED: &str = "
+    CREATE TABLE p (k INT64 NOT NULL, town STRING(9), age INT64, note STRING(9), n INT64 NOT NULL)
+      PRIMARY KEY (k DESC);
+    CREATE INDEX by_town ON p (town, age DESC);
+    CREATE NULL_FILTERED INDEX by_note ON p (note);
+    CREATE INDEX by_n ON p (n) STORING (town)";
+
+fn indexed() -> Memory {
+    let mut world = Memory::new(INDEXED);
+    world.write(
+        "INSERT INTO p (k, town, age, note, n) VALUES (1, 'a', 5, 'x', 7), (2, 'a', 9, NULL, 7),
+           (3, 'b', NULL, 'y', 8), (4, NULL, 1, 'x', 9), (5, 'b', 5, NULL, 9)",
+    );
+    world
+}
+
+impl Memory {
+    /// The rows of a query in order, and what was read for it.
+    fn seen(&mut self, text: &str) -> (String, Vec<String>) {
+        self.reads.clear();
+        let mut rows = self.rows(text);
+        rows.sort();
+        let read = |read: &crate::engine::Read| read.index.clone().unwrap_or("table".into());
+        (rows.join(", "), self.reads.iter().map(read).collect())
+    }
+}
+
+#[test]
+fn a_condition_on_an_index_reads_it_and_the_rows_behind_it() {
+    let mut world = indexed();
+    for (condition, rows, reads) in [
+        ("town = 'a'", "1, 2", "by_town"),
+        ("town = 'a' AND age > 5", "2", "by_town"),
+        ("town = 'a' AND age BETWEEN 1 AND 5", "1", "by_town"),
+        ("town IN ('a', 'b') AND age = 5", "1, 5", "by_town"),
+        ("town IS NULL", "4", "by_town"),
+        ("age = 5", "1, 5", "table"),
+        ("n = 9 AND town = 'b'", "5", "by_n"),
+        ("n > 8", "4, 5", "by_n"),
+        ("k > 4 AND n > 8", "5", "table"),
+        ("k > 4 AND n = 9", "5", "by_n"),
+        ("k = 5 AND n = 9", "5", "table"),
+        ("note = 'x'", "1, 4", "by_note"),
+        ("note = 'x' OR note IS NULL", "1, 2, 4, 5", "table"),
+        ("note IS NULL", "2, 5", "table"),
+    ] {
+        let (found, read) = world.seen(&format!("SELECT k FROM p WHERE {condition}"));
+        // By `by_n` and `note`, nothing else is used than what the index keeps.
+        assert_eq!((found.as_str(), read[0].as_str()), (rows, reads), "{condition}");
+    }
+    let (rows, reads) = world.seen("SELECT note FROM p WHERE town = 'a'");
+    assert_eq!((rows.as_str(), reads), ("NULL, x", vec!["by_town".into(), "table".into()]));
+    assert_eq!(world.reads[1].keys.len(), 2, "only the rows that the index names");
+    let (_, reads) = world.seen("SELECT town FROM p WHERE n = 7 FOR UPDATE");
+    assert_eq!(reads, ["by_n", "table"], "what is locked is the row");
+}
+
+#[test]
+fn joins_and_statements_that_write_go_by_indexes_too() {
+    let mut world = indexed();
+    let join = "SELECT a.k, b.k FROM p AS a JOIN p AS b ON b.town = a.town WHERE a.k = 1";
+    let (rows, reads) = world.seen(join);
+    assert_eq!((rows.as_str(), reads), ("1 1, 1 2", vec!["table".into(), "by_town".into()]));
+    world.reads.clear();
+    assert_eq!(world.write("UPDATE p SET note = 'z' WHERE n = 7"), 2);
+    assert_eq!(world.reads[0].index.as_deref(), Some("by_n"));
+    assert_eq!(world.seen("SELECT k FROM p WHERE note = 'z'").0, "1, 2");
+    assert_eq!(world.write("DELETE FROM p@{FORCE_INDEX=by_town} WHERE town = 'b'"), 2);
+    assert_eq!(world.seen("SELECT COUNT(*) FROM p").0, "3");
+}
+
+#[test]
+fn a_forced_index_is_read_or_refused() {
+    let mut world = indexed();
+    for (query, rows, reads) in [
+        ("SELECT k FROM p@{FORCE_INDEX=by_town}", "1, 2, 3, 4, 5", "by_town"),
+        ("SELECT k FROM p@{FORCE_INDEX=_BASE_TABLE} WHERE town = 'a'", "1, 2", "table"),
+        ("SELECT k FROM p@{FORCE_INDEX=by_n} WHERE k = 2", "2", "by_n"),
+        ("SELECT k FROM p@{FORCE_INDEX=by_note} WHERE note IS NOT NULL", "1, 3, 4", "by_note"),
+        ("SELECT k FROM p@{FORCE_INDEX=by_note} WHERE note LIKE 'x%'", "1, 4", "by_note"),
+        (
+            "SELECT k FROM p@{FORCE_INDEX=by_note} WHERE note > 'a' OR note = 'a'",
+            "1, 3, 4",
+            "by_note",
+        ),
+    ] {
+        let (found, read) = world.seen(query);
+        assert_eq!((found.as_str(), read[0].as_str()), (rows, reads), "{query}");
+    }
+    for (query, reason) in [
+        ("SELECT k FROM p@{FORCE_INDEX=by_note}", "leaves out rows with NULL in note"),
+        ("SELECT k FROM p@{FORCE_INDEX=by_note} WHERE note = 'x' OR k = 1", "NULL in note"),
+        ("SELECT k FROM p@{FORCE_INDEX=other}", "does not have a secondary index called other"),
+    ] {
+        let (code, message) = world.error(query);
+        assert_eq!(code, Code::InvalidArgument, "{query}");
+        assert!(message.contains(reason), "{message}");
+    }
+}
