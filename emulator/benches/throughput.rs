@@ -16,6 +16,7 @@ use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
+use spindle_emulator::sql::{InTransaction, Outcome, Parameters, execute, parse_statement};
 use spindle_emulator::{Emulator, engine};
 use tokio::time::Instant;
 
@@ -33,6 +34,8 @@ async fn main() {
     single_row_commits(64).await;
     contended_row(16).await;
     without_network(64).await;
+    statements_in_one_transaction(10_000).await;
+    point_queries(1_000_000).await;
     many_databases(1_000).await;
 }
 
@@ -145,6 +148,64 @@ async fn without_network(tasks: i64) {
     join(workers).await;
     let what = format!("single-row commits on the engine itself, {tasks} tasks");
     report(&what, &commits, begin.elapsed());
+}
+
+/// Many statements that write in one transaction, on the engine itself.
+async fn statements_in_one_transaction(count: i64) {
+    let database = engine::Database::default();
+    database.change_schema(&spindle_emulator::sql::parse_ddl(DDL).unwrap()).unwrap();
+    let begin = Instant::now();
+    let id = database.begin(&engine::ReadWriteOptions::default());
+    for number in 0..count {
+        let insert = format!("INSERT INTO counter (id, value) VALUES ({number}, 1)");
+        run(&mut InTransaction::read_write(&database, id), &insert).await;
+    }
+    database.commit(id, &[]).await.unwrap();
+    println!("{count} DML statements in one transaction: {:.2?}", begin.elapsed());
+}
+
+/// Queries for one row by its key and by an index, beside reads of one row.
+async fn point_queries(count: i64) {
+    const QUERIES: i64 = 10_000;
+    let database = engine::Database::default();
+    let ddl = format!("{DDL}; CREATE INDEX by_value ON counter (value)");
+    database.change_schema(&spindle_emulator::sql::parse_ddl(&ddl).unwrap()).unwrap();
+    for first in (0..count).step_by(10_000) {
+        let insert = |id: i64| {
+            let cells = [("id", id.into()), ("value", (-id).into())];
+            engine::Mutation::write(engine::WriteKind::Insert, "counter", cells)
+        };
+        let rows: Vec<_> = (first..count.min(first + 10_000)).map(insert).collect();
+        database.apply(&rows).await.unwrap();
+    }
+    let moment = database.read_timestamp(engine::TimestampBound::Strong).unwrap();
+    let table = database.schema().table("counter").unwrap().clone();
+    let begin = Instant::now();
+    for number in 0..QUERIES {
+        let key = table.key([(number * 97 % count).into()]).unwrap();
+        let read = engine::Read::row("counter", ["value"], key);
+        assert_eq!(database.read_at(moment, &read).await.unwrap().len(), 1);
+    }
+    let read = begin.elapsed() / 10_000;
+    let mut access = InTransaction::read_only(&database, moment);
+    for (what, condition) in [("key", "id = "), ("index", "value = -")] {
+        let begin = Instant::now();
+        for number in 0..QUERIES {
+            let query = format!("SELECT id FROM counter WHERE {condition}{}", number * 97 % count);
+            assert_eq!(run(&mut access, &query).await, 1);
+        }
+        let each = begin.elapsed() / 10_000;
+        println!("a point query by {what} over {count} rows: {each:.2?}; a point read: {read:.2?}");
+    }
+}
+
+/// Runs a statement, and says how many rows it gave or wrote.
+async fn run(access: &mut InTransaction<'_>, text: &str) -> usize {
+    let statement = parse_statement(text).unwrap();
+    match execute(&statement, text, &Parameters::default(), access).await.unwrap() {
+        Outcome::Rows { rows, .. } | Outcome::Returned { rows, .. } => rows.len(),
+        Outcome::Written(count) => usize::try_from(count).unwrap(),
+    }
 }
 
 async fn many_databases(count: usize) {

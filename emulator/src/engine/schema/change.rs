@@ -3,7 +3,6 @@
 use super::super::column::{Column, ColumnDefault};
 use super::super::index::Index;
 use super::super::table::{Constraint, Table};
-use super::kept::Kept;
 
 /// One change to a [`super::Schema`], as a DDL statement asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,4 +120,15 @@ pub enum SchemaChange {
         /// The constraint's name, in any case.
         constraint: String,
     },
+}
+
+/// A statement that is kept for whoever asks for the DDL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What it makes or changes: `VIEW`, `SEQUENCE`.
+    pub kind: String,
+    /// The name of that; empty for what has none.
+    pub name: String,
+    /// The statement as it was written.
+    pub text: String,
 }

@@ -2,17 +2,7 @@
 
 use super::super::error::{Code, Error, Result};
 use super::Schema;
-
-/// A statement that is kept for whoever asks for the DDL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// What it makes or changes: `VIEW`, `SEQUENCE`.
-    pub kind: String,
-    /// The name of that; empty for what has none.
-    pub name: String,
-    /// The statement as it was written.
-    pub text: String,
-}
+use super::change::Kept;
 
 impl Schema {
     /// Every statement that is kept, in the order in which they came.

@@ -15,8 +15,7 @@ use super::error::{Code, Error, Result};
 use super::index::{BoundIndex, Index};
 use super::table::Table;
 
-pub use change::SchemaChange;
-pub use kept::Kept;
+pub use change::{Kept, SchemaChange};
 
 /// The language of a database's statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Execution;
-use super::path::{Ask, Path};
-use crate::engine::{Key, KeyRange, Read, Result, Table, Value};
+use super::path::{Ask, Path, read};
+use crate::engine::{Key, KeyRange, Read, Result, Value};
 use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::keys;
@@ -249,18 +249,4 @@ fn in_ranges<'a>(rows: &'a [(Key, Row)], ranges: &[KeyRange]) -> Vec<&'a Row> {
         );
     }
     found
-}
-
-/// How to get the rows in these ranges, as far as a scan uses them.
-pub(super) fn read(scan: &Scan, keys: Vec<KeyRange>) -> Read {
-    let Table { name, columns, .. } = &scan.table;
-    let used = scan.used.iter().filter_map(|(position, _)| columns.get(*position));
-    Read {
-        table: name.clone(),
-        index: None,
-        columns: used.map(|column| column.name.clone()).collect(),
-        keys,
-        limit: None,
-        exclusive: false,
-    }
 }

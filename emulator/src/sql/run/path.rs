@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Execution;
-use super::from::read;
 use crate::engine::{BoundIndex, Error, Key, KeyRange, Read, Result, Table};
 use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
@@ -183,4 +182,18 @@ fn hidden_column<'q>(scan: &Scan, index: &'q BoundIndex, conditions: &[&Node]) -
         !slot.is_some_and(|slot| keys::excludes_null(conditions, slot))
     });
     hidden.map(|(_, column)| column.name.as_str())
+}
+
+/// How to get the rows in these ranges, as far as a scan uses them.
+pub(super) fn read(scan: &Scan, keys: Vec<KeyRange>) -> Read {
+    let Table { name, columns, .. } = &scan.table;
+    let used = scan.used.iter().filter_map(|(position, _)| columns.get(*position));
+    Read {
+        table: name.clone(),
+        index: None,
+        columns: used.map(|column| column.name.clone()).collect(),
+        keys,
+        limit: None,
+        exclusive: false,
+    }
 }
