@@ -276,7 +276,7 @@ pub struct Run {
 #[command(after_help = SERVE_HELP)]
 pub struct Serve {
     /// Address and port; port 0 takes any that is free.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = address)]
     pub listen: SocketAddr,
     /// Name by which browsers and scrapers may call it, besides addresses and `localhost`; once for
     /// each.
@@ -298,6 +298,12 @@ pub struct Demo {
     /// Port of the database; 9010 if it is free, or any other, without it.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an IP address and a port, for example 127.0.0.1:9464 or [::1]:9464".to_string()
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

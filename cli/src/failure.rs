@@ -81,8 +81,10 @@ impl From<spindle::Error> for Failure {
                 .cure("run `spindle init`, which makes the table and adds missing columns");
         }
         if error.is_not_vacant() {
-            return Failure::new(Code::No, text)
-                .cure("`spindle evict` ends the term; remove the row once nobody holds");
+            return Failure::new(Code::No, text).cure(
+                "wait until nobody holds it and it is not reserved: `spindle show` says when; \
+                 `spindle evict` ends a term, `spindle seize` also a reservation",
+            );
         }
         if error.is_config() {
             return Failure::new(Code::Usage, text);

@@ -3,7 +3,7 @@ use spindle_protocol::{Answer, Change, Named, Row, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::depose::PAUSE;
-use super::state::LockState;
+use super::state::{LockState, Standing};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT};
@@ -96,12 +96,20 @@ fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
 fn not_vacant(name: &str, full: FullRow, read_at: Timestamp) -> Error {
     let LockState { standing, heartbeat_age, lease, .. } =
         LockState::new(name, Some(full), read_at);
+    let standing = match standing {
+        Standing::Held { id } => format!("held by `{id}`"),
+        Standing::Promised { to } => format!("reserved for `{to}`"),
+        Standing::Parked { remaining } => format!("parked for another {remaining:?}"),
+        Standing::Expired { id } => format!("`{id}` may still hold"),
+        Standing::Evicted => "its holder was evicted".to_string(),
+        Standing::NeverHeld | Standing::Released => format!("{standing:?}"),
+    };
     let standing = match (heartbeat_age, lease) {
-        (Some(age), None) => format!("{standing:?}, last heard of {age:?} ago, of no known lease"),
+        (Some(age), None) => format!("{standing}, last heard of {age:?} ago, of no known lease"),
         (Some(age), Some(lease)) => {
-            format!("{standing:?}, last heard of {age:?} ago, lease {lease:?}")
+            format!("{standing}, last heard of {age:?} ago, lease {lease:?}")
         }
-        (None, _) => format!("{standing:?}"),
+        (None, _) => standing,
     };
     Error::new(Kind::NotVacant { lock: name.to_string(), standing })
 }

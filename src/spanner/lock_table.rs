@@ -25,6 +25,10 @@ impl LockTable {
     /// The statements that add the optional columns to an older table, in GoogleSQL.
     pub const DDL_UPGRADE: &str = include_str!("../../ddl/googlesql-upgrade.sql");
 
+    /// The statements that add the optional columns to an older table, in a database of the
+    /// PostgreSQL dialect.
+    pub const DDL_UPGRADE_POSTGRESQL: &str = include_str!("../../ddl/postgresql-upgrade.sql");
+
     /// A table reached by a client that the service has already.
     ///
     /// The locks share the client's channels and session with the service. If the session is

@@ -43,6 +43,7 @@ pub async fn demo(demo: &Demo) -> Result<ExitCode> {
     println!("  spindle ls                         # also with --output json");
     println!("  spindle show billing");
     println!("  spindle history billing");
+    println!("  spindle serve                      # a page at http://127.0.0.1:9464/");
     println!("  spindle doctor");
     println!("  spindle run backup -- sleep 30     # holds a lock of its own\n");
     let mut fleet = Fleet { address: address.clone(), nodes: BTreeMap::new() };

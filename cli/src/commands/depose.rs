@@ -80,7 +80,11 @@ pub async fn resign_to(place: &Place, out: &Output, resign: &ResignTo) -> Result
          refused, the holder believes that it holds: only fenced writes are safe."
     );
     confirm(&depose.confirmation, &question)?;
-    let deposed = place.locks.seize(name).for_contender(id).await?;
+    let mut act = place.locks.seize(name).for_contender(id).by(by(depose));
+    if let Some(reason) = &depose.reason {
+        act = act.because(reason);
+    }
+    let deposed = act.await?;
     let expect = format!(
         "`{id}` takes it at its next poll; if it has not within 10 s, anyone does; the old holder \
          may go on until its next heartbeat"

@@ -267,25 +267,29 @@ async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
         let request = ReadRequest::builder(&place.table, ["name", "heartbeat", "writer"]);
         let request = request.with_keys(KeySet::all()).with_retry_policy(NeverRetry).build();
         let mut rows = transaction.execute_read(request).await?;
-        let (mut leftovers, mut foreign) = (0_usize, Vec::new());
+        let (mut rows_seen, mut leftovers, mut foreign) = (0_usize, 0_usize, Vec::new());
         while let Some(row) = rows.next().await.transpose()? {
             let name: String = row.get("name")?;
             let writer: Option<String> = row.get("writer")?;
             let writer = Writer::from(writer.unwrap_or_default().as_str());
             let is_takeover = row.is_null("heartbeat")? && looks_like_takeover(&name);
+            rows_seen += usize::from(!is_takeover);
             if is_takeover {
                 leftovers += 1;
             } else if writer.id().is_some() && writer.nonce().is_none() {
                 foreign.push(name);
             }
         }
-        Ok::<_, spindle::google_cloud_spanner::Error>((leftovers, foreign))
+        Ok::<_, spindle::google_cloud_spanner::Error>((rows_seen, leftovers, foreign))
     };
-    let (leftovers, foreign) =
+    let (rows, leftovers, foreign) =
         reading.await.map_err(|error| failed(place, "read its rows", &error))?;
-    // A held lock has one at the most, until its next sweep.
     match leftovers {
         0 => findings.ok("takeover rows", "there are none"),
+        // A term has one until its holder has swept.
+        count if count <= rows => {
+            findings.ok("takeover rows", format!("there are {count}, for {rows} locks"));
+        }
         count => findings.note(
             "takeover rows",
             format!("there are {count}; holders remove their own within a heartbeat"),

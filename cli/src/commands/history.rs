@@ -123,7 +123,9 @@ pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<Exi
     if let Some(file) = &asked.svg {
         draw(file, &asked.name, &terms)?;
     }
-    if out.form != Form::Jsonl {
+    if terms.is_empty() && out.form == Form::Table {
+        eprintln!("lock `{}`: no term is known", printable(&asked.name));
+    } else if out.form != Form::Jsonl {
         out.rows(&terms.iter().map(Term::new).collect::<Vec<_>>())?;
     }
     eprintln!("{}", in_words_of_end(end, asked.since));

@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::record::Record;
 
 pub async fn ls(place: &Place, out: &Output, prefix: &str) -> Result<ExitCode> {
-    let mut locks = place.locks.list().prefix(prefix);
+    let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
     let mut records = Vec::new();
     while let Some(lock) = locks.next().await? {
         let record = Record::new(&lock);

@@ -17,7 +17,7 @@ pub fn ddl(out: &Output, ddl: &Ddl, table: &str) -> Result<ExitCode> {
         (false, false) => LockTable::DDL,
         (false, true) => LockTable::DDL_UPGRADE,
         (true, false) => LockTable::DDL_POSTGRESQL,
-        (true, true) => include_str!("../../../ddl/postgresql-upgrade.sql"),
+        (true, true) => LockTable::DDL_UPGRADE_POSTGRESQL,
     };
     out.text(&statements.replace(" locktable", &format!(" {table}")))?;
     Ok(ExitCode::SUCCESS)

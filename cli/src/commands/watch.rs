@@ -42,7 +42,7 @@ pub async fn watch(
 }
 
 async fn look(place: &Place, prefix: &str) -> Result<Vec<Record>> {
-    let mut locks = place.locks.list().prefix(prefix);
+    let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
     let mut records = Vec::new();
     while let Some(lock) = locks.next().await? {
         records.push(Record::new(&lock));

@@ -53,9 +53,12 @@ async fn a_lock_can_be_seized_for_one_contender() {
     let a = world.hold("billing", "node-1", LEASE).await;
     let b = world.table.lock("billing").id("node-2").lease(LEASE).build().unwrap();
     let _running = b.run(spindle::CancellationToken::new());
-    let ran = world.run(&["resign-to", "billing", "node-2", "--yes"]).await;
+    let why = ["--by", "alice", "--reason", "node-1 hangs"];
+    let ran = world.run(&[&["resign-to", "billing", "node-2", "--yes"], &why[..]].concat()).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     until("node-2 holds", async || b.has_lock().is_some()).await;
+    let history = world.run(&["history", "billing"]).await;
+    assert!(history.out.contains("seized by alice: node-1 hangs"), "{history:?}");
     let ran = world.run(&["seize", "billing", "--yes"]).await;
     assert!(ran.out.contains("node-2"), "{ran:?}");
     a.release().await;

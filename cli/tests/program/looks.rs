@@ -105,11 +105,18 @@ async fn doctor_says_what_is_wrong_and_how_to_cure_it() {
         let cells = [("name", name.into()), ("writer", writer.into()), ("token", now.into())];
         Mutation::write(WriteKind::Insert, "locktable", cells)
     };
-    database.apply(&[row("go", "10.0.0.7"), row("x_1500000000000000000", "a")]).await.unwrap();
+    database
+        .apply(&[
+            row("go", "10.0.0.7"),
+            row("x_1500000000000000000", "a"),
+            row("y_1500000000000000000", "a"),
+        ])
+        .await
+        .unwrap();
     let ran = world.run(&["doctor"]).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.out.contains("others hold `go`"), "{ran:?}");
-    assert!(ran.out.contains("there are 1") && ran.out.contains("spindle sweep"), "{ran:?}");
+    assert!(ran.out.contains("there are 2") && ran.out.contains("spindle sweep"), "{ran:?}");
 }
 
 #[tokio::test]
@@ -124,6 +131,9 @@ async fn history_tells_each_term_and_draws_them() {
     assert_eq!((&json[1]["holder"], &json[1]["cause"]), (&"node-1".into(), &"released".into()));
     assert!(json[0]["vacancy_ms"].is_u64() && json[1]["vacancy_ms"].is_null(), "{json}");
     assert!(ran.err.contains("no row"), "{ran:?}");
+    let none = world.run(&["history", "nothing"]).await;
+    assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
+    assert!(none.err.contains("lock `nothing`: no term is known"), "{none:?}");
 
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("billing.svg");
     let ran = world.run(&["history", "billing", "--svg", file.to_str().unwrap()]).await;

@@ -1,0 +1,168 @@
+//! What the program costs: on many locks, on a long past, and with many viewers.
+
+#![allow(clippy::unwrap_used, reason = "a bench that panics has failed, which is what it is for")]
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use spindle::LockTable;
+use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
+use spindle_emulator::{Emulator, Rpc};
+use spindle_protocol::{Nonce, Writer};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+use tokio::time::{Instant, interval, sleep};
+
+const DATABASE: &str = "projects/p/instances/i/databases/d";
+
+/// How long `serve` is watched.
+const WATCHED: Duration = Duration::from_secs(20);
+
+const VIEWERS: usize = 20;
+
+#[tokio::main]
+async fn main() {
+    ls().await;
+    history().await;
+    serve().await;
+}
+
+async fn ls() {
+    let emulator = emulator(10_000).await;
+    let mut command = program(&emulator, &["ls"]);
+    let began = Instant::now();
+    let output = command.output().await.unwrap();
+    let took = began.elapsed();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 10_001);
+    // Of the children that have ended, and this is the first.
+    let peak_kib = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss();
+    println!("ls of 10,000 locks: {took:.2?}, at most {} MiB", peak_kib / 1024);
+}
+
+async fn history() {
+    let emulator = emulator(0).await;
+    for term in 0..100 {
+        write(&emulator, &["billing".to_string()], &format!("node-{}", term % 3)).await;
+        emulator.advance(Duration::from_secs(30));
+    }
+    let reads = emulator.requests().get(Rpc::StreamingRead);
+    let began = Instant::now();
+    let output = program(&emulator, &["history", "billing"]).output().await.unwrap();
+    let took = began.elapsed();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 101);
+    let reads = emulator.requests().get(Rpc::StreamingRead) - reads;
+    println!("history of 100 terms: {took:.2?}, {reads} reads");
+}
+
+async fn serve() {
+    let emulator = emulator(1_000).await;
+    let mut server = program(&emulator, &["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let line = lines.next_line().await.unwrap().unwrap();
+    let address = line.split('/').nth(2).unwrap().to_string();
+    let viewers: Vec<_> = (0..VIEWERS).map(|_| tokio::spawn(watch(address.clone()))).collect();
+    let heart = async {
+        // Each holder's heartbeat comes every third of its lease.
+        let mut beats = interval(Duration::from_secs(3));
+        loop {
+            beats.tick().await;
+            beat(&emulator, &names(1_000)).await;
+        }
+    };
+    let measured = async {
+        sleep(Duration::from_secs(3)).await;
+        let pid = server.id().unwrap();
+        let (cpu, reads) = (cpu_time(pid), emulator.requests().get(Rpc::StreamingRead));
+        let began = Instant::now();
+        sleep(WATCHED).await;
+        let seconds = began.elapsed().as_secs_f64();
+        let busy = (cpu_time(pid) - cpu).as_secs_f64() / seconds * 100.0;
+        let reads = (emulator.requests().get(Rpc::StreamingRead) - reads) as f64 / seconds;
+        println!(
+            "serve, 1,000 locks, {VIEWERS} viewers: {busy:.1} % of a core, {reads:.2} reads a second"
+        );
+    };
+    tokio::select! {
+        () = measured => {}
+        () = heart => {}
+    }
+    assert!(viewers.iter().all(|viewer| !viewer.is_finished()), "each was served to the end");
+    for viewer in viewers {
+        viewer.abort();
+    }
+    server.kill().await.unwrap();
+}
+
+async fn watch(address: String) {
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut bytes = [0; 65_536];
+    while stream.read(&mut bytes).await.unwrap() > 0 {}
+}
+
+fn cpu_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let ticks: Vec<u64> = fields.split(' ').skip(11).take(2).map(|n| n.parse().unwrap()).collect();
+    // A hundred ticks a second, on every Linux.
+    Duration::from_millis(ticks.iter().sum::<u64>() * 10)
+}
+
+fn program(emulator: &Emulator, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+    command
+        .args(arguments)
+        .env("SPANNER_EMULATOR_HOST", emulator.address().to_string())
+        .env("SPINDLE_DATABASE", DATABASE)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+/// A database with so many locks, all of them held.
+async fn emulator(locks: usize) -> Emulator {
+    let emulator = Emulator::start().await.unwrap();
+    emulator.create_database(DATABASE, LockTable::DDL).await.unwrap();
+    for names in names(locks).chunks(1_000) {
+        write(&emulator, names, "node-1").await;
+    }
+    emulator
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("lock-{n:05}")).collect()
+}
+
+async fn write(emulator: &Emulator, names: &[String], id: &str) {
+    let now = emulator.clock().now();
+    let writer = Writer::term(id, Nonce { instance: 1, attempt: 1 }).to_string();
+    let row = |name: &String| {
+        let cells = [
+            ("name", name.as_str().into()),
+            ("heartbeat", now.into()),
+            ("token", now.into()),
+            ("writer", writer.as_str().into()),
+            ("lease_ms", 10_000_i64.into()),
+            ("info", "10.0.0.7".into()),
+        ];
+        Mutation::write(WriteKind::InsertOrUpdate, "locktable", cells)
+    };
+    apply(emulator, names.iter().map(row).collect()).await;
+}
+
+async fn beat(emulator: &Emulator, names: &[String]) {
+    let now: Timestamp = emulator.clock().now();
+    let row = |name: &String| {
+        let cells = [("name", name.as_str().into()), ("heartbeat", now.into())];
+        Mutation::write(WriteKind::Update, "locktable", cells)
+    };
+    apply(emulator, names.iter().map(row).collect()).await;
+}
+
+async fn apply(emulator: &Emulator, rows: Vec<Mutation>) {
+    emulator.database(DATABASE).unwrap().apply(&rows).await.unwrap();
+}
