@@ -138,7 +138,9 @@ pub use tokio_util::sync::CancellationToken;
 pub use clock::Clock;
 pub use error::{Error, Result};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
-pub use fleet::{Member, MemberBuilder, MemberState, Members, Shard, Shards};
+pub use fleet::{
+    Member, MemberBuilder, MemberState, Members, Permit, Semaphore, SemaphoreBuilder, Shard, Shards,
+};
 pub use hold::{Guard, JobOutcome, LastRun, LeadOptions, RunState};
 pub use loss::{Loss, ReleaseOutcome};
 pub use operate::{

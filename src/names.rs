@@ -59,6 +59,11 @@ pub(crate) fn shards_prefix(group: &str, name: &str) -> String {
     format!("{RESERVED}shard:{group}/{name}/")
 }
 
+/// With this begin the keys of the rows of a semaphore's permits.
+pub(crate) fn permits_prefix(name: &str) -> String {
+    format!("{RESERVED}permit:{name}/")
+}
+
 /// Reads a number as these keys have it, and no other way of writing it.
 pub(crate) fn number(text: &str) -> Option<usize> {
     let number: usize = text.parse().ok()?;

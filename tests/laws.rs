@@ -54,6 +54,8 @@ mod names;
 mod once;
 #[path = "laws/outages.rs"]
 mod outages;
+#[path = "laws/permits.rs"]
+mod permits;
 #[path = "laws/postgresql.rs"]
 mod postgresql;
 #[path = "laws/rows.rs"]

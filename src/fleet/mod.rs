@@ -6,11 +6,16 @@
 mod look;
 mod member;
 mod members;
+mod permit;
+mod pool;
+mod semaphore;
 mod shard;
 mod shards;
 mod tidy;
 
 pub use member::{Member, MemberBuilder};
 pub use members::{MemberState, Members};
+pub use permit::Permit;
+pub use semaphore::{Semaphore, SemaphoreBuilder};
 pub use shard::Shard;
 pub use shards::Shards;

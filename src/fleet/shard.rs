@@ -1,6 +1,7 @@
 //! One shard in one member: taken, worked under its term, given up.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,21 +9,23 @@ use std::time::Duration;
 use spindle_protocol::Succession;
 use spindle_protocol::fleet::Part;
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::sync::CancellationToken;
 
 use crate::driver::Parting;
 use crate::error::{Error, Kind, Result};
-use crate::fence::Fence;
 use crate::hold::{self, Ended, Guard, Orders, Why};
 use crate::settings::LockBuilder;
 use crate::spindle::Spindle;
 use crate::status::{Term, say};
-use crate::token::FencingToken;
 
 /// A shard that this member has, given to its task. Cheap to clone.
 ///
-/// It is held like any lock: under a term, with a token that is later than that of whoever had the
-/// shard before. A write that must not come late has to carry the [`fence`](Shard::fence).
+/// It is held like any lock. It derefs to its [`Term`], which has the token, the fence and the
+/// cancellation. The token is later than that of whoever had the shard before. A write that must not
+/// come late has to carry the [`fence`](Term::fence).
+///
+/// [`cancelled`](Term::cancelled) resolves when the task is to stop: the shard goes to another
+/// member, this member leaves, or the term was lost.
 #[derive(Clone, Debug)]
 pub struct Shard {
     number: usize,
@@ -40,26 +43,14 @@ impl Shard {
     pub fn count(&self) -> usize {
         self.count
     }
+}
+
+impl Deref for Shard {
+    type Target = Term;
 
     /// The term under which this member has the shard.
-    pub fn term(&self) -> &Term {
+    fn deref(&self) -> &Term {
         &self.term
-    }
-
-    /// The fencing token, which every write that must not come late has to carry.
-    pub fn token(&self) -> FencingToken {
-        self.term.token()
-    }
-
-    /// The condition that makes a write in the same database fail once another has the shard.
-    pub fn fence(&self) -> Fence {
-        self.term.fence()
-    }
-
-    /// Waits until the task is to stop: the shard goes to another member, this member leaves, or the
-    /// term was lost. Cancellation safe.
-    pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
-        self.term.cancelled()
     }
 }
 

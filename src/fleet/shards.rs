@@ -52,7 +52,7 @@ impl Shards {
     ///
     /// For each shard that this member gets, `task` is called, and the future that it returns is run
     /// as a task of its own. Each shard is an ordinary lock: the task has it under a term, and may
-    /// work until [`Shard::cancelled`].
+    /// work until [`cancelled`](crate::Term::cancelled).
     ///
     /// # Promises
     ///

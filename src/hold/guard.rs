@@ -15,7 +15,7 @@ use crate::spindle::Spindle;
 use crate::status::Term;
 
 /// What nobody can mean to wait for.
-const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The lock, held. It is renewed in the background until this is released or dropped.
 ///

@@ -6,6 +6,7 @@ mod once;
 mod work;
 
 pub use guard::Guard;
+pub(crate) use guard::WAIT_MAX;
 pub use lead::LeadOptions;
 pub use once::{JobOutcome, LastRun, RunState};
 pub(crate) use work::{Ended, Orders, Why, joined, run};

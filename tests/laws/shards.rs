@@ -318,7 +318,7 @@ async fn a_fenced_write_of_a_shard_that_has_moved_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_steady_fleet_costs_each_member_sixteen_requests_a_lease() {
+async fn a_steady_fleet_costs_each_member_its_polls_and_two_rounds_of_heartbeats_at_most() {
     let world = World::start().await;
     let floor = Floor::default();
     let _workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
@@ -328,6 +328,7 @@ async fn a_steady_fleet_costs_each_member_sixteen_requests_a_lease() {
     requests.reset();
     sleep(LEASE * 10).await;
     let each = requests.total() / 3 / 10;
-    assert!(each <= 18, "{each} requests a lease and member: {:?}", requests.each());
+    // A read a second; and twelve requests, where its locks fall into two steps.
+    assert!(each <= 22, "{each} requests a lease and member: {:?}", requests.each());
     floor.check();
 }

@@ -1,0 +1,55 @@
+//! One of a semaphore's permits, held.
+
+use std::ops::Deref;
+
+use super::pool::Place;
+use crate::hold::Guard;
+use crate::loss::ReleaseOutcome;
+use crate::status::Term;
+
+/// One of a semaphore's permits, held. It is renewed in the background until this is released or
+/// dropped.
+///
+/// It is held like any lock, by a [`Guard`]: it can be lost, and dropping it releases it soon after.
+/// It derefs to its [`Term`], which has the token, the fence and the cancellation. The token is later
+/// than that of whoever had the permit of this number before.
+#[derive(Debug)]
+#[must_use = "dropping a permit releases it"]
+pub struct Permit {
+    guard: Guard,
+    place: Place,
+}
+
+impl Permit {
+    pub(super) fn new(guard: Guard, place: Place) -> Permit {
+        Permit { guard, place }
+    }
+
+    /// The number of the permit, from 0: at most one caller in the fleet has it.
+    pub fn number(&self) -> usize {
+        self.place.number
+    }
+
+    /// Gives the permit back, within the release limit, and says what came of that.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Once polled, the release goes on whether or not the future is dropped.
+    pub async fn release(self) -> ReleaseOutcome {
+        let Permit { guard, place } = self;
+        let release = guard.release().await;
+        if release == ReleaseOutcome::Released {
+            place.give_back();
+        }
+        release
+    }
+}
+
+impl Deref for Permit {
+    type Target = Term;
+
+    /// The term under which the permit is held.
+    fn deref(&self) -> &Term {
+        &self.guard
+    }
+}

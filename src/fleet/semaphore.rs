@@ -1,0 +1,360 @@
+//! So many at a time: permits, each of which is a lock.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::look::{look, taken_until};
+use super::permit::Permit;
+use super::pool::Pool;
+use crate::clock::Clock;
+use crate::error::{Error, Kind, Result};
+use crate::hold::WAIT_MAX;
+use crate::names::{check_part, number, permits_prefix};
+use crate::settings::LockBuilder;
+use crate::spanner::{LockTable, Table};
+
+/// Each look reads all of their rows.
+const PERMITS_MAX: usize = 1_000;
+/// Between two looks of which the first showed something free.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LONGEST: Duration = Duration::from_secs(10);
+
+impl LockTable {
+    /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its permits
+    /// at the same time. From 1 to 1,000.
+    ///
+    /// The rules for names are those of [`member`](LockTable::member).
+    pub fn semaphore(&self, name: impl Into<String>, permits: usize) -> SemaphoreBuilder {
+        let lock = self.lock("");
+        SemaphoreBuilder { table: self.clone(), name: name.into(), permits, lock }
+    }
+}
+
+/// The settings of a semaphore before they are checked. Made by [`LockTable::semaphore`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct SemaphoreBuilder {
+    table: LockTable,
+    name: String,
+    permits: usize,
+    lock: LockBuilder,
+}
+
+impl SemaphoreBuilder {
+    /// The name of this process in the rows of the permits that it has. As [`LockBuilder::id`].
+    pub fn id(mut self, id: impl Into<String>) -> SemaphoreBuilder {
+        self.lock = self.lock.id(id);
+        self
+    }
+
+    /// A text in the rows of the permits that it has. As [`LockBuilder::info`].
+    pub fn info(mut self, info: impl Into<String>) -> SemaphoreBuilder {
+        self.lock = self.lock.info(info);
+        self
+    }
+
+    /// The time for which a holder that says nothing keeps its permit; by default 10 s. As
+    /// [`LockBuilder::lease`].
+    pub fn lease(mut self, lease: Duration) -> SemaphoreBuilder {
+        self.lock = self.lock.lease(lease);
+        self
+    }
+
+    /// The time from one look to the next while all permits are taken. As
+    /// [`LockBuilder::poll_interval`].
+    pub fn poll_interval(mut self, interval: Duration) -> SemaphoreBuilder {
+        self.lock = self.lock.poll_interval(interval);
+        self
+    }
+
+    /// The clock by which validity is judged; for tests. As [`LockBuilder::clock`].
+    pub fn clock(mut self, clock: Clock) -> SemaphoreBuilder {
+        self.lock = self.lock.clock(clock);
+        self
+    }
+
+    /// Checks the settings; nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
+    pub fn build(self) -> Result<Semaphore> {
+        let SemaphoreBuilder { table, name, permits, mut lock } = self;
+        check_part("semaphore", &name)?;
+        if !(1..=PERMITS_MAX).contains(&permits) {
+            let rule = format!("{permits} permits; expected 1 to {PERMITS_MAX}");
+            return Err(Error::config(format!("semaphore `{name}`: {rule}")));
+        }
+        lock.fix_id();
+        let prefix = permits_prefix(&name);
+        let settings = lock.for_row(format!("{prefix}{permits}"), lock.said_info()).settings()?;
+        Ok(Semaphore(Arc::new(Inner {
+            table: Arc::clone(table.table()),
+            name,
+            prefix,
+            permits,
+            lease: settings.timing.lease,
+            poll: settings.timing.poll_interval,
+            lock,
+            pool: Pool::default(),
+            look_at: tokio::sync::Mutex::new(Instant::now()),
+            fruitless: AtomicU32::new(0),
+            trouble: Mutex::default(),
+        })))
+    }
+}
+
+/// A semaphore in the lock table: at most so many callers in the fleet have a permit. A cheap clone
+/// is another handle to the same.
+///
+/// Each permit is an ordinary lock, so a permit of a process that crashed is free again once its
+/// lease is over.
+///
+/// # Promises
+///
+/// At most `permits` are held at the same time, as far as locks exclude each other. If processes
+/// disagree about the number, the bound is the greatest that one of them names.
+///
+/// # Not promised
+///
+/// **There is no fairness.** A caller takes any permit that it sees free, and may be overtaken by
+/// others again and again. Callers in one process share their looks, so that many who wait poll no
+/// more than one.
+///
+/// ```
+/// use spindle::LockTable;
+/// # use spindle_emulator::Emulator;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let database = "projects/p/instances/i/databases/d";
+/// # let emulator = Emulator::start().await?;
+/// # emulator.create_database(database, LockTable::DDL).await?;
+/// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+/// let uploads = table.semaphore("uploads", 2).build()?;
+/// let one = uploads.acquire().await?;
+/// let other = uploads.acquire().await?;
+/// assert_ne!(one.number(), other.number());
+/// assert!(uploads.try_acquire().await?.is_none());
+///
+/// // … upload, under one.fence(), until one.cancelled() …
+/// one.release().await;
+/// assert_eq!(uploads.available().await?, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Semaphore(Arc<Inner>);
+
+struct Inner {
+    table: Arc<Table>,
+    name: String,
+    prefix: String,
+    permits: usize,
+    lease: Duration,
+    poll: Duration,
+    lock: LockBuilder,
+    pool: Pool,
+    /// When to look again. Its owner looks for all that wait in this process.
+    look_at: tokio::sync::Mutex<Instant>,
+    /// Looks in a row that brought nobody here a permit.
+    fruitless: AtomicU32,
+    /// The last failure, until something succeeds.
+    trouble: Mutex<Option<Error>>,
+}
+
+impl Semaphore {
+    /// Waits until this caller has a permit, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) and [`is_schema`](Error::is_schema), which only a change of
+    /// the set-up can mend. Outages are waited out.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future gives up the wait. A permit that was just won is released, as by dropping
+    /// it.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn acquire(&self) -> Result<Permit> {
+        loop {
+            match self.take_one().await {
+                Ok(Some(permit)) => return Ok(permit),
+                Ok(None) => {}
+                Err(error) if error.is_config() || error.is_schema() => return Err(error),
+                Err(error) => {
+                    self.note(Some(error));
+                    // The others would fail as well. They wait for the next look.
+                    self.0.pool.seen(Vec::new());
+                }
+            }
+            self.look_in_turn().await?;
+        }
+    }
+
+    /// As [`acquire`](Semaphore::acquire), but waits no longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with the
+    /// last failure if there is one. A `limit` of zero or of more than a year is refused.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `acquire`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Permit> {
+        if limit.is_zero() || limit > WAIT_MAX {
+            let rule = "more than zero (`try_acquire` doesn't wait) and at most a year";
+            return Err(self.refuse(format!("wait of {limit:?}; {rule}")));
+        }
+        timeout(limit, self.acquire()).await.unwrap_or_else(|_| {
+            let trouble = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let lock = self.0.prefix.trim_end_matches('/').to_string();
+            Err(Error::new(Kind::NotAcquired { lock, limit, trouble }))
+        })
+    }
+
+    /// Looks once, and takes a permit if one is free; nothing if all are taken.
+    ///
+    /// # Errors
+    ///
+    /// As `acquire`, and the reason why Spanner could not be asked.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `acquire`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn try_acquire(&self) -> Result<Option<Permit>> {
+        let (free, _) = self.look().await?;
+        self.0.pool.seen(free);
+        self.take_one().await
+    }
+
+    /// The number of permits that are free now: one strong read.
+    ///
+    /// # Errors
+    ///
+    /// The reason why Spanner could not be asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn available(&self) -> Result<usize> {
+        Ok(self.look().await?.0.len())
+    }
+
+    /// The number of all permits.
+    pub fn permits(&self) -> usize {
+        self.0.permits
+    }
+
+    /// The name of the semaphore.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Tries those that are known to be free, one after the other.
+    async fn take_one(&self) -> Result<Option<Permit>> {
+        while let Some(place) = self.0.pool.pick() {
+            let key = format!("{}{}", self.0.prefix, place.number);
+            let lock = self.0.lock.for_row(key, self.0.lock.said_info()).build()?;
+            if let Some(guard) = lock.try_acquire().await? {
+                self.note(None);
+                return Ok(Some(Permit::new(guard, place)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for its turn, and looks when it is time, unless a permit is known to be free by then.
+    async fn look_in_turn(&self) -> Result<()> {
+        let mut look_at = self.0.look_at.lock().await;
+        if !self.0.pool.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            () = self.0.pool.freed() => return Ok(()),
+            () = sleep_until(*look_at) => {}
+        }
+        let looked = self.look().await;
+        let pause = match looked {
+            Ok((free, next)) if free.is_empty() => {
+                self.0.fruitless.store(0, Ordering::Relaxed);
+                next.min(self.0.poll)
+            }
+            Ok((free, _)) => {
+                self.0.pool.seen(free);
+                self.longer_pause(PAUSE_FIRST)
+            }
+            Err(error) if error.is_config() || error.is_schema() => return Err(error),
+            Err(error) => {
+                self.note(Some(error));
+                self.longer_pause(self.0.poll)
+            }
+        };
+        let jitter = pause / 4;
+        *look_at = Instant::now() + pause - jitter.mul_f64(rand::random::<f64>());
+        Ok(())
+    }
+
+    /// The permits that are free, and how long it is until the next lease is over.
+    async fn look(&self) -> Result<(Vec<usize>, Duration)> {
+        let found = look(&self.0.table, &[&self.0.prefix]).await?;
+        let mut is_free = vec![true; self.0.permits];
+        let mut next = Duration::MAX;
+        for full in &found.rows {
+            let place = full.name.strip_prefix(&self.0.prefix).and_then(number);
+            let Some(place) = place.and_then(|number| is_free.get_mut(number)) else { continue };
+            if let Some(until) = taken_until(&full.row, self.0.lease, found.read_at) {
+                *place = false;
+                next = next.min(until.since(found.read_at));
+            }
+        }
+        let numbers = (0..self.0.permits).filter(|number| is_free[*number]);
+        Ok((numbers.collect(), next.saturating_add(Duration::from_millis(1))))
+    }
+
+    /// A pause that doubles with each look that brought nothing: up to a poll, or to 10 s if something
+    /// fails.
+    fn longer_pause(&self, first: Duration) -> Duration {
+        let fruitless = self.0.fruitless.fetch_add(1, Ordering::Relaxed).min(10);
+        let fails = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let longest = if fails { PAUSE_LONGEST.max(self.0.poll) } else { self.0.poll };
+        (first * 2_u32.pow(fruitless)).min(longest.max(first))
+    }
+
+    fn note(&self, trouble: Option<Error>) {
+        if trouble.is_none() {
+            self.0.fruitless.store(0, Ordering::Relaxed);
+        }
+        *self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    fn refuse(&self, rule: String) -> Error {
+        Error::config(format!("semaphore `{}`: {rule}", self.0.name))
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { table, name, permits, .. } = &*self.0;
+        let mut semaphore = f.debug_struct("Semaphore");
+        semaphore.field("table", &table.name).field("name", name).field("permits", permits);
+        semaphore.finish_non_exhaustive()
+    }
+}
