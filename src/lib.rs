@@ -1,12 +1,12 @@
 //! Distributed lock and leader election on Cloud Spanner, with fencing tokens.
 //!
 //! One process of a fleet holds a named lock; the others stand by; when the holder dies, exactly
-//! one of them takes over. Every tenure, a *term*, carries a [`FencingToken`] that Spanner itself
+//! one of them takes over. Every *term* of a holder carries a [`FencingToken`] that Spanner itself
 //! orders, so that a write of a leader that does not know yet that it is none any more can be
 //! refused.
 //!
 //! - [`LockTable`] is the root: a table of locks in a database.
-//! - [`Spindle`] is one participant of one lock. [`run`](Spindle::run) contends for it in the
+//! - [`Spindle`] is one instance: it contends for one lock. [`run`](Spindle::run) contends for it in the
 //!   background, [`has_lock`](Spindle::has_lock) says whether it holds.
 //! - [`Term`] is what it holds: the token, a cancellation, and a [`Fence`] that makes a
 //!   transaction in the same database conditional on it.

@@ -152,10 +152,10 @@ impl LockBuilder {
         self
     }
 
-    /// From one look of a contender to the next; by default 1 s or a fifth of the lease,
+    /// From one poll of a contender to the next; by default 1 s or a fifth of the lease,
     /// whichever is shorter.
     ///
-    /// Each look is one read. It decides how soon a *release* is noticed; an expired lease is
+    /// Each poll is one read. It decides how soon a *release* is noticed; an expired lease is
     /// taken at once, whatever the interval.
     pub fn poll_interval(mut self, interval: Duration) -> LockBuilder {
         self.poll_interval = Some(interval);

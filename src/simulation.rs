@@ -155,7 +155,7 @@ fn failed(limit: Duration) -> Error {
     Error::timed_out("simulated request", limit)
 }
 
-/// One process: participants of several locks, who share a carrier.
+/// One process: instances of several locks, who share a carrier.
 pub struct House<S> {
     carriers: Carriers,
     store: Arc<Simulated<S>>,
@@ -179,7 +179,7 @@ impl<S> fmt::Debug for House<S> {
     }
 }
 
-/// Who looks at the acts of one participant.
+/// Who looks at the acts of one instance.
 pub trait Watch: Send + Sync + 'static {
     /// It has decided to act.
     fn before(&self, act: &Act);
@@ -217,17 +217,17 @@ impl<W: Watch> LockRow for Watched<W> {
     }
 }
 
-/// One participant of one lock, without a client.
+/// One instance of one lock, without a client.
 #[derive(Debug)]
 pub struct Member {
     published: Arc<Published>,
     commands: mpsc::Sender<Command>,
 }
 
-/// What drives a participant, until it is cancelled.
+/// What drives an instance, until it is cancelled.
 pub type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Who a participant is.
+/// Who an instance is.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The name of the lock.
@@ -243,7 +243,7 @@ pub struct Identity {
 }
 
 impl Member {
-    /// A participant in this process; `spawn` is given its carrier, if it has none yet.
+    /// An instance in this process; `spawn` is given its carrier, if it has none yet.
     pub fn on<S: Store>(
         house: &House<S>,
         identity: Identity,
@@ -257,7 +257,7 @@ impl Member {
         Member::with_row(Watched { row, watch: Arc::new(watch) }, identity, cancel)
     }
 
-    /// A participant on a table behind the real client.
+    /// An instance on a table behind the real client.
     pub fn through(
         table: &LockTable,
         identity: Identity,

@@ -21,7 +21,7 @@ use crate::spanner::{Connection, LockTable, REQUEST_LIMIT, Table};
 use crate::status::{Health, Published, Term, TermWatch};
 use crate::token::FencingToken;
 
-/// One participant of one lock. A cheap clone is another handle to the same participant.
+/// One instance: it contends for one lock. A cheap clone is another handle to the same instance.
 ///
 /// It does nothing until [`run`](Spindle::run); from then on a background loop contends for the
 /// lock, keeps it with heartbeats, and gives it up when told to. The loop ends when `run`'s token
@@ -60,9 +60,9 @@ use crate::token::FencingToken;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Spindle(Arc<Participant>);
+pub struct Spindle(Arc<Shared>);
 
-struct Participant {
+struct Shared {
     table: Arc<Table>,
     /// What is wrong with them is what `run` resolves to.
     settings: Result<Settings>,
@@ -103,7 +103,7 @@ impl Spindle {
         let published = Arc::new(Published::new(clock, name, table.name.as_str().into()));
         let inbox = Mutex::new(Some(inbox));
         let demand = OnceLock::new();
-        Spindle(Arc::new(Participant { table, settings, published, commands, inbox, demand }))
+        Spindle(Arc::new(Shared { table, settings, published, commands, inbox, demand }))
     }
 
     /// Starts the loop. What it returns resolves once the loop has ended and the lock is released;
@@ -293,7 +293,7 @@ impl Spindle {
         self.0.published.watch()
     }
 
-    /// Gives up the term, if there is one, and stands aside for a lease before contending again.
+    /// Gives up the term, if there is one, and backs off for a lease before contending again.
     /// True if there was one.
     ///
     /// A guard of this instance loses its term with that, at once. A task of

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::checker::{Evidence, Tenure, Violation, late_lines, phase, tenures};
+use crate::checker::{Evidence, Term, Violation, late_lines, phase, terms};
 use crate::history::{Event, Fault, Outcome, Phase, Record};
 
 pub struct Figures {
-    pub tenures: Vec<Tenure>,
+    pub terms: Vec<Term>,
     pub minutes: f64,
     pub faults: BTreeMap<Fault, usize>,
     pub outcomes: BTreeMap<String, usize>,
@@ -19,7 +19,7 @@ pub struct Figures {
 
 impl Figures {
     pub fn of(evidence: &Evidence) -> Figures {
-        let tenures = tenures(&evidence.records);
+        let terms = terms(&evidence.records);
         let begin = phase(&evidence.records, Phase::Storm).unwrap_or(0);
         let last = evidence.records.last().map_or(begin, |record| record.at);
         let end = phase(&evidence.records, Phase::End).unwrap_or(last);
@@ -40,10 +40,10 @@ impl Figures {
         outcomes.insert("NeverAnswered".to_string(), attempts - answered);
         Figures {
             minutes: (end.saturating_sub(begin)) as f64 / 60e9,
-            availability: availability(&tenures, begin, end),
-            takeovers: takeovers(&tenures, &evidence.records),
+            availability: availability(&terms, begin, end),
+            takeovers: takeovers(&terms, &evidence.records),
             unfenced_late: late_lines(&evidence.unfenced).len(),
-            tenures,
+            terms,
             faults,
             outcomes,
         }
@@ -70,7 +70,7 @@ impl Figures {
              late_writes_refused={} unfenced_late_writes={} availability={:.1}% \
              takeover_p50={:.0}ms takeover_p99={:.0}ms",
             self.minutes,
-            self.tenures.len(),
+            self.terms.len(),
             self.count(&[Fault::Kill]),
             self.count(&[Fault::Stop]),
             self.count(&[Fault::Cut, Fault::Silence, Fault::Slow, Fault::Lossy]),
@@ -90,7 +90,7 @@ impl Figures {
         if let Some(seed) = seed {
             line(format!("seed {seed}"));
         }
-        line(format!("{:.1} minutes, {} terms", self.minutes, self.tenures.len()));
+        line(format!("{:.1} minutes, {} terms", self.minutes, self.terms.len()));
         line("\nwhat was done".to_string());
         for (fault, count) in &self.faults {
             line(format!("  {:<14} {count:>6}", format!("{fault:?}")));
@@ -126,20 +126,20 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-fn availability(tenures: &[Tenure], begin: u64, end: u64) -> f64 {
+fn availability(terms: &[Term], begin: u64, end: u64) -> f64 {
     let mut held = 0;
     let mut until = begin;
-    for tenure in tenures {
-        let (from, to) = (tenure.begin.max(until), tenure.last.min(end));
+    for term in terms {
+        let (from, to) = (term.begin.max(until), term.last.min(end));
         held += to.saturating_sub(from);
         until = until.max(to);
     }
     held as f64 / end.saturating_sub(begin).max(1) as f64
 }
 
-fn takeovers(tenures: &[Tenure], records: &[Record]) -> BTreeMap<String, Vec<f64>> {
+fn takeovers(terms: &[Term], records: &[Record]) -> BTreeMap<String, Vec<f64>> {
     let mut takeovers: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for pair in tenures.windows(2) {
+    for pair in terms.windows(2) {
         let [earlier, later] = pair else { continue };
         let gap = later.begin.saturating_sub(earlier.last) as f64 / 1e6;
         takeovers.entry(cause(earlier, records)).or_default().push(gap);
@@ -151,13 +151,13 @@ fn takeovers(tenures: &[Tenure], records: &[Record]) -> BTreeMap<String, Vec<f64
 }
 
 /// The last thing that was done to the holder, or to the server, in its term.
-fn cause(tenure: &Tenure, records: &[Record]) -> String {
+fn cause(term: &Term, records: &[Record]) -> String {
     const NEARLY: u64 = 200_000_000;
-    let first = records.partition_point(|record| record.at < tenure.begin);
-    let done = records[first..].iter().take_while(|record| record.at <= tenure.last + NEARLY);
+    let first = records.partition_point(|record| record.at < term.begin);
+    let done = records[first..].iter().take_while(|record| record.at <= term.last + NEARLY);
     let cause = done.filter_map(|record| match &record.event {
         Event::Fault { fault: Fault::Join | Fault::Leave, .. } => None,
-        Event::Fault { fault, on } if on.as_ref().is_none_or(|on| *on == tenure.who) => Some(fault),
+        Event::Fault { fault, on } if on.as_ref().is_none_or(|on| *on == term.who) => Some(fault),
         _ => None,
     });
     cause.last().map_or("Unprovoked".to_string(), |fault| format!("{fault:?}"))

@@ -54,8 +54,8 @@ impl World {
         survivors
     }
 
-    /// The most ticks that it may take: stand aside for a lease after a release, wait for a lease
-    /// to run out, then for a leftover's, each noticed at the next look or two.
+    /// The most ticks that it may take: back off for a lease after a release, wait for a lease
+    /// to run out, then for a leftover's, each noticed at the next poll or two.
     fn patience(scenario: &Scenario) -> u32 {
         let ticks = |duration: Duration| duration.as_nanos().div_ceil(TICK.as_nanos()) as u32;
         let lease = ticks(scenario.longest_lease());

@@ -15,7 +15,7 @@ fn small() -> Vec<Scenario> {
 fn larger() -> Vec<Scenario> {
     vec![
         contention(),
-        tenure(),
+        one_term(),
         lives(),
         leases(),
         three(),
@@ -43,7 +43,7 @@ pub fn quick() -> Vec<Scenario> {
 fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
     let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
     let expected = match scenario.name {
-        "contention" | "tenure" | "three" | "peers" => vec![Mark::TookOver],
+        "contention" | "one term" | "three" | "peers" => vec![Mark::TookOver],
         _ => vec![],
     };
     Scenario { ticks, budget, expected, progress_checked_one_in: 8, ..scenario }
@@ -61,7 +61,7 @@ pub fn long() -> Vec<Scenario> {
     let two_hands = Budget { hands: 2, ..Budget::default() };
     let mut scenarios: Vec<_> = short().into_iter().map(longer).collect();
     scenarios.extend([
-        hasty(tenure(), "tenure, hasty", 5),
+        hasty(one_term(), "one term, hasty", 5),
         hasty(leases(), "leases, hasty", 8),
         hasty(three(), "three, hasty", 5),
         Scenario { name: "two hands", budget: two_hands, ..hands() },
@@ -124,9 +124,9 @@ pub fn contention() -> Scenario {
 }
 
 /// A holder and a contender.
-pub fn tenure() -> Scenario {
+pub fn one_term() -> Scenario {
     Scenario {
-        name: "tenure",
+        name: "one term",
         starts: vec![Start::Held],
         ticks: 9,
         expected: vec![

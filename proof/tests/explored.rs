@@ -25,7 +25,7 @@ fn contenders_for_a_lock_that_nobody_has_keep_the_invariants() {
 
 #[test]
 fn a_holder_and_a_contender_keep_the_invariants() {
-    holds(scenarios::tenure());
+    holds(scenarios::one_term());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn clocks_beyond_the_margin_break_mutual_exclusion_and_no_fence() {
 
 #[test]
 fn a_property_that_is_never_seen_fails_the_exploration() {
-    let scenario = scenarios::tenure();
+    let scenario = scenarios::one_term();
     let (budget, expected) = (Budget::default(), vec![Mark::SuccessorTook]);
     let report = explore(&Scenario { budget, expected, ..scenario }, Limits::default());
     assert_eq!(report.failures.len(), 1, "{report}");

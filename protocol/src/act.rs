@@ -18,11 +18,11 @@ pub enum Event {
     },
     /// Whether the owner wants the lock; an instance begins by wanting it.
     ///
-    /// Wanted: who stands by looks at once. Unwanted: what is held is released, what an attempt
+    /// Wanted: who stands by polls at once. Unwanted: what is held is released, what an attempt
     /// under way wins is released too, and then nothing is done until the lock is wanted again.
     Contend(bool),
     /// The owner lets go of the term, if there is one, and goes on as a contender; others have one
-    /// poll interval to look first.
+    /// poll interval to poll first.
     LetGo,
     /// The owner stops renewing the term, if there is one, but can't say that its work has ended:
     /// nothing is released, the lease runs out.

@@ -165,7 +165,7 @@ impl Change {
                 None => Ok(vec![begin(lock, WriteKind::Insert, writer, holder)]),
             },
             Change::Takeover { seen, writer, over_leftover, holder } => {
-                if !lock_row.is_some_and(|found| found.row().is_same_beat(seen)) {
+                if !lock_row.is_some_and(|found| found.row().is_same_heartbeat(seen)) {
                     return Err(changed(lock_row));
                 }
                 let key = takeover_key(lock, seen.token);
@@ -198,7 +198,7 @@ impl Change {
                 if lock_row.is_some() != seen.is_some()
                     || lock_row
                         .zip(seen.as_ref())
-                        .is_some_and(|(found, seen)| !found.row().is_same_beat(seen))
+                        .is_some_and(|(found, seen)| !found.row().is_same_heartbeat(seen))
                 {
                     return Err(changed(lock_row));
                 }

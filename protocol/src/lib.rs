@@ -1,6 +1,6 @@
 //! The lock protocol of spindle as a pure function: no clock, no runtime, no client.
 //!
-//! An [`Instance`] is one participant of one lock. It is driven by [`Instance::decide`]: something
+//! An [`Instance`] contends for one lock, or holds it. It is driven by [`Instance::decide`]: something
 //! happened, here is the time, what now? The answer is a [`Decision`]: what to announce first, at
 //! most one [`Act`] to carry out on the lock table, and when to ask again. The answer to an act is
 //! the next event. Nothing else changes the state, so a model checker and a simulation that call

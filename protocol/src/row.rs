@@ -242,7 +242,7 @@ impl Row {
     /// Whether both describe the same heartbeat of the same term: the condition of a takeover.
     ///
     /// Token, writer *and* heartbeat: a takeover that overlooks a heartbeat deposes a live holder.
-    pub fn is_same_beat(&self, other: &Row) -> bool {
+    pub fn is_same_heartbeat(&self, other: &Row) -> bool {
         self.heartbeat == other.heartbeat
             && self.token == other.token
             && self.writer == other.writer

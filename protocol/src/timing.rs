@@ -13,7 +13,7 @@ pub struct Timing {
     pub renew_deadline: Duration,
     /// What a holder takes off its lease for clocks that run at different rates.
     pub margin: Duration,
-    /// From one look of a contender to the next, unless the lease runs out before.
+    /// From one poll of a contender to the next, unless the lease runs out before.
     pub poll_interval: Duration,
     /// How long a release may go on trying.
     pub release_limit: Duration,

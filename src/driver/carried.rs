@@ -38,7 +38,7 @@ pub(crate) struct Carried {
     /// What the next release leaves in the row, besides the successor.
     pub(crate) parting_info: Arc<Mutex<Option<String>>>,
     pub(crate) told: Told,
-    /// Whether the last look read the row's lease.
+    /// Whether the last poll read the row's lease.
     pub(crate) saw_lease: Arc<AtomicBool>,
     /// Whether that row said that it was seized.
     pub(crate) saw_seizure: Arc<AtomicBool>,

@@ -29,8 +29,8 @@ pub(crate) enum Patience {
     Endures,
     /// Until it has the lock, or the set-up turns out to be one that can't work.
     Waits,
-    /// One look, begun at or after `asked`; another one after a lost race, but none after `until`.
-    Looks { asked: Moment, until: Moment },
+    /// One poll, begun at or after `asked`; another one after a lost race, but none after `until`.
+    Tries { asked: Moment, until: Moment },
 }
 
 /// The lock, given to one claim. Dropping `end` lets go of it.
@@ -80,9 +80,9 @@ pub(crate) struct Claims {
     holding: Option<Holding>,
     /// Who waits to hear how the release went.
     farewell: Option<oneshot::Sender<ReleaseOutcome>>,
-    /// When the last look began.
-    looking_since: Moment,
-    last: Option<Look>,
+    /// When the last poll began.
+    polling_since: Moment,
+    last: Option<LastPoll>,
 }
 
 struct Holding {
@@ -127,7 +127,7 @@ impl Leaving {
 }
 
 /// What the last answer said of the lock.
-struct Look {
+struct LastPoll {
     began: Moment,
     result: Result<Option<Occupied>>,
 }
@@ -184,17 +184,17 @@ impl Claims {
         }
     }
 
-    /// Tells those who only look that this process has the lock itself.
-    pub(crate) fn refuse_lookers(&mut self, occupied: &Occupied) {
-        self.answer_lookers(|_, _| Some(Ok(Err(occupied.clone()))));
+    /// Tells those who only try that this process has the lock itself.
+    pub(crate) fn refuse_tries(&mut self, occupied: &Occupied) {
+        self.answer_tries(|_, _| Some(Ok(Err(occupied.clone()))));
     }
 
-    /// Nothing is under way: those who only look have their answer, unless it came too early.
+    /// Nothing is under way: those who only try have their answer, unless it came too early.
     pub(crate) fn settle(&mut self, now: Moment) {
-        let Some(Look { began, result }) = self.last.take() else { return };
-        self.answer_lookers(|asked, until| match &result {
+        let Some(LastPoll { began, result }) = self.last.take() else { return };
+        self.answer_tries(|asked, until| match &result {
             Ok(Some(occupied)) => (began >= asked).then(|| Ok(Err(occupied.clone()))),
-            // A lost race says nothing of who won it; the next look does.
+            // A lost race says nothing of who won it; the next poll does.
             Ok(None) => None,
             Err(error) => {
                 let lost_race = error.code() == Some(google_cloud_gax::error::rpc::Code::Aborted);
@@ -203,14 +203,14 @@ impl Claims {
         });
     }
 
-    fn answer_lookers(
+    fn answer_tries(
         &mut self,
         answer: impl Fn(Moment, Moment) -> Option<Result<Result<Grant, Occupied>>>,
     ) {
         for claim in std::mem::take(&mut self.waiting) {
             let answer = match claim.patience {
                 Patience::Endures | Patience::Waits => None,
-                Patience::Looks { asked, until } => answer(asked, until),
+                Patience::Tries { asked, until } => answer(asked, until),
             };
             match answer {
                 // Nobody waits for it any more if it can't be delivered.
@@ -220,8 +220,8 @@ impl Claims {
         }
     }
 
-    pub(crate) fn look_begins(&mut self, now: Moment) {
-        self.looking_since = now;
+    pub(crate) fn poll_begins(&mut self, now: Moment) {
+        self.polling_since = now;
     }
 
     /// Takes note of an answer while nobody here holds.
@@ -248,7 +248,7 @@ impl Claims {
                 drop(claim.reply.send(Err(error.clone())));
             }
         }
-        self.last = Some(Look { began: self.looking_since, result });
+        self.last = Some(LastPoll { began: self.polling_since, result });
     }
 
     pub(crate) fn releasing(&mut self, done: oneshot::Sender<ReleaseOutcome>) {

@@ -68,8 +68,8 @@ pub(crate) struct Driver<R> {
     asked: Option<Resignation>,
     /// Whether the instance was told that the lock is wanted.
     wanted: bool,
-    /// Whether somebody has asked for a look since the instance was last told to look.
-    is_look_due: bool,
+    /// Whether somebody has asked for a poll since the instance was last told to poll.
+    is_poll_due: bool,
     journal: Journal,
     /// The name of the act under way, and the part that fails with it.
     act: (&'static str, Failing),
@@ -120,7 +120,7 @@ impl<R: LockRow> Driver<R> {
             parting_info: Arc::default(),
             asked: None,
             wanted: true,
-            is_look_due: false,
+            is_poll_due: false,
             journal,
             act: ("observe", Failing::Reads),
             leaving: None,
@@ -190,11 +190,11 @@ impl<R: LockRow> Driver<R> {
     fn demanded(&mut self) -> Option<Event> {
         let wanted = self.demand == Demand::Always || self.claims.are_any();
         // Once for each that asks: what fails after that, the instance repeats at its own pace.
-        let look = self.is_look_due && self.instance.is_standing_by();
-        if wanted == self.wanted && !look {
+        let poll = self.is_poll_due && self.instance.is_standing_by();
+        if wanted == self.wanted && !poll {
             return None;
         }
-        self.is_look_due &= !look;
+        self.is_poll_due &= !poll;
         self.wanted = wanted;
         self.published.wants(wanted);
         Some(Event::Contend(wanted))
@@ -208,7 +208,7 @@ impl<R: LockRow> Driver<R> {
             if let Some(term) = self.published.term() {
                 self.claims.grant(&term);
             }
-            self.claims.refuse_lookers(&Occupied {
+            self.claims.refuse_tries(&Occupied {
                 holder: Some(self.settings.id.to_string()),
                 token: FencingToken::from_timestamp(token),
             });
@@ -266,7 +266,7 @@ impl<R: LockRow> Driver<R> {
         let was_seized = self.row.saw_seizure();
         self.meter.sends(&act, self.act.0, was_seized, now);
         match &act {
-            Act::Observe => self.claims.look_begins(now),
+            Act::Observe => self.claims.poll_begins(now),
             Act::Insert { .. } => self.journal.attempts(None, false),
             Act::Takeover { seen, .. } => self.journal.attempts(Some(seen), was_seized),
             Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
@@ -347,7 +347,7 @@ impl<R: LockRow> Driver<R> {
     fn obey(&mut self, command: Command) -> Event {
         let (next, done) = match command {
             Command::Claim(claim) => {
-                self.is_look_due |= matches!(claim.patience, Patience::Looks { .. });
+                self.is_poll_due |= matches!(claim.patience, Patience::Tries { .. });
                 self.claims.add(claim);
                 return Event::Wake;
             }

@@ -114,7 +114,7 @@ impl Spindle {
     ///
     /// # Errors
     ///
-    /// As `acquire`, and whatever kept it from looking.
+    /// As `acquire`, and whatever kept it from polling.
     ///
     /// # Cancellation safety
     ///
@@ -129,10 +129,10 @@ impl Spindle {
         Ok(self.try_until(until).await?.ok())
     }
 
-    /// Looks, and after a lost race looks again, but not after `until`.
+    /// Polls, and after a lost race polls again, but not after `until`.
     pub(crate) async fn try_until(&self, until: Moment) -> Result<Result<Guard, Occupied>> {
         let asked = self.settings()?.clock.now();
-        let claimed = self.claim(Patience::Looks { asked, until }, None).await?;
+        let claimed = self.claim(Patience::Tries { asked, until }, None).await?;
         Ok(claimed.map(|grant| Guard::new(self.clone(), grant)))
     }
 

@@ -293,11 +293,11 @@ impl Supervisor {
                 Ended::Stopped(Why::Lost, _) => {}
                 Ended::Stopped(Why::Resigned, _) => {
                     guard.release().await;
-                    stand_aside(&self.orders, settings.timing.lease).await;
+                    back_off(&self.orders, settings.timing.lease).await;
                 }
                 Ended::Stopped(Why::Stuck, _) => {
                     guard.release().await;
-                    stand_aside(&self.orders, self.pauses.next()).await;
+                    back_off(&self.orders, self.pauses.next()).await;
                 }
                 Ended::Unstoppable(Why::Cancelled | Why::Dropped, _) => {
                     guard.lapse().await;
@@ -339,7 +339,7 @@ impl Supervisor {
             tracing::warn!(lock, id, %token, error, ?pause, "the task failed; contends again later");
         });
         guard.release().await;
-        stand_aside(&self.orders, pause).await;
+        back_off(&self.orders, pause).await;
     }
 }
 
@@ -363,8 +363,8 @@ impl Pauses {
     }
 }
 
-/// Waits, so that an instance that let go doesn't win its own lock back before anyone looks.
-async fn stand_aside(orders: &Orders, pause: Duration) {
+/// Waits, so that an instance that let go doesn't win its own lock back before anyone polls.
+async fn back_off(orders: &Orders, pause: Duration) {
     tokio::select! {
         () = orders.dropped.cancelled() => {}
         () = orders.cancel.cancelled() => {}

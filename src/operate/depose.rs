@@ -68,7 +68,7 @@ impl LockTable {
         Evict { step: Step::new(self, name.into()), keep_away: None }
     }
 
-    /// Takes the lock from whoever holds it, now: the next contender that looks takes it at once.
+    /// Takes the lock from whoever holds it, now: the next contender that polls takes it at once.
     ///
     /// The old holder believes in its term until its next heartbeat is refused, or its lease has
     /// run out: for that long two instances hold the lock, by their own lights. **Only fenced
@@ -169,7 +169,7 @@ impl Seize {
 
     /// Gives the contender `id` first refusal: forced leadership for a node.
     ///
-    /// That instance takes the lock as soon as it looks, within its poll interval; the others
+    /// That instance takes the lock as soon as it polls, within its poll interval; the others
     /// leave it to it for 10 s, or for their own lease where the table lacks `lease_ms`. After
     /// that, or if no instance of this id runs, anyone takes it. It works on a lock that nobody
     /// holds, too.

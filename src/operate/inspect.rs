@@ -53,7 +53,7 @@ impl Table {
         &self,
         lock: &str,
     ) -> Result<(Option<FullRow>, Option<FullRow>, Timestamp)> {
-        let leased = self.ready(Need::Look, REQUEST_LIMIT).await?;
+        let leased = self.ready(Need::Read, REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request = self.row_request(self.columns(), lock, REQUEST_LIMIT);
@@ -85,7 +85,7 @@ impl Table {
         keys: KeySet,
         rows_max: i64,
     ) -> Result<(Vec<FullRow>, Timestamp)> {
-        let leased = self.ready(Need::Look, REQUEST_LIMIT).await?;
+        let leased = self.ready(Need::Read, REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request =

@@ -22,7 +22,7 @@ impl LockTable {
             lock: name.into(),
             interval: INTERVAL_DEFAULT,
             reported: None,
-            look_at: None,
+            poll_at: None,
         }
     }
 }
@@ -30,7 +30,7 @@ impl LockTable {
 /// Reports who leads, each time that it is somebody else or nobody. Made by
 /// [`LockTable::observe`].
 ///
-/// It works only while [`next`](Observer::next) is awaited: there is no task behind it. It looks
+/// It works only while [`next`](Observer::next) is awaited: there is no task behind it. It polls
 /// once per interval, and at the moment when the lease that it saw runs out: one strong read
 /// each.
 ///
@@ -51,13 +51,13 @@ pub struct Observer {
     interval: Duration,
     /// The term that was reported last, or that there was none.
     reported: Option<Option<FencingToken>>,
-    look_at: Option<Instant>,
+    poll_at: Option<Instant>,
 }
 
 impl Observer {
-    /// From one look to the next; 1 s by default, at least 1 ms.
+    /// From one poll to the next; 1 s by default, at least 1 ms.
     ///
-    /// A change is reported at most this much late. Terms that begin and end between two looks
+    /// A change is reported at most this much late. Terms that begin and end between two polls
     /// are not seen.
     pub fn interval(mut self, interval: Duration) -> Observer {
         self.interval = interval;
@@ -66,14 +66,14 @@ impl Observer {
 
     /// The lock's state, the first time at once, then when another term holds it, or none does.
     ///
-    /// A handover between two looks is reported as the new term, without the vacancy between.
+    /// A handover between two polls is reported as the new term, without the vacancy between.
     /// Why a lock is vacant may change without a report.
     ///
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) for a name that no lock can have, or an interval that is
     /// too short; otherwise why Spanner could not be asked within 5 s. An observer can go on
-    /// after an error: the next call looks again an interval later.
+    /// after an error: the next call polls again an interval later.
     ///
     /// # Cancellation safety
     ///
@@ -86,13 +86,13 @@ impl Observer {
             )));
         }
         loop {
-            if let Some(look_at) = self.look_at {
-                sleep_until(look_at).await;
+            if let Some(poll_at) = self.poll_at {
+                sleep_until(poll_at).await;
             }
-            let looked = read_state(&self.table, &self.lock).await;
-            let pause = looked.as_ref().map_or(self.interval, |state| self.pause(state));
-            self.look_at = Some(Instant::now() + pause);
-            let state = looked?;
+            let polled = read_state(&self.table, &self.lock).await;
+            let pause = polled.as_ref().map_or(self.interval, |state| self.pause(state));
+            self.poll_at = Some(Instant::now() + pause);
+            let state = polled?;
             let term = state.token.filter(|_| state.is_held());
             if self.reported != Some(term) {
                 self.reported = Some(term);

@@ -51,7 +51,7 @@ impl LockTable {
 }
 
 /// A row that may be a takeover's, of a lock that may exist.
-struct Candidate {
+struct Takeover {
     key: String,
     lock: String,
     displaced: Timestamp,
@@ -65,27 +65,27 @@ impl Table {
         rows: Vec<FullRow>,
         read_at: Timestamp,
     ) -> Result<BTreeMap<String, Vec<String>>> {
-        let candidates: Vec<Candidate> = rows.into_iter().filter_map(candidate).collect();
+        let takeovers: Vec<Takeover> = rows.into_iter().filter_map(takeover_row).collect();
         let mut leftovers = BTreeMap::<String, Vec<String>>::new();
-        if candidates.is_empty() {
+        if takeovers.is_empty() {
             return Ok(leftovers);
         }
-        // Read after the candidates: tokens only grow, so what is a leftover by an older token is
+        // Read after the takeover rows: tokens only grow, so what is a leftover by an older token is
         // one by any later.
-        let locks = candidates
+        let locks = takeovers
             .iter()
-            .fold(KeySet::builder(), |keys, candidate| keys.add_key(key![candidate.lock.clone()]));
+            .fold(KeySet::builder(), |keys, takeover| keys.add_key(key![takeover.lock.clone()]));
         let (locks, _) = self.read_page(locks.build(), PAGE_ROWS).await?;
         let locks: BTreeMap<String, FullRow> =
             locks.into_iter().map(|row| (row.name.clone(), row)).collect();
-        let is_leftover = |candidate: &Candidate| match locks.get(&candidate.lock) {
+        let is_leftover = |takeover: &Takeover| match locks.get(&takeover.lock) {
             // The takeover that began the present term is left to stand: a slow peer of another
             // implementation may still try to insert the same.
-            Some(lock) => candidate.displaced < lock.row.token && candidate.begun != lock.row.token,
+            Some(lock) => takeover.displaced < lock.row.token && takeover.begun != lock.row.token,
             // A lock that comes back gets a token of its own, later than any there was.
-            None => candidate.displaced < read_at,
+            None => takeover.displaced < read_at,
         };
-        for Candidate { lock, key, .. } in candidates.into_iter().filter(is_leftover) {
+        for Takeover { lock, key, .. } in takeovers.into_iter().filter(is_leftover) {
             leftovers.entry(lock).or_default().push(key);
         }
         Ok(leftovers)
@@ -105,12 +105,12 @@ impl Table {
     }
 }
 
-fn candidate(full: FullRow) -> Option<Candidate> {
+fn takeover_row(full: FullRow) -> Option<Takeover> {
     if !full.without_heartbeat {
         return None;
     }
     let (lock, displaced) = displaced_by(&full.name)?;
     check_lock_name(lock).ok()?;
     let lock = lock.to_string();
-    Some(Candidate { lock, displaced, begun: full.row.token, key: full.name })
+    Some(Takeover { lock, displaced, begun: full.row.token, key: full.name })
 }

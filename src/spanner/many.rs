@@ -23,7 +23,7 @@ impl Store for Table {
             [lock] => format!("lock `{lock}`: read its row"),
             locks => format!("{} locks: read their rows", locks.len()),
         };
-        let leased = self.ready(Need::Look, limit).await?;
+        let leased = self.ready(Need::Read, limit).await?;
         let (limit, with_lease) = (leased.limit, self.optional.has_lease());
         // With the mark of an operator, for the log.
         let columns = self.columns();

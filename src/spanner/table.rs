@@ -75,7 +75,7 @@ impl Table {
         limit: Duration,
     ) -> Result<(Option<FullRow>, Timestamp)> {
         let doing = || format!("lock `{lock}`: read its row");
-        let leased = self.ready(Need::Look, limit).await?;
+        let leased = self.ready(Need::Read, limit).await?;
         let limit = leased.limit;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
@@ -129,7 +129,7 @@ impl Table {
             Change::Heartbeat { .. } | Change::Release { .. } | Change::Sweep { .. } => {
                 Need::KeepOn
             }
-            _ => Need::Look,
+            _ => Need::Read,
         };
         let leased = match self.ready(need, limit).await {
             Ok(leased) => leased,

@@ -13,7 +13,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failing {
-    /// Looking at the lock's row.
+    /// Reading the lock's row.
     Reads,
     /// Taking, keeping or releasing the lock.
     Writes,

@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::loss::Loss;
 use crate::token::FencingToken;
 
-/// One unbroken tenure of one holder. Cheap to clone.
+/// One holder's unbroken time with the lock. Cheap to clone.
 ///
 /// A term is *cancelled* first, then it *expires*: its cancellation fires when no heartbeat has
 /// succeeded within the renew deadline, or when the lock turns out to be another's, and whoever

@@ -63,7 +63,7 @@ async fn many_who_wait_poll_no_more_than_one() {
                 tokio::spawn(async move { lock.acquire().await })
             })
             .collect();
-        // The connection and the first look are over then.
+        // The connection and the first poll are over then.
         sleep(LEASE).await;
         let requests = world.spanner.requests();
         requests.reset();
@@ -142,7 +142,7 @@ async fn trying_takes_what_is_vacant_at_once_and_says_who_holds_what_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trying_takes_an_expired_lock_on_the_first_look() {
+async fn trying_takes_an_expired_lock_on_the_first_poll() {
     let world = World::start().await;
     let a = world.elect("a").await;
     world.crash(&a).await;
@@ -272,7 +272,7 @@ async fn an_outage_is_waited_out() {
     let lock = spindle(&world, "a");
     let refused = lock.acquire_within(LEASE).await.unwrap_err();
     assert!(refused.is_not_acquired(), "{refused}");
-    assert!(lock.try_acquire().await.is_err(), "it could not look");
+    assert!(lock.try_acquire().await.is_err(), "it could not poll");
     let waiting = tokio::spawn(async move { acquire(&lock).await });
     sleep(LEASE * 3).await;
     outage.remove();

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::history::{Event, Failure, HISTORY, Phase, Record, UNFENCED, nanoseconds};
 use crate::tables::Tables;
 
-pub use terms::{Tenure, tenures};
+pub use terms::{Term, terms};
 
 /// Where the tables are kept, so that a run can be judged again.
 pub const TABLES: &str = "tables.json";
@@ -75,17 +75,17 @@ impl fmt::Display for Violation {
 
 /// What breaks which law; nothing if all hold.
 pub fn judge(evidence: &Evidence, lease: Duration, progress_limit: Duration) -> Vec<Violation> {
-    let tenures = tenures(&evidence.records);
+    let terms = terms(&evidence.records);
     let lawless = lawless(&evidence.records, lease);
     let mut violations = Vec::new();
-    violations.extend(terms::one_holder(&tenures, lawless));
-    violations.extend(terms::tokens_increase(&tenures, lawless));
+    violations.extend(terms::one_holder(&terms, lawless));
+    violations.extend(terms::tokens_increase(&terms, lawless));
     violations.extend(writes::in_order(&evidence.tables.log, &tokens(evidence)));
     violations.extend(writes::late_is_refused(evidence));
     violations.extend(increments::count(&evidence.tables));
     violations.extend(increments::outcomes_are_true(evidence));
     violations.extend(progress(evidence, progress_limit));
-    violations.extend(something_happened(evidence, &tenures));
+    violations.extend(something_happened(evidence, &terms));
     violations
 }
 
@@ -139,8 +139,8 @@ fn progress(evidence: &Evidence, limit: Duration) -> Option<Violation> {
     broken(&format!("nothing was written within {limit:?} after the last fault"))
 }
 
-fn something_happened(evidence: &Evidence, tenures: &[Tenure]) -> Option<Violation> {
-    let (terms, writes) = (tenures.len(), evidence.tables.log.len());
+fn something_happened(evidence: &Evidence, terms: &[Term]) -> Option<Violation> {
+    let (terms, writes) = (terms.len(), evidence.tables.log.len());
     (terms < 2 || writes < 2).then(|| Violation {
         law: Law::SomethingHappened,
         what: format!("only {terms} terms and {writes} writes were seen"),

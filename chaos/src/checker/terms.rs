@@ -7,7 +7,7 @@ use crate::history::{Event, Record};
 
 /// What one process has said of one term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tenure {
+pub struct Term {
     pub token: u64,
     pub who: String,
     pub pid: u32,
@@ -22,17 +22,17 @@ pub struct Tenure {
 }
 
 /// All terms that anybody claimed, by when they began.
-pub fn tenures(records: &[Record]) -> Vec<Tenure> {
-    let mut tenures: BTreeMap<(u64, &str, u32), Tenure> = BTreeMap::new();
+pub fn terms(records: &[Record]) -> Vec<Term> {
+    let mut terms: BTreeMap<(u64, &str, u32), Term> = BTreeMap::new();
     for record in records {
         let Event::Claim { token, asked, until } = &record.event else { continue };
-        tenures
+        terms
             .entry((*token, &record.who, record.pid))
-            .and_modify(|tenure| {
-                tenure.last = tenure.last.max(*asked);
-                tenure.bound = tenure.bound.max(*until);
+            .and_modify(|term| {
+                term.last = term.last.max(*asked);
+                term.bound = term.bound.max(*until);
             })
-            .or_insert_with(|| Tenure {
+            .or_insert_with(|| Term {
                 token: *token,
                 who: record.who.clone(),
                 pid: record.pid,
@@ -43,36 +43,36 @@ pub fn tenures(records: &[Record]) -> Vec<Tenure> {
                 why: None,
             });
     }
-    let mut tenures: Vec<Tenure> = tenures.into_values().collect();
-    for tenure in &mut tenures {
-        release(tenure, records);
+    let mut terms: Vec<Term> = terms.into_values().collect();
+    for term in &mut terms {
+        release(term, records);
     }
-    tenures.sort_by_key(|tenure| tenure.begin);
-    tenures
+    terms.sort_by_key(|term| term.begin);
+    terms
 }
 
 /// Whoever lets go, or learns that the term is another's, is bound by its last claim alone.
-fn release(tenure: &mut Tenure, records: &[Record]) {
+fn release(term: &mut Term, records: &[Record]) {
     // It may have been told to let go while its term was just beginning.
     const BEFORE: u64 = 1_000_000_000;
-    let from = tenure.begin.saturating_sub(BEFORE);
+    let from = term.begin.saturating_sub(BEFORE);
     let first = records.partition_point(|record| record.at < from);
     let mut let_go = false;
     for record in &records[first..] {
-        if record.pid != tenure.pid || record.who != tenure.who {
+        if record.pid != term.pid || record.who != term.who {
             continue;
         }
         match &record.event {
-            Event::LetsGo if record.at <= tenure.bound => let_go = true,
-            Event::Lost { token, why } if *token == tenure.token => {
+            Event::LetsGo if record.at <= term.bound => let_go = true,
+            Event::Lost { token, why } if *token == term.token => {
                 let_go |= !why.contains("Expired");
-                tenure.why = Some(why.clone());
+                term.why = Some(why.clone());
             }
             _ => {}
         }
     }
     if let_go {
-        tenure.bound = tenure.last;
+        term.bound = term.last;
     }
 }
 
@@ -81,13 +81,13 @@ fn in_part(time: (u64, u64), lawless: Option<(u64, u64)>) -> bool {
 }
 
 /// At no instant two processes hold, unless hands from outside were at the row then.
-pub fn one_holder(tenures: &[Tenure], lawless: Option<(u64, u64)>) -> Vec<Violation> {
+pub fn one_holder(terms: &[Term], lawless: Option<(u64, u64)>) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut longest: Option<&Tenure> = None;
-    for tenure in tenures {
+    let mut longest: Option<&Term> = None;
+    for term in terms {
         if let Some(other) = longest
-            && tenure.begin < other.bound
-            && !in_part((tenure.begin, other.bound.min(tenure.bound)), lawless)
+            && term.begin < other.bound
+            && !in_part((term.begin, other.bound.min(term.bound)), lawless)
         {
             violations.push(Violation {
                 law: Law::OneHolder,
@@ -97,43 +97,43 @@ pub fn one_holder(tenures: &[Tenure], lawless: Option<(u64, u64)>) -> Vec<Violat
                     other.pid,
                     other.token,
                     other.bound,
-                    tenure.who,
-                    tenure.pid,
-                    tenure.token,
-                    tenure.begin,
+                    term.who,
+                    term.pid,
+                    term.token,
+                    term.begin,
                 ),
             });
         }
-        if longest.is_none_or(|other| other.bound < tenure.bound) {
-            longest = Some(tenure);
+        if longest.is_none_or(|other| other.bound < term.bound) {
+            longest = Some(term);
         }
     }
     violations
 }
 
 /// A later term has a higher token, and no token is of two processes.
-pub fn tokens_increase(tenures: &[Tenure], lawless: Option<(u64, u64)>) -> Vec<Violation> {
+pub fn tokens_increase(terms: &[Term], lawless: Option<(u64, u64)>) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut owners: BTreeMap<u64, &Tenure> = BTreeMap::new();
+    let mut owners: BTreeMap<u64, &Term> = BTreeMap::new();
     let mut say = |what| violations.push(Violation { law: Law::TokensIncrease, what });
-    for tenure in tenures {
-        if let Some(other) = owners.insert(tenure.token, tenure) {
-            say(format!("{} is the token of {} and of {}", tenure.token, other.who, tenure.who));
+    for term in terms {
+        if let Some(other) = owners.insert(term.token, term) {
+            say(format!("{} is the token of {} and of {}", term.token, other.who, term.who));
         }
     }
-    let mut highest: Option<&Tenure> = None;
-    for tenure in tenures {
+    let mut highest: Option<&Term> = None;
+    for term in terms {
         if let Some(other) = highest
-            && tenure.token < other.token
-            && !in_part((other.begin, tenure.begin), lawless)
+            && term.token < other.token
+            && !in_part((other.begin, term.begin), lawless)
         {
             say(format!(
                 "{} of {} was claimed after {} of {}",
-                tenure.token, tenure.who, other.token, other.who
+                term.token, term.who, other.token, other.who
             ));
         }
-        if highest.is_none_or(|other| other.token < tenure.token) {
-            highest = Some(tenure);
+        if highest.is_none_or(|other| other.token < term.token) {
+            highest = Some(term);
         }
     }
     violations

@@ -6,7 +6,7 @@ mod marks;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::checker::{Evidence, Line, Tenure, late_lines, phase, tenures};
+use crate::checker::{Evidence, Line, Term, late_lines, phase, terms};
 use crate::history::{Event, Fault, Outcome, Phase, Record};
 
 const WIDTH: f64 = 1280.0;
@@ -47,7 +47,7 @@ fn title(run: &Run, evidence: &Evidence) -> String {
         "{:.0} seconds, {} terms, {} kills, {} stops, {} cut or slow lines, {} server failures; \
          late writes taken by the plain file: {}, by Spanner: {}",
         run.seconds(),
-        run.tenures.len(),
+        run.terms.len(),
         faults(&[Fault::Kill]),
         faults(&[Fault::Stop]),
         faults(&[Fault::Cut, Fault::Silence, Fault::Slow]),
@@ -67,7 +67,7 @@ struct Run<'a> {
     end: u64,
     /// The workers, by name.
     lanes: Vec<&'a str>,
-    tenures: Vec<Tenure>,
+    terms: Vec<Term>,
     /// Token by token: its place is the term's number.
     tokens: Vec<u64>,
     records: &'a [Record],
@@ -77,18 +77,18 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn of(evidence: &'a Evidence) -> Run<'a> {
         let records = &evidence.records[..];
-        let tenures = tenures(records);
+        let terms = terms(records);
         let begin = phase(records, Phase::Storm).unwrap_or(0);
         let last = records.last().map_or(begin, |record| record.at);
         let end = phase(records, Phase::End).unwrap_or(last);
         let started = records.iter().filter(|record| record.event == Event::Started);
         let lanes: BTreeSet<&str> = started.map(|record| record.who.as_str()).collect();
-        let tokens: BTreeSet<u64> = tenures.iter().map(|tenure| tenure.token).collect();
+        let tokens: BTreeSet<u64> = terms.iter().map(|term| term.token).collect();
         Run {
             begin,
             end,
             lanes: lanes.into_iter().collect(),
-            tenures,
+            terms,
             tokens: tokens.into_iter().collect(),
             records,
             late: late_lines(&evidence.unfenced),
@@ -251,16 +251,16 @@ impl Strip<'_> {
         self.terms(|_| true, self.top)
     }
 
-    fn terms(&self, whose: impl Fn(&Tenure) -> bool, y: f64) -> String {
+    fn terms(&self, whose: impl Fn(&Term) -> bool, y: f64) -> String {
         let mut svg = String::new();
-        for tenure in self.run.tenures.iter().filter(|tenure| whose(tenure)) {
-            let span = (self.run.second(tenure.begin), self.run.second(tenure.last));
+        for term in self.run.terms.iter().filter(|term| whose(term)) {
+            let span = (self.run.second(term.begin), self.run.second(term.last));
             if self.overlaps(span) {
-                let number = self.run.tokens.partition_point(|token| *token <= tenure.token);
+                let number = self.run.tokens.partition_point(|token| *token <= term.token);
                 let (x, to) = (self.x(span.0), self.x(span.1));
                 let about = format!(
                     "term {number}: {} under token {}, {:.2} s to {:.2} s",
-                    tenure.who, tenure.token, span.0, span.1
+                    term.who, term.token, span.0, span.1
                 );
                 svg += &marks::term(number, &about, (x, y + 5.0), (to - x, LANE - 10.0));
             }
@@ -308,7 +308,7 @@ impl Strip<'_> {
                 svg += &marks::line("alive", (self.x(span.0), middle), (self.x(span.1), middle));
             }
         }
-        svg += &self.terms(|tenure| tenure.who == who, y);
+        svg += &self.terms(|term| term.who == who, y);
         for span in self.run.fault_spans(Fault::Stop, Some(who)) {
             svg += &self.span("stop", span, y + 5.0, LANE - 10.0);
         }

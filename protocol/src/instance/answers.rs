@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Aside, Attempt, Holding, Instance, Leftover, Phase, Releasing, Tidy, Turn};
+use super::{Attempt, BackOff, Holding, Instance, Leftover, Phase, Releasing, Tidy, Turn};
 use crate::{
     Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Rejection, Row,
     Succession, TermId, Timestamp, Wake, Writer,
@@ -13,16 +13,16 @@ impl Instance {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Observing => match answer {
                 Answer::Observed(observation) => self.plan(now, observation, decision),
-                _ => self.look_again(now),
+                _ => self.poll_again(now),
             },
             Phase::Beginning(attempt) => self.begun(now, attempt, answer, decision),
             Phase::Resolving(attempt, Turn::Asked { .. }) => {
                 self.resolve(now, attempt, answer, decision);
             }
-            Phase::Holding(term) => self.beaten(now, term, answer, decision),
+            Phase::Holding(term) => self.heartbeat_answered(now, term, answer, decision),
             Phase::Releasing(release) => self.released(now, release, &answer),
-            Phase::Sweeping { released, aside } => {
-                self.phase = Phase::Sweeping { released, aside };
+            Phase::Sweeping { released, back_off } => {
+                self.phase = Phase::Sweeping { released, back_off };
                 self.swept(now, &answer);
             }
             // No act is under way in any of the others, so the answer is to nothing.
@@ -30,7 +30,7 @@ impl Instance {
         }
     }
 
-    /// A contender has seen the row: take the lock now, or know when to look again.
+    /// A contender has seen the row: take the lock now, or know when to poll again.
     fn plan(&mut self, now: Moment, observation: Observation, decision: &mut Decision) {
         self.failures.reads = 0;
         if self.stop_by.is_some() {
@@ -44,7 +44,7 @@ impl Instance {
         let Some(row) = observation.row else {
             return self.attempt_in_time(now, None, observation.read_at, decision);
         };
-        if self.leftover.as_ref().is_some_and(|leftover| !leftover.row.is_same_beat(&row)) {
+        if self.leftover.as_ref().is_some_and(|leftover| !leftover.row.is_same_heartbeat(&row)) {
             self.leftover = None;
         }
         let mut wait = self.vacant_in(now, &row, observation.read_at);
@@ -59,7 +59,7 @@ impl Instance {
         if wait.is_zero() {
             self.attempt_in_time(now, Some(row), observation.read_at, decision);
         } else if wait < self.timing.poll_interval {
-            self.look(now + wait, self.timing.jitter());
+            self.poll_at(now + wait, self.timing.jitter());
         } else {
             self.stand_by(now);
         }
@@ -84,7 +84,7 @@ impl Instance {
         decision: &mut Decision,
     ) {
         if now < self.begin_from {
-            self.look(self.begin_from, self.timing.jitter());
+            self.poll_at(self.begin_from, self.timing.jitter());
         } else {
             self.attempt(now, displaced, observed, decision);
         }
@@ -123,12 +123,12 @@ impl Instance {
                 if let (None, Some(row)) = (&self.leftover, attempt.displaced) {
                     self.leftover = Some(Leftover { row, first_seen: now });
                 }
-                self.look_after_lost_race(now);
+                self.poll_after_lost_race(now);
             }
-            Answer::Rejected(_) => self.look_after_lost_race(now),
+            Answer::Rejected(_) => self.poll_after_lost_race(now),
             Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {
                 let Wake { at, spread } = self.begin_failed(now);
-                self.look(at, spread);
+                self.poll_at(at, spread);
             }
         }
     }
@@ -148,7 +148,7 @@ impl Instance {
                 self.read_failed(now);
                 self.phase = Phase::Resolving(attempt, Turn::Due(self.retry(now)));
             }
-            _ => self.look_again(now),
+            _ => self.poll_again(now),
         }
     }
 
@@ -166,30 +166,36 @@ impl Instance {
         self.tidy = before.map(|before| Tidy { before, turn });
         if self.stop_by.is_some() || !self.wanted {
             let until = now + self.timing.release_limit;
-            let (turn, aside, next) = (Turn::now(now), Aside::Poll, Succession::Anyone);
+            let (turn, back_off, next) = (Turn::now(now), BackOff::Poll, Succession::Anyone);
             self.phase =
-                Phase::Releasing(Releasing { term: id, next, displaced, until, turn, aside });
+                Phase::Releasing(Releasing { term: id, next, displaced, until, turn, back_off });
         } else if now < sent + self.timing.renew_deadline {
             let valid_until = sent + self.timing.validity();
             let writer = id.writer.clone();
             decision.announce = Some(Announcement::Began { token, writer, valid_until });
-            let beat = Turn::Due(Wake {
+            let heartbeat = Turn::Due(Wake {
                 at: sent + self.timing.heartbeat_interval,
                 spread: Duration::ZERO,
             });
             let (began, renewed) = (sent, sent);
-            self.phase = Phase::Holding(Holding { id, displaced, renewed, beat, began });
+            self.phase = Phase::Holding(Holding { id, displaced, renewed, heartbeat, began });
         } else {
             // Too late to be of use; nobody was told, so it can be displaced at once.
             self.quiet_from = self.quiet_from.max(now);
             self.tidy = None;
             let Wake { at, spread } = self.begin_failed(now);
-            self.look(at, spread);
+            self.poll_at(at, spread);
         }
     }
 
-    fn beaten(&mut self, now: Moment, term: Holding, answer: Answer, decision: &mut Decision) {
-        let Turn::Asked { sent } = term.beat else {
+    fn heartbeat_answered(
+        &mut self,
+        now: Moment,
+        term: Holding,
+        answer: Answer,
+        decision: &mut Decision,
+    ) {
+        let Turn::Asked { sent } = term.heartbeat else {
             self.phase = Phase::Holding(term);
             return self.swept(now, &answer);
         };
@@ -198,8 +204,8 @@ impl Instance {
                 let valid_until = sent + self.timing.validity();
                 decision.announce = Some(Announcement::Extended { valid_until });
                 let at = sent + self.timing.heartbeat_interval;
-                let beat = Turn::Due(Wake { at, spread: Duration::ZERO });
-                let term = Holding { renewed: sent, beat, ..term };
+                let heartbeat = Turn::Due(Wake { at, spread: Duration::ZERO });
+                let term = Holding { renewed: sent, heartbeat, ..term };
                 if term.has_lasted() {
                     self.term_works();
                 }
@@ -216,32 +222,32 @@ impl Instance {
             // A repeat is harmless whatever became of this one: it depends on the term alone (I4).
             Answer::NotApplied | Answer::Unknown | Answer::Observed(_) | Answer::Swept { .. } => {
                 let pause = self.timing.heartbeat_pause();
-                let beat = Turn::Due(Wake { at: now + pause, spread: pause });
-                self.phase = Phase::Holding(Holding { beat, ..term });
+                let heartbeat = Turn::Due(Wake { at: now + pause, spread: pause });
+                self.phase = Phase::Holding(Holding { heartbeat, ..term });
             }
         }
     }
 
     fn released(&mut self, now: Moment, release: Releasing, answer: &Answer) {
-        let Releasing { until, aside, .. } = release;
+        let Releasing { until, back_off, .. } = release;
         match answer {
             Answer::Applied { at } => {
                 self.failures.releases = 0;
                 self.term_works();
-                self.phase = Phase::Sweeping { released: *at, aside };
+                self.phase = Phase::Sweeping { released: *at, back_off };
                 match &mut self.tidy {
                     Some(tidy) => tidy.turn = Turn::now(now),
-                    None => self.left(now, *at, aside),
+                    None => self.left(now, *at, back_off),
                 }
             }
-            Answer::Rejected(_) => self.step_aside(now, aside),
+            Answer::Rejected(_) => self.back_off(now, back_off),
             _ => {
                 self.release_failed(now);
                 if now < until {
                     let turn = Turn::Due(self.retry(now));
                     self.phase = Phase::Releasing(Releasing { turn, ..release });
                 } else {
-                    self.step_aside(now, aside);
+                    self.back_off(now, back_off);
                 }
             }
         }
@@ -258,26 +264,26 @@ impl Instance {
         };
         let tidy = self.tidy.take();
         self.tidy = tidy.and_then(|tidy| Some(Tidy { turn: turn?, ..tidy }));
-        let Phase::Sweeping { released, aside } = self.phase else { return };
+        let Phase::Sweeping { released, back_off } = self.phase else { return };
         match &self.tidy {
-            None => self.left(now, released, aside),
+            None => self.left(now, released, back_off),
             Some(tidy) if tidy.turn.is_due(now) => {}
-            Some(_) => self.step_aside(now, aside),
+            Some(_) => self.back_off(now, back_off),
         }
     }
 
     /// The term is released, and no takeover row is left.
-    fn left(&mut self, now: Moment, released: Timestamp, aside: Aside) {
+    fn left(&mut self, now: Moment, released: Timestamp, back_off: BackOff) {
         self.clean = Some(released);
-        self.step_aside(now, aside);
+        self.back_off(now, back_off);
     }
 
-    fn step_aside(&mut self, now: Moment, aside: Aside) {
+    fn back_off(&mut self, now: Moment, back_off: BackOff) {
         self.tidy = None;
-        match aside {
-            Aside::No => self.look(now, Duration::ZERO),
-            Aside::Poll => self.stand_by(now),
-            Aside::Lease => self.look(now + self.timing.lease, self.timing.jitter()),
+        match back_off {
+            BackOff::No => self.poll_at(now, Duration::ZERO),
+            BackOff::Poll => self.stand_by(now),
+            BackOff::Lease => self.poll_at(now + self.timing.lease, self.timing.jitter()),
         }
     }
 }

@@ -66,13 +66,13 @@ impl Instance {
         self.failures.last = now;
     }
 
-    /// When to look again after a race was lost: soon, to see who won, and no later than others.
-    pub(super) fn look_after_lost_race(&mut self, now: Moment) {
+    /// When to poll again after a race was lost: soon, to see who won, and no later than others.
+    pub(super) fn poll_after_lost_race(&mut self, now: Moment) {
         self.failures.lost_races = self.failures.lost_races.saturating_add(1);
         let attempts = self.failures.lost_races.saturating_add(self.failures.in_a_row());
         let soon = self.retry_after(now, attempts);
         if soon.at + soon.spread < now + self.timing.poll_interval {
-            self.look(soon.at, soon.spread);
+            self.poll_at(soon.at, soon.spread);
         } else {
             self.stand_by(now);
         }

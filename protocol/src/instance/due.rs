@@ -10,7 +10,7 @@ impl Instance {
         let is_early = is_early && self.early().is_some_and(|early| early.at <= now);
         let asked = Turn::Asked { sent: now };
         match &mut self.phase {
-            Phase::Standby { look } if self.wanted && look.at <= now => {
+            Phase::Standby { poll } if self.wanted && poll.at <= now => {
                 self.phase = Phase::Observing;
                 Some(Act::Observe)
             }
@@ -19,12 +19,14 @@ impl Instance {
                 Some(Act::Observe)
             }
             // Only in the pause between two heartbeats.
-            Phase::Holding(Holding { beat: Turn::Due(beat), .. }) if beat.at > now && !is_early => {
+            Phase::Holding(Holding { heartbeat: Turn::Due(heartbeat), .. })
+                if heartbeat.at > now && !is_early =>
+            {
                 self.due_sweep(now)
             }
             Phase::Sweeping { .. } => self.due_sweep(now),
-            Phase::Holding(term) if term.beat.is_due(now) || is_early => {
-                term.beat = asked;
+            Phase::Holding(term) if term.heartbeat.is_due(now) || is_early => {
+                term.heartbeat = asked;
                 if let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy {
                     // Replaced, and its answer never heard.
                     let turn = Turn::Due(self.sweep_failed(now));
@@ -57,8 +59,8 @@ impl Instance {
         let Timing { heartbeat_interval: interval, renew_deadline, .. } = self.timing;
         let spread = self.timing.early();
         match &self.phase {
-            Phase::Holding(Holding { renewed, beat: Turn::Due(beat), .. })
-                if beat.spread.is_zero() && interval < renew_deadline =>
+            Phase::Holding(Holding { renewed, heartbeat: Turn::Due(heartbeat), .. })
+                if heartbeat.spread.is_zero() && interval < renew_deadline =>
             {
                 Some(Wake { at: *renewed + interval.saturating_sub(spread), spread })
             }
@@ -69,17 +71,17 @@ impl Instance {
     pub(super) fn next_wake(&self) -> Option<Wake> {
         let stop = self.stop_by.map(|at| Wake { at, spread: Duration::ZERO });
         let next = match &self.phase {
-            Phase::Standby { look } => self.wanted.then_some(*look),
+            Phase::Standby { poll } => self.wanted.then_some(*poll),
             Phase::Resolving(_, Turn::Due(wake)) => Some(*wake),
             Phase::Releasing(Releasing { turn: Turn::Due(wake), .. }) => Some(*wake),
             Phase::Holding(term) => {
                 // The deadline is never put off by jitter (I7).
                 let deadline = term.renewed + self.timing.renew_deadline;
-                let next = match (term.beat, &self.tidy) {
-                    (Turn::Due(beat), Some(Tidy { turn: Turn::Due(sweep), .. })) => {
-                        if sweep.at < beat.at { Some(*sweep) } else { Some(beat) }
+                let next = match (term.heartbeat, &self.tidy) {
+                    (Turn::Due(heartbeat), Some(Tidy { turn: Turn::Due(sweep), .. })) => {
+                        if sweep.at < heartbeat.at { Some(*sweep) } else { Some(heartbeat) }
                     }
-                    (Turn::Due(beat), _) => Some(beat),
+                    (Turn::Due(heartbeat), _) => Some(heartbeat),
                     (Turn::Asked { .. }, _) => None,
                 };
                 match next {

@@ -1,4 +1,4 @@
-//! One participant of one lock, from its first poll to its end.
+//! One instance, from its first poll to its end.
 
 mod answers;
 mod back_off;
@@ -14,7 +14,7 @@ use crate::{
     Wake, Writer,
 };
 
-/// One participant of one lock: contender or holder.
+/// One instance: a contender for one lock, or its holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Instance {
     id: Arc<str>,
@@ -41,7 +41,7 @@ pub struct Instance {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Standby {
-        look: Wake,
+        poll: Wake,
     },
     Observing,
     Beginning(Attempt),
@@ -51,7 +51,7 @@ enum Phase {
     /// The term is released; the takeover rows of earlier ones go last.
     Sweeping {
         released: Timestamp,
-        aside: Aside,
+        back_off: BackOff,
     },
     Ended,
 }
@@ -81,7 +81,7 @@ struct Holding {
     displaced: Option<Timestamp>,
     /// When the last successful request of the term was sent: validity counts from here.
     renewed: Moment,
-    beat: Turn,
+    heartbeat: Turn,
     /// When the request that began the term was sent.
     began: Moment,
 }
@@ -100,16 +100,16 @@ struct Releasing {
     displaced: Option<Timestamp>,
     until: Moment,
     turn: Turn,
-    aside: Aside,
+    back_off: BackOff,
 }
 
 /// How long an instance that has let go keeps away, so that it doesn't win its own lock back before
-/// anyone looks.
+/// anyone polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Aside {
+enum BackOff {
     /// Not at all: the owner has asked for the lock again since.
     No,
-    /// Until the other contenders have looked once.
+    /// Until the other contenders have polled once.
     Poll,
     /// It was told to go.
     Lease,
@@ -123,7 +123,7 @@ struct Leftover {
 }
 
 impl Instance {
-    /// A contender that looks for the first time at once.
+    /// A contender that polls at once.
     ///
     /// `nonce` must be drawn at random each time: it is what tells this instance from every other
     /// one, also from one with the same `id` and from its own former life.
@@ -134,7 +134,7 @@ impl Instance {
             timing,
             wanted: true,
             attempts: 0,
-            phase: Phase::Standby { look: Wake { at: now, spread: Duration::ZERO } },
+            phase: Phase::Standby { poll: Wake { at: now, spread: Duration::ZERO } },
             quiet_from: now,
             leftover: None,
             failures: Failures::default(),
@@ -160,7 +160,7 @@ impl Instance {
         matches!(self.phase, Phase::Releasing(_))
     }
 
-    /// Whether nothing is under way and nothing is held: a contender between two looks.
+    /// Whether nothing is under way and nothing is held: a contender between two polls.
     pub fn is_standing_by(&self) -> bool {
         matches!(self.phase, Phase::Standby { .. })
     }
@@ -182,10 +182,10 @@ impl Instance {
         match event {
             Event::Wake | Event::Early => {}
             Event::Answer(answer) => self.answer(now, answer, &mut decision),
-            Event::Resign { next } => self.release(now, next, Aside::Lease, &mut decision),
+            Event::Resign { next } => self.release(now, next, BackOff::Lease, &mut decision),
             Event::Contend(wanted) => self.contend(now, wanted, &mut decision),
             Event::LetGo => {
-                self.release(now, Succession::Anyone, Aside::Poll, &mut decision);
+                self.release(now, Succession::Anyone, BackOff::Poll, &mut decision);
             }
             Event::Lapse => self.end(now, EndReason::Lapsed, &mut decision),
             Event::Stop => self.stop(now, &mut decision),
@@ -228,12 +228,12 @@ impl Instance {
             // Its answer is never heard.
             self.sweep_failed(now);
         }
-        let look = if was_lost_early {
+        let poll = if was_lost_early {
             self.begin_failed(now)
         } else {
             Wake { at: now, spread: Duration::ZERO }
         };
-        self.phase = Phase::Standby { look };
+        self.phase = Phase::Standby { poll };
     }
 
     fn contend(&mut self, now: Moment, wanted: bool, decision: &mut Decision) {
@@ -242,17 +242,17 @@ impl Instance {
             Phase::Standby { .. } if wanted => {
                 // The owner asks, so that it is not the library that repeats itself.
                 self.begin_from = self.begin_from.min(now);
-                self.look(now, Duration::ZERO);
+                self.poll_at(now, Duration::ZERO);
             }
-            Phase::Releasing(Releasing { aside, .. }) | Phase::Sweeping { aside, .. }
+            Phase::Releasing(Releasing { back_off, .. }) | Phase::Sweeping { back_off, .. }
                 if wanted && !was_wanted =>
             {
-                *aside = Aside::No;
+                *back_off = BackOff::No;
             }
             // What it shows is of no use any more.
             Phase::Observing if !wanted => self.stand_by(now),
             Phase::Holding(_) if !wanted => {
-                self.release(now, Succession::Anyone, Aside::Poll, decision);
+                self.release(now, Succession::Anyone, BackOff::Poll, decision);
             }
             _ => {}
         }
@@ -266,31 +266,38 @@ impl Instance {
             | Phase::Resolving(..)
             | Phase::Releasing(_)
             | Phase::Sweeping { .. } => {}
-            Phase::Holding(_) => self.release(now, Succession::Anyone, Aside::No, decision),
+            Phase::Holding(_) => self.release(now, Succession::Anyone, BackOff::No, decision),
             Phase::Standby { .. } | Phase::Observing | Phase::Ended => self.phase = Phase::Ended,
         }
     }
 
     /// Has `has_lock()` cleared by the announcement before the request leaves (I1).
-    fn release(&mut self, now: Moment, next: Succession, aside: Aside, decision: &mut Decision) {
+    fn release(
+        &mut self,
+        now: Moment,
+        next: Succession,
+        back_off: BackOff,
+        decision: &mut Decision,
+    ) {
         let Phase::Holding(term) = &self.phase else { return };
         let (id, displaced) = (term.id.clone(), term.displaced);
         // Past its validity the row falls vacant by itself, so there is nothing left to release.
         let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
         let turn = Turn::Due(Wake { at: now, spread: Duration::ZERO });
         self.end(now, EndReason::Released, decision);
-        self.phase = Phase::Releasing(Releasing { term: id, next, displaced, until, turn, aside });
+        self.phase =
+            Phase::Releasing(Releasing { term: id, next, displaced, until, turn, back_off });
     }
 
-    /// After a look that failed.
-    fn look_again(&mut self, now: Moment) {
+    /// After a poll that failed.
+    fn poll_again(&mut self, now: Moment) {
         self.read_failed(now);
         let retry = self.retry(now);
         self.stand_by(now);
-        if let Phase::Standby { look } = &mut self.phase
-            && look.at < retry.at
+        if let Phase::Standby { poll } = &mut self.phase
+            && poll.at < retry.at
         {
-            *look = retry;
+            *poll = retry;
         }
     }
 
@@ -298,14 +305,14 @@ impl Instance {
         // Spread downwards, so that contenders drift apart and a release is noticed sooner the
         // more of them there are, yet never later than one poll interval.
         let quarter = self.timing.poll_interval / 4;
-        self.look(now + quarter * 3, quarter);
+        self.poll_at(now + quarter * 3, quarter);
     }
 
-    fn look(&mut self, at: Moment, spread: Duration) {
+    fn poll_at(&mut self, at: Moment, spread: Duration) {
         self.phase = if self.stop_by.is_some() {
             Phase::Ended
         } else {
-            Phase::Standby { look: Wake { at, spread } }
+            Phase::Standby { poll: Wake { at, spread } }
         };
     }
 }

@@ -158,10 +158,10 @@ fn timings() -> Vec<Timing> {
         .collect()
 }
 
-/// What a healthy contender sends in one window: its looks.
+/// What a healthy contender sends in one window: its polls.
 fn healthy(timing: &Timing) -> usize {
-    let looks = WINDOW.as_nanos().div_ceil((timing.poll_interval / 4 * 3).as_nanos());
-    usize::try_from(looks).unwrap()
+    let polls = WINDOW.as_nanos().div_ceil((timing.poll_interval / 4 * 3).as_nanos());
+    usize::try_from(polls).unwrap()
 }
 
 fn check(spanner: Spanner, seeds: u64, owner: impl Fn(u64) -> Event) {

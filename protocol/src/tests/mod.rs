@@ -70,8 +70,8 @@ fn superseded(by: Option<Seen>) -> Option<Announcement> {
 #[test]
 fn validity_counts_from_before_the_request_left() {
     let mut instance = holder();
-    let beat = instance.decide(at(500), Event::Wake);
-    assert_eq!(beat.act, Some(Act::Heartbeat { term: term(2, 1) }));
+    let heartbeat = instance.decide(at(500), Event::Wake);
+    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1) }));
     let renewed = instance.decide(at(600), applied(590));
     let valid_until = at(500 + 990);
     assert_eq!(renewed.announce, Some(Announcement::Extended { valid_until }));
@@ -97,7 +97,7 @@ fn a_live_holder_is_left_alone_until_its_lease_has_run_out_by_spanners_clock() {
     let mut instance = contender();
     let live = instance.decide(at(0), observed(Some(rivals_row(0)), 900));
     assert_eq!(live.act, None);
-    let wake = live.wake.expect("it looks again");
+    let wake = live.wake.expect("it polls again");
     assert_eq!(wake.at, at(100), "when the lease runs out, which is before the next poll");
     instance.decide(wake.at, Event::Wake);
     let expired = instance.decide(wake.at, observed(Some(rivals_row(0)), 1_000));
@@ -152,7 +152,7 @@ fn an_attempt_that_cannot_be_resolved_in_time_is_given_up() {
     instance.decide(at(300), UNKNOWN);
     let again = instance.decide(at(600), UNKNOWN).wake.expect("it asks again");
     assert_eq!(instance.decide(again.at, Event::Wake).act, Some(Act::Observe));
-    let wake = instance.decide(at(995), UNKNOWN).wake.expect("it looks again");
+    let wake = instance.decide(at(995), UNKNOWN).wake.expect("it polls again");
     let ours = row(spanner(2), spanner(2), writer(1));
     instance.decide(wake.at, Event::Wake);
     let late = instance.decide(wake.at, observed(Some(ours), 1_400));
@@ -168,9 +168,9 @@ fn a_heartbeat_goes_early_with_others_by_a_sixth_of_the_lease_and_not_unasked() 
     let Wake { at: from, spread } = instance.decide(at(100), Event::Wake).early.unwrap();
     assert_eq!((from + spread, spread), (at(0) + LEASE / 2, early));
     assert_eq!(instance.decide(from, Event::Wake).act, None, "others of its process sleep");
-    let beat = instance.decide(from, Event::Early);
-    assert_eq!(beat.act, Some(Act::Heartbeat { term: term(2, 1) }));
-    assert_eq!(beat.early, None, "it is under way");
+    let heartbeat = instance.decide(from, Event::Early);
+    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1) }));
+    assert_eq!(heartbeat.early, None, "it is under way");
     let failed = instance.decide(at(250), UNKNOWN);
     assert_eq!((failed.act, failed.early), (None, None), "a repeat keeps its pause");
     assert_eq!(instance.decide(at(251), Event::Early).act, None);
@@ -300,7 +300,7 @@ fn stopping_in_the_middle_of_an_attempt_releases_what_it_won() {
 }
 
 #[test]
-fn an_instance_that_resigned_lets_others_look_first() {
+fn an_instance_that_resigned_lets_others_poll_first() {
     let mut instance = holder();
     let next = Succession::Successor { id: "b".to_string(), grace: LEASE };
     let resigned = instance.decide(at(100), Event::Resign { next: next.clone() });
@@ -320,7 +320,7 @@ fn a_takeover_row_whose_writer_died_halfway_is_overridden_after_a_lease() {
     let blocked = Event::Answer(Answer::Rejected(Rejection::TakeoverRowExists));
     decision = instance.decide(at(10), blocked);
     loop {
-        let now = decision.wake.expect("it keeps looking").at;
+        let now = decision.wake.expect("it keeps polling").at;
         assert_eq!(instance.decide(now, Event::Wake).act, Some(Act::Observe));
         decision = instance.decide(now, observed(Some(dead.clone()), 6_000));
         let Some(act) = decision.act else { continue };
@@ -335,7 +335,7 @@ fn a_leftover_is_forgotten_when_its_peer_turns_out_to_live() {
     let mut instance = contender();
     instance.decide(at(0), observed(Some(rivals_row(0)), 5_000));
     let blocked = Event::Answer(Answer::Rejected(Rejection::TakeoverRowExists));
-    let now = instance.decide(at(10), blocked).wake.expect("it looks").at;
+    let now = instance.decide(at(10), blocked).wake.expect("it polls").at;
     instance.decide(now, Event::Wake);
     let alive = Row { token: spanner(5_100), ..rivals_row(5_100) };
     instance.decide(now, observed(Some(alive.clone()), 5_150));
@@ -359,18 +359,18 @@ fn leftovers_are_swept_once_a_term_and_never_delay_a_heartbeat() {
     let (mut instance, began) = successor();
     assert_eq!(began.act, Some(Act::Sweep { before: spanner(0) }));
     // The sweep hangs; the heartbeat replaces it.
-    let beat = instance.decide(at(500), Event::Wake);
-    assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
+    let heartbeat = instance.decide(at(500), Event::Wake);
+    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
     let renewed = instance.decide(at(506), applied(5_506));
     assert_eq!(renewed.act, None, "the sweep waits");
-    let beat = instance.decide(at(1_000), Event::Wake);
-    assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
+    let heartbeat = instance.decide(at(1_000), Event::Wake);
+    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
     let again = instance.decide(at(1_007), applied(6_007));
     assert_eq!(again.act, Some(Act::Sweep { before: spanner(0) }));
     let swept = instance.decide(at(1_010), SWEPT);
     assert_eq!(swept.act, None);
-    let beat = instance.decide(swept.wake.expect("it heartbeats").at, Event::Wake);
-    assert!(matches!(beat.act, Some(Act::Heartbeat { .. })));
+    let heartbeat = instance.decide(swept.wake.expect("it heartbeats").at, Event::Wake);
+    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn released_by_owner() -> Option<Announcement> {
 }
 
 #[test]
-fn who_does_not_want_the_lock_never_looks() {
+fn who_does_not_want_the_lock_never_polls() {
     let mut instance = idle();
     for second in 1..100 {
         assert_eq!(instance.decide(at(second * 1_000), Event::Wake), Decision::default());
@@ -449,16 +449,16 @@ fn who_does_not_want_the_lock_never_looks() {
 }
 
 #[test]
-fn asking_again_looks_at_once_and_asking_twice_under_way_changes_nothing() {
+fn asking_again_polls_at_once_and_asking_twice_under_way_changes_nothing() {
     let mut instance = idle();
     instance.decide(at(0), Event::Contend(true));
-    assert_eq!(instance.decide(at(1), Event::Contend(true)).act, None, "it looks already");
+    assert_eq!(instance.decide(at(1), Event::Contend(true)).act, None, "it polls already");
     assert_eq!(instance.decide(at(2), observed(Some(rivals_row(0)), 0)).act, None);
     assert_eq!(instance.decide(at(3), Event::Contend(true)).act, Some(Act::Observe));
 }
 
 #[test]
-fn a_look_that_nobody_wants_any_more_takes_nothing() {
+fn a_poll_that_nobody_wants_any_more_takes_nothing() {
     let mut instance = contender();
     assert_eq!(instance.decide(at(1), Event::Contend(false)), Decision::default());
     assert_eq!(instance.decide(at(2), observed(None, 0)), Decision::default());
@@ -496,7 +496,7 @@ fn a_term_that_is_not_wanted_any_more_is_given_up_before_its_release_leaves() {
 }
 
 #[test]
-fn who_is_wanted_again_while_it_releases_looks_once_it_has() {
+fn who_is_wanted_again_while_it_releases_polls_once_it_has() {
     let mut instance = holder();
     instance.decide(at(100), Event::Contend(false));
     assert_eq!(instance.decide(at(105), Event::Contend(true)).act, None);
@@ -504,7 +504,7 @@ fn who_is_wanted_again_while_it_releases_looks_once_it_has() {
 }
 
 #[test]
-fn who_lets_go_gives_others_one_look_and_no_more() {
+fn who_lets_go_gives_others_one_poll_and_no_more() {
     let mut instance = holder();
     let let_go = instance.decide(at(100), Event::LetGo);
     assert_eq!(let_go.announce, released_by_owner());

@@ -15,7 +15,7 @@ const SLACK: Duration = Duration::from_millis(10);
 pub(super) fn check(purpose: &Purpose, row: Option<&Row>) -> Result<(), String> {
     let is_allowed = match purpose {
         Purpose::Insert => row.is_none(),
-        Purpose::Takeover { seen, .. } => row.is_some_and(|row| row.is_same_beat(seen)),
+        Purpose::Takeover { seen, .. } => row.is_some_and(|row| row.is_same_heartbeat(seen)),
         Purpose::Heartbeat(term) | Purpose::Release { term, .. } => {
             row.is_some_and(|row| row.token == term.token && row.writer == term.writer)
         }

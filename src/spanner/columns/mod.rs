@@ -30,8 +30,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What a request needs to know of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// It only looks: it waits for the first answer, not for later ones.
-    Look,
+    /// It only reads: it waits for the first answer, not for later ones.
+    Read,
     /// It begins a term: a column must not be thought missing because of what was true long ago.
     Begin,
     /// It belongs to a term that lives, and waits for nothing.
