@@ -55,7 +55,8 @@ impl Breakage {
         })
     }
 
-    /// The hash of the patch and of all that its first `checkers` read.
+    /// The hash of what the patch changes and of all code that its first `checkers` read. Comments
+    /// decide nothing.
     pub fn key(&self, workspace: &Path, checkers: usize) -> io::Result<String> {
         let mut folders: Vec<&str> =
             self.checkers.iter().take(checkers).flat_map(Checker::reads).copied().collect();
@@ -67,11 +68,11 @@ impl Breakage {
         }
         files.sort();
         files.dedup();
-        let mut all = self.text.clone().into_bytes();
+        let mut all = changes(&self.text).into_bytes();
         for file in files {
             let name = file.strip_prefix(workspace).unwrap_or(&file).to_string_lossy().into_owned();
             all.extend_from_slice(name.as_bytes());
-            all.extend(fs::read(&file)?);
+            all.extend(code(&fs::read_to_string(&file)?).into_bytes());
         }
         hash(&all)
     }
@@ -97,6 +98,18 @@ impl Breakage {
             None => format!("| `{name}` | {what} | nothing | | |"),
         }
     }
+}
+
+/// The lines that a patch takes away and adds, and the law that it names.
+fn changes(patch: &str) -> String {
+    let is_change = |line: &&str| line.starts_with(['+', '-']) || line.starts_with("Law: ");
+    patch.lines().filter(is_change).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// A source without the lines that are comments.
+fn code(source: &str) -> String {
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    source.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Reads the verdicts that are kept; a line that can't be read counts as none.
