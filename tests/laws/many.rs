@@ -344,3 +344,28 @@ fn a_blocked_runtime_costs_its_own_locks_and_none_on_threads_of_their_own() {
         assert!(!apart_term.has_ended());
     });
 }
+
+#[tokio::test(start_paused = true)]
+async fn time_spent_in_the_carrier_shortens_a_term_and_never_lengthens_it() {
+    let world = World::start().await;
+    let fleet = Fleet::holding(&world.table(), names(64)).await;
+    // By then they are in step.
+    sleep(LEASE * 2).await;
+    let commits = || Fault::on(Rpc::Commit).table("locktable");
+    let lost = world.spanner.inject(commits().times(1).effect(Effect::StallReply));
+    let slow = world.spanner.inject(commits().skip(1).effect(Effect::DelayReply(LEASE / 100)));
+    let tokens = fleet.tokens();
+    until("their heartbeats leave", || (lost.hits() > 0).then_some(())).await;
+    let decided = Instant::now();
+    // The heartbeats that are not answered leave again in parts, of which most wait for their turn.
+    sleep(LEASE / 8).await;
+
+    assert!(slow.hits() > 16, "{} parts", slow.hits());
+    assert_eq!(fleet.tokens(), tokens, "every term goes on");
+    for contender in &fleet.locks {
+        let valid = contender.lock.term().unwrap().remaining() + decided.elapsed();
+        assert!(valid > LEASE / 10 * 9, "it was renewed: {valid:?}");
+        let margin = LEASE / 100;
+        assert!(valid <= LEASE - margin + Duration::from_millis(5), "{valid:?}");
+    }
+}
