@@ -41,5 +41,5 @@ pub use parser::{
     parse_create_database, parse_create_database_in, parse_ddl, parse_ddl_in, parse_ddl_leniently,
     parse_statement,
 };
-pub use run::{Outcome, execute};
+pub use run::{Explained, Operator, Outcome, execute, explain};
 pub(crate) use token::is_reserved;

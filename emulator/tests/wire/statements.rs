@@ -187,12 +187,12 @@ async fn what_the_language_lacks_here_is_named_with_its_place() {
     let plan = proto::ExecuteSqlRequest {
         session: world.session.clone(),
         sql: "SELECT 1".into(),
-        query_mode: proto::execute_sql_request::QueryMode::Plan as i32,
+        query_mode: proto::execute_sql_request::QueryMode::Profile as i32,
         ..Default::default()
     };
     let error = world.client.execute_sql(plan).await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
-    assert!(error.message().contains("PLAN"), "{error}");
+    assert!(error.message().contains("PROFILE"), "{error}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The execution of a statement: evaluation, and the reads and writes it asks for.
 
+mod explain;
 mod from;
 mod insert;
 mod path;
@@ -15,6 +16,8 @@ use super::eval::{Evaluated, Evaluation, Missing, Rows, Stop};
 use super::params::Parameters;
 use super::plan::{Node, Plan};
 use crate::engine::{Result, Type, Value};
+
+pub use explain::{Explained, Operator, explain};
 
 /// What a statement comes to.
 #[derive(Clone, Debug, PartialEq)]

@@ -46,11 +46,7 @@ impl<A: Access> Execution<'_, A> {
                 let attempt = |evaluation: &_| {
                     keys::ranges((scan, *way), conditions, &is_known, evaluation, &seen)
                 };
-                let mut strength = keys::strength(&self.evaluate(attempt).await?);
-                // Nothing is nearer than the whole key of a row.
-                if way.is_none() && strength == 2 * scan.table.primary_key.len() {
-                    strength = usize::MAX;
-                }
+                let strength = strength(scan, *way, &self.evaluate(attempt).await?);
                 if best.is_none_or(|(most, _)| strength > most) {
                     best = Some((strength, *way));
                 }
@@ -168,6 +164,15 @@ pub(super) fn ways<'q>(
         }
     }
     Ok(ways)
+}
+
+/// How much a path leaves out with these ranges.
+pub(super) fn strength(scan: &Scan, way: Option<&BoundIndex>, ranges: &[KeyRange]) -> usize {
+    match keys::strength(ranges) {
+        // Nothing is nearer than the whole key of a row.
+        most if way.is_none() && most == 2 * scan.table.primary_key.len() => usize::MAX,
+        strength => strength,
+    }
 }
 
 /// A column for whose NULLs a NULL_FILTERED index leaves out rows that the query may need.
