@@ -153,6 +153,14 @@ impl Binder<'_> {
             let types: Option<Vec<Type>> =
                 shapes.iter().map(|shape| shape.stands_for(any)).collect();
             let Some(types) = types else { continue };
+            // These two have no form for FLOAT64, and literals alone don't make a NUMERIC one.
+            let is_numeric = |typed: &Typed| typed.value_type == Some(Type::Numeric);
+            if matches!(name, "MOD" | "DIV")
+                && types.contains(&Type::Numeric)
+                && !arguments.iter().any(is_numeric)
+            {
+                continue;
+            }
             if let Some(cost) = cost(&arguments, &types)?
                 && best.as_ref().is_none_or(|(least, ..)| cost < *least)
             {

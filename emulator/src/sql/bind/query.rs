@@ -365,10 +365,22 @@ impl Binder<'_> {
 pub(super) fn is_literal(kind: &ExprKind) -> bool {
     match kind {
         ExprKind::Literal(literal) => !matches!(literal, Literal::Typed(..)),
-        ExprKind::Negate(operand) | ExprKind::Plus(operand) => {
-            matches!(operand.kind, ExprKind::Literal(Literal::Integer(_) | Literal::Float(_)))
-        }
+        ExprKind::Negate(operand) => is_unsigned(&operand.kind),
+        ExprKind::Plus(operand) => is_number(&operand.kind),
         _ => false,
+    }
+}
+
+fn is_unsigned(kind: &ExprKind) -> bool {
+    matches!(kind, ExprKind::Literal(Literal::Integer(_) | Literal::Float(_)))
+}
+
+/// Whether this is a number with any number of signs that leave it a literal: of minuses, one.
+fn is_number(kind: &ExprKind) -> bool {
+    match kind {
+        ExprKind::Negate(operand) => is_unsigned(&operand.kind),
+        ExprKind::Plus(operand) => is_number(&operand.kind),
+        kind => is_unsigned(kind),
     }
 }
 
