@@ -148,7 +148,7 @@ async fn with_dml(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<()
     Ok(committed.await.map(drop)?)
 }
 
-/// Whether the library says so, or the client on its behalf.
+/// Returns true if the library says so, or the client on its behalf.
 fn is_fenced(error: &Failure) -> bool {
     let by_client =
         error.downcast_ref::<spindle::google_cloud_spanner::Error>().and_then(Error::extract);

@@ -4,15 +4,15 @@ use spindle_protocol::Moment;
 
 /// The process's own clock, by which a holder judges whether its lease still protects it.
 ///
-/// It never goes back, and it counts the time that the machine is suspended: a leader whose
+/// It never goes back, and it counts the time that the machine is suspended. So a leader whose
 /// machine slept through its lease finds its lock gone the moment it wakes. On Linux and Android
 /// that is `CLOCK_BOOTTIME`; on Apple's systems `CLOCK_MONOTONIC`, which counts suspended time
 /// there. Elsewhere it is [`std::time::Instant`], which may not.
 ///
-/// No clock of the machine counts the time for which a hypervisor stops the whole machine, to take
-/// a snapshot or to move it, nor the time that a process spends in a checkpoint (CRIU). A process
-/// that comes back from either believes in its lease for what was left of it when it stopped. Use
-/// a fence there, as anywhere.
+/// Two pauses escape every clock of the machine: a hypervisor that stops the whole machine, to take
+/// a snapshot or to move it, and a process in a checkpoint (CRIU). A process that comes back from
+/// either believes in its lease for what was left of it when it stopped. Use a fence there, as
+/// anywhere.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -36,7 +36,7 @@ enum Source {
 const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
 #[cfg(target_vendor = "apple")]
 const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
-/// What a simulated machine is read by where the system's clock is read through the library.
+/// The clock of a simulated machine, read where the library reads the system's clock.
 #[cfg(all(
     feature = "__simulation",
     unix,

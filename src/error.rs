@@ -53,9 +53,9 @@ pub(crate) enum Kind {
     NotAcquired { lock: String, limit: Duration, trouble: Option<Error> },
     /// The lock is somebody's, or will be: its row is not to be removed.
     NotVacant { lock: String, standing: String },
-    /// What ran under the lock panicked.
+    /// The code that ran under the lock panicked.
     Panicked { lock: String, message: String },
-    /// What ran under the lock did not stop when it was told to, nor when it was aborted.
+    /// The code that ran under the lock did not stop when it was told to, nor when it was aborted.
     Unstoppable { lock: String },
     /// The background loop ought to have run by now.
     Stalled { lock: String, overdue: Duration },
@@ -65,7 +65,7 @@ pub(crate) enum Kind {
     Abandoned { lock: String },
 }
 
-/// Whose a row was found to be, in place of the term that was asked for.
+/// The owner of a row that was found in place of the term that was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) token: FencingToken,
@@ -173,19 +173,21 @@ impl Error {
         matches!(*self.0, Kind::NotVacant { .. })
     }
 
-    /// What ran under the lock panicked; the lock was released. The text has the panic's message.
+    /// Returns true if the code that ran under the lock panicked; the lock was released. The text
+    /// has the panic's message.
     pub fn is_panic(&self) -> bool {
         matches!(*self.0, Kind::Panicked { .. })
     }
 
-    /// What ran under the lock could not be stopped and may still run: it blocks its thread. The
-    /// lock was not released; its lease runs out.
+    /// Returns true if the code that ran under the lock could not be stopped and may still run: it
+    /// blocks its thread. The lock was not released; its lease runs out.
     pub fn is_unstoppable(&self) -> bool {
         matches!(*self.0, Kind::Unstoppable { .. })
     }
 
-    /// What the caller asked for can't work, and repeating it doesn't help; the text names the
-    /// rule. A database that is not there counts, and a server that no lock can live on.
+    /// Returns true if the caller asked for something that can't work. A repetition doesn't help;
+    /// the text names the rule. A database that is not there counts, and a server that no lock can
+    /// live on.
     pub fn is_config(&self) -> bool {
         matches!(*self.0, Kind::Config(_))
     }
@@ -208,7 +210,7 @@ impl Error {
         matches!(*self.0, Kind::Denied { .. })
     }
 
-    /// What Google's client said, where that is the reason.
+    /// Returns the error of Google's client, where that is the reason.
     pub fn spanner(&self) -> Option<&google_cloud_spanner::Error> {
         match &*self.0 {
             Kind::Denied { source, .. } | Kind::Failed { source, .. } => Some(source),
@@ -217,12 +219,12 @@ impl Error {
         }
     }
 
-    /// Whether an answer came that could not be read as what it should be.
+    /// Returns true if an answer came that could not be read as what it should be.
     pub(crate) fn is_malformed(&self) -> bool {
         self.spanner().is_some_and(google_cloud_spanner::Error::is_deserialization)
     }
 
-    /// Whether Spanner said something, be it no: the connection works.
+    /// Returns true if Spanner said something, be it no: the connection works.
     pub(crate) fn is_answer(&self) -> bool {
         match self.code() {
             // The client says these of itself, too.
@@ -232,14 +234,14 @@ impl Error {
         }
     }
 
-    /// Whether the client has no credential and won't fetch one again.
+    /// Returns true if the client has no credential and won't fetch one again.
     pub(crate) fn is_dead_credentials(&self) -> bool {
         self.spanner()
             .is_some_and(|error| error.is_authentication() && !error.is_transient_and_before_rpc())
     }
 
-    /// What was wrong in the caller's own terms: the error of type `E` among the causes of this
-    /// one, for example one that was given to [`give_up`](Error::give_up).
+    /// Returns the caller's own error: the one of type `E` among the causes of this one. An example
+    /// is one that was given to [`give_up`](Error::give_up).
     pub fn cause<E: std::error::Error + 'static>(&self) -> Option<&E> {
         let mut cause = std::error::Error::source(self);
         while let Some(error) = cause {
@@ -293,7 +295,7 @@ pub(crate) fn code(error: &google_cloud_spanner::Error) -> Option<Code> {
     source.downcast_ref::<google_cloud_spanner::Error>().and_then(code)
 }
 
-/// What Spanner says is not there, where it names it.
+/// The part that Spanner says is not there, where it names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Session,
@@ -338,7 +340,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no text)".into())
 }
 
-/// Whether a write that ended so certainly was not applied and will not be.
+/// Returns true if a write that ended so certainly was not applied and will not be.
 ///
 /// Everything that is not on this list leaves the outcome unknown.
 fn is_definite(error: &google_cloud_spanner::Error) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! One process of a fleet holds a named lock; the others stand by; when the holder dies, exactly
 //! one of them takes over. Every *term* of a holder carries a [`FencingToken`] that Spanner itself
-//! orders, so that a write of a leader that does not know yet that it is none any more can be
-//! refused.
+//! orders. So the database rejects writes from a leader that has been replaced and does not know it
+//! yet.
 //!
 //! - [`LockTable`] is the root: a table of locks in a database.
 //! - [`Spindle`] is one instance: it contends for one lock. [`run`](Spindle::run) contends for it in the
@@ -52,9 +52,9 @@
 //! # }
 //! ```
 //!
-//! A [`Guard`] is one way to hold. [`lead`](Spindle::lead) runs a task while this process leads,
-//! [`run_once`](LockBuilder::run_once) a scheduled job that one process of a fleet runs and the
-//! others skip, and [`run`](Spindle::run) contends in the background for a service that asks
+//! A [`Guard`] is one way to hold. [`lead`](Spindle::lead) runs a task while this process leads.
+//! [`run_once`](LockBuilder::run_once) runs a scheduled job on one process of a fleet, and the
+//! others skip it. [`run`](Spindle::run) contends in the background for a service that asks
 //! [`has_lock`](Spindle::has_lock) where it matters:
 //!
 //! ```
@@ -90,20 +90,20 @@
 //! # What to rely on
 //!
 //! [`Spindle`] lists what is promised and what is not. In short: the lock is exclusive by every
-//! process's own clock, tokens only grow, and a *fenced* write can't come late. What ignores the
-//! token can, because any process may be paused between looking and acting.
+//! process's own clock, tokens only grow, and a *fenced* write can't come late. A write that
+//! ignores the token can, because any process may be paused between looking and acting.
 //!
 //! # Time
 //!
-//! Whether a lease has run out is judged by Spanner's clock alone: commit timestamps against the
-//! timestamps of strong reads. Whether a holder may still call itself holder is judged by its own
-//! [`Clock`] alone, counted from before its last heartbeat was sent. The two never mix, and no
-//! clocks need to be synchronised.
+//! Spanner's clock alone judges if a lease has run out: commit timestamps against the timestamps of
+//! strong reads. A holder's own [`Clock`] alone judges if it may still call itself holder, counted
+//! from before its last heartbeat was sent. The two never mix, and no clocks need to be
+//! synchronised.
 //!
 //! # Features
 //!
 //! - `tls` (default): gives Google's client its crypto provider. Without one, `https` endpoints
-//!   panic inside the client; switch it off only if the service installs a `rustls` provider
+//!   panic inside the client. Switch it off only if the service installs a `rustls` provider
 //!   itself, or talks to a plain-text endpoint.
 //! - `serde`: tokens and fences travel, in any of serde's formats.
 //! - `metrics`: what each instance counts and measures, by the [`metrics`](https://docs.rs/metrics)

@@ -19,7 +19,7 @@ pub enum Loss {
     Superseded {
         /// The token in the row, if there is a row.
         by: Option<FencingToken>,
-        /// Who holds under it.
+        /// The holder under it.
         holder: Option<String>,
     },
     /// No heartbeat succeeded within the renew deadline.
@@ -54,7 +54,7 @@ impl From<EndReason> for Loss {
     }
 }
 
-/// What came of a release.
+/// The outcome of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {

@@ -26,7 +26,7 @@ pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
 
 /// Refuses a group, a name or an id that could not be told from its neighbours in a key.
 ///
-/// `what` says which of them it is.
+/// The argument `what` names the part.
 pub(crate) fn check_part(what: &str, text: &str) -> Result<()> {
     let refuse = |rule: &str| Err(Error::config(format!("{what} {text:?}: {rule}")));
     if text.is_empty() || text.len() > ID_BYTES_MAX {
@@ -141,7 +141,7 @@ fn host_name() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_string())
 }
 
-/// Whether `key` has the form of a takeover row of some lock.
+/// Returns true if `key` has the form of a takeover row of some lock.
 pub(crate) fn looks_like_takeover_row(key: &str) -> bool {
     key.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_key(lock, key))
 }

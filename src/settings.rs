@@ -14,7 +14,7 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
-/// What a job that has run for too long has to stop, at the most.
+/// How long a job that has run for too long has to stop, at the most.
 const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
 /// Up to how much later than it was asked for a job is started, by default.
 const START_LIMIT_MAX: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const START_LIMIT_MAX: Duration = Duration::from_secs(10);
 pub struct LockBuilder {
     pub(crate) table: Arc<Table>,
     name: String,
-    /// Whether it is for a row of the library's own.
+    /// True if it is for a row of the library's own.
     is_reserved: bool,
     id: Option<String>,
     info: Option<String>,
@@ -107,8 +107,8 @@ impl LockBuilder {
         self
     }
 
-    /// What this instance says of itself while it holds, for example its address; others read it
-    /// with [`LockTable::inspect`]. At most 4 KiB.
+    /// Sets the text that this instance shows while it holds, for example its address. Others read
+    /// it with [`LockTable::inspect`]. At most 4 KiB.
     pub fn info(mut self, info: impl Into<String>) -> LockBuilder {
         self.info = Some(info.into());
         self
@@ -127,17 +127,17 @@ impl LockBuilder {
 
     /// From one heartbeat to the next; by default half of the lease, which is the most.
     ///
-    /// A term outlives one heartbeat of which nothing is heard: an attempt takes at most so long
-    /// that a second one ends before the [renew deadline](LockBuilder::renew_deadline), 0.13 of the
-    /// lease by default. An outage shorter than 0.3 of the lease costs no term by default; with an
-    /// interval of a third of the lease, one shorter than 0.47 of it.
+    /// A term outlives one lost heartbeat: a second attempt ends before the [renew
+    /// deadline](LockBuilder::renew_deadline). For that an attempt takes at most 0.13 of the lease
+    /// by default. An outage shorter than 0.3 of the lease costs no term by default. With an
+    /// interval of a third of the lease, one shorter than 0.47 of it costs none.
     pub fn heartbeat_interval(mut self, interval: Duration) -> LockBuilder {
         self.heartbeat_interval = Some(interval);
         self
     }
 
     /// A term with no successful heartbeat for this long is cancelled; by default 0.8 of the
-    /// lease. What is left of the lease then is the time that work has to stop.
+    /// lease. The rest of the lease is then the time that work has to stop.
     ///
     /// More than the heartbeat interval, and less than the lease less the margin.
     pub fn renew_deadline(mut self, deadline: Duration) -> LockBuilder {
@@ -145,8 +145,8 @@ impl LockBuilder {
         self
     }
 
-    /// What a holder takes off its lease, for clocks that run at different rates; by default 1 %
-    /// of the lease, less than half of it.
+    /// Sets the clock drift margin: the time that a holder takes off its lease, for clocks that run
+    /// at different rates. It is 1 % of the lease by default, and less than half of it.
     pub fn margin(mut self, margin: Duration) -> LockBuilder {
         self.margin = Some(margin);
         self
@@ -163,14 +163,15 @@ impl LockBuilder {
     }
 
     /// How long ending may take, release included; by default 5 s or the lease, whichever is
-    /// shorter. What could not be released by then expires like after a crash.
+    /// shorter. A lock that could not be released by then expires like after a crash.
     pub fn release_limit(mut self, limit: Duration) -> LockBuilder {
         self.release_limit = Some(limit);
         self
     }
 
-    /// How long a task of [`lead`](crate::Spindle::lead) may take to stop once it was told to, while the
-    /// lock is kept for it; then it is aborted. By default the release limit; at most a day.
+    /// Sets how long a task of [`lead`](crate::Spindle::lead) may take to stop once it was told to,
+    /// while the lock is kept for it. Then it is aborted. By default the release limit; at most a
+    /// day.
     pub fn stop_limit(mut self, limit: Duration) -> LockBuilder {
         self.stop_limit = Some(limit);
         self
@@ -201,8 +202,8 @@ impl LockBuilder {
         self
     }
 
-    /// The settings of one run of a job: one lease from its start to its last moment, and no
-    /// heartbeats in between; and how late it may start.
+    /// Returns the settings of one run of a job: one lease from its start to its last moment, no
+    /// heartbeats in between, and how late it may start.
     pub(crate) fn for_one_run(
         mut self,
         at_least: Duration,

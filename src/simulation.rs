@@ -179,7 +179,7 @@ impl<S> fmt::Debug for House<S> {
     }
 }
 
-/// Who looks at the acts of one instance.
+/// Sees the acts of one instance.
 pub trait Watch: Send + Sync + 'static {
     /// It has decided to act.
     fn before(&self, act: &Act);
@@ -224,15 +224,15 @@ pub struct Member {
     commands: mpsc::Sender<Command>,
 }
 
-/// What drives an instance, until it is cancelled.
+/// The future that drives an instance, until it is cancelled.
 pub type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Who an instance is.
+/// The identity of an instance.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The name of the lock.
     pub lock: String,
-    /// What it calls itself.
+    /// The name that it gives itself.
     pub id: String,
     /// By which it lives.
     pub timing: Timing,
@@ -346,7 +346,7 @@ impl<V: Versions> Past for PastRow<'_, V> {
     }
 }
 
-/// What [`LockTable::history`] tells of such versions, and when the row was read.
+/// Returns what [`LockTable::history`] tells of such versions, and when the row was read.
 pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTerm>, Timestamp) {
     let past = PastRow(versions, std::sync::OnceLock::new());
     let mut walk = Walk::new(window);

@@ -23,7 +23,7 @@ use crate::token::FencingToken;
 
 /// One instance: it contends for one lock. A cheap clone is another handle to the same instance.
 ///
-/// It does nothing until [`run`](Spindle::run); from then on a background loop contends for the
+/// It does nothing until [`run`](Spindle::run). From then on a background loop contends for the
 /// lock, keeps it with heartbeats, and gives it up when told to. The loop ends when `run`'s token
 /// is cancelled or the last handle is gone.
 ///
@@ -33,16 +33,17 @@ use crate::token::FencingToken;
 ///
 /// # Promises
 ///
-/// - At any instant at most one instance's [`has_lock`](Spindle::has_lock) gives a token, as long
-///   as clocks run at rates within the margin and nobody edits, deletes or seizes the row. On a
-///   table without the column `lease_ms` that needs one and the same lease for all instances.
+/// - At any instant at most one instance's [`has_lock`](Spindle::has_lock) gives a token. This
+///   holds as long as clocks run at rates within the margin and nobody edits, deletes or seizes the
+///   row. On a table without the column `lease_ms` that needs one and the same lease for all
+///   instances.
 /// - Tokens strictly increase from term to term.
 /// - A term that ends is announced before its lease runs out, for as long as the runtime runs.
 ///
 /// # Not promised
 ///
 /// A process can be paused between `has_lock` and what it does next, for longer than any lease.
-/// What must not happen late has to carry the token: see [`Term::fence`].
+/// An effect that must not happen late has to carry the token: see [`Term::fence`].
 ///
 /// ```no_run
 /// # async fn service(client: google_cloud_spanner::client::DatabaseClient) -> spindle::Result<()> {
@@ -64,7 +65,7 @@ pub struct Spindle(Arc<Shared>);
 
 struct Shared {
     table: Arc<Table>,
-    /// What is wrong with them is what `run` resolves to.
+    /// The settings, or the error that `run` resolves to.
     settings: Result<Settings>,
     published: Arc<Published>,
     commands: mpsc::Sender<Command>,
@@ -106,8 +107,8 @@ impl Spindle {
         Spindle(Arc::new(Shared { table, settings, published, commands, inbox, demand }))
     }
 
-    /// Starts the loop. What it returns resolves once the loop has ended and the lock is released;
-    /// dropping that lets the loop go on by itself.
+    /// Starts the loop. The returned handle resolves once the loop has ended and the lock is
+    /// released. If you drop it, the loop goes on by itself.
     ///
     /// The loop ends when `cancel` is cancelled, or when the last handle to this instance is
     /// gone; releasing is bounded by the release limit. Whatever Spanner does meanwhile is no
@@ -116,9 +117,9 @@ impl Spindle {
     /// # Errors
     ///
     /// It resolves to an error with [`is_config`](Error::is_config) if the settings can't work,
-    /// if there is no tokio runtime to run on, or if `run` was called before, or something that takes the lock for its own:
-    /// [`acquire`](Spindle::acquire), [`try_acquire`](Spindle::try_acquire),
-    /// [`lead`](Spindle::lead).
+    /// or if there is no tokio runtime to run on. It does so too if `run` was called before, or
+    /// something that takes the lock for its own: [`acquire`](Spindle::acquire),
+    /// [`try_acquire`](Spindle::try_acquire), [`lead`](Spindle::lead).
     pub fn run(&self, cancel: CancellationToken) -> RunHandle {
         let (sender, result) = oneshot::channel();
         let lock = self.name().to_string();
@@ -245,8 +246,8 @@ impl Spindle {
     /// The token of the term that this instance holds now; nothing if it doesn't hold.
     ///
     /// Local and lock-free: it compares the clock with what the last heartbeat allows. It never
-    /// waits, allocates or asks Spanner, and it is right at once after a pause of any length,
-    /// whether or not the loop had a chance to notice.
+    /// waits, allocates or asks Spanner. It is right at once after a pause of any length, even if
+    /// the loop had no chance to notice.
     pub fn has_lock(&self) -> Option<FencingToken> {
         self.0.published.has_lock()
     }

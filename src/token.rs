@@ -7,7 +7,7 @@ use spindle_protocol::Timestamp;
 ///
 /// It is the commit timestamp of the transaction that began the term, in nanoseconds since the
 /// Unix epoch. The tokens of one lock strictly increase from term to term, whoever holds, also
-/// across a deletion of the lock's row: Spanner orders the commits that touch it ([commit
+/// across a deletion of the lock's row. Spanner orders the commits that touch it ([commit
 /// timestamps]). Tokens of different locks have nothing to do with each other.
 ///
 /// As text it is a decimal string, because a JSON number of this size loses digits in JavaScript.

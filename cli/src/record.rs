@@ -169,7 +169,7 @@ fn next(state: &LockState) -> String {
     }
 }
 
-/// Whether the holder's next heartbeat should have come by now.
+/// Returns true if the holder's next heartbeat should have come by now.
 pub fn is_late(lock: &LockState) -> bool {
     let (Some(lease), Some(age)) = (lock.lease, lock.heartbeat_age) else { return false };
     // One comes every third of the lease by default.

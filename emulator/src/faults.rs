@@ -178,8 +178,8 @@ pub(crate) trait Selectable {
     }
     /// Asks for no read timestamp from here on.
     fn hide_read_timestamp(&mut self) {}
-    /// Whether it names this table, and a row of it whose key begins with `key` if that is asked.
-    /// `key_column` gives the name of a table's first key column.
+    /// Returns true if it names this table, and a row of it whose key begins with `key` if that is
+    /// asked. `key_column` gives the name of a table's first key column.
     fn names(
         &self,
         table: Option<&str>,

@@ -13,7 +13,7 @@ pub struct History {
     pub displaced: Option<Row>,
     /// The highest token ever.
     pub top: Timestamp,
-    /// Whether a hand outside the protocol did something.
+    /// True if a hand outside the protocol did something.
     pub interfered: bool,
     broken: u8,
     marks: Marks,
@@ -26,9 +26,9 @@ pub struct Term {
     pub token: Timestamp,
     /// Its writer.
     pub writer: Writer,
-    /// Whether its owner was told.
+    /// True if its owner was told.
     pub announced: bool,
-    /// Whether its beginning was lost, with everything that was written under it.
+    /// True if its beginning was lost, with everything that was written under it.
     pub lost: bool,
 }
 
@@ -59,7 +59,7 @@ impl History {
         self.broken |= invariant as u8;
     }
 
-    /// Whether the invariant was broken.
+    /// Returns true if the invariant was broken.
     pub fn is_broken(&self, invariant: Invariant) -> bool {
         self.broken & invariant as u8 != 0
     }
@@ -69,7 +69,7 @@ impl History {
         self.marks.0 |= 1 << mark as u32;
     }
 
-    /// Whether the last step did this.
+    /// Returns true if the last step did this.
     pub fn has_mark(&self, mark: Mark) -> bool {
         self.marks.0 & (1 << mark as u32) != 0
     }
@@ -103,7 +103,7 @@ impl History {
         self.begun.iter().rev().find(|term| !term.lost)
     }
 
-    /// Whether this is the term that began last.
+    /// Returns true if this is the term that began last.
     pub fn is_latest(&self, token: Timestamp, writer: &Writer) -> bool {
         self.latest().is_some_and(|term| term.token == token && term.writer == *writer)
     }

@@ -114,7 +114,7 @@ impl LockModel {
         excepted || !self.is_continued(world) || world.is_tidied(&self.scenario)
     }
 
-    /// Whether this is one of the states that are followed to their end.
+    /// Returns true if this is one of the states that are followed to their end.
     fn is_continued(&self, world: &World) -> bool {
         let one_in = self.scenario.progress_checked_one_in;
         let hash = || BuildHasherDefault::<DefaultHasher>::default().hash_one(world);

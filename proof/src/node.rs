@@ -15,13 +15,13 @@ use crate::scenario::{Clock, Member, TICK};
 pub struct Node {
     /// The protocol; none while the process is dead or done.
     pub instance: Option<Instance>,
-    /// Whether its owner stopped it: once it has ended, it is gone for good.
+    /// True if its owner stopped it: once it has ended, it is gone for good.
     pub stopped: bool,
-    /// Whether its owner wants the lock.
+    /// True if its owner wants the lock.
     pub wanted: bool,
-    /// Whether an attempt to begin a term has an outcome that is unknown so far.
+    /// True if an attempt to begin a term has an outcome that is unknown so far.
     pub unresolved: bool,
-    /// Whether it gets no time from its machine.
+    /// True if it gets no time from its machine.
     pub paused: bool,
     /// How often it was started again.
     pub life: u8,
@@ -128,22 +128,23 @@ impl Node {
         self.published.as_ref().filter(|published| self.now() < published.valid_until)
     }
 
-    /// Whether anybody may still be at work under a term, also under one that was cancelled.
+    /// Returns true if anybody may still be at work under a term, also under one that was
+    /// cancelled.
     pub fn is_at_work(&self) -> bool {
         self.has_lock().is_some() || self.winding_down.is_some_and(|until| self.now() < until)
     }
 
-    /// Whether the moment to ask again has come.
+    /// Returns true if the moment to ask again has come.
     pub fn wake_is_due(&self) -> bool {
         self.instance.is_some() && self.wake.is_some_and(|wake| wake.at <= self.now())
     }
 
-    /// Whether a request leaves at this instant.
+    /// Returns true if a request leaves at this instant.
     pub fn is_sending(&self) -> bool {
         self.asked.as_ref().is_some_and(|asked| asked.passage == Passage::Leaving)
     }
 
-    /// Whether the act under way has used up its time.
+    /// Returns true if the act under way has used up its time.
     pub fn is_out_of_time(&self, timing: &Timing) -> bool {
         self.asked.as_ref().is_some_and(|asked| {
             let limit = timing.attempt_limit(&asked.act);
@@ -151,13 +152,13 @@ impl Node {
         })
     }
 
-    /// Whether a process that gets its time would have acted before the clock goes on.
+    /// Returns true if a process that gets its time would have acted before the clock goes on.
     pub fn is_prompt(&self, timing: &Timing) -> bool {
         let overdue = self.wake.is_some_and(|wake| wake.at + wake.spread <= self.now());
         self.instance.is_none() || self.paused || !(overdue || self.is_out_of_time(timing))
     }
 
-    /// Whether the clock may go wrong now.
+    /// Returns true if the clock may go wrong now.
     pub fn may_drift(&self, clock: Clock) -> bool {
         match clock {
             Clock::Exact => false,
@@ -284,7 +285,7 @@ impl Node {
 }
 
 impl Asked {
-    /// Whether it is an attempt to begin a term.
+    /// Returns true if it is an attempt to begin a term.
     pub fn is_attempt(&self) -> bool {
         matches!(self.act, Act::Insert { .. } | Act::Takeover { .. })
     }

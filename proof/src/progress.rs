@@ -10,8 +10,9 @@ use crate::table::is_takeover_row;
 use crate::world::World;
 
 impl World {
-    /// Whether a contender that is left alone with Spanner comes to hold within the bound, whatever
-    /// state the world is in; each one that runs is tried by itself, and a fresh one if none does.
+    /// Returns true if a contender that is left alone with Spanner comes to hold within the bound,
+    /// whatever state the world is in; each one that runs is tried by itself, and a fresh one if
+    /// none does.
     pub fn leads_to_a_holder(&self, scenario: &Scenario) -> bool {
         let holds = |survivor| self.holds_alone(scenario, survivor).is_some();
         self.survivors().into_iter().all(holds)

@@ -33,7 +33,7 @@ pub struct Report {
     pub depth: usize,
     /// How long it took.
     pub took: Duration,
-    /// Whether every state within the scenario's bounds was reached.
+    /// True if every state within the scenario's bounds was reached.
     pub complete: bool,
     /// How many invariants were judged in each state.
     pub invariants: usize,

@@ -28,13 +28,13 @@ pub struct Scenario {
     pub budget: Budget,
     /// How many requests whose sender gave up may still be on their way.
     pub late_requests_max: usize,
-    /// Whether the table has the columns that it may lack.
+    /// True if the table has the columns that it may lack.
     pub optional_columns: bool,
     /// For how long the tool keeps an evicted holder away.
     pub keep_away: Option<Duration>,
     /// One state in so many is checked for I5; it takes longer than all else together.
     pub progress_checked_one_in: u64,
-    /// Whether the clocks are so bad that I1 must be found broken.
+    /// True if the clocks are so bad that I1 must be found broken.
     pub clocks_break_i1: bool,
     /// What must have been seen, or the exploration proves nothing.
     pub expected: Vec<Mark>,
@@ -145,7 +145,7 @@ impl Scenario {
         self.members.iter().map(|member| member.timing.lease).max().unwrap_or_default()
     }
 
-    /// Whether peers of another implementation leave rows of theirs.
+    /// Returns true if peers of another implementation leave rows of theirs.
     pub fn has_peers(&self) -> bool {
         self.budget.leftovers > 0 || self.starts.contains(&Start::Leftover)
     }

@@ -21,7 +21,7 @@ pub struct Table {
     /// Shared by all worlds in which they are the same: most steps change no row.
     rows: Arc<Vec<StoredRow>>,
     last: Timestamp,
-    /// Whether the table has the columns `lease_ms` and `info`.
+    /// True if the table has the columns `lease_ms` and `info`.
     pub optional_columns: bool,
 }
 
@@ -129,7 +129,8 @@ impl Table {
         Answer::Applied { at }
     }
 
-    /// Whether a fenced write of the term would commit: the check is part of its transaction.
+    /// Returns true if a fenced write of the term would commit: the check is part of its
+    /// transaction.
     pub fn fence_holds(&self, token: Timestamp, writer: &Writer) -> bool {
         let term = TermId { token, writer: writer.clone() };
         let found: Vec<StoredRow> = self.get(LOCK).cloned().into_iter().collect();
@@ -185,7 +186,7 @@ pub fn takeover_row(key: String, token: Timestamp, writer: Writer) -> StoredRow 
     StoredRow { token: Some(token), writer, ..StoredRow::new(key) }
 }
 
-/// Whether a takeover row of the lock under proof has this key.
+/// Returns true if a takeover row of the lock under proof has this key.
 pub fn is_takeover_row(row: &StoredRow) -> bool {
     is_takeover_key(LOCK, &row.key)
 }

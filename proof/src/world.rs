@@ -164,8 +164,8 @@ impl World {
         self.give_up(index, asked, scenario);
     }
 
-    /// Whether the row protects nobody: released, and reserved for nobody, or run out by its own
-    /// lease.
+    /// Returns true if the row protects nobody: released, and reserved for nobody, or run out by
+    /// its own lease.
     pub fn is_removable(&self) -> bool {
         let Some(row) = self.table.lock() else { return false };
         let now = self.table.read_timestamp(self.spanner());
@@ -199,7 +199,7 @@ impl World {
         self.nodes.iter().filter(|node| node.has_lock().is_some()).count()
     }
 
-    /// Whether a fenced write of some earlier term would commit at this instant (I3).
+    /// Returns true if a fenced write of some earlier term would commit at this instant (I3).
     pub fn fence_lets_the_past_write(&self) -> bool {
         self.history.begun.iter().any(|term| {
             self.table.fence_holds(term.token, &term.writer)

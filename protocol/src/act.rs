@@ -87,7 +87,7 @@ pub enum Answer {
     },
     /// The answer to [`Act::Sweep`].
     Swept {
-        /// Whether nothing is left to sweep.
+        /// True if nothing is left to sweep.
         all: bool,
     },
     /// The write was not and will not be committed: its condition did not hold.

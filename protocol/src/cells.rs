@@ -109,13 +109,13 @@ impl StoredRow {
         }
     }
 
-    /// Whether it is a takeover row: it has no heartbeat.
+    /// Returns true if it is a takeover row: it has no heartbeat.
     pub fn is_takeover(&self) -> bool {
         self.heartbeat.is_none()
     }
 
-    /// Whether somebody seized the lock, by the mark that a seizure leaves: no holder's own text
-    /// stands in the row of a released lock.
+    /// Returns true if somebody seized the lock, by the mark that a seizure leaves: no holder's own
+    /// text stands in the row of a released lock.
     pub fn is_seized(&self) -> bool {
         let is_marked = self.info.as_deref().is_some_and(|info| info.starts_with("seized"));
         is_marked && self.heartbeat.is_some() && self.row().is_released()

@@ -234,12 +234,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the row says that its last holder let go.
+    /// Returns true if the row says that its last holder let go.
     pub fn is_released(&self) -> bool {
         self.heartbeat == Timestamp::EPOCH
     }
 
-    /// Whether both describe the same heartbeat of the same term: the condition of a takeover.
+    /// Returns true if both describe the same heartbeat of the same term: the condition of a
+    /// takeover.
     ///
     /// Token, writer *and* heartbeat: a takeover that overlooks a heartbeat deposes a live holder.
     pub fn is_same_heartbeat(&self, other: &Row) -> bool {
@@ -281,7 +282,8 @@ pub struct Observation {
     pub read_at: Timestamp,
 }
 
-/// Whether `key` is the exact pattern of a takeover row of `lock`, not another lock's name (I6).
+/// Returns true if `key` is the exact pattern of a takeover row of `lock`, not another lock's name
+/// (I6).
 pub fn is_takeover_key(lock: &str, key: &str) -> bool {
     key.strip_prefix(lock)
         .and_then(|rest| rest.strip_prefix('_'))

@@ -27,16 +27,16 @@ pub struct Plan {
     pub loss: f64,
     /// How long a request takes each way at most, while the network is well.
     pub delay_max: Duration,
-    /// Whether somebody edits and deletes rows. Then I1 is not promised, and not checked.
+    /// True if somebody edits and deletes rows. Then I1 is not promised, and not checked.
     pub has_hands: bool,
-    /// Whether requests go through the real client and server.
+    /// True if requests go through the real client and server.
     pub through_client: bool,
     /// The timing of everybody while the table lacks its optional columns, which an ALTER adds in
     /// the storm; none where it has them from the start.
     pub old_table: Option<Timing>,
-    /// Whether the contenders of different locks share processes, and with them a carrier.
+    /// True if the contenders of different locks share processes, and with them a carrier.
     pub together: bool,
-    /// Whether every second process is of the previous version, as in a fleet that is upgraded.
+    /// True if every second process is of the previous version, as in a fleet that is upgraded.
     pub mixed: bool,
     /// Those who hold by the library's own ways, which takes a server.
     pub callers: Vec<CallerPlan>,

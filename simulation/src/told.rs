@@ -16,7 +16,7 @@ pub(crate) enum Told {
 /// The serial numbers of writes, with what was said of each. A write of unknown outcome has none.
 pub(crate) type Ledger = BTreeMap<i64, Told>;
 
-/// Whether the table agrees with what was told.
+/// Checks that the table agrees with what was told.
 pub(crate) fn compare(told: &Ledger, rows: &[BTreeMap<String, Value>]) -> Result<(), String> {
     let written: BTreeSet<i64> = rows
         .iter()

@@ -158,7 +158,7 @@ pub(crate) struct World {
     failed: CancellationToken,
     storm_over: CancellationToken,
     closing: CancellationToken,
-    /// Whether lives that begin now may have leases of their own.
+    /// True if lives that begin now may have leases of their own.
     leases_differ: CancellationToken,
     history: Mutex<Result<BTreeMap<&'static str, u64>, String>>,
 }
@@ -350,7 +350,7 @@ impl World {
         self.leases_differ.cancel();
     }
 
-    /// Whether a process that ends stays away.
+    /// Returns true if a process that ends stays away.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.is_cancelled()
     }
@@ -451,7 +451,7 @@ impl World {
         }
     }
 
-    /// Whether a lock of this name is known to anybody here.
+    /// Returns true if a lock of this name is known to anybody here.
     pub(crate) fn is_name_of_a_lock(&self, name: &str) -> bool {
         let planned = self.plan.locks.iter().map(|lock| lock.name.as_str());
         planned.chain(CANARIES).chain([NIGHTLY]).any(|known| known == name)

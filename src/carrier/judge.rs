@@ -22,7 +22,7 @@ pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>
     (keys, columns)
 }
 
-/// What each of the changes writes, or why it is refused: a refusal is nobody else's affair.
+/// Returns what each of the changes writes, or why it is refused. A refusal affects no other lock.
 pub(crate) fn judge(
     changes: &[(Arc<str>, Change)],
     found: Vec<StoredRow>,
@@ -37,8 +37,8 @@ pub(crate) fn judge(
     judged.collect()
 }
 
-/// Whose takeover rows these are, lock by lock, and whether they are all of a lock's: `rows` may be
-/// a page that ends before the last.
+/// Sorts takeover rows by lock, and says of each lock if these are all it has: `rows` may be a page
+/// that ends before the last.
 pub(crate) fn sort_leftovers(
     locks: &[(Arc<str>, Timestamp)],
     rows: &[StoredRow],

@@ -1,4 +1,4 @@
-//! What waits to be sent: in which order it goes, and in which company.
+//! The queue of acts: in which order they go, and in which company.
 
 use std::collections::HashSet;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ pub(crate) struct Lanes {
     transactions: Budget,
 }
 
-/// What waits for one kind of request.
+/// The acts that wait for one kind of request.
 #[derive(Debug)]
 struct Waiting {
     queue: VecDeque<Arc<Parcel>>,
@@ -48,9 +48,9 @@ pub(crate) struct Batch {
 /// On what terms a request travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Fare {
-    /// Whether its acts are suspected of holding others up.
+    /// True if its acts are suspected of holding others up.
     pub(crate) is_suspect: bool,
-    /// Whether it counts as one that may be in vain.
+    /// True if it counts as one that may be in vain.
     pub(crate) is_paid: bool,
 }
 
@@ -141,7 +141,7 @@ impl Lane {
         }
     }
 
-    /// Whether acts of this kind are repeated without regard to the bound on load (I8).
+    /// Returns true if acts of this kind are repeated without regard to the bound on load (I8).
     fn is_free(self) -> bool {
         self == Lane::Heartbeats
     }
@@ -184,7 +184,7 @@ impl Waiting {
             }
             let trusted = |parcel: &Parcel| parcel.suspicion == 0;
             let fresh = |parcel: &Parcel| trusted(parcel) && !parcel.is_repeat;
-            // Who came first goes first; repeats go along for nothing, or wait until they may.
+            // The first to come goes first. Repeats go along for nothing, or wait until they may.
             let first = self.first(lane, ROWS_MAX, trusted);
             let is_fresh = first.iter().any(|at| fresh(&self.queue[*at]));
             let (chosen, is_paid) = if is_fresh {

@@ -1,8 +1,8 @@
 //! The carrier: acts of many locks travel together.
 //!
-//! One for each connection and runtime. It collects the acts of the instances there and sends what
+//! One for each connection and runtime. It collects the acts of the instances there. It sends what
 //! is due at about the same time as one read, or as one transaction over many rows. The protocol
-//! knows nothing of it: each row is judged alone by its act's own definition, and an instance's
+//! knows nothing of it. Each row is judged alone by its act's own definition, and an instance's
 //! validity counts from its decision, before its act gets here.
 
 mod budget;

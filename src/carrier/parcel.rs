@@ -27,7 +27,7 @@ impl Lane {
     pub(crate) const ALL: [Lane; 4] = [Lane::Heartbeats, Lane::Polls, Lane::Terms, Lane::Sweeps];
 }
 
-/// What is asked for one lock.
+/// The request for one lock.
 #[derive(Clone, Debug)]
 pub(crate) enum Load {
     /// Its row.
@@ -79,7 +79,7 @@ pub(crate) struct Parcel {
     /// All the time that the act has.
     pub(crate) limit: Duration,
     pub(crate) deadline: Instant,
-    /// Whether the lock's act before this one failed.
+    /// True if the lock's act before this one failed.
     pub(crate) is_repeat: bool,
     /// How many acts of this kind in a row, the lock's last, met their limit.
     pub(crate) suspicion: u32,
@@ -113,7 +113,8 @@ impl Parcel {
         self.lock.len() * 3 + self.load.bytes()
     }
 
-    /// Whether nobody waits for the answer: it was given, or the act was dropped or is overdue.
+    /// Returns true if nobody waits for the answer: it was given, or the act was dropped or is
+    /// overdue.
     pub(crate) fn is_idle(&self) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.as_ref().is_none_or(oneshot::Sender::is_closed)
@@ -123,7 +124,7 @@ impl Parcel {
     pub(crate) fn answer(&self, outcome: Outcome) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(waiting) = waiting {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = waiting.send(outcome);
         }
     }
@@ -133,7 +134,7 @@ impl Parcel {
         self.has_left.store(true, Ordering::Relaxed);
     }
 
-    /// What is known of an act to which no answer came.
+    /// Returns what is known of an act to which no answer came.
     pub(crate) fn without_answer(&self) -> Answer {
         let may_change = matches!(self.load, Load::Change(_));
         if may_change && self.has_left.load(Ordering::Relaxed) {

@@ -21,8 +21,8 @@ use super::trip::{Return, travel};
 /// Into how many parts heartbeats are sent again that are slow to come back. Two rounds find one
 /// slow row among a thousand, well within the lease.
 const PARTS: usize = 32;
-/// How long parts of a batch that was refused stay, at the most: whoever else wanted the same rows
-/// at the same time gets out of step.
+/// How long parts of a batch that was refused stay, at the most. By then, others that wanted the
+/// same rows at the same time are out of step.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// How often those who woke at the same moment get their chance to hand their acts over first.
 const TURNS_MAX: usize = 16;
@@ -152,8 +152,8 @@ impl<S: Store> Post<S> {
         }
     }
 
-    /// Sends heartbeats again, in smaller company, whose request is slow: one row that waits for a
-    /// lock of somebody's makes all wait that travel with it. A repeat is harmless (I4).
+    /// Sends heartbeats again, in smaller company, if their request is slow. One row that waits for
+    /// a lock makes all the others in its request wait. A repeat is harmless (I4).
     fn part_late(&mut self, now: Instant) {
         for trip in self.trips.values_mut() {
             if trip.late_from.is_none_or(|late_from| now < late_from) {

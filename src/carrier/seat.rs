@@ -48,9 +48,9 @@ pub(crate) struct Seat {
 /// How the last acts of a lock fared.
 #[derive(Debug, Default)]
 struct Record {
-    /// Whether the last one failed.
+    /// True if the last one failed.
     has_failed: AtomicBool,
-    /// Whether the last one of each kind did.
+    /// True if the last one of each kind did.
     has_failed_in: [AtomicBool; Lane::ALL.len()],
     /// Acts in a row that met their limit, by kind.
     suspicions: [AtomicU32; Lane::ALL.len()],
@@ -133,9 +133,10 @@ impl Seat {
 }
 
 impl Record {
-    /// Whether an act of this kind repeats one that failed, and how many met their limit before.
+    /// Returns true if an act of this kind repeats one that failed, and how many met their limit
+    /// before.
     fn standing(&self, lane: Lane) -> (bool, u32) {
-        // What is found out by a read is whether the act before it failed.
+        // A read finds out if the act before it failed.
         let has_failed = lane == Lane::Polls && self.has_failed.load(Ordering::Relaxed);
         let is_repeat = has_failed || self.has_failed_in[lane as usize].load(Ordering::Relaxed);
         (is_repeat, self.suspicions[lane as usize].load(Ordering::Relaxed))

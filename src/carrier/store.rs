@@ -24,8 +24,8 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Duration,
     ) -> impl Future<Output = Verdict> + Send;
 
-    /// Finds the keys of these locks' takeover rows of tokens before those, in one read; in their
-    /// order, and whether it was all of a lock's.
+    /// Finds, in one read, the keys of these locks' takeover rows of tokens before those. The
+    /// answers stand in the order of the locks and say if they have all of a lock's.
     fn leftovers(
         &self,
         locks: Vec<(Arc<str>, Timestamp)>,
@@ -33,29 +33,29 @@ pub(crate) trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<(Vec<String>, bool)>>> + Send;
 }
 
-/// What a read of many rows showed.
+/// The answer to a read of many rows.
 #[derive(Debug)]
 pub(crate) struct Sight {
     /// The rows that exist.
     pub(crate) rows: Vec<StoredRow>,
     /// Spanner's timestamp of the read.
     pub(crate) read_at: Timestamp,
-    /// Whether the leases of the holders were read, too.
+    /// True if the leases of the holders were read, too.
     pub(crate) with_lease: bool,
 }
 
-/// What became of a transaction with many changes.
+/// The outcome of a transaction with many changes.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     /// Why a change was refused, in the order of the changes; a refused row refuses nobody else.
     pub(crate) refused: Vec<Option<Rejection>>,
-    /// What became of the others.
+    /// The fate of the others.
     pub(crate) fate: Fate,
-    /// What went wrong, if something did.
+    /// The error, if something went wrong.
     pub(crate) error: Option<Error>,
 }
 
-/// What became of the writes of a transaction.
+/// The fate of a transaction's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// All are applied.

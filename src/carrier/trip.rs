@@ -1,4 +1,4 @@
-//! One request with the acts of many locks, and what it says to each of them.
+//! One request with the acts of many locks, and the answer to each of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::store::{Fate, Sight, Store, Verdict};
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
 
-/// What a request brought back.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) struct Return {
     /// One for each act; none for one that is to be sent again, in smaller company.
     pub(crate) outcomes: Vec<Option<Outcome>>,
-    /// Whether the request was answered, be it with a refusal.
+    /// True if the request was answered, be it with a refusal.
     pub(crate) is_answered: bool,
 }
 

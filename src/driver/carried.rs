@@ -11,7 +11,7 @@ use crate::carrier::{Load, Seat, Step};
 use crate::outcome::Outcome;
 use crate::spanner::{Need, Table};
 
-/// What carries out the protocol's acts.
+/// Carries out the protocol's acts.
 pub(crate) trait LockRow: Send + Sync + 'static {
     /// Carries out one act, sent once, in not much more than `limit`.
     fn carry_out(
@@ -23,7 +23,7 @@ pub(crate) trait LockRow: Send + Sync + 'static {
     /// In which step to act, together with the other locks that share a carrier.
     fn step(&self) -> Step;
 
-    /// Whether the row, when it was last looked at, said that it was seized.
+    /// Returns true if the row, when it was last looked at, said that it was seized.
     fn saw_seizure(&self) -> bool;
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct Carried {
     /// The table that may lack columns; none in the simulation, where it lacks none.
     pub(crate) table: Option<Arc<Table>>,
     pub(crate) holder: Holder,
-    /// What the next release leaves in the row, besides the successor.
+    /// The mark that the next release leaves in the row, besides the successor.
     pub(crate) parting_info: Arc<Mutex<Option<String>>>,
     pub(crate) told: Told,
-    /// Whether the last poll read the row's lease.
+    /// True if the last poll read the row's lease.
     pub(crate) saw_lease: Arc<AtomicBool>,
-    /// Whether that row said that it was seized.
+    /// True if that row said that it was seized.
     pub(crate) saw_seizure: Arc<AtomicBool>,
 }
 
@@ -100,8 +100,8 @@ impl Carried {
         outcome
     }
 
-    /// Refuses to begin while a column may be wrongly thought missing, and to take over from a row
-    /// whose lease was not read although there may be one (I1).
+    /// Refuses to begin while a column may be wrongly thought missing. Refuses to take over from a
+    /// row whose lease was not read although there may be one (I1).
     async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
         let Some(table) = &self.table else { return Ok(()) };
         let ready = table.ready(Need::Begin, limit).await;
@@ -117,7 +117,7 @@ impl Carried {
     }
 }
 
-/// Which optional columns the row of the present term was written with.
+/// The optional columns that the row of the present term was written with.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Mutex<(bool, bool)>);
 

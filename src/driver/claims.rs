@@ -1,4 +1,5 @@
-//! Who in this process asks for the lock, who of them has it, and what became of it.
+//! The callers in this process: those who ask for the lock, the one who has it, and the end of
+//! each.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,7 +15,7 @@ use crate::loss::{Loss, ReleaseOutcome};
 use crate::status::Term;
 use crate::token::FencingToken;
 
-/// One request for the lock. Whoever asked and is gone has closed the reply.
+/// One request for the lock. A caller that asked and is gone has closed the reply.
 pub(crate) struct Claim {
     pub(crate) patience: Patience,
     /// Fired to ask whoever holds to let go; without it, a resignation ends the term at once.
@@ -49,7 +50,7 @@ pub(crate) enum End {
     Lapse,
 }
 
-/// What a release leaves in the row.
+/// The mark that a release leaves in the row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parting {
     pub(crate) next: Succession,
@@ -59,16 +60,16 @@ pub(crate) struct Parting {
 /// Why the lock could not be had at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Occupied {
-    /// Who holds; nobody where the lock was taken from its holder and must still be waited for, or
-    /// is reserved.
+    /// The holder. It is nobody if the lock was taken from its holder and must still be waited for,
+    /// or if it is reserved.
     pub(crate) holder: Option<String>,
     /// The token in the row.
     pub(crate) token: FencingToken,
 }
 
-/// What a claimant did.
+/// A claimant's act.
 pub(crate) enum Heard {
-    /// Whoever had the lock let go of it: so, or by dropping it.
+    /// The caller that had the lock let go of it: so, or by dropping it.
     LetGo(Option<End>),
     /// Somebody who waited is gone.
     Left,
@@ -78,7 +79,7 @@ pub(crate) enum Heard {
 pub(crate) struct Claims {
     waiting: VecDeque<Claim>,
     holding: Option<Holding>,
-    /// Who waits to hear how the release went.
+    /// The caller that waits to hear how the release went.
     farewell: Option<oneshot::Sender<ReleaseOutcome>>,
     /// When the last poll began.
     polling_since: Moment,
@@ -126,7 +127,7 @@ impl Leaving {
     }
 }
 
-/// What the last answer said of the lock.
+/// The lock as the last answer showed it.
 struct LastPoll {
     began: Moment,
     result: Result<Option<Occupied>>,

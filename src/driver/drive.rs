@@ -28,16 +28,16 @@ use crate::settings::Settings;
 use crate::status::{Failing, Journal, Published};
 use crate::token::FencingToken;
 
-/// How many times in a lease a holder looks at the clock even if no timer is due: timers stand
-/// still while a machine is suspended.
+/// How many times in a lease a holder reads the clock even if no timer is due. Timers stand still
+/// while a machine is suspended.
 const TICKS_PER_LEASE: u32 = 10;
 
-/// A loop that has something to do says that it runs once a lease, and counts as stalled when it
-/// is late by another; both within these bounds.
+/// A loop that has something to do reports once a lease that it runs. It counts as stalled when it
+/// is late by another lease; both within these bounds.
 const OVERDUE_MIN: Duration = Duration::from_secs(1);
 const OVERDUE_MAX: Duration = Duration::from_secs(10);
 
-/// Whether the loop wants the lock.
+/// A loop's need of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
     /// For as long as it runs.
@@ -46,7 +46,7 @@ pub(crate) enum Demand {
     Claimed,
 }
 
-/// What a handle asks of the loop.
+/// A handle's request to the loop.
 pub(crate) enum Command {
     /// Give the lock to this one, in turn.
     Claim(Claim),
@@ -66,9 +66,9 @@ pub(crate) struct Driver<R> {
     parting_info: Arc<Mutex<Option<String>>>,
     /// A resignation that whoever has the lock was asked to carry out.
     asked: Option<Resignation>,
-    /// Whether the instance was told that the lock is wanted.
+    /// True if the instance was told that the lock is wanted.
     wanted: bool,
-    /// Whether somebody has asked for a poll since the instance was last told to poll.
+    /// True if somebody has asked for a poll since the instance was last told to poll.
     is_poll_due: bool,
     journal: Journal,
     /// The name of the act under way, and the part that fails with it.
@@ -186,7 +186,7 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    /// What the instance has to be told of who wants the lock.
+    /// Returns what the instance has to be told of the demand for the lock.
     fn demanded(&mut self) -> Option<Event> {
         let wanted = self.demand == Demand::Always || self.claims.are_any();
         // Once for each that asks: what fails after that, the instance repeats at its own pace.

@@ -1,4 +1,5 @@
-//! What an instance counts and measures, by the `metrics` facade; nothing without the feature.
+//! The counts and measurements of an instance, by the `metrics` facade; nothing without the
+//! feature.
 //!
 //! `docs/operating.md` lists them all.
 
@@ -108,7 +109,7 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // What a loop that is gone has said last would stand for ever.
+        // The last report of a loop that is gone would stand for ever.
         self.ended(&Loss::Abandoned);
         self.set("spindle_remaining_seconds", Duration::ZERO);
         self.set("spindle_contact_age_seconds", Duration::ZERO);
@@ -203,7 +204,8 @@ mod facade {
         }
     }
 
-    /// What scrapes say of each; a recorder that is installed later learns of it from the next lock.
+    /// Describes each metric for scrapes. A recorder that is installed later learns of it from the
+    /// next lock.
     fn describe() {
         let counters = [
             ("spindle_requests_total", "Requests sent to Spanner, by act"),

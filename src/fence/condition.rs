@@ -20,10 +20,10 @@ use crate::token::FencingToken;
 /// [`has_lock`](crate::Spindle::has_lock) and writing. See Martin Kleppmann's *How to do
 /// distributed locking* (2016) for the argument.
 ///
-/// Three ways to use one, from the easiest to the most general: [`write`](Fence::write) for
-/// mutations alone, [`transaction`](Fence::transaction) to read as well, and
-/// [`check`](Fence::check) or, for DML, [`predicate`](Fence::predicate) inside a transaction that
-/// somebody else runs.
+/// There are three ways to use one, from the easiest to the most general. [`write`](Fence::write)
+/// is for mutations alone, and [`transaction`](Fence::transaction) reads as well.
+/// [`check`](Fence::check) or, for DML, [`predicate`](Fence::predicate) work inside a transaction
+/// that somebody else runs.
 ///
 /// # Isolation
 ///
@@ -36,9 +36,9 @@ use crate::token::FencingToken;
 /// # Where it goes
 ///
 /// A fence may be cloned and, with the feature `serde`, sent to another process that works for
-/// the same term. One that came from a [`Term`] of this process knows when that term has ended
-/// here, cancelled or expired, and fails from then on without asking Spanner; one that was
-/// deserialized leaves it to Spanner to say so. Either is safe.
+/// the same term. A fence that came from a [`Term`] of this process knows when that term has ended
+/// here, cancelled or expired. It fails from then on without asking Spanner. A deserialized one
+/// leaves that to Spanner. Either is safe.
 #[derive(Clone, Debug)]
 pub struct Fence {
     pub(super) table: String,
@@ -50,7 +50,7 @@ pub struct Fence {
 }
 
 impl Term {
-    /// What makes a write in the same database conditional on this term.
+    /// Returns the fence that makes a write in the same database conditional on this term.
     pub fn fence(&self) -> Fence {
         Fence::new(self.table(), self.lock(), self.token(), self.writer().as_str())
             .of_term(self.clone())
@@ -86,9 +86,10 @@ impl Fence {
     /// If it isn't, the transaction is spoilt as well: whoever ignores the result can't commit.
     /// It costs one read, which may carry the transaction's begin, and doesn't contend with
     /// heartbeats: they write another column. The read keeps the next term from beginning until
-    /// the transaction ends, so do it late and keep the transaction short; if its process dies in
-    /// the middle, a takeover waits until Spanner gives up on the transaction, after 10 s, and for a
-    /// pause of up to 10 s more, since what fails is repeated ever more seldom.
+    /// the transaction ends, so do it late and keep the transaction short. If its process dies in
+    /// the middle, a takeover waits until Spanner gives up on the transaction, after 10 s. It may
+    /// then wait for a pause of up to 10 s more, since failed attempts are repeated ever more
+    /// seldom.
     ///
     /// The transaction must be SERIALIZABLE, which is the client's default: under REPEATABLE READ
     /// nothing orders the read before the next term's begin.
@@ -165,7 +166,7 @@ impl Fence {
         transaction.buffer(impossible).map_err(|source| Error::from_read(self.checking(), source))
     }
 
-    /// What makes two fences the same: whichever process they are in.
+    /// Returns the parts that make two fences the same, whichever process they are in.
     fn identity(&self) -> (&str, &str, FencingToken, &str) {
         (&self.table, &self.lock, self.token, &self.writer)
     }

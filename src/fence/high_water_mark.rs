@@ -6,11 +6,11 @@ use crate::token::FencingToken;
 /// Guards a system that isn't Spanner: admits a token only if it is at least the highest that was
 /// seen.
 ///
-/// One per lock, since tokens of different locks have nothing to do with each other; and it
-/// belongs where the writes arrive, not where they are sent from. It can refuse a writer only
-/// once the next term has been there, so a new leader does well to write at once.
+/// Use one per lock, since tokens of different locks have nothing to do with each other. It belongs
+/// where the writes arrive, not where they are sent from. It can refuse a writer only once the next
+/// term has been there, so a new leader does well to write at once.
 ///
-/// It lives in memory. What it guards outlives the process, so keep the highest token with it,
+/// It lives in memory. The guarded data outlives the process, so keep the highest token with it,
 /// and begin from that: [`starting_at`](HighWaterMark::starting_at).
 ///
 /// ```
@@ -36,9 +36,9 @@ use crate::token::FencingToken;
 ///
 /// with the token as a 64-bit integer ([`FencingToken::as_nanoseconds`], which never exceeds
 /// `i64::MAX`). No row changed means that the writer came late, or that there is no such row. One
-/// statement is atomic at any isolation level; where several belong together, the first of them
-/// must be one that raises the mark of a row that all writers share. A first insert needs a rule as
-/// well: `INSERT … ON CONFLICT (id) DO UPDATE … WHERE accounts.fence <= excluded.fence`.
+/// statement is atomic at any isolation level. Where several belong together, the first of them
+/// must raise the mark of a row that all writers share. A first insert needs a rule as well:
+/// `INSERT … ON CONFLICT (id) DO UPDATE … WHERE accounts.fence <= excluded.fence`.
 #[derive(Debug, Default)]
 pub struct HighWaterMark(Mutex<Option<FencingToken>>);
 

@@ -3,24 +3,23 @@ use google_cloud_spanner::statement::StatementBuilder;
 use super::condition::Fence;
 
 impl Fence {
-    /// The fence as a condition of SQL, for who write DML in transactions of their own:
-    /// `EXISTS (SELECT …)`, true as long as the term is the lock's.
+    /// Returns the fence as a condition of SQL, `EXISTS (SELECT …)`, which is true as long as the
+    /// term is the lock's. It is for DML in transactions of your own.
     ///
     /// Its parameters are `@fence_lock`, `@fence_token` and `@fence_writer`;
     /// [`bind`](Fence::bind) gives a statement their values. In GoogleSQL; the PostgreSQL dialect
     /// numbers its parameters, use [`check`](Fence::check) there.
     ///
     /// A statement that changes no row says nothing: a condition that is false and a row that
-    /// isn't there look the same. Look at the number of rows that were changed, and roll back
-    /// when it is not what it should be; [`check`](Fence::check) in the same transaction says
-    /// which of the two it was. What the transaction does outside of such statements is not
-    /// covered.
+    /// isn't there look the same. Check the number of rows that were changed, and roll back when it
+    /// is not what it should be. [`check`](Fence::check) in the same transaction says which of the
+    /// two it was. The rest of the transaction, outside of such statements, is not covered.
     ///
-    /// The transaction must be SERIALIZABLE with pessimistic reads, the client's default: the
-    /// condition is read under a lock then, which keeps the next term from beginning before the
-    /// commit. Under REPEATABLE READ the condition is read from a snapshot, and the next term's
-    /// begin doesn't conflict with it. Partitioned DML runs in many transactions, each of which
-    /// checks for itself: it may stop halfway.
+    /// The transaction must be SERIALIZABLE with pessimistic reads, the client's default. Then the
+    /// condition is read under a lock, which keeps the next term from beginning before the commit.
+    /// Under REPEATABLE READ the condition is read from a snapshot, and the next term's begin
+    /// doesn't conflict with it. Partitioned DML runs in many transactions, each of which checks
+    /// for itself: it may stop halfway.
     ///
     /// ```no_run
     /// # use spindle::google_cloud_spanner::{self as client, statement::Statement};

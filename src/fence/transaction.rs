@@ -129,8 +129,8 @@ impl FencedTransaction {
     /// `work` may run several times: whenever Spanner aborts the transaction it is begun anew,
     /// fence included. It should do nothing that can't be done twice, and it should be quick:
     /// the next term can't begin before the transaction has ended. The commit is sent once and
-    /// never repeated by itself, since the repetition of a commit whose answer was lost would
-    /// report its own rows as somebody else's.
+    /// never repeated by itself. The repetition of a commit whose answer was lost would report its
+    /// own rows as somebody else's.
     ///
     /// SERIALIZABLE, with pessimistic reads; see [`Fence`] for why.
     ///
@@ -139,8 +139,8 @@ impl FencedTransaction {
     /// - [`is_fenced`](Error::is_fenced): the term is over, and nothing was written. Stop.
     /// - [`is_outcome_unknown`](Error::is_outcome_unknown): the commit was sent and nobody knows
     ///   what became of it. If it was applied, then within the term. Look before writing again.
-    /// - What `work` returned, a client's error or one made by [`Error::give_up`]: nothing was
-    ///   written. [`Error::spanner`] and [`Error::cause`] give it back.
+    /// - The error that `work` returned, a client's error or one made by [`Error::give_up`]:
+    ///   nothing was written. [`Error::spanner`] and [`Error::cause`] give it back.
     /// - Otherwise nothing was written either: what Spanner said, or that the bounds were
     ///   reached; [`is_retryable`](Error::is_retryable) tells whether to begin again.
     /// - [`is_config`](Error::is_config) for bounds of zero.
@@ -233,7 +233,7 @@ impl TransactionRetryPolicy for Bounds {
         attempts: u32,
         _elapsed: Duration,
     ) -> RetryResult {
-        // What was aborted was not committed: from here to the next commit nothing is in doubt.
+        // An aborted attempt was not committed: from here to the next commit nothing is in doubt.
         self.may_commit.store(false, Ordering::Relaxed);
         if attempts < self.attempts_max {
             RetryResult::Continue(error)

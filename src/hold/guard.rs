@@ -14,19 +14,19 @@ use crate::loss::{Loss, ReleaseOutcome};
 use crate::spindle::Spindle;
 use crate::status::Term;
 
-/// What nobody can mean to wait for.
+/// A wait that nobody can mean.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The lock, held. It is renewed in the background until this is released or dropped.
 ///
 /// A guard derefs to its [`Term`], which has the token, the fence and the cancellation. A guard is
-/// not the lock itself: the term can be lost while the guard is there, and then
-/// [`cancelled`](Term::cancelled) resolves, before the lease has run out. What must not happen late
-/// has to carry the token: see [`Term::fence`].
+/// not the lock itself: the term can be lost while the guard is there. Then
+/// [`cancelled`](Term::cancelled) resolves, before the lease has run out. An effect that must not
+/// happen late has to carry the token: see [`Term::fence`].
 ///
-/// **Dropping** it stops the renewal at once; the release is then sent by the instance's loop, at
-/// the next chance and without anybody to hear how it went. So the lock is free soon after a drop,
-/// not by then; and if the process or its runtime ends first, only when the lease has run out. Use
+/// **Dropping** it stops the renewal at once. The instance's loop then sends the release at the
+/// next chance, and nobody hears how it went. So the lock is free soon after a drop, not by then.
+/// If the process or its runtime ends first, the lock is free only when the lease has run out. Use
 /// [`release`](Guard::release) where that matters. A leaked guard is held for ever.
 ///
 /// A guard keeps the instance's loop alive, like any other handle.
@@ -42,10 +42,10 @@ impl Spindle {
     /// Waits until this instance holds the lock, however long that takes.
     ///
     /// The first call starts the instance's loop, on the runtime that it is called on. The loop
-    /// contends while somebody waits or holds and rests otherwise, so a process in which many wait
+    /// contends while somebody waits or holds and rests otherwise. So a process in which many wait
     /// polls no more than one in which one waits. They get the lock one after the other in the
-    /// order of their calls; between two of them other processes have a poll interval to take it.
-    /// A process that acquires again at once after a release may win over others that wait.
+    /// order of their calls. Between two of them other processes have a poll interval to take it. A
+    /// process that acquires again at once after a release may win over others that wait.
     ///
     /// ```no_run
     /// # async fn service(table: spindle::LockTable) -> spindle::Result<()> {
@@ -143,7 +143,7 @@ impl Spindle {
         asked_to_go: Option<CancellationToken>,
     ) -> Result<Guard> {
         loop {
-            // Who waits is not told that the lock is occupied.
+            // A caller that waits is not told that the lock is occupied.
             if let Ok(grant) = self.claim(patience, asked_to_go.clone()).await? {
                 return Ok(Guard::new(self.clone(), grant));
             }
@@ -169,7 +169,8 @@ impl Guard {
 
     pub(crate) async fn release_with(mut self, parting: Parting) -> ReleaseOutcome {
         let (done, released) = oneshot::channel();
-        // What could not be sent comes back, and must not be kept: it has the sender of the answer.
+        // A message that could not be sent comes back, and must not be kept: it has the sender of
+        // the answer.
         let told =
             self.end.take().is_some_and(|end| end.send(End::Release { parting, done }).is_ok());
         if told && let Ok(release) = released.await {

@@ -99,9 +99,9 @@ impl Spindle {
     /// ended.
     ///
     /// - **It returns by itself**: the lock is released, and its result returned.
-    /// - **The term is lost**: the task's term is cancelled, which it should watch; it may go on for
-    ///   three quarters of what is left of the lease, then it is aborted. What it returns is dropped,
-    ///   because another may lead by then, and the instance contends for the next term.
+    /// - **The term is lost**: the task's term is cancelled, which it should watch. It may go on
+    ///   for three quarters of what is left of the lease, then it is aborted. Its result is
+    ///   dropped, because another may lead by then, and the instance contends for the next term.
     /// - **`cancel` is cancelled**: the task's term is cancelled, and it has the
     ///   [stop limit](crate::LockBuilder::stop_limit) to end, then it is aborted. The lock is kept by
     ///   heartbeats until it has ended, then released.
@@ -142,10 +142,11 @@ impl Spindle {
     /// # Errors
     ///
     /// At once [`is_config`](Error::is_config) if the settings can't work or if
-    /// [`run`](Spindle::run) was called on this instance. [`is_panic`](Error::is_panic) if the task
-    /// panicked, [`is_unstoppable`](Error::is_unstoppable) if it could not be stopped on
-    /// cancellation. Whatever Spanner says is no error, a missing table or a refusal neither: the
-    /// instance goes on trying, and says so in [`health`](Spindle::health) and the log.
+    /// [`run`](Spindle::run) was called on this instance. If the task panicked,
+    /// [`is_panic`](Error::is_panic); if it could not be stopped on cancellation,
+    /// [`is_unstoppable`](Error::is_unstoppable). An answer of Spanner is never an error here, not
+    /// even a missing table or a refusal. The instance goes on trying, and says so in
+    /// [`health`](Spindle::health) and the log.
     ///
     /// # Cancellation safety
     ///
@@ -289,7 +290,7 @@ impl Supervisor {
                     guard.release().await;
                     return Ok(returned);
                 }
-                // Nothing is held any more; dropping the guard says no more than that.
+                // Nothing is held now; dropping the guard only says so.
                 Ended::Stopped(Why::Lost, _) => {}
                 Ended::Stopped(Why::Resigned, _) => {
                     guard.release().await;

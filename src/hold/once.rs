@@ -20,7 +20,7 @@ use crate::spindle::Spindle;
 use crate::status::{Term, say};
 use crate::token::FencingToken;
 
-/// What came of [`run_once`](LockBuilder::run_once).
+/// The outcome of [`run_once`](LockBuilder::run_once).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobOutcome<T> {
@@ -99,10 +99,9 @@ impl LockBuilder {
     /// It polls once. If the lock is vacant, it is taken and the job run under it; otherwise
     /// nothing is done. From the start of a run the lock is kept
     ///
-    /// - until the job has ended, and **at least** `at_least`, also after this process has exited:
-    ///   so a node whose schedule is late, or whose clock is, doesn't run it again. Make it shorter
-    ///   than the period of the schedule by more than the clocks may differ, or the next run is
-    ///   skipped.
+    /// - until the job has ended, and **at least** `at_least`, also after this process has exited.
+    ///   So a node whose schedule or clock is late doesn't run it again. Make it shorter than the
+    ///   period of the schedule by more than the clocks may differ, or the next run is skipped.
     /// - **at most** `at_most`: then it is free for others, also if the node has died. A job that
     ///   goes on for so long is told to stop before, by its term, and then aborted.
     ///
@@ -111,24 +110,24 @@ impl LockBuilder {
     /// At most one run is *started* in any `at_least`, whatever dies, if clock rates are within one
     /// per cent of each other. None is started if the node dies before; then the job is not made up
     /// for until a schedule asks again. A run whose node died in the middle is not repeated by
-    /// itself either: it holds the lock until `at_most`, and whoever asks after that runs the job
-    /// and can see from [`last_run`](LockTable::last_run), before it starts, that the last one was
+    /// itself either: it holds the lock until `at_most`. The next caller after that runs the job.
+    /// Before it starts, it can see from [`last_run`](LockTable::last_run) that the last one was
     /// interrupted.
     ///
     /// # On time, or not at all
     ///
-    /// A run begins within the *start limit* after the call, by the own clock: a tenth of
-    /// `at_least`, at most 10 s, unless [`start_limit`](LockBuilder::start_limit) says otherwise. A
-    /// lock that is won later, because Spanner's answer was lost or late, is released at once for
-    /// others, and the call ends with [`TooLate`](JobOutcome::TooLate). If that happens to each node that
-    /// wins, **nobody runs the job** until a schedule asks again.
+    /// A run begins within the *start limit* after the call, by the process's own clock. The limit
+    /// is a tenth of `at_least`, at most 10 s, unless [`start_limit`](LockBuilder::start_limit)
+    /// says otherwise. A lock that is won later, because Spanner's answer was lost or late, is
+    /// released at once for others, and the call ends with [`TooLate`](JobOutcome::TooLate). If
+    /// that happens to each node that wins, **nobody runs the job** until a schedule asks again.
     ///
     /// The call itself can take longer. It waits until it knows whether it won the lock, to release
     /// it then, but no longer than `at_most`.
     ///
     /// # How it is kept
     ///
-    /// There are no heartbeats: the row says from the start until when it protects the run, so a
+    /// There are no heartbeats. From the start the row says until when it protects the run, so a
     /// failure of the connection in between is no loss. It also means that a job doesn't hear when
     /// somebody evicts it; what must not happen late has to carry its
     /// [`fence`](crate::Term::fence).
@@ -156,11 +155,12 @@ impl LockBuilder {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) for durations that can't work: zero, `at_least` above
-    /// `at_most`, `at_most` below 100 ms or above a day, a start limit above `at_most`; and for other
-    /// settings that can't work. [`is_schema`](Error::is_schema) for a table
-    /// without the column `lease_ms`, in which nothing could be kept. [`is_panic`](Error::is_panic)
-    /// if the job panicked and [`is_unstoppable`](Error::is_unstoppable) if it blocks its thread
-    /// past `at_most`. Otherwise why Spanner could not be asked; then the job was not started.
+    /// `at_most`, `at_most` below 100 ms or above a day, a start limit above `at_most`. The same
+    /// for other settings that can't work. For a table without the column `lease_ms`, in which
+    /// nothing could be kept, [`is_schema`](Error::is_schema). If the job panicked,
+    /// [`is_panic`](Error::is_panic); if it blocks its thread past `at_most`,
+    /// [`is_unstoppable`](Error::is_unstoppable). Otherwise why Spanner could not be asked; then
+    /// the job was not started.
     ///
     /// # Cancellation safety
     ///
@@ -323,7 +323,7 @@ impl Run {
         let token = guard.token();
         let id = &*self.settings.id;
         // The start was committed before `began`, and the grace counts from the commit of the
-        // release, so it comes out long enough if the clock here runs no more than 1 % fast.
+        // release. So it comes out long enough if the clock here runs no more than 1 % fast.
         let rest = self.at_least.saturating_sub(took);
         let next = match rest {
             Duration::ZERO => Succession::Anyone,

@@ -11,7 +11,7 @@ use super::guard::Guard;
 use crate::error::{self, Error, Kind, panic_message};
 use crate::status::{Failing, Progress, Term, say};
 
-/// Who may tell a task to stop, besides the loss of its term.
+/// The orders that may stop a task, besides the loss of its term.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Orders {
     /// The caller's own cancellation.
@@ -158,7 +158,7 @@ async fn wait<T>(
     timeout(abort_limit, task).await.ok()
 }
 
-/// What a task returned; nothing if it was aborted; the message if it panicked.
+/// Returns the result of a task; nothing if it was aborted; the message if it panicked.
 fn result<T>(ended: Result<T, JoinError>) -> Result<Option<T>, String> {
     match ended {
         Ok(returned) => Ok(Some(returned)),
@@ -169,7 +169,7 @@ fn result<T>(ended: Result<T, JoinError>) -> Result<Option<T>, String> {
     }
 }
 
-/// What a task that watches over another one came to.
+/// Returns the result of a task that watches over another one.
 pub(crate) fn joined<T>(
     joined: Result<error::Result<T>, JoinError>,
     lock: &str,

@@ -17,7 +17,7 @@ use crate::spanner::{
 /// A name that no lock can have, since it looks like a takeover row.
 const PROBE_NAME: &str = "spindle-check_0000000000000000000";
 
-/// What [`LockTable::check`] found of a table that works.
+/// The findings of [`LockTable::check`] about a table that works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -25,27 +25,28 @@ pub struct Checked {
     pub missing_columns: Vec<&'static str>,
     /// The locks whose holder has not written its lease, where the table has the column.
     ///
-    /// While there is one, all instances must use the same lease: the holder began before the
+    /// While there is one, all instances must use the same lease. Its holder began before the
     /// column was there and has not heard of it yet, or it is another implementation's.
     pub without_lease: Vec<String>,
 }
 
 impl LockTable {
-    /// Checks once that the table can be reached, is as it should be, and can be written:
-    /// for services that want to fail at start rather than to go on trying.
+    /// Checks once that the table can be reached, is as it should be, and can be written. It is for
+    /// services that would rather fail at start than go on trying.
     ///
-    /// Writes nothing that stays. It asks whether reads tell their time, asks the information schema,
-    /// reads and writes as a holder does, and reads the whole table, 100 rows at a time. A missing optional column is no error:
-    /// what it returns names it, and the locks whose holder has not written its lease.
+    /// Writes nothing that stays. It asks if reads tell their time, and asks the information
+    /// schema. It reads and writes as a holder does, and reads the whole table, 100 rows at a time.
+    /// A missing optional column is no error: what it returns names it, and the locks whose holder
+    /// has not written its lease.
     ///
     /// # Errors
     ///
-    /// What exactly is wrong: [`is_schema`](crate::Error::is_schema) for the table or a column,
-    /// with the statement that mends it; [`is_config`](crate::Error::is_config) for a malformed
-    /// name or endpoint, a database that is not there, or a server without read timestamps, on
-    /// which no lock can be taken; [`is_denied`](crate::Error::is_denied) for permissions or
-    /// credentials; [`is_session_lost`](crate::Error::is_session_lost); or an outage, said after
-    /// 5 s.
+    /// The error names what exactly is wrong. [`is_schema`](crate::Error::is_schema) means the
+    /// table or a column, with the statement that mends it. [`is_config`](crate::Error::is_config)
+    /// means a malformed name or endpoint, a database that is not there, or a server without read
+    /// timestamps, on which no lock can be taken. [`is_denied`](crate::Error::is_denied) means
+    /// permissions or credentials. The others are
+    /// [`is_session_lost`](crate::Error::is_session_lost), and an outage, said after 5 s.
     ///
     /// # Cancellation safety
     ///
@@ -96,7 +97,7 @@ impl Table {
             Ok(Ok(None)) => {
                 Err(without_read_timestamp(&format!("table `{}`: read a row", self.name)))
             }
-            // What failed here fails below as well, where it can be told why.
+            // A failure here repeats below, where its reason can be told.
             Ok(Ok(Some(_)) | Err(_)) | Err(_) => Ok(()),
         }
     }

@@ -21,7 +21,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// The most that `by` and `because` may have together, so that `info` stays a line.
 const MARK_BYTES_MAX: usize = 1_000;
 
-/// Whose term was ended.
+/// The holder whose term was ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deposed {
@@ -34,16 +34,16 @@ pub struct Deposed {
 }
 
 impl LockTable {
-    /// Ends the term of whoever holds the lock, gracefully: at its next heartbeat the holder
-    /// learns that it is deposed, and nobody takes over before its lease has run out.
+    /// Ends the holder's term, gracefully. At its next heartbeat the holder learns that it is
+    /// deposed, and nobody takes over before its lease has run out.
     ///
     /// So at any instant at most one instance still believes that it holds. From now on the
     /// evicted term's fenced writes are refused. The evicted instance contends again like any
     /// other, unless it is [kept away](Evict::keep_away).
     ///
-    /// Nothing is sent before it is awaited. It gives whose term it was; nothing if the row names
-    /// no one, in which case nothing was written. `info` then reads `evicted by …: …`, where the
-    /// table has the column.
+    /// Nothing is sent before it is awaited. It gives the holder whose term it was; nothing if the
+    /// row names no one, in which case nothing was written. The column `info` then reads
+    /// `evicted by …: …`, where the table has it.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -58,8 +58,9 @@ impl LockTable {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) for a name that no lock can have, or a mark or time that
-    /// can't work; [`is_outcome_unknown`](Error::is_outcome_unknown) if no answer came, where
-    /// [`inspect`](LockTable::inspect) tells; otherwise why it could not be done within 5 s.
+    /// can't work. [`is_outcome_unknown`](Error::is_outcome_unknown) if no answer came, where
+    /// [`inspect`](LockTable::inspect) tells. Otherwise the reason why it could not be done within
+    /// 5 s.
     ///
     /// # Cancellation safety
     ///
@@ -71,14 +72,14 @@ impl LockTable {
     /// Takes the lock from whoever holds it, now: the next contender that polls takes it at once.
     ///
     /// The old holder believes in its term until its next heartbeat is refused, or its lease has
-    /// run out: for that long two instances hold the lock, by their own lights. **Only fenced
-    /// writes are safe then**; those of the old term are refused from now on. Where a few seconds
-    /// don't matter, use [`evict`](LockTable::evict).
+    /// run out. For that long two instances believe that they hold the lock. **Only fenced writes
+    /// are safe then**; those of the old term are refused from now on. Where a few seconds don't
+    /// matter, use [`evict`](LockTable::evict).
     ///
     /// Nothing is sent before it is awaited. It gives whose term it was, if the row named someone.
     /// It also ends the wait after an eviction, a promise to a successor, and the rest of a run
-    /// that has the lock parked; a lock that is free already is left as it is, unless it is seized
-    /// [for a contender](Seize::for_contender). `info` then reads `seized by …: …`.
+    /// that has the lock parked. A lock that is free already stays as it is, unless it is seized
+    /// [for a contender](Seize::for_contender). The column `info` then reads `seized by …: …`.
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
@@ -169,8 +170,8 @@ impl Seize {
 
     /// Gives the contender `id` first refusal: forced leadership for a node.
     ///
-    /// That instance takes the lock as soon as it polls, within its poll interval; the others
-    /// leave it to it for 10 s, or for their own lease where the table lacks `lease_ms`. After
+    /// That instance takes the lock as soon as it polls, within its poll interval. The others leave
+    /// it to that one for 10 s, or for their own lease where the table lacks `lease_ms`. After
     /// that, or if no instance of this id runs, anyone takes it. It works on a lock that nobody
     /// holds, too.
     pub fn for_contender(mut self, id: impl Into<String>) -> Seize {
@@ -211,7 +212,7 @@ impl IntoFuture for Seize {
     }
 }
 
-/// What both have in common.
+/// The parts that both share.
 #[derive(Clone)]
 struct Step {
     table: Arc<Table>,

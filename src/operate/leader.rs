@@ -1,4 +1,4 @@
-//! Who holds the lock of an instance, asked of Spanner or remembered.
+//! The holder of an instance's lock, asked of Spanner or remembered.
 
 use chrono::DateTime;
 use spindle_protocol::{Observation, Row, Timestamp};
@@ -29,12 +29,14 @@ impl Spindle {
         Ok(state.is_held().then_some(state))
     }
 
-    /// Tells who holds the lock as far as this instance knows, without a request: itself, or whom its
-    /// last poll saw; nothing if that poll saw nobody, or if the lease that it saw has run out since.
+    /// Tells who holds the lock as far as this instance knows, without a request: itself, or the
+    /// holder that its last poll saw. It gives nothing if that poll saw nobody, or if the lease
+    /// that it saw has run out since.
     ///
     /// It may be wrong by a poll interval and a request, longer while Spanner can't be reached.
-    /// [`info`](LockState::info) is another's only in [`leader`](Spindle::leader): polls don't read
-    /// it. [`read_at`](LockState::read_at) is now, by Spanner's clock, as the last poll lets it be known.
+    /// Polls don't read [`info`](LockState::info), so another's is only in
+    /// [`leader`](Spindle::leader). The time [`read_at`](LockState::read_at) is now, by Spanner's
+    /// clock, as the last poll lets it be known.
     pub fn known_leader(&self) -> Option<LockState> {
         match self.term() {
             Some(term) => self.own_state(&term),
@@ -65,7 +67,7 @@ impl Spindle {
         })
     }
 
-    /// What the last poll saw, unless the lease that it saw has run out since.
+    /// Returns the state that the last poll saw, unless the lease that it saw has run out since.
     fn polled_state(&self) -> Option<LockState> {
         let lease = self.settings().ok()?.timing.lease;
         let (Observation { row, read_at }, age) = self.published().polled()?;

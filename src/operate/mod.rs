@@ -1,4 +1,4 @@
-//! What anyone with the database can do, without an instance: look, and step in.
+//! Calls for anyone with the database, without an instance: to look, and to step in.
 
 mod check;
 #[cfg(feature = "admin")]

@@ -72,8 +72,8 @@ impl Observer {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) for a name that no lock can have, or an interval that is
-    /// too short; otherwise why Spanner could not be asked within 5 s. An observer can go on
-    /// after an error: the next call polls again an interval later.
+    /// too short. Otherwise the reason why Spanner could not be asked within 5 s. An observer can
+    /// go on after an error: the next call polls again an interval later.
     ///
     /// # Cancellation safety
     ///

@@ -13,24 +13,24 @@ impl LockTable {
     /// says whether there was one.
     ///
     /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
-    /// own lease. One that is held, evicted and not yet run out, promised to a successor, parked
-    /// by a run or with its last holder kept away stays as it is. So does an unreleased one whose
-    /// row tells no lease, in a table without `lease_ms`: nobody can say whether its holder still
-    /// believes in it. All of it is one transaction, which looks at the row again.
+    /// own lease. A lock stays as it is if it is held, evicted and not yet run out, promised to a
+    /// successor, parked by a run or with its last holder kept away. So does an unreleased one
+    /// whose row tells no lease, in a table without `lease_ms`: nobody can say whether its holder
+    /// still believes in it. All of it is one transaction, which looks at the row again.
     ///
     /// Contenders may run: one that finds no row makes a new one, under a token that is later than
-    /// any before. What the last run of a [`run_once`](crate::LockBuilder::run_once) left is forgotten.
+    /// any before. The record of the last [`run_once`](crate::LockBuilder::run_once) is forgotten.
     ///
     /// A row-deletion policy (TTL) on the lock table is no substitute. It deletes by age whatever
-    /// the lock's standing is, so that it can end a term whose holder is paused or out of contact,
-    /// and what a run has parked.
+    /// the lock's standing is. So it can end a term whose holder is paused or out of contact, and
+    /// what a run has parked.
     ///
     /// # Errors
     ///
-    /// [`is_not_vacant`](Error::is_not_vacant) for a lock that is not vacant;
-    /// [`is_config`](Error::is_config) for a name that no lock can have;
-    /// [`is_outcome_unknown`](Error::is_outcome_unknown) if no answer came; otherwise why it could
-    /// not be done within 5 s.
+    /// [`is_not_vacant`](Error::is_not_vacant) for a lock that is not vacant.
+    /// [`is_config`](Error::is_config) for a name that no lock can have.
+    /// [`is_outcome_unknown`](Error::is_outcome_unknown) if no answer came. Otherwise the reason
+    /// why it could not be done within 5 s.
     ///
     /// # Cancellation safety
     ///
@@ -81,7 +81,7 @@ impl LockTable {
     }
 }
 
-/// Whether the row protects nobody, by what stands in it alone.
+/// Returns true if the row protects nobody, by what stands in it alone.
 fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
     let is_reserved = match row.writer.names() {
         Named::Successor(_) | Named::Parked if row.is_released() => row.lease.is_none(),

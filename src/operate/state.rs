@@ -17,7 +17,7 @@ pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(10);
 pub struct LockState {
     /// The name of the lock.
     pub name: String,
-    /// Who holds it, or why nobody does.
+    /// The holder, or why nobody holds it.
     pub standing: Standing,
     /// The token in the row: of the term, or of the act that ended the last one.
     pub token: Option<FencingToken>,
@@ -26,12 +26,12 @@ pub struct LockState {
     /// The lease of the last holder, or for how long a successor has first refusal. Nothing in a
     /// table without the column: such a lock is judged by a lease of 10 s.
     pub lease: Option<Duration>,
-    /// What the holder says of itself, or what ended its term: `evicted by …`, `seized by …`, or
-    /// the account of a [`run_once`](crate::LockBuilder::run_once), `run …`.
+    /// The holder's own text, or the mark of what ended its term. That is `evicted by …`,
+    /// `seized by …`, or the account of a [`run_once`](crate::LockBuilder::run_once), `run …`.
     pub info: Option<String>,
-    /// Whom an eviction keeps away, for as long as it does.
+    /// The instance that an eviction keeps away, for as long as it does.
     pub kept_away: Option<KeptAway>,
-    /// What keeps the next contender waiting, found by
+    /// The obstacle that keeps the next contender waiting, found by
     /// [`inspect`](crate::LockTable::inspect) alone.
     pub obstacle: Option<Obstacle>,
     /// When Spanner read the row, by its clock.
@@ -40,7 +40,7 @@ pub struct LockState {
     pub(crate) row: Option<Row>,
 }
 
-/// Who holds a lock, or why nobody does.
+/// The holder of a lock, or why nobody holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Standing {
@@ -95,7 +95,7 @@ pub struct KeptAway {
 pub struct Obstacle {
     /// The name of the row.
     pub key: String,
-    /// Who began it.
+    /// The instance that began it.
     pub id: Option<String>,
     /// How long ago, where the row says so.
     pub age: Option<Duration>,
@@ -110,13 +110,13 @@ impl LockState {
         }
     }
 
-    /// Whether somebody holds the lock.
+    /// Returns true if somebody holds the lock.
     pub fn is_held(&self) -> bool {
         matches!(self.standing, Standing::Held { .. })
     }
 
-    /// Since when the holder holds, by Spanner's clock; if nobody does, when the last term was
-    /// ended by a release, an eviction or a seizure, or when the term began that ran out.
+    /// Returns since when the holder holds, by Spanner's clock. If nobody holds, it is when a
+    /// release, an eviction or a seizure ended the last term, or when the term began that ran out.
     pub fn since(&self) -> Option<DateTime<Utc>> {
         self.token.map(FencingToken::to_datetime)
     }

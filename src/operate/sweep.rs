@@ -16,16 +16,16 @@ impl LockTable {
     /// nobody holds any more, and of other implementations. It may run at any time, beside
     /// anything, and looks at the whole table, 100 rows at a time.
     ///
-    /// A row goes only if all of this is true: its name is a lock's with `_` and the 19 digits of
-    /// a token that was displaced; its heartbeat is NULL; and the lock's row, if there still is
-    /// one, has a later token and was not begun by that very takeover. So nothing that is live is
-    /// touched, nor another lock's row whose name merely looks like it. Each is removed by its
-    /// exact key, in a transaction that looks at it again; those of one lock go together.
+    /// A row goes only if all of this is true. Its name is a lock's with `_` and the 19 digits of a
+    /// token that was displaced. Its heartbeat is NULL. The lock's row, if there still is one, has
+    /// a later token and was not begun by that very takeover. So nothing that is live is touched,
+    /// nor another lock's row whose name merely looks like it. Each is removed by its exact key, in
+    /// a transaction that looks at it again; those of one lock go together.
     ///
     /// # Errors
     ///
-    /// Why a page could not be read, or a row removed, within 5 s each. What was removed before
-    /// stays so; sweep again.
+    /// Why a page could not be read, or a row removed, within 5 s each. Rows that were removed
+    /// before stay removed; sweep again.
     ///
     /// # Cancellation safety
     ///

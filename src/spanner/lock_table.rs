@@ -39,16 +39,16 @@ impl LockTable {
         LockTable(Arc::new(Table::new(Connection::given(client), table.into())))
     }
 
-    /// A table reached by a connection of its own, which a busy service can't starve and which
-    /// comes back by itself after Spanner has lost its session.
+    /// Returns a table with a connection of its own. A busy service can't starve it, and it comes
+    /// back by itself after Spanner has lost its session.
     ///
     /// `database` is the full name, `projects/p/instances/i/databases/d`; what is wrong with it is
     /// what [`build`](crate::LockBuilder::build) and every call answer. The connection is made on first
     /// use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is set, that is
     /// where it goes. It counts against the limit of the call that waits for it.
     ///
-    /// The table outlives runtimes: each runtime that uses it gets a connection of its own, so that
-    /// a table in a `static` works from one runtime after another. A connection over which nothing
+    /// The table outlives runtimes: each runtime that uses it gets a connection of its own. So a
+    /// table in a `static` works from one runtime after another. A connection over which nothing
     /// was heard for 30 s, or whose credentials failed for good, is made anew.
     pub fn connect(database: impl Into<String>, table: impl Into<String>) -> LockTable {
         let connection = Connection::own(database.into(), None);

@@ -42,7 +42,8 @@ impl Store for Table {
     }
 
     async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
-        // Whoever begins has asked for the columns already; the others must not wait for them.
+        // An act that begins a term has asked for the columns already; the others must not wait for
+        // them.
         let leased = match self.ready(Need::KeepOn, limit).await {
             Ok(leased) => leased,
             Err(error) => return Verdict::failed(&changes, error),
@@ -132,7 +133,7 @@ fn doing(changes: &[(Arc<str>, Change)]) -> String {
     }
 }
 
-/// Whether one row can be the reason that a whole transaction is refused.
+/// Returns true if one row can be the reason that a whole transaction is refused.
 fn may_be_a_rows(code: Code) -> bool {
     matches!(
         code,

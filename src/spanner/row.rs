@@ -15,7 +15,7 @@ pub(crate) struct FullRow {
     pub(crate) name: String,
     pub(crate) row: spindle_protocol::Row,
     pub(crate) info: Option<String>,
-    /// Whether the heartbeat is NULL, which tells a takeover row from a lock row.
+    /// True if the heartbeat is NULL, which tells a takeover row from a lock row.
     pub(crate) without_heartbeat: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reads go through the Read API and writes through mutations: there is nothing to inject into,
 //! and both of Spanner's dialects take the same calls. Every call is sent once and bounded in
-//! time; the client by itself would repeat for ever, and a repeated insert reports its own row as
+//! time. The client by itself would repeat for ever, and a repeated insert reports its own row as
 //! somebody else's.
 
 use std::sync::{Arc, OnceLock};
@@ -88,7 +88,7 @@ impl Table {
         Ok((row, read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?))
     }
 
-    /// What came of a read that was given the limit of `leased`.
+    /// Returns the outcome of a read that was given the limit of `leased`.
     pub(crate) async fn answered<T>(
         &self,
         leased: &Leased,
@@ -163,8 +163,8 @@ impl Table {
         (outcome, shown.get().cloned().unwrap_or_default())
     }
 
-    /// The keys of the takeover rows of `lock` for tokens before `before`, as far as one page of
-    /// the table shows them, and whether that page was full.
+    /// Returns the keys of the takeover rows of `lock` for tokens before `before`, as far as one
+    /// page of the table shows them. It also says if that page was full.
     pub(crate) async fn takeover_rows(
         &self,
         lock: &str,

@@ -76,7 +76,7 @@ impl Health {
 
     /// Tells a liveness probe that the loop runs.
     ///
-    /// It is false if the loop is overdue by more than a lease (1 s at least, 10 s at most):
+    /// It is false if the loop is overdue by more than a lease (1 s at least, 10 s at most). Then
     /// something blocks its runtime, or nothing drives it. It is false as well if the loop is gone
     /// although nobody told it to end.
     pub fn is_alive(&self) -> bool {

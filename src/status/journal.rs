@@ -25,7 +25,7 @@ pub(crate) struct Journal {
     last_holder: Option<String>,
     /// The row that the last attempt displaces.
     displaced: Option<Row>,
-    /// Whether that row said that it was seized.
+    /// True if that row said that it was seized.
     was_seized: bool,
     /// Set once a holder of another implementation was reported.
     stranger_reported: bool,

@@ -1,4 +1,4 @@
-//! What an instance knows and tells of itself: its term, its gains and losses, its health, its log.
+//! An instance's account of itself: its term, its gains and losses, its health, its log.
 
 mod contact;
 mod health;

@@ -1,4 +1,4 @@
-//! What the loop publishes: the term, its gains and losses.
+//! The state that the loop publishes: the term, its gains and losses.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,7 +81,7 @@ impl Published {
             valid_until,
             clock: self.clock.clone(),
         });
-        // Whoever reads this token must also see that the last term's validity is over.
+        // A reader of this token must also see that the last term's validity is over.
         fence(Ordering::Release);
         self.token.store(token.as_nanoseconds(), Ordering::Relaxed);
         self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
@@ -169,7 +169,7 @@ impl Published {
         }
     }
 
-    /// What the last poll saw, and how long ago.
+    /// Returns what the last poll saw, and how long ago.
     pub(crate) fn polled(&self) -> Option<(Observation, Duration)> {
         let polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (observation, at) = polled?;

@@ -14,12 +14,12 @@ use crate::token::FencingToken;
 
 /// One holder's unbroken time with the lock. Cheap to clone.
 ///
-/// A term is *cancelled* first, then it *expires*: its cancellation fires when no heartbeat has
-/// succeeded within the renew deadline, or when the lock turns out to be another's, and whoever
-/// works under it should stop before [`remaining`](Term::remaining) is zero.
+/// A term is *cancelled* first, then it *expires*. Its cancellation fires when no heartbeat has
+/// succeeded within the renew deadline, or when the lock turns out to be another's. Work under it
+/// should stop before [`remaining`](Term::remaining) is zero.
 ///
-/// The term that a task of [`lead`](crate::Spindle::lead) is given is cancelled when that task is to
-/// stop, which may be earlier than the loss of the lock.
+/// The term of a task of [`lead`](crate::Spindle::lead) is cancelled when that task is to stop,
+/// which may be earlier than the loss of the lock.
 #[derive(Clone, Debug)]
 pub struct Term {
     state: Arc<TermState>,
@@ -79,7 +79,7 @@ impl Term {
         &self.progress
     }
 
-    /// Whether the term has ended; never false again once it was true.
+    /// Returns true if the term has ended; stays true from then on.
     pub fn has_ended(&self) -> bool {
         self.state.cancelled.is_cancelled() || self.remaining().is_zero()
     }
@@ -107,7 +107,7 @@ impl Term {
     }
 }
 
-/// Who holds what, from when on.
+/// The beginning of a term: the lock, its holder, and when.
 pub(super) struct Beginning {
     pub(super) lock: Arc<str>,
     pub(super) table: Arc<str>,

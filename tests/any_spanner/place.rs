@@ -58,7 +58,7 @@ pub fn cost(database: &str) -> String {
     )
 }
 
-/// Whether somebody else has made the tables.
+/// Returns true if somebody else has made the tables.
 fn is_made() -> bool {
     std::env::var("SPINDLE_TEST_TABLES").is_ok_and(|it| it == MADE)
 }

@@ -163,7 +163,7 @@ impl Contender {
         timeout(EVENTUALLY, self.running).await.expect("it ends").unwrap();
     }
 
-    /// Whether it runs without holding.
+    /// Returns true if it runs without holding.
     pub fn is_standby(&self) -> bool {
         self.lock.has_lock().is_none()
     }

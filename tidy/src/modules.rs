@@ -18,7 +18,7 @@ pub struct Module {
     pub imports: BTreeMap<String, Vec<String>>,
     /// Paths that the module names, as written, without those that it only re-exports.
     pub paths: Vec<Vec<String>>,
-    /// Whether it is a file beside the folder of its children, instead of that folder's `mod.rs`.
+    /// True if it is a file beside the folder of its children, instead of that folder's `mod.rs`.
     pub is_beside_its_folder: bool,
 }
 
@@ -154,7 +154,7 @@ fn add(leaf: &str, name: &str, before: &[String], found: &mut Vec<(String, Vec<S
     }
 }
 
-/// Whether the item is compiled for tests or doctests alone.
+/// Returns true if the item is compiled for tests or doctests alone.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {

@@ -86,7 +86,7 @@ impl Participant {
         self.reply("ready", 0).await.map(|_| ())
     }
 
-    /// Whether it holds its first lock, asked before it runs on if it is stopped now.
+    /// Asks if it holds its first lock, before it runs on if it is stopped now.
     pub async fn ask(&mut self) -> Result<usize, Failure> {
         self.order("ask").await
     }

@@ -190,7 +190,7 @@ impl Server {
 }
 
 impl Row {
-    /// Whether `id` wrote the row: ours adds `#` and a nonce.
+    /// Returns true if `id` wrote the row: ours adds `#` and a nonce.
     pub fn is_of(&self, id: &str) -> bool {
         self.writer.split('#').next() == Some(id)
     }

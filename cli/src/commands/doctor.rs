@@ -91,7 +91,7 @@ pub async fn doctor(place: &Place, out: &Output) -> Result<ExitCode> {
     Ok(if is_bad { Code::No.exit() } else { ExitCode::SUCCESS })
 }
 
-/// Whether the table is fit to look further.
+/// Returns true if the other checks of the table make sense.
 async fn table(place: &Place, findings: &mut Findings) -> Result<bool> {
     let checked = match place.locks.check().await {
         Ok(checked) => checked,
@@ -305,7 +305,7 @@ async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Whether the name ends as a takeover row's does: `_` and 19 digits.
+/// Returns true if the name ends as a takeover row's does: `_` and 19 digits.
 fn looks_like_takeover(name: &str) -> bool {
     let digits = name.rsplit_once('_').map(|(_, digits)| digits);
     digits.is_some_and(|text| text.len() == 19 && text.bytes().all(|byte| byte.is_ascii_digit()))

@@ -17,7 +17,7 @@ pub struct Group {
     child: Child,
     id: Pid,
     has_exited: bool,
-    /// Whether the terminal was given to the group, and has to be taken back.
+    /// True if the terminal was given to the group, and has to be taken back.
     has_terminal: bool,
 }
 
@@ -72,7 +72,7 @@ impl Drop for Group {
     }
 }
 
-/// Whether this program reads from a terminal and is in its foreground.
+/// Returns true if this program reads from a terminal and is in its foreground.
 fn owns_terminal() -> bool {
     let stdin = io::stdin();
     stdin.is_terminal() && tcgetpgrp(stdin.as_fd()).is_ok_and(|group| group == getpgrp())

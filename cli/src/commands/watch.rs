@@ -189,7 +189,7 @@ fn listen() -> mpsc::Receiver<Event> {
 }
 
 impl Screen {
-    /// Whether the event ends the program; others move the selection.
+    /// Returns true if the event ends the program; others move the selection.
     fn is_left_by(&mut self, event: &Event) -> bool {
         let Event::Key(key) = event else { return false };
         if key.kind == KeyEventKind::Release {

@@ -197,7 +197,7 @@ impl Board {
 }
 
 impl Inner {
-    /// Whether anybody is left, once those that went are forgotten.
+    /// Returns true if anybody is left, once those that went are forgotten.
     fn has_viewers(&mut self) -> bool {
         self.viewers.retain(|viewer| !viewer.is_closed());
         !self.viewers.is_empty()

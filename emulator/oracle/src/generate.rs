@@ -54,7 +54,7 @@ pub struct Generator {
     columns: Vec<Column>,
     aliases: usize,
     subqueries: usize,
-    /// Whether an expression may use aggregates.
+    /// True if an expression may use aggregates.
     folds: bool,
 }
 

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug)]
 pub struct Tree {
     parts: Vec<Part>,
-    /// Whether the statement stays one without it.
+    /// True if the statement stays one without it.
     optional: bool,
 }
 

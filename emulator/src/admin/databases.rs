@@ -174,7 +174,7 @@ fn change(core: &Core, dialect: Dialect, statement: &str) -> Result<SchemaChange
     }
 }
 
-/// Whether the changes can be made one after another, and if not, which one is in the way.
+/// Checks that the changes can be made one after another, and names the one that can't.
 fn check(schema: &Schema, statements: &[String], changes: &[SchemaChange]) -> Result<()> {
     let mut schema = schema.clone();
     for (at, (statement, change)) in statements.iter().zip(changes).enumerate() {

@@ -26,7 +26,7 @@ pub(super) fn database_id(id: &str) -> Result<()> {
     identifier(id, "database", 2..=30, inner)
 }
 
-/// Whether the name consists of these collections, each with an id behind it.
+/// Returns true if the name consists of these collections, each with an id behind it.
 pub(super) fn is_shaped(name: &str, collections: &[&str]) -> bool {
     let parts: Vec<&str> = name.split('/').collect();
     parts.len() == 2 * collections.len()

@@ -6,7 +6,7 @@ use super::error::{Code, Error, Result};
 use super::table::{Check, Table};
 use super::value::{Key, Timestamp, Type, Value};
 
-/// Whether a column can hold this.
+/// Checks that a column can hold this.
 pub(super) fn check_cell(
     table: &Table,
     column: &Column,
@@ -188,7 +188,7 @@ fn check_condition(table: &Table, check: &Check) -> Result<()> {
     }
 }
 
-/// Whether a row, which has a value for each column, satisfies the constraints of its table.
+/// Checks that a row, which has a value for each column, satisfies the constraints of its table.
 pub(super) fn check_row(table: &Table, key: &Key, row: &[Value]) -> Result<()> {
     if table.checks.is_empty() {
         return Ok(());

@@ -23,7 +23,7 @@ pub struct Column {
     /// The `n` of `STRING(n)` (in characters) or `BYTES(n)` (in bytes), also of an array's elements;
     /// `None` for `MAX` and for types without a length.
     pub max_length: Option<u64>,
-    /// Whether NULL is refused.
+    /// True if NULL is refused.
     pub not_null: bool,
     /// The option of that name: whether the commit timestamp may be written here.
     pub allow_commit_timestamp: bool,
@@ -96,7 +96,7 @@ pub trait DefaultExpression: Send + Sync {
     /// As it was written.
     fn text(&self) -> &str;
 
-    /// Whether the column can have it for its default.
+    /// Checks that the column can have it for its default.
     ///
     /// # Errors
     /// Its value doesn't fit the column.
@@ -167,7 +167,7 @@ impl fmt::Debug for ColumnDefault {
     }
 }
 
-/// Whether a table can have this column.
+/// Checks that a table can have this column.
 pub(super) fn check_column(table: &str, column: &Column) -> Result<()> {
     let longest = match column.column_type.element().unwrap_or(column.column_type) {
         Type::String => STRING_MAX_LENGTH,

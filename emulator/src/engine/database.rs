@@ -302,7 +302,8 @@ impl Database {
         Err(error)
     }
 
-    /// Whether this transaction is over because it lost to another one or was idle for too long.
+    /// Returns true if this transaction is over because it lost to another one or was idle for too
+    /// long.
     pub fn was_aborted(&self, id: TransactionId) -> bool {
         let state = self.state();
         let status = state.transactions.get(&id.0).map(|transaction| &transaction.status);

@@ -48,7 +48,7 @@ impl<'a> References<'a> {
         }
     }
 
-    /// Whether the table has nothing to do with foreign keys.
+    /// Returns true if the table has nothing to do with foreign keys.
     pub fn is_empty(&self) -> bool {
         self.referring.is_empty() && self.referred.is_empty()
     }
@@ -104,7 +104,8 @@ impl<'a> References<'a> {
 }
 
 impl Side<'_> {
-    /// Whether a row has these values, on the side that is referred to or on the one that refers.
+    /// Returns true if a row has these values, on the side that is referred to or on the one that
+    /// refers.
     fn is_there(
         &self,
         view: &View<'_>,
@@ -231,7 +232,7 @@ impl State {
         Ok(found)
     }
 
-    /// Whether rows of others go with those of this table.
+    /// Returns true if rows of others go with those of this table.
     pub fn has_cascades(&self, table: &Table) -> bool {
         let cascades = |key: &ForeignKey| key.on_delete == Some(OnDelete::Cascade);
         self.schema.references_to(&table.name).any(|(_, key)| cascades(key))

@@ -15,7 +15,7 @@ pub trait RowExpression: Send + Sync {
     /// The names that it uses.
     fn names(&self) -> &[String];
 
-    /// Whether it can be a value of this type over these columns.
+    /// Checks that it can be a value of this type over these columns.
     ///
     /// # Errors
     /// It isn't one, or not always the same one for the same row.
@@ -43,7 +43,7 @@ impl Formula {
         self.0.text()
     }
 
-    /// Whether it uses the column of this name.
+    /// Returns true if it uses the column of this name.
     pub fn uses(&self, column: &str) -> bool {
         self.0.names().iter().any(|name| name.eq_ignore_ascii_case(column))
     }

@@ -11,7 +11,7 @@ use super::value::{Key, Value};
 pub struct IndexColumn {
     /// Its name in the table.
     pub name: String,
-    /// Whether it is listed as `DESC`.
+    /// True if it is listed as `DESC`.
     pub descending: bool,
 }
 
@@ -22,9 +22,9 @@ pub struct Index {
     pub name: String,
     /// The table's name.
     pub table: String,
-    /// Whether no two rows may have the same key.
+    /// True if no two rows may have the same key.
     pub unique: bool,
-    /// Whether rows with NULL in the key are left out.
+    /// True if rows with NULL in the key are left out.
     pub null_filtered: bool,
     /// Its key. The table's own key stands behind it, as far as it isn't part of it.
     pub columns: Vec<IndexColumn>,
@@ -32,7 +32,7 @@ pub struct Index {
     pub storing: Vec<String>,
     /// The table that it is interleaved in, which changes nothing but where it is stored.
     pub interleaved_in: Option<String>,
-    /// Whether it was made for a foreign key, and not by DDL of its own.
+    /// True if it was made for a foreign key, and not by DDL of its own.
     pub is_managed: bool,
 }
 
@@ -110,7 +110,7 @@ impl BoundIndex {
         table.key(values?).ok()
     }
 
-    /// Whether the index uses a column of its table.
+    /// Returns true if the index uses a column of its table.
     pub(super) fn uses(&self, column: &str) -> bool {
         let key = self.definition.columns.iter().map(|column| &column.name);
         key.chain(&self.definition.storing).any(|name| name.eq_ignore_ascii_case(column))

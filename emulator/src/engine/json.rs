@@ -260,7 +260,7 @@ fn invalid_escape(at: usize) -> String {
     format!("invalid escape at byte {at}")
 }
 
-/// Whether this is a number as JSON writes it.
+/// Returns true if this is a number as JSON writes it.
 fn is_number(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|next| next.is_ascii_digit());
     let unsigned = text.strip_prefix('-').unwrap_or(text);

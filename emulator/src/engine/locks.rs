@@ -29,7 +29,7 @@ impl Columns {
         self.0[bit / 64] |= 1 << (bit % 64);
     }
 
-    /// Whether the column at this position is among them.
+    /// Returns true if the column at this position is among them.
     pub fn contains(&self, position: usize) -> bool {
         let bit = position + 1;
         self.0.get(bit / 64).is_some_and(|bits| bits & (1 << (bit % 64)) != 0)
@@ -182,7 +182,7 @@ impl LockTable {
     }
 }
 
-/// Whether two locks, neither of which is held yet, would be in each other's way.
+/// Returns true if two locks, neither of which is held yet, would be in each other's way.
 pub(super) fn compete(left: &Lock, right: &Lock) -> bool {
     !left.mode.allows(right.mode)
         && left.columns.intersects(&right.columns)

@@ -166,11 +166,11 @@ pub(super) struct Target<'a> {
     pub base: Timestamp,
     /// The latest timestamp that may be written, and what the commit timestamp would be now.
     pub now: Timestamp,
-    /// Whether this is the commit, so that `now` really is the commit timestamp.
+    /// True if this is the commit, so that `now` really is the commit timestamp.
     pub committing: bool,
     /// How many cells have got their default so far.
     pub filled: usize,
-    /// Whether rows of others go with those of this table, by a foreign key.
+    /// True if rows of others go with those of this table, by a foreign key.
     pub cascades: bool,
 }
 
@@ -270,7 +270,7 @@ impl Target<'_> {
         self.draft.get(key).or_else(|| self.below?.get(key))
     }
 
-    /// Whether the row is one that this commit has written itself.
+    /// Returns true if the row is one that this commit has written itself.
     fn is_written(&self, key: &Key) -> bool {
         matches!(self.draft.get(key), Some(Draft::Row(_)))
     }

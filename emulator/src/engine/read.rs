@@ -33,7 +33,7 @@ pub struct Read {
     pub keys: Vec<KeyRange>,
     /// At most this many rows.
     pub limit: Option<usize>,
-    /// Whether a read-write transaction locks what it reads against other readers too.
+    /// True if a read-write transaction locks what it reads against other readers too.
     pub exclusive: bool,
 }
 
@@ -75,7 +75,7 @@ impl Reading {
         Reading { read: Read { keys: Vec::new(), ..read.clone() }, ranges, wanted }
     }
 
-    /// Whether nothing is left to read.
+    /// Returns true if nothing is left to read.
     pub fn is_done(&self) -> bool {
         self.ranges.is_empty() || self.wanted == 0
     }
@@ -277,7 +277,7 @@ impl State {
         }));
     }
 
-    /// Whether what an optimistic transaction has read is still so.
+    /// Returns true if what an optimistic transaction has read is still so.
     pub fn unchanged(&self, number: TransactionNumber, moment: Timestamp) -> bool {
         let Some(transaction) = self.transactions.get(&number) else { return false };
         transaction.reads.iter().all(|record| {

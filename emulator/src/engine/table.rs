@@ -12,7 +12,7 @@ use super::value::{Key, KeyPart, Type, Value};
 pub struct KeyColumn {
     /// Position in [`Table::columns`].
     pub position: usize,
-    /// Whether it is listed as `DESC`.
+    /// True if it is listed as `DESC`.
     pub descending: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Table {
 pub struct Check {
     /// The constraint's name; empty before the schema has given it one.
     pub name: String,
-    /// Whether whoever made it named it.
+    /// True if whoever made it named it.
     pub is_named: bool,
     /// The condition.
     pub condition: Formula,
@@ -51,7 +51,7 @@ pub struct Check {
 pub struct ForeignKey {
     /// The constraint's name; empty before the schema has given it one.
     pub name: String,
-    /// Whether whoever made it named it.
+    /// True if whoever made it named it.
     pub is_named: bool,
     /// The columns that refer.
     pub columns: Vec<String>,
@@ -62,7 +62,7 @@ pub struct ForeignKey {
     /// What becomes of a row whose reference is deleted; `None` where DDL doesn't say, which is
     /// [`OnDelete::NoAction`].
     pub on_delete: Option<OnDelete>,
-    /// Whether it is more than a remark: not `NOT ENFORCED`.
+    /// True if it is more than a remark: not `NOT ENFORCED`.
     pub is_enforced: bool,
 }
 
@@ -80,7 +80,7 @@ pub enum Constraint {
 pub struct Parent {
     /// The table above.
     pub table: String,
-    /// Whether each row needs one above it: `INTERLEAVE IN PARENT`.
+    /// True if each row needs one above it: `INTERLEAVE IN PARENT`.
     pub is_enforced: bool,
     /// What happens to the rows below one that is deleted.
     pub on_delete: OnDelete,
@@ -115,12 +115,12 @@ impl Table {
         self.columns.iter().position(|candidate| candidate.name.eq_ignore_ascii_case(column))
     }
 
-    /// Whether the column at this position is part of the primary key.
+    /// Returns true if the column at this position is part of the primary key.
     pub fn is_key(&self, position: usize) -> bool {
         self.primary_key.iter().any(|part| part.position == position)
     }
 
-    /// Whether nothing is to be computed or checked in its rows by themselves.
+    /// Returns true if nothing is to be computed or checked in its rows by themselves.
     pub(super) fn is_plain(&self) -> bool {
         self.checks.is_empty() && self.columns.iter().all(|column| column.generated.is_none())
     }

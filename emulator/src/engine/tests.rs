@@ -78,7 +78,7 @@ fn is_aborted<T: std::fmt::Debug>(result: Result<T>) -> bool {
     result.is_err_and(|error| error.code() == Code::Aborted)
 }
 
-/// Whether the future is still waiting after everything else has come to rest.
+/// Returns true if the future is still waiting after everything else has come to rest.
 async fn waits<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
     tokio::time::timeout(Duration::from_millis(100), future).await.is_err()
 }

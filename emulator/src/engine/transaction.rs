@@ -47,7 +47,7 @@ pub enum Concurrency {
 /// How a read-write transaction begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadWriteOptions {
-    /// Whether reads lock.
+    /// True if reads lock.
     pub concurrency: Concurrency,
     /// The aborted transaction that this one is another attempt of, whose age it takes over.
     pub previous: Option<TransactionId>,
@@ -87,7 +87,7 @@ pub(super) enum Status {
     /// Over because of an error, which later requests get as well.
     Failed {
         error: Error,
-        /// Whether a commit ran into it; reads that come after one are out of place.
+        /// True if a commit ran into it; reads that come after one are out of place.
         committing: bool,
     },
 }

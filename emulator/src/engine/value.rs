@@ -66,7 +66,7 @@ impl Type {
         }
     }
 
-    /// Whether two values can be compared, and rows ordered by them.
+    /// Returns true if two values can be compared, and rows ordered by them.
     pub fn is_comparable(self) -> bool {
         !matches!(self, Type::Json | Type::Array(_))
     }
@@ -171,7 +171,7 @@ impl Value {
         }
     }
 
-    /// Whether this is NULL.
+    /// Returns true if this is NULL.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
@@ -361,17 +361,17 @@ impl KeyRange {
         (!self.is_empty()).then(|| map.range(bounds)).into_iter().flatten()
     }
 
-    /// Whether no key can be in the range.
+    /// Returns true if no key can be in the range.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
-    /// Whether `key` is in the range.
+    /// Returns true if `key` is in the range.
     pub fn contains(&self, key: &Key) -> bool {
         &self.start <= key && key < &self.end
     }
 
-    /// Whether some key can be in both ranges.
+    /// Returns true if some key can be in both ranges.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         self.start < other.end && other.start < self.end
     }

@@ -27,7 +27,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether there is a row of this key.
+    /// Returns true if there is a row of this key.
     pub fn exists(&self, name: &str, key: &Key) -> bool {
         match self.layers.iter().find_map(|layer| layer.get(name)?.get(key)) {
             Some(draft) => !matches!(draft, Draft::Deleted),

@@ -272,7 +272,7 @@ fn cells(table: &Table, columns: &[String], row: &ListValue) -> Result<Vec<Cell>
     columns.iter().zip(&row.values).map(cell).collect()
 }
 
-/// Whether a text in this column asks for the timestamp of the commit.
+/// Returns true if a text in this column asks for the timestamp of the commit.
 fn is_stamp(column: &Column, text: &str) -> bool {
     column.column_type == Type::Timestamp && text == COMMIT_TIMESTAMP
 }

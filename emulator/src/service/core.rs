@@ -27,7 +27,7 @@ pub(crate) struct Core {
     sessions: Mutex<Sessions>,
     replays: Mutex<Replays>,
     token_sequence: AtomicI32,
-    /// Whether DDL that asks for what isn't here is kept.
+    /// True if DDL that asks for what isn't here is kept.
     pub lenient_ddl: bool,
     pub faults: Faults,
     pub counts: RequestCounts,

@@ -143,7 +143,7 @@ impl Session {
         }
     }
 
-    /// Whether it has the labels that a filter such as `labels.env:dev labels.app:*` names.
+    /// Returns true if it has the labels that a filter such as `labels.env:dev labels.app:*` names.
     fn matches(&self, filter: &str) -> bool {
         filter.split_whitespace().all(|term| {
             let Some((label, value)) =

@@ -59,8 +59,8 @@ pub(super) struct Selected {
     pub handle: Handle,
     /// What the reply tells about it, if it is new to the client.
     pub described: Option<proto::Transaction>,
-    /// Whether the request began a read-write transaction, which is of no use to anybody if the
-    /// request fails.
+    /// True if the request began a read-write transaction, which nobody can use if the request
+    /// fails.
     begun: Option<Begun>,
 }
 

@@ -29,7 +29,7 @@ impl<'a> Characters<'a> {
         self.rest
     }
 
-    /// Whether this text comes next.
+    /// Returns true if this text comes next.
     pub fn sees(&self, text: &str) -> bool {
         self.rest.starts_with(text)
     }

@@ -34,7 +34,7 @@ pub fn ranges(
     Search { table, key, is_known, evaluation, rows }.ranges(conditions).map(merged)
 }
 
-/// Whether no row passes all `conditions` that has NULL in this slot.
+/// Returns true if no row passes all `conditions` that has NULL in this slot.
 pub fn excludes_null(conditions: &[&Node], slot: usize) -> bool {
     let mut all = Vec::new();
     conditions.iter().for_each(|condition| flatten(condition, &mut all));
@@ -48,7 +48,7 @@ pub fn excludes_null(conditions: &[&Node], slot: usize) -> bool {
     })
 }
 
-/// Whether a condition is NULL where this slot is.
+/// Returns true if a condition is NULL where this slot is.
 fn is_null_for(condition: &Node, slot: usize) -> bool {
     match condition {
         Node::Compare(_, left, right) => is_column(left, slot) || is_column(right, slot),
@@ -268,7 +268,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a node may have another value for another row.
+    /// Returns true if a node may have another value for another row.
     fn depends_on_row(&self, node: &Node) -> bool {
         node.is_unsteady()
             || node.any(&|node| matches!(node, Node::Column(slot) if !(self.is_known)(*slot)))

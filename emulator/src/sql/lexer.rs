@@ -147,12 +147,12 @@ fn invalid_number(at: Pos, kind: &str, text: &str) -> SqlError {
     SqlError::invalid(at, format!("Invalid {kind} literal: {text}"))
 }
 
-/// Whether an identifier can start with this character.
+/// Returns true if an identifier can start with this character.
 pub fn starts_word(next: char) -> bool {
     next.is_ascii_alphabetic() || next == '_'
 }
 
-/// Whether an identifier can contain this character.
+/// Returns true if an identifier can contain this character.
 pub fn continues_word(next: char) -> bool {
     next.is_ascii_alphanumeric() || next == '_'
 }

@@ -33,7 +33,7 @@ pub enum Node {
         operand: Box<Node>,
         /// The type.
         target: Type,
-        /// Whether it is NULL where that fails.
+        /// True if it is NULL where that fails.
         safe: bool,
     },
     /// An array.
@@ -56,7 +56,7 @@ pub enum Node {
         operand: Box<Node>,
         /// In order, without NULL and NaN.
         values: Arc<Vec<Value>>,
-        /// Whether NULL was one of them.
+        /// True if NULL was one of them.
         or_null: bool,
     },
     /// Whether the first is an element of the second, an array.
@@ -71,7 +71,7 @@ pub enum Node {
         parts: Box<[Node; 2]>,
         /// The number of the first place.
         first: i64,
-        /// Whether it is NULL where there is no element.
+        /// True if it is NULL where there is no element.
         safe: bool,
     },
     /// The value of the first branch whose condition is TRUE.
@@ -176,7 +176,7 @@ impl Node {
         }
     }
 
-    /// Whether the operand is one of these values.
+    /// Makes the node that tells if the operand is one of these values.
     pub fn among(operand: Node, mut values: Vec<Value>) -> Node {
         let count = values.len();
         values.retain(|value| !value.is_null());
@@ -193,14 +193,14 @@ impl Node {
         Node::Among { operand: Box::new(operand), values: Arc::new(values), or_null }
     }
 
-    /// Whether this holds for the node or for one that it is made of.
+    /// Returns true if this holds for the node or for one that it is made of.
     pub fn any(&self, holds: &impl Fn(&Node) -> bool) -> bool {
         let mut found = holds(self);
         self.for_each_child(&mut |child| found = found || child.any(holds));
         found
     }
 
-    /// Whether the value may be another one each time.
+    /// Returns true if the value may be another one each time.
     pub fn is_unsteady(&self) -> bool {
         self.any(
             &|node| matches!(node, Node::Apply(function, _) if function.name == "GENERATE_UUID"),
@@ -217,7 +217,7 @@ pub struct Scan {
     pub used: Vec<(usize, usize)>,
     /// The indexes that may be read in place of the table.
     pub indexes: Vec<BoundIndex>,
-    /// Whether one of those has to be, or, if there are none, the table.
+    /// True if one of those has to be, or, if there are none, the table.
     pub is_forced: bool,
 }
 
@@ -267,7 +267,7 @@ pub enum Source {
 pub struct Step {
     /// What comes to each of them.
     pub source: Source,
-    /// Whether a row stays, with NULLs, that nothing comes to.
+    /// True if a row stays, with NULLs, that nothing comes to.
     pub keeps_unmatched: bool,
     /// Which pairs count.
     pub on: Option<Node>,
@@ -289,7 +289,7 @@ pub struct Query {
     pub grouping: Option<Grouping>,
     /// The result's columns.
     pub outputs: Vec<Output>,
-    /// Whether equal rows of the result count once.
+    /// True if equal rows of the result count once.
     pub distinct: bool,
     /// What to order by, the most important first.
     pub order: Vec<OrderBy>,
@@ -297,7 +297,7 @@ pub struct Query {
     pub skip: u64,
     /// How many rows at most.
     pub limit: Option<u64>,
-    /// Whether what is read is locked as if it were written.
+    /// True if what is read is locked as if it were written.
     pub for_update: bool,
 }
 
@@ -317,9 +317,9 @@ pub struct Grouping {
 pub struct Aggregate {
     /// What is done with the values.
     pub fold: Fold,
-    /// Whether equal values count once.
+    /// True if equal values count once.
     pub distinct: bool,
-    /// Whether NULLs are left out where they would count.
+    /// True if NULLs are left out where they would count.
     pub ignores_nulls: bool,
     /// The value of each row.
     pub operand: Node,
@@ -347,7 +347,7 @@ pub struct Output {
 pub struct OrderBy {
     /// What to order by.
     pub node: Node,
-    /// Whether large values come first. NULL is smaller than all.
+    /// True if large values come first. NULL is smaller than all.
     pub descending: bool,
 }
 

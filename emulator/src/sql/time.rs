@@ -38,7 +38,7 @@ pub fn timestamp(text: &str, at: Pos) -> Result<Timestamp> {
     Timestamp::from_nanos(nanos).ok_or_else(invalid)
 }
 
-/// Whether this is a blank and what could be the name of a place.
+/// Returns true if this is a blank and what could be the name of a place.
 fn is_name(zone: &str) -> bool {
     zone.strip_prefix(' ').is_some_and(|name| {
         name.starts_with(|next: char| next.is_ascii_alphabetic()) && name.is_ascii()

@@ -146,7 +146,7 @@ pub const RESERVED: &[&str] = &[
     "WITHIN",
 ];
 
-/// Whether `word` is an identifier only in backticks.
+/// Returns true if `word` is an identifier only in backticks.
 pub fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
 }

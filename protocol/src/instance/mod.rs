@@ -20,7 +20,7 @@ pub struct Instance {
     id: Arc<str>,
     nonce: u64,
     timing: Timing,
-    /// Whether the owner wants the lock at present.
+    /// True if the owner wants the lock at present.
     wanted: bool,
     attempts: u64,
     phase: Phase,
@@ -145,22 +145,23 @@ impl Instance {
         }
     }
 
-    /// Whether the instance has stopped; it asks for nothing any more.
+    /// Returns true if the instance has stopped; it asks for nothing any more.
     pub fn has_ended(&self) -> bool {
         self.phase == Phase::Ended
     }
 
-    /// Whether the last term is released, and the takeover rows of earlier ones are being removed.
+    /// Returns true if the last term is released, and the takeover rows of earlier ones are being
+    /// removed.
     pub fn is_sweeping(&self) -> bool {
         matches!(self.phase, Phase::Sweeping { .. })
     }
 
-    /// Whether the last term is still being released.
+    /// Returns true if the last term is still being released.
     pub fn is_releasing(&self) -> bool {
         matches!(self.phase, Phase::Releasing(_))
     }
 
-    /// Whether nothing is under way and nothing is held: a contender between two polls.
+    /// Returns true if nothing is under way and nothing is held: a contender between two polls.
     pub fn is_standing_by(&self) -> bool {
         matches!(self.phase, Phase::Standby { .. })
     }
@@ -318,7 +319,7 @@ impl Instance {
 }
 
 impl Attempt {
-    /// Whether `row`, as it was at `read_at`, is as the attempt's commit wrote it.
+    /// Returns true if `row`, as it was at `read_at`, is as the attempt's commit wrote it.
     ///
     /// A heartbeat that differs from the token, or another writer, is a term that was ended from
     /// outside meanwhile (I4). A token that no commit of the attempt can have is one that somebody
@@ -332,7 +333,7 @@ impl Attempt {
 }
 
 impl Holding {
-    /// Whether it has gone well for so long that what failed before it is over.
+    /// Returns true if it has gone well for so long that what failed before it is over.
     fn has_lasted(&self) -> bool {
         self.renewed >= self.began + LASTING
     }

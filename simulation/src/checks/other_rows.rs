@@ -40,7 +40,7 @@ pub(super) fn keys(lock: &str, mutation: &Mutation) -> Result<Vec<String>, Strin
     }
 }
 
-/// Whether every canary is as it was.
+/// Checks that every canary is as it was.
 pub(crate) fn unharmed(rows: &[BTreeMap<String, Value>]) -> Result<(), String> {
     let is_canary = |row: &&BTreeMap<String, Value>| row.get("writer") == Some(&"canary".into());
     for name in CANARIES {

@@ -9,7 +9,7 @@ use super::past_term::{Cause, PastTerm};
 use crate::operate::state::DEFAULT_LEASE;
 use crate::token::FencingToken;
 
-/// What came after the last version of a term.
+/// The version that came after the last one of a term.
 #[derive(Clone, Debug)]
 pub(super) enum Later {
     /// Nothing yet, as of this read.
@@ -20,7 +20,7 @@ pub(super) enum Later {
     Deleted(Timestamp, Timestamp),
 }
 
-/// Whether the row is a term's, and not what ended one.
+/// Returns true if the row is a term's, and not what ended one.
 pub(super) fn is_term(stored: &StoredRow) -> bool {
     stored.writer.id().is_some() && !stored.row().is_released()
 }
@@ -74,7 +74,7 @@ fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp,
             let cause = cause(version, has_marks);
             let at = version.row().token;
             let is_by_hand = matches!(cause, Cause::Evicted { .. } | Cause::Seized { .. });
-            // What somebody did to a row whose lease had run out didn't end the term.
+            // A change by hand to a row whose lease had run out didn't end the term.
             if is_by_hand && over <= at {
                 return ran_out(at);
             }
@@ -85,7 +85,7 @@ fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp,
     }
 }
 
-/// What the version says of how the term before it ended.
+/// Returns how the term before the version ended, as the version says.
 fn cause(version: &StoredRow, has_marks: bool) -> Cause {
     let row = version.row();
     if !row.is_released() {
@@ -106,8 +106,8 @@ fn cause(version: &StoredRow, has_marks: bool) -> Cause {
     }
 }
 
-/// Who left the mark in the row, and why: `evicted`, `evicted by alice`, `evicted: bad deploy` or
-/// `evicted by alice: bad deploy`.
+/// Returns who left the mark in the row, and why: `evicted`, `evicted by alice`,
+/// `evicted: bad deploy` or `evicted by alice: bad deploy`.
 fn mark(version: &StoredRow, verb: &str) -> Option<(Option<String>, Option<String>)> {
     let text = version.info.as_deref()?.strip_prefix(verb)?;
     let (by, reason) = match text.split_once(": ") {

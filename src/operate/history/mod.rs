@@ -1,4 +1,4 @@
-//! What a lock was in the past, read from Spanner's old versions of its row.
+//! A lock's past, read from Spanner's old versions of its row.
 
 mod cause;
 mod past_term;

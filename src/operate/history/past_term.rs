@@ -16,7 +16,7 @@ pub struct PastTerm {
     pub token: FencingToken,
     /// The last heartbeat, by Spanner's clock.
     pub heartbeat: DateTime<Utc>,
-    /// What the holder said of itself.
+    /// The holder's own text.
     pub info: Option<String>,
     /// When it ended, by Spanner's clock; at the latest, where a lease ran out or a row was deleted.
     /// Nothing if it goes on.
@@ -50,7 +50,7 @@ pub enum Cause {
     /// Somebody ended it gracefully.
     #[non_exhaustive]
     Evicted {
-        /// Who did it, if the row says so.
+        /// The operator, if the row names one.
         by: Option<String>,
         /// Why, if the row says so.
         reason: Option<String>,
@@ -58,13 +58,13 @@ pub enum Cause {
     /// Somebody took the lock from its holder.
     #[non_exhaustive]
     Seized {
-        /// Who did it, if the row says so.
+        /// The operator, if the row names one.
         by: Option<String>,
         /// Why, if the row says so.
         reason: Option<String>,
     },
     /// No heartbeat came for a lease. A crash, a hang, lost contact and work that could not be
-    /// stopped look alike; the end is the last moment that the holder can have believed in.
+    /// stopped look alike. The end is the last moment that the holder can have believed in.
     LeaseRanOut,
     /// As `LeaseRanOut`, before the first heartbeat: perhaps the holder was never told that it held.
     Unheard,

@@ -1,4 +1,4 @@
-//! What a lock was in the past, read from Spanner's old versions of its row.
+//! A lock's past, read from Spanner's old versions of its row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,8 @@ impl LockTable {
         }
     }
 
-    /// The terms of a lock so far, the latest first, beginning with what a look at it has shown:
-    /// that is not read again, so no read is a strong one.
+    /// Returns the terms of a lock so far, the latest first, beginning with what `look` has shown.
+    /// That is not read again, so no read is a strong one.
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
@@ -104,7 +104,7 @@ impl History {
     pub async fn next(&mut self) -> Result<Option<PastTerm>> {
         check_table_name(&self.table.name)?;
         check_lock_name(&self.lock)?;
-        // What a failure or a drop interrupts is begun anew.
+        // An interrupted or dropped step is begun anew.
         let mut walk = self.walk.clone();
         let past = LockRow { table: &self.table, lock: &self.lock, pace: self.pace };
         let term = walk.next(&past).await?;

@@ -8,7 +8,7 @@ use super::cause::{Later, is_term, judge, vacant_from};
 use super::past_term::{HistoryEnd, PastTerm};
 use crate::error::Result;
 
-/// What a walk may read for each term, on the average.
+/// How many reads a walk may make for each term, on the average.
 const READS_PER_TERM: u64 = 4;
 
 /// Spanner's commit timestamps lie at least this far apart.
@@ -26,11 +26,11 @@ pub(crate) trait Past {
     /// The row as it was then.
     fn at(&self, at: Timestamp) -> impl Future<Output = Result<Version>> + Send;
 
-    /// Whether those who seize a lock leave their mark in the row.
+    /// Returns true if those who seize a lock leave their mark in the row.
     fn has_marks(&self) -> bool;
 }
 
-/// What an old version is.
+/// An old version of a row.
 #[derive(Clone, Debug)]
 pub(crate) enum Version {
     Row(StoredRow),
@@ -44,7 +44,7 @@ pub(crate) enum Version {
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     window: Duration,
-    /// What a look has shown already, which is not read again.
+    /// The state that is known already, which is not read again.
     look: Option<(Option<StoredRow>, Timestamp)>,
     since: Timestamp,
     place: Place,

@@ -1,8 +1,8 @@
-//! Which columns the lock table has. The information schema tells; no error ever does.
+//! The columns that the lock table has. The information schema tells; no error ever does.
 //!
-//! An instance that wrongly believes `lease_ms` to be missing judges holders by its own lease, and
-//! may take over from one that is owed a longer one (I1). So a column that was seen is never
-//! forgotten, and one that was not seen is believed missing for a minute at most.
+//! An instance may wrongly believe `lease_ms` to be missing. Then it judges holders by its own
+//! lease, and may take over from one that is owed a longer one (I1). So a column that was seen is
+//! never forgotten, and one that was not seen is believed missing for a minute at most.
 
 mod question;
 mod schema;
@@ -27,7 +27,7 @@ const MISSING_FOR: Duration = Duration::from_secs(60);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// What a request needs to know of the columns.
+/// How much a request needs to know of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// It only reads: it waits for the first answer, not for later ones.
@@ -49,7 +49,7 @@ enum Urgency {
     Now,
 }
 
-/// What is known of the columns, shared by all locks of the table.
+/// The knowledge of the columns, shared by all locks of the table.
 #[derive(Debug)]
 pub(crate) struct Columns {
     name: Arc<str>,
@@ -58,10 +58,10 @@ pub(crate) struct Columns {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Whether each was ever seen.
+    /// True if each was ever seen.
     lease_seen: bool,
     info_seen: bool,
-    /// Whether any answer found the table in order.
+    /// True if any answer found the table in order.
     in_order_once: bool,
     /// The last answer, if any has come.
     answer: Option<Answer>,
@@ -114,7 +114,7 @@ impl Columns {
         self.lock().has(|optional| optional.info)
     }
 
-    /// Which are there, as far as is known.
+    /// Returns which are there, as far as is known.
     pub(crate) fn known(&self) -> (bool, bool) {
         let known = self.lock();
         (known.has(|optional| optional.lease), known.has(|optional| optional.info))
@@ -200,8 +200,8 @@ impl Columns {
         }
     }
 
-    /// What is really wrong, where an error has several possible reasons. It asks one question, and
-    /// waits no longer for it than the request had time.
+    /// Finds out what is really wrong, where an error has several possible reasons. It asks one
+    /// question, and waits no longer for it than the request had time.
     pub(crate) async fn explain(
         &self,
         connection: &Connection,
@@ -276,7 +276,7 @@ impl Known {
         }
     }
 
-    /// Whether a column is believed missing on the strength of an old answer.
+    /// Returns true if a column is believed missing on the strength of an old answer.
     fn is_stale(&self) -> bool {
         let is_old = |answer: &Answer| answer.asked.age() >= MISSING_FOR;
         self.misses_any() && self.answer.as_ref().is_some_and(is_old)
@@ -382,7 +382,7 @@ async fn answer(
     }
 }
 
-/// Says what is not there, where Spanner says so: a query that names no table of its own can miss
+/// Names the missing part, where Spanner names it. A query that names no table of its own can miss
 /// only the session or the database.
 fn missing(connection: &Connection, leased: &Leased, error: Error) -> Error {
     match error.spanner().and_then(Missing::named_in) {

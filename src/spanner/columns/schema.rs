@@ -2,10 +2,10 @@
 
 use crate::names::{ID_BYTES_MAX, INFO_BYTES_MAX, NAME_BYTES_MAX};
 
-/// What a takeover row's key adds to the name of its lock.
+/// How much a takeover row's key adds to the name of its lock.
 const TAKEOVER_SUFFIX: usize = 20;
 
-/// What a writer adds to the id of its instance, and some more.
+/// How much a writer adds to the id of its instance, and some more.
 const WRITER_SUFFIX: usize = 64;
 
 /// A column as the information schema tells of it.
@@ -14,11 +14,11 @@ pub(super) struct Found {
     pub(super) name: String,
     /// As DDL writes it: `STRING(MAX)`, `character varying(8)`.
     pub(super) spanner_type: String,
-    /// Whether it takes commit timestamps, where its type doesn't say so.
+    /// True if it takes commit timestamps, where its type doesn't say so.
     pub(super) is_stamped: bool,
 }
 
-/// Which of the columns that a table may lack are there.
+/// The optional columns that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Optional {
     pub(super) lease: bool,

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// locks ask, one attempt a second is made.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// After so long without any answer the client is replaced: its channel may be dead, and it has no
+/// After so long without any answer the client is replaced. Its channel may be dead, and it has no
 /// means of its own to find out.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -63,7 +63,7 @@ impl Line {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether asking it leads to anything but an old failure.
+    /// Returns true if asking it leads to anything but an old failure.
     pub(super) fn is_of_use(&self) -> bool {
         if self.0.state.has_changed().is_err() {
             return false;

@@ -1,6 +1,6 @@
 //! How requests reach the database: a client for each runtime, made on first use.
 //!
-//! A client's channels and tasks live on the runtime that made it and die with that runtime, so a
+//! A client's channels and tasks live on the runtime that made it and die with that runtime. So a
 //! table that outlives a runtime needs a client per runtime.
 
 mod line;

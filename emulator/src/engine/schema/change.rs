@@ -11,28 +11,28 @@ pub enum SchemaChange {
     CreateTable {
         /// The new table.
         table: Table,
-        /// Whether a table of that name makes this a no-op rather than an error.
+        /// True if a table of that name makes this a no-op rather than an error.
         if_not_exists: bool,
     },
     /// `DROP TABLE [IF EXISTS]`
     DropTable {
         /// Its name, in any case.
         table: String,
-        /// Whether a missing table makes this a no-op rather than an error.
+        /// True if a missing table makes this a no-op rather than an error.
         if_exists: bool,
     },
     /// `CREATE INDEX [IF NOT EXISTS]`
     CreateIndex {
         /// The new index.
         index: Index,
-        /// Whether an index of that name makes this a no-op rather than an error.
+        /// True if an index of that name makes this a no-op rather than an error.
         if_not_exists: bool,
     },
     /// `DROP INDEX [IF EXISTS]`
     DropIndex {
         /// Its name, in any case.
         index: String,
-        /// Whether a missing index makes this a no-op rather than an error.
+        /// True if a missing index makes this a no-op rather than an error.
         if_exists: bool,
     },
     /// `ALTER TABLE … ADD COLUMN [IF NOT EXISTS]`
@@ -41,7 +41,7 @@ pub enum SchemaChange {
         table: String,
         /// The new column.
         column: Column,
-        /// Whether a column of that name makes this a no-op rather than an error.
+        /// True if a column of that name makes this a no-op rather than an error.
         if_not_exists: bool,
     },
     /// `ALTER TABLE … DROP COLUMN`
@@ -87,7 +87,7 @@ pub enum SchemaChange {
     Keep {
         /// What is kept.
         kept: Kept,
-        /// Whether it comes in the place of another one: `CREATE OR REPLACE`.
+        /// True if it comes in the place of another one: `CREATE OR REPLACE`.
         replaces: bool,
     },
     /// `DROP` of something that is kept.
@@ -96,7 +96,7 @@ pub enum SchemaChange {
         kind: String,
         /// Its name, in any case.
         name: String,
-        /// Whether it may be missing.
+        /// True if it may be missing.
         if_exists: bool,
     },
     /// `ALTER TABLE … ADD | REPLACE | DROP ROW DELETION POLICY`, which is kept and deletes nothing.

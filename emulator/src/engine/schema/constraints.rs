@@ -58,7 +58,7 @@ impl Schema {
         }
     }
 
-    /// Whether a constraint has this name, in any case.
+    /// Returns true if a constraint has this name, in any case.
     pub(super) fn has_constraint(&self, name: &str) -> bool {
         self.tables().any(|table| {
             let checks = table.checks.iter().map(|check| &check.name);
@@ -261,7 +261,8 @@ impl ForeignKey {
     }
 }
 
-/// Whether the key of a table finds its rows by these columns; with `whole`, one row at most.
+/// Returns true if the key of a table finds its rows by these columns; with `whole`, one row at
+/// most.
 fn has_key(table: &Table, columns: &[String], whole: bool) -> bool {
     let key = &table.primary_key;
     let count_fits = if whole { columns.len() == key.len() } else { columns.len() <= key.len() };

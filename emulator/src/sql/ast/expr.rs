@@ -107,7 +107,7 @@ pub enum ExprKind {
         operand: Box<Expr>,
         /// What it may be: NULL for `None`.
         what: Option<bool>,
-        /// Whether it is to be something else.
+        /// True if it is to be something else.
         negated: bool,
     },
     /// `… [NOT] IN (…)`
@@ -116,7 +116,7 @@ pub enum ExprKind {
         operand: Box<Expr>,
         /// Where it is sought.
         list: Vec<Expr>,
-        /// Whether it is to be absent.
+        /// True if it is to be absent.
         negated: bool,
     },
     /// `… [NOT] IN UNNEST(…)`
@@ -125,7 +125,7 @@ pub enum ExprKind {
         operand: Box<Expr>,
         /// The array in which it is sought.
         array: Box<Expr>,
-        /// Whether it is to be absent.
+        /// True if it is to be absent.
         negated: bool,
     },
     /// `… [NOT] LIKE …`
@@ -134,7 +134,7 @@ pub enum ExprKind {
         operand: Box<Expr>,
         /// What it is to look like.
         pattern: Box<Expr>,
-        /// Whether it is to look otherwise.
+        /// True if it is to look otherwise.
         negated: bool,
     },
     /// `… [NOT] BETWEEN … AND …`
@@ -145,7 +145,7 @@ pub enum ExprKind {
         low: Box<Expr>,
         /// The greatest value.
         high: Box<Expr>,
-        /// Whether it is to lie outside.
+        /// True if it is to lie outside.
         negated: bool,
     },
     /// `CASE [operand] WHEN … THEN … [ELSE …] END`
@@ -163,7 +163,7 @@ pub enum ExprKind {
         function: String,
         /// What it is applied to.
         arguments: Vec<Expr>,
-        /// Whether `DISTINCT` stands before the arguments.
+        /// True if `DISTINCT` stands before the arguments.
         distinct: bool,
         /// `IGNORE NULLS` (true) or `RESPECT NULLS` (false), if either stands behind them.
         ignores_nulls: Option<bool>,
@@ -176,7 +176,7 @@ pub enum ExprKind {
         operand: Box<Expr>,
         /// What it becomes.
         target: Type,
-        /// Whether it becomes NULL where it cannot be converted.
+        /// True if it becomes NULL where it cannot be converted.
         safe: bool,
     },
     /// `[…]`, `ARRAY<type>[…]`
@@ -210,7 +210,7 @@ pub enum ExprKind {
         operand: Box<Expr>,
         /// Where it is sought.
         query: Box<Select>,
-        /// Whether it is to be absent.
+        /// True if it is to be absent.
         negated: bool,
     },
     /// `array[OFFSET(place)]` and its relatives
@@ -221,7 +221,7 @@ pub enum ExprKind {
         place: Box<Expr>,
         /// The number of the first element: 0 for `OFFSET`, 1 for `ORDINAL`.
         first: u8,
-        /// Whether a place without an element gives NULL.
+        /// True if a place without an element gives NULL.
         safe: bool,
     },
 }

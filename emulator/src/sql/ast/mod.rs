@@ -39,7 +39,7 @@ pub struct TableName {
 pub struct Select {
     /// Queries that have a name in this one.
     pub with: Vec<(Name, Select)>,
-    /// Whether equal rows of the result count once.
+    /// True if equal rows of the result count once.
     pub distinct: bool,
     /// What each row of the result consists of.
     pub items: Vec<Item>,
@@ -55,7 +55,7 @@ pub struct Select {
     pub order: Vec<Order>,
     /// How many of them at most, and how many of them are left out first.
     pub limit: Option<Limit>,
-    /// Whether rows are locked as if they were written: `FOR UPDATE`.
+    /// True if rows are locked as if they were written: `FOR UPDATE`.
     pub for_update: bool,
 }
 
@@ -141,7 +141,7 @@ pub enum Item {
 pub struct Order {
     /// What to order by.
     pub expr: Expr,
-    /// Whether large values come first.
+    /// True if large values come first.
     pub descending: bool,
 }
 

@@ -158,7 +158,8 @@ impl Binder<'_> {
         Typed { node, value_type: Some(value_type), origin: Origin::Computed, at }
     }
 
-    /// Whether a query without `GROUP BY` makes one row of all rows rather than showing them.
+    /// Returns true if a query without `GROUP BY` makes one row of all rows rather than showing
+    /// them.
     pub(super) fn folds_rows(&self, select: &Select) -> bool {
         let items = select.items.iter().filter_map(|item| match item {
             Item::Expr { expr, .. } => Some(expr),
@@ -168,7 +169,7 @@ impl Binder<'_> {
         items.chain(order).any(|expr| self.contains_aggregate(expr))
     }
 
-    /// Whether an expression uses an aggregate. What a subquery folds is its own.
+    /// Returns true if an expression uses an aggregate. What a subquery folds is its own.
     pub(super) fn contains_aggregate(&self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::CountRows => true,

@@ -48,7 +48,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether values of a type can become ones of another.
+/// Checks that values of a type can become ones of another.
 fn check(own: Type, target: Type, at: Pos) -> Result<()> {
     let known = match own {
         Type::Bool => matches!(target, Type::Int64 | Type::String),

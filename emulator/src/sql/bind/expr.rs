@@ -390,7 +390,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a key is a column as it is.
+/// Returns true if a key is a column as it is.
 fn is_simple(node: &Node) -> bool {
     matches!(node, Node::Column(_))
 }

@@ -48,7 +48,7 @@ pub struct Relation {
     pub name: String,
     /// Its columns.
     pub columns: Vec<Column>,
-    /// Whether its name is that of its first column: an element of an array.
+    /// True if its name is that of its first column: an element of an array.
     pub is_value: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Column {
     pub value_type: Type,
     /// Where its value is in a row, once it is used.
     pub slot: Option<usize>,
-    /// Whether another column of the same name stands for it: `USING`.
+    /// True if another column of the same name stands for it: `USING`.
     pub merged: bool,
 }
 

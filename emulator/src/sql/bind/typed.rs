@@ -54,7 +54,7 @@ impl Typed {
         self.value_type.map_or("NULL", Type::name)
     }
 
-    /// Whether it can be taken for a `target`.
+    /// Returns true if it can be taken for a `target`.
     ///
     /// # Errors
     /// It is a constant of the right kind whose content is no such value.
@@ -124,7 +124,7 @@ impl Typed {
         Ok(Some(Typed { node, value_type, origin: self.origin, at }))
     }
 
-    /// Whether it is a literal, or a NULL that may have any type.
+    /// Returns true if it is a literal, or a NULL that may have any type.
     pub fn is_literal(&self) -> bool {
         matches!(self.origin, Origin::Literal | Origin::Float(_)) || self.value_type.is_none()
     }

@@ -43,7 +43,7 @@ pub struct Missing {
     pub query: Arc<Query>,
     /// What it gets from the query around.
     pub arguments: Vec<Value>,
-    /// Whether more than one row says nothing new.
+    /// True if more than one row says nothing new.
     pub first_only: bool,
 }
 
@@ -82,7 +82,7 @@ impl Evaluation {
         self.known.insert((missing.query.number, missing.arguments), Arc::new(rows));
     }
 
-    /// Whether a condition holds; NULL doesn't.
+    /// Returns true if a condition holds; NULL doesn't.
     pub fn holds(&self, condition: &Node, rows: &Rows) -> Evaluated<bool> {
         Ok(matches!(self.value(condition, rows)?, Value::Bool(true)))
     }

@@ -15,8 +15,8 @@ enum Piece<C> {
     Many,
 }
 
-/// Whether the text looks like the pattern, in which `%` stands for any characters, `_` for one,
-/// and a backslash takes the meaning of the next.
+/// Tells if the text looks like the pattern. In it `%` stands for any characters, `_` for one, and
+/// a backslash takes the meaning of the next.
 ///
 /// # Errors
 /// The pattern ends with a backslash.
@@ -55,8 +55,8 @@ fn pieces<C: Copy + PartialEq>(
     Ok(pieces)
 }
 
-/// Whether a text has these pieces. Only the last `%` passed is ever gone back to: what an earlier
-/// one could match more of, the last one can too.
+/// Returns true if a text has these pieces. Only the last `%` passed is ever gone back to: what an
+/// earlier one could match more of, the last one can too.
 fn matches<C: Copy + PartialEq>(text: &[C], pieces: &[Piece<C>]) -> bool {
     let (mut at, mut piece) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

@@ -24,7 +24,7 @@ pub struct Known {
     pub function: &'static Function,
     /// Its forms, in order of preference.
     pub signatures: Vec<Signature>,
-    /// Whether GoogleSQL has more of them.
+    /// True if GoogleSQL has more of them.
     pub has_others: bool,
 }
 

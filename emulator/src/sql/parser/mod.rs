@@ -81,7 +81,7 @@ pub struct Parser {
     next: usize,
     depth: usize,
     subquery_depth: usize,
-    /// Whether DDL that asks for what isn't here is kept.
+    /// True if DDL that asks for what isn't here is kept.
     lenient: bool,
 }
 
@@ -150,7 +150,7 @@ impl Parser {
         matches!(self.peek(), Kind::Symbol(next) if *next == symbol)
     }
 
-    /// Whether these keywords and symbols come next, in any case.
+    /// Returns true if these keywords and symbols come next, in any case.
     fn sees(&self, keywords: &str) -> bool {
         self.sees_ahead(0, keywords)
     }

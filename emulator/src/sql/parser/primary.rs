@@ -179,7 +179,7 @@ impl Parser {
         self.node(at, ExprKind::Subquery { kind: SubqueryKind::Exists, query })
     }
 
-    /// Whether a query in parentheses comes next.
+    /// Returns true if a query in parentheses comes next.
     pub(super) fn starts_subquery(&self) -> bool {
         let keywords = ["SELECT", "WITH", "FROM"];
         self.sees_symbol("(") && keywords.iter().any(|keyword| self.sees_ahead(1, keyword))

@@ -227,7 +227,7 @@ fn row_limit(query: &Query) -> Option<usize> {
     usize::try_from(limit.saturating_add(query.skip)).ok()
 }
 
-/// Whether a condition is about nothing but what is known.
+/// Returns true if a condition is about nothing but what is known.
 fn is_about(condition: &Node, known: &BTreeSet<usize>) -> bool {
     !condition.is_unsteady()
         && !condition.any(&|node| matches!(node, Node::Column(slot) if !known.contains(slot)))

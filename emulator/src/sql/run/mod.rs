@@ -95,7 +95,7 @@ impl<A: Access> Execution<'_, A> {
         self.evaluate(|evaluation| evaluation.value(node, &rows)).await
     }
 
-    /// Whether a condition holds; NULL doesn't.
+    /// Returns true if a condition holds; NULL doesn't.
     async fn holds(&mut self, condition: &Node, rows: Rows<'_>) -> Result<bool> {
         self.evaluate(|evaluation| evaluation.holds(condition, &rows)).await
     }

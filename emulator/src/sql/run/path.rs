@@ -22,7 +22,7 @@ pub(super) struct Path<'q> {
 pub(super) struct Ask {
     /// At most this many rows.
     pub limit: Option<usize>,
-    /// Whether what is read is locked as if it were written.
+    /// True if what is read is locked as if it were written.
     pub exclusive: bool,
 }
 
@@ -132,7 +132,7 @@ fn key_names(table: &Table) -> impl Iterator<Item = String> {
     table.primary_key.iter().map(|part| table.columns[part.position].name.clone())
 }
 
-/// Whether an index keeps all that a scan uses.
+/// Returns true if an index keeps all that a scan uses.
 pub(super) fn covers(index: &BoundIndex, scan: &Scan) -> bool {
     let mut used = scan.used.iter().filter_map(|(position, _)| scan.table.columns.get(*position));
     used.all(|column| index.entries.position(&column.name).is_some())

@@ -77,12 +77,12 @@ impl Breakage {
         hash(&all)
     }
 
-    /// Whether the verdict is about the patch and the sources as they are now.
+    /// Returns true if the verdict is about the patch and the sources as they are now.
     pub fn is_about(&self, verdict: &Verdict, workspace: &Path) -> io::Result<bool> {
         Ok(self.key(workspace, verdict.checkers)? == verdict.key)
     }
 
-    /// Whether the verdict is right and need not be given again.
+    /// Returns true if the verdict is right and need not be given again.
     pub fn is_judged_by(&self, verdict: &Verdict, workspace: &Path) -> io::Result<bool> {
         let is_right = verdict.catch.is_some() == self.patch.is_some();
         Ok(is_right && self.is_about(verdict, workspace)?)

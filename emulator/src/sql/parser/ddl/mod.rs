@@ -233,7 +233,7 @@ impl Parser {
         descending
     }
 
-    /// Whether these keywords come behind the name that comes next.
+    /// Returns true if these keywords come behind the name that comes next.
     pub(super) fn sees_behind_name(&self, keywords: &str) -> bool {
         keywords.split(' ').enumerate().all(|(places, keyword)| {
             matches!(&self.ahead(places + 1).kind, Kind::Word(word)

@@ -87,7 +87,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Whether a constraint comes next.
+    /// Returns true if a constraint comes next.
     pub(super) fn sees_constraint(&self) -> bool {
         self.sees("CONSTRAINT") || self.sees("FOREIGN KEY") || self.sees("CHECK (")
     }
