@@ -75,7 +75,7 @@ fn texts_are_taken_apart_and_put_together() {
         ("FROM_HEX('0fF')", "[0, 255]"),
         ("FROM_HEX('')", "[]"),
         ("CONCAT('a', NULL)", "NULL"),
-        ("MOD(1.5, 1)", "0.5"),
+        ("MOD(NUMERIC '1.5', 1)", "0.5"),
         ("ARRAY_TO_STRING(SPLIT('a,b'), '-')", "a-b"),
         ("LPAD('ab', 4, 'xy')", "xyab"),
         ("DATE_ADD(DATE '2024-01-31', INTERVAL 1 MONTH)", "2024-02-29"),
