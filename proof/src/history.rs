@@ -1,4 +1,4 @@
-//! What an onlooker remembers: the terms that began, what was broken, what was seen.
+//! An onlooker's memory: the terms that began, what was broken, what was seen.
 
 use std::hash::{Hash, Hasher};
 
@@ -116,8 +116,8 @@ impl History {
     }
 }
 
-/// What the step into a state did. It tells no states apart: two that differ in nothing else have
-/// the same future.
+/// The events of the step into a state. It tells no states apart: two that differ in nothing else
+/// have the same future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 struct Marks(u32);
 

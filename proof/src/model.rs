@@ -12,7 +12,7 @@ use crate::world::World;
 /// A scenario, explored.
 #[derive(Clone, Debug)]
 pub struct LockModel {
-    /// What is explored.
+    /// The scenario to explore.
     pub scenario: Scenario,
 }
 

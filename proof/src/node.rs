@@ -25,7 +25,8 @@ pub struct Node {
     pub paused: bool,
     /// How often it was started again.
     pub life: u8,
-    /// What `has_lock()` goes by: the last announcement, and the clock at the moment of the call.
+    /// The basis of `has_lock()`: the last announcement, compared with the clock at the moment of
+    /// the call.
     pub published: Option<Published>,
     /// Until when work of a term that was cancelled early, or left to lapse, may still be at it.
     pub winding_down: Option<Moment>,
@@ -37,7 +38,7 @@ pub struct Node {
     steady: u8,
 }
 
-/// What the owner was last told.
+/// The last thing that the owner was told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Published {
     /// The fencing token.
@@ -51,7 +52,7 @@ pub struct Published {
 /// An act under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Asked {
-    /// What was asked.
+    /// The act that was asked for.
     pub act: Act,
     /// How far it has come.
     pub passage: Passage,
@@ -61,8 +62,8 @@ pub struct Asked {
 /// How far a request has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Passage {
-    /// It leaves at this instant. What becomes of it is settled before anything else happens:
-    /// whatever could come between can as well come while the request is held up.
+    /// It leaves at this instant. Its fate is settled before anything else happens: whatever could
+    /// come between can as well come while the request is held up.
     Leaving,
     /// It is held up on its way there.
     HeldUp,
@@ -118,12 +119,12 @@ impl Node {
         self.asked.take()
     }
 
-    /// What the clock reads.
+    /// Returns the clock's reading.
     pub fn now(&self) -> Moment {
         Moment(TICK * u32::from(self.clock))
     }
 
-    /// What `has_lock()` answers at this instant.
+    /// Returns the answer of `has_lock()` at this instant.
     pub fn has_lock(&self) -> Option<&Published> {
         self.published.as_ref().filter(|published| self.now() < published.valid_until)
     }
@@ -257,8 +258,8 @@ impl Node {
         }
     }
 
-    /// I7: what the owner was told is what the protocol believes, it is not told too late, and
-    /// whatever does not serve the term is done after its end was announced.
+    /// Checks I7: the owner was told what the protocol believes, and not too late. Whatever does
+    /// not serve the term is done after its end was announced.
     fn check_published(
         &self,
         term: Option<(Timestamp, Moment)>,

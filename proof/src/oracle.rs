@@ -1,5 +1,5 @@
-//! What each change of the lock table means, said once more: independently of the protocol, as a
-//! whole table before and after.
+//! The meaning of each change of the lock table, said once more: independently of the protocol, as
+//! a whole table before and after.
 //!
 //! [`drift`] compares both over every change and every small table, so that neither can be changed
 //! without the other.

@@ -11,14 +11,14 @@ use crate::world::World;
 
 impl World {
     /// Returns true if a contender that is left alone with Spanner comes to hold within the bound,
-    /// whatever state the world is in; each one that runs is tried by itself, and a fresh one if
+    /// whatever state the world is in. Each one that runs is tried by itself, and a fresh one if
     /// none does.
     pub fn leads_to_a_holder(&self, scenario: &Scenario) -> bool {
         let holds = |survivor| self.holds_alone(scenario, survivor).is_some();
         self.survivors().into_iter().all(holds)
     }
 
-    /// I8: whether a term that is left alone and lives has no takeover row but its own once a
+    /// Checks I8: a term that is left alone and lives has no takeover row but its own once a
     /// heartbeat interval has passed, and the longest pause after sweeps that have failed.
     pub fn is_tidied(&self, scenario: &Scenario) -> bool {
         self.survivors().into_iter().all(|survivor| {
@@ -55,8 +55,8 @@ impl World {
         survivors
     }
 
-    /// The most ticks that it may take: back off for a lease after a release, wait for a lease
-    /// to run out, then for a leftover's, each noticed at the next poll or two.
+    /// Returns the most ticks that it may take. The waits are a lease of backing off after a
+    /// release, a lease to run out, and one for a leftover, each noticed at the next poll or two.
     fn patience(scenario: &Scenario) -> u32 {
         let ticks = |duration: Duration| duration.as_nanos().div_ceil(TICK.as_nanos()) as u32;
         let lease = ticks(scenario.longest_lease());

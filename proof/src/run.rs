@@ -20,7 +20,7 @@ pub struct Limits {
     pub threads: usize,
 }
 
-/// What an exploration found.
+/// The findings of an exploration.
 #[derive(Debug)]
 pub struct Report {
     /// The scenario.
@@ -39,7 +39,7 @@ pub struct Report {
     pub invariants: usize,
     /// How many things were to be seen, and how many were.
     pub sights: (usize, usize),
-    /// What is wrong: an invariant broken, with the steps to it, or a thing never seen.
+    /// The failures: an invariant broken, with the steps to it, or a thing never seen.
     pub failures: Vec<Failure>,
 }
 
@@ -90,7 +90,7 @@ pub fn explore(scenario: &Scenario, limits: Limits) -> Report {
             let steps = path.clone().into_actions();
             steps.iter().map(|step| format!("{step:?}")).collect()
         });
-        // What was not seen in a part may be seen in the whole.
+        // A thing not seen in a part may be seen in the whole.
         if invariants.contains(property) && found.is_some()
             || !invariants.contains(property) && found.is_none() && complete
         {

@@ -1,4 +1,4 @@
-//! What is explored: who takes part, from where, how long, and what may go wrong.
+//! The bounds of an exploration: who takes part, from where, how long, and what may go wrong.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::history::Mark;
 /// The step of time in which everything happens.
 pub const TICK: Duration = Duration::from_secs(1);
 
-/// Commits within one tick differ by nanoseconds, which must not decide whether a lease has run
-/// out: this much is taken off every lease, and off the margin, which is what validity is made of.
+/// Commits within one tick differ by nanoseconds, which must not decide if a lease has run out. So
+/// this much is taken off every lease, and off the margin, on which validity rests.
 const HAIR: Duration = Duration::from_millis(1);
 
 /// A space of worlds to explore.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Who takes part.
+    /// The members that take part.
     pub members: Vec<Member>,
     /// Where it starts.
     pub starts: Vec<Start>,
     /// How many ticks are explored.
     pub ticks: u16,
-    /// What may go wrong, or be asked for, how often.
+    /// The faults and requests that may happen, and how often.
     pub budget: Budget,
     /// How many requests whose sender gave up may still be on their way.
     pub late_requests_max: usize,
@@ -36,7 +36,7 @@ pub struct Scenario {
     pub progress_checked_one_in: u64,
     /// True if the clocks are so bad that I1 must be found broken.
     pub clocks_break_i1: bool,
-    /// What must have been seen, or the exploration proves nothing.
+    /// The events that must have been seen, or the exploration proves nothing.
     pub expected: Vec<Mark>,
 }
 
@@ -128,7 +128,7 @@ impl Member {
         Member { id, timing, clock: Clock::Exact }
     }
 
-    /// What it writes of itself.
+    /// Returns the text that it writes of itself.
     pub fn holder(&self) -> Holder {
         Holder { lease: self.timing.lease, info: None }
     }

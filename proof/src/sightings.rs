@@ -1,4 +1,4 @@
-//! What a step is noticed to have done, so that a vacuous exploration is seen as one.
+//! The events that a step is noticed to have caused, so that a vacuous exploration is seen as one.
 
 use std::time::Duration;
 

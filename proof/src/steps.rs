@@ -1,4 +1,4 @@
-//! What may happen next: every interleaving of processes, network, time, faults and hands.
+//! The possible next steps: every interleaving of processes, network, time, faults and hands.
 
 use spindle_protocol::{Act, Change, Event, Succession, Timestamp};
 
@@ -72,7 +72,7 @@ pub enum Parting {
     Lapse,
 }
 
-/// What a hand outside the protocol may do.
+/// The acts of a hand outside the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hand {
     /// Delete the lock row.
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// What may become of the request under way.
+    /// Lists the possible fates of the request under way.
     fn passage_steps(&self, index: usize, scenario: &Scenario, steps: &mut Vec<Step>) {
         let (node, left) = (&self.nodes[index], &self.left);
         let Some(asked) = &node.asked else { return };

@@ -1,7 +1,7 @@
 //! The lock table on Spanner, in small: rows by key, and a clock.
 //!
-//! What an act means stands in [`spindle_protocol::Change`]; here it is only carried out, as the
-//! library and the simulation carry it out. The oracle says the same once more, independently.
+//! The meaning of an act stands in [`spindle_protocol::Change`]; here it is only carried out, as
+//! the library and the simulation carry it out. The oracle says the same once more, independently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Table {
 /// A request as it arrives: an act, and what its sender would write of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// What is asked for.
+    /// The request.
     pub act: Act,
     /// The sender.
     pub holder: Holder,

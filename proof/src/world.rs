@@ -20,15 +20,15 @@ const NEIGHBOURS: [&str; 3] = ["job_0", "job_000000000000000", "jobs"];
 pub struct World {
     /// The ticks gone by.
     pub tick: u16,
-    /// What may still go wrong.
+    /// The faults that may still happen.
     pub left: Budget,
-    /// Who takes part; shared by all worlds in which they are the same.
+    /// The members; shared by all worlds in which they are the same.
     pub nodes: Vec<Arc<Node>>,
-    /// What Spanner keeps.
+    /// The rows that Spanner keeps.
     pub table: Table,
     /// Requests whose senders gave up, still on their way.
     pub late: Vec<Request>,
-    /// What an onlooker remembers.
+    /// The onlooker's memory.
     pub history: History,
 }
 

@@ -2,24 +2,24 @@ use std::time::Duration;
 
 use crate::{Moment, Observation, Row, Succession, TermId, Timestamp, Writer};
 
-/// What happened: the input of [`Instance::decide`](crate::Instance::decide).
+/// An event: the input of [`Instance::decide`](crate::Instance::decide).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The time that the last decision named has come; harmless at any other time.
     Wake,
-    /// Other locks of the owner's act now. What [`Decision::early`] allows goes along.
+    /// Other locks of the owner's act now. The acts that [`Decision::early`] allows go along.
     Early,
     /// The act under way was answered.
     Answer(Answer),
     /// The owner lets go of the term, if there is one, and goes on as a contender later.
     Resign {
-        /// What follows the release.
+        /// The successor, or the pause, that follows the release.
         next: Succession,
     },
-    /// Whether the owner wants the lock; an instance begins by wanting it.
+    /// True if the owner wants the lock; an instance begins by wanting it.
     ///
-    /// Wanted: who stands by polls at once. Unwanted: what is held is released, what an attempt
-    /// under way wins is released too, and then nothing is done until the lock is wanted again.
+    /// Wanted: who stands by polls at once. When it is unwanted, a held lock is released, and so is
+    /// one that an attempt under way wins. Then nothing is done until the lock is wanted again.
     Contend(bool),
     /// The owner lets go of the term, if there is one, and goes on as a contender; others have one
     /// poll interval to poll first.
@@ -31,7 +31,7 @@ pub enum Event {
     Stop,
 }
 
-/// What the lock table is asked to do. Each is sent once.
+/// A request to the lock table. Each is sent once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Act {
     /// One strong read of the lock row, with Spanner's timestamp of the read.
@@ -57,8 +57,8 @@ pub enum Act {
         /// The term.
         term: TermId,
     },
-    /// As a heartbeat, but set the heartbeat to the epoch and the token to the commit timestamp,
-    /// and delete the takeover row of the displaced token.
+    /// As a heartbeat, but sets the heartbeat to the epoch and the token to the commit timestamp.
+    /// It deletes the takeover row of the displaced token.
     Release {
         /// The term.
         term: TermId,
@@ -98,7 +98,7 @@ pub enum Answer {
     Unknown,
 }
 
-/// Whose a row was found to be.
+/// The owner of a row that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// The token in the row.
@@ -118,7 +118,7 @@ pub enum Rejection {
     Needless,
 }
 
-/// What to do now: the output of [`Instance::decide`](crate::Instance::decide).
+/// The orders for now: the output of [`Instance::decide`](crate::Instance::decide).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Decision {
     /// To be published before anything else is done (I7).

@@ -20,7 +20,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// What the table calls it.
+    /// Returns the column's name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Column::Heartbeat => "heartbeat",
@@ -32,7 +32,7 @@ impl Column {
     }
 }
 
-/// What is written into one column of one row. A column that the table lacks is left out.
+/// A value to write into one column of one row. A column that the table lacks is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cell {
     /// The transaction's commit timestamp.
@@ -60,13 +60,13 @@ impl Cell {
 pub struct Write {
     /// The row's key.
     pub key: String,
-    /// What is done to it.
+    /// The kind of the write.
     pub kind: WriteKind,
     /// The cells that are written; none are for a deletion.
     pub cells: Vec<(Column, Cell)>,
 }
 
-/// What a write does to its row.
+/// The effect of a write on its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteKind {
     /// Makes a row; fails if there is one.
@@ -114,8 +114,8 @@ impl StoredRow {
         self.heartbeat.is_none()
     }
 
-    /// Returns true if somebody seized the lock, by the mark that a seizure leaves: no holder's own
-    /// text stands in the row of a released lock.
+    /// Returns true if somebody seized the lock. A seizure leaves a mark: no holder's own text
+    /// stands in the row of a released lock.
     pub fn is_seized(&self) -> bool {
         let is_marked = self.info.as_deref().is_some_and(|info| info.starts_with("seized"));
         is_marked && self.heartbeat.is_some() && self.row().is_released()
@@ -123,7 +123,8 @@ impl StoredRow {
 
     /// The row as the protocol looks at it.
     ///
-    /// What outside hands have set to NULL reads as the epoch: released, or older than any token.
+    /// Returns the row. A NULL that outside hands have set reads as the epoch: released, or older
+    /// than any token.
     pub fn row(&self) -> Row {
         let lease = self.lease_ms.and_then(|lease_ms| u64::try_from(lease_ms).ok());
         Row {
@@ -138,7 +139,7 @@ impl StoredRow {
 /// The longest lease that an instance may have.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The most that `lease_ms` is taken for: what the library can have written, and that is a run
+/// The most that `lease_ms` is taken for. It is the most that the library can have written: a run
 /// that parks its lock for the longest lease and one per cent. A row that says more is damaged, and
 /// would otherwise never fall vacant.
 pub const LEASE_BELIEVED_MAX: Duration = Duration::from_secs(24 * 60 * 60 / 100 * 101);

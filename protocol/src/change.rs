@@ -1,4 +1,5 @@
-//! What each act on the lock table means: which rows it reads, when it is refused, what it writes.
+//! The meaning of each act on the lock table: which rows it reads, when it is refused, what it
+//! writes.
 //!
 //! Defined once. The library, the simulation and the model read the rows of [`Change::reads`], ask
 //! [`Change::judge`], and carry the writes out. A change is judged by its own rows alone, so that
@@ -18,7 +19,7 @@ pub enum Change {
     Insert {
         /// The term's writer.
         writer: Writer,
-        /// What the holder says of itself.
+        /// The holder's own texts.
         holder: Holder,
     },
     /// Begins a term in place of `seen`.
@@ -29,15 +30,15 @@ pub enum Change {
         writer: Writer,
         /// Replaces a takeover row of the displaced token that is there already.
         over_leftover: bool,
-        /// What the holder says of itself.
+        /// The holder's own texts.
         holder: Holder,
     },
     /// Extends a term's lease.
     Heartbeat {
         /// The term.
         term: TermId,
-        /// What the holder says of itself, where its row may not say it yet: the table got
-        /// optional columns after the term began.
+        /// The holder's own texts, where its row may not have them yet: the table got optional
+        /// columns after the term began.
         holder: Option<Holder>,
     },
     /// Ends a term by its holder's hand.
@@ -48,21 +49,21 @@ pub enum Change {
         next: Succession,
         /// The token that the term displaced: its takeover row goes as well.
         displaced: Option<Timestamp>,
-        /// What is left in `info`.
+        /// The text left in `info`.
         info: Option<String>,
     },
     /// Ends whatever term there is; contenders still wait out its lease.
     Evict {
         /// How long the evicted id keeps away, unless another term begins before.
         keep_away: Option<Duration>,
-        /// What is left in `info`.
+        /// The text left in `info`.
         info: Option<String>,
     },
     /// Frees the lock at once, whoever holds it.
     Seize {
         /// What follows.
         next: Succession,
-        /// What is left in `info`.
+        /// The text left in `info`.
         info: Option<String>,
     },
     /// Deletes the lock row, if it is still as it was seen, and takeover rows of the lock.
@@ -84,7 +85,7 @@ pub enum Change {
     },
 }
 
-/// What a holder says of itself in the columns that a table may lack.
+/// A holder's own texts in the columns that a table may lack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// Its lease.
@@ -93,7 +94,7 @@ pub struct Holder {
     pub info: Option<String>,
 }
 
-/// What a change reads: rows by their exact keys, with these columns beside the key.
+/// The reads of a change: rows by their exact keys, with these columns beside the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reads {
     /// The keys.
@@ -102,10 +103,11 @@ pub struct Reads {
     pub columns: &'static [Column],
 }
 
-/// What identifies a term. A heartbeat reads no more, so that it contends with no other column.
+/// The columns that identify a term. A heartbeat reads no more, so that it contends with no other
+/// column.
 const TERM: &[Column] = &[Column::Token, Column::Writer];
 
-/// What identifies one heartbeat of one term, and tells a lock row from a takeover row.
+/// The columns that identify one heartbeat of one term, and tell a lock row from a takeover row.
 const BEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer];
 
 impl Act {
@@ -129,7 +131,7 @@ impl Act {
 }
 
 impl Change {
-    /// What is to be read before the change can be judged.
+    /// Returns what to read before the change can be judged.
     pub fn reads(&self, lock: &str) -> Reads {
         let lock_and = |keys: &[String]| {
             let lock = std::iter::once(lock.to_string());
@@ -154,8 +156,8 @@ impl Change {
         }
     }
 
-    /// What is to be written, now that these rows were found under the keys of
-    /// [`reads`](Change::reads); or why nothing is.
+    /// Returns what to write, now that these rows were found under the keys of
+    /// [`reads`](Change::reads); or why nothing is written.
     pub fn judge(&self, lock: &str, found: &[StoredRow]) -> Result<Vec<Write>, Rejection> {
         let row = |key: &str| found.iter().find(|row| row.key == key);
         let lock_row = row(lock);
@@ -214,8 +216,8 @@ impl Change {
         }
     }
 
-    /// What it means that a row which was to be inserted exists. Each request is sent once, so the
-    /// row is somebody else's.
+    /// Returns what it means that a row which was to be inserted exists. Each request is sent once,
+    /// so the row is somebody else's.
     pub fn already_exists(&self) -> Rejection {
         match self {
             Change::Takeover { .. } => Rejection::TakeoverRowExists,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Timestamp;
 
-/// What makes one attempt to begin a term different from every other attempt.
+/// The mark that makes one attempt to begin a term different from every other attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce {
     /// Drawn at random when an instance starts.
@@ -36,13 +36,13 @@ impl Nonce {
 
 /// The `writer` column: who holds, or who may hold next.
 ///
-/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, `>` a lock that is parked,
-/// `!<id>!<milliseconds>` an evicted holder that keeps away for so long, and the empty string
+/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, and `>` a lock that is parked. An
+/// evicted holder that keeps away for so long is `!<id>!<milliseconds>`. The empty string is
 /// nobody. Anything else is a holder of another implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Writer(Arc<str>);
 
-/// Whom a [`Writer`] names.
+/// The meaning of a [`Writer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named<'a> {
     /// No one.
@@ -58,7 +58,7 @@ pub enum Named<'a> {
     Successor(&'a str),
     /// No one for a while, and anyone after it.
     Parked,
-    /// Whoever was evicted and keeps away for so long, counted from the token.
+    /// An instance that was evicted and keeps away for so long, counted from the token.
     KeptAway {
         /// Its id.
         id: &'a str,
@@ -99,12 +99,12 @@ impl Writer {
         Writer(format!("!{id}!{milliseconds}").into())
     }
 
-    /// What stands in the column.
+    /// Returns the text in the column.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whom it names.
+    /// Returns the instance or the state that it names.
     pub fn names(&self) -> Named<'_> {
         match &*self.0 {
             "" => Named::Nobody,
@@ -149,7 +149,7 @@ impl Writer {
 }
 
 /// Such as `!node-1!600000`. Digits at the end can't be mistaken for a term, which ends in its
-/// nonce; previous versions take it for another implementation's holder and wait out the lease.
+/// nonce. Previous versions take it for another implementation's holder and wait out the lease.
 fn kept_away(text: &str) -> Option<(&str, Duration)> {
     let (id, milliseconds) = text.strip_prefix('!')?.rsplit_once('!')?;
     let is_number = !milliseconds.is_empty() && milliseconds.bytes().all(|b| b.is_ascii_digit());
@@ -167,7 +167,7 @@ pub struct TermId {
     pub writer: Writer,
 }
 
-/// What follows a release.
+/// The state that follows a release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Succession {
     /// Anyone may take the lock at once.
@@ -188,7 +188,7 @@ pub enum Succession {
 }
 
 impl Succession {
-    /// What stands in `writer`.
+    /// Returns the text for `writer`.
     pub fn writer(&self) -> Writer {
         match self {
             Succession::Anyone => Writer::nobody(),
@@ -227,7 +227,7 @@ pub struct Row {
     pub heartbeat: Timestamp,
     /// The commit timestamp of the transaction that began the term.
     pub token: Timestamp,
-    /// Whose term it is.
+    /// The writer of the term.
     pub writer: Writer,
     /// The holder's own lease, where the table has the column.
     pub lease: Option<Duration>,
@@ -252,8 +252,8 @@ impl Row {
     /// When, by Spanner's clock, the row protects nobody from the contender `id` any more.
     ///
     /// A holder is owed the longer of its own lease and the contender's (I1), so that a rolling
-    /// change of the lease deposes no one. A named successor is owed its grace by all others, a
-    /// parked lock its rest by everyone; an evicted holder keeps away for as long as it was told.
+    /// change of the lease deposes no one. All others owe a named successor its grace, and everyone
+    /// owes a parked lock its rest. An evicted holder keeps away for as long as it was told.
     pub fn vacant_from(&self, id: &str, lease: Duration) -> Timestamp {
         let vacant_from = if self.is_released() {
             Timestamp::EPOCH
@@ -290,8 +290,8 @@ pub fn is_takeover_key(lock: &str, key: &str) -> bool {
         .is_some_and(|digits| digits.len() == 19 && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The keys among which the takeover rows of `lock` for tokens before `before` are: from the first
-/// to the second, which is not one of them. Other locks' rows lie between, too.
+/// Returns the keys between which the takeover rows of `lock` for tokens before `before` are. The
+/// range includes the first and excludes the second. Other locks' rows lie between, too.
 pub fn takeover_keys(lock: &str, before: Timestamp) -> (String, String) {
     (takeover_key(lock, Timestamp::EPOCH), takeover_key(lock, before))
 }

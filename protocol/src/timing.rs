@@ -11,7 +11,8 @@ pub struct Timing {
     pub heartbeat_interval: Duration,
     /// A term with no heartbeat for this long is cancelled; less than the lease less the margin.
     pub renew_deadline: Duration,
-    /// What a holder takes off its lease for clocks that run at different rates.
+    /// The clock drift margin: a holder takes it off its lease, for clocks that run at different
+    /// rates.
     pub margin: Duration,
     /// From one poll of a contender to the next, unless the lease runs out before.
     pub poll_interval: Duration,
@@ -48,7 +49,7 @@ impl Timing {
     fn heartbeat_limit(&self) -> Duration {
         let both = self.renew_deadline.saturating_sub(self.heartbeat_interval);
         let both = both.saturating_sub(self.heartbeat_pause() * 2);
-        // Who sets a deadline that leaves no room for two attempts has one.
+        // A caller that sets a deadline without room for two attempts has one.
         (both / 2).max(self.lease / 10)
     }
 

@@ -11,8 +11,8 @@ use crate::world::World;
 
 const UPGRADE: &str = include_str!("../../ddl/googlesql-upgrade.sql");
 
-/// A column that was found missing counts as missing for so long, and for one lease a holder that
-/// has not heard of it may go on.
+/// For so long a column that was found missing counts as missing. For one lease a holder that has
+/// not heard of it may go on.
 const LEARNT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Adds the columns somewhere in the storm; later lives have leases of their own.

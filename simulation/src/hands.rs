@@ -89,7 +89,8 @@ pub(crate) async fn evict(world: &World, process: &Process) {
     write(world, &process.lock_name, Purpose::Evict { keep_away }, writes).await;
 }
 
-/// What an operator's tool of one version or the other writes; nothing if there is nothing to do.
+/// Returns the writes of an operator's tool of one version or the other; nothing if there is
+/// nothing to do.
 async fn judged(world: &World, name: &str, change: &Change) -> Option<Vec<Mutation>> {
     let format = if world.plan.mixed && world.random(|random| random.random()) {
         Format::Previous

@@ -1,14 +1,15 @@
 //! Fleets of the lock that ships, in virtual time, with faults of every kind.
 //!
 //! A [`Plan`] follows from a seed: how many locks and instances, their leases, the rates of their
-//! clocks, the weather. [`run`] lives it: the real loop and the real protocol of every instance on
-//! tokio's paused clock, on one thread, answered by the embedded server's own engine through a
-//! network that delays, loses and reorders, or, for a share of the seeds, by the embedded server
-//! through the real client; there, others hold the locks by `acquire`, `lead` and `run_once` besides,
-//! and a tool looks and deposes. In some fleets every second process is of the previous version: it
-//! writes and understands rows as that did. When the storm is over, every lock must have a holder within
-//! [`Plan::patience`]. The checkers in `checks` watch the invariants I1 to I8 all the while, and that
-//! a lock which is reserved for somebody or for nobody stays so.
+//! clocks, the weather. [`run`] lives it. The real loop and the real protocol of every instance run
+//! on tokio's paused clock, on one thread. The embedded server's own engine answers them through a
+//! network that delays, loses and reorders. For a share of the seeds the embedded server answers
+//! through the real client. There, others hold the locks by `acquire`, `lead` and `run_once`
+//! besides, and a tool looks and deposes. In some fleets every second process is of the previous
+//! version: it writes and understands rows as that did. When the storm is over, every lock must
+//! have a holder within [`Plan::patience`]. The checkers in `checks` watch the invariants I1 to I8
+//! all the while. They also watch that a lock which is reserved for somebody or for nobody stays
+//! so.
 //!
 //! The same seed gives the same trace, unless it goes through the client, which draws from the
 //! system's randomness.

@@ -56,8 +56,8 @@ impl Machine for Clocks {
     }
 }
 
-/// True time, of which Spanner knows only that it lies in an interval: it reads the late end, and
-/// a commit waits until that is certainly over.
+/// True time, of which Spanner knows only that it lies in an interval. Spanner reads the late end,
+/// and a commit waits until that is certainly over.
 #[derive(Debug)]
 pub(crate) struct TrueTime {
     started: Instant,
@@ -80,7 +80,7 @@ impl TrueTime {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
-    /// What true time is `elapsed` after the start.
+    /// Returns the true time `elapsed` after the start.
     pub(crate) fn at(elapsed: Duration) -> spindle_protocol::Timestamp {
         spindle_protocol::Timestamp(START_MICROS * 1_000) + elapsed
     }

@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! The faults, and their times.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -36,7 +36,7 @@ pub(crate) enum Request {
     WithoutHeartbeat(Vec<(String, String)>),
 }
 
-/// What one transaction does to one lock.
+/// One transaction's effect on one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) by: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Part {
     pub(crate) mutations: Vec<Mutation>,
 }
 
-/// What the server says to a request.
+/// The server's answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Found { rows: Vec<Found>, read_at: Timestamp },
@@ -69,7 +69,7 @@ pub(crate) enum Outage {
     Silent,
 }
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fate {
     Deliver {
@@ -197,7 +197,7 @@ fn fate(world: &World, who: usize) -> Fate {
     fate
 }
 
-/// What the server does with a request.
+/// Does the server's part of a request.
 async fn serve(world: &World, request: Request) -> Result<Reply, Code> {
     let reply = try_serve(world, request).await.map_err(|error| error.code());
     if let Err(Code::Aborted) = reply {

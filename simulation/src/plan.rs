@@ -1,4 +1,4 @@
-//! What a seed stands for.
+//! The plan that a seed stands for.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const NAMES: [&str; 8] =
 /// A fleet, and what befalls it.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it follows from.
+    /// The seed that it follows from.
     pub seed: u64,
     /// The locks with their contenders.
     pub locks: Vec<LockPlan>,
@@ -32,7 +32,7 @@ pub struct Plan {
     /// True if requests go through the real client and server.
     pub through_client: bool,
     /// The timing of everybody while the table lacks its optional columns, which an ALTER adds in
-    /// the storm; none where it has them from the start.
+    /// the storm. It is none where the table has them from the start.
     pub old_table: Option<Timing>,
     /// True if the contenders of different locks share processes, and with them a carrier.
     pub together: bool,
@@ -45,9 +45,9 @@ pub struct Plan {
 /// A process that holds a lock now and then.
 #[derive(Clone, Debug)]
 pub struct CallerPlan {
-    /// Which of the plan's locks.
+    /// One of the plan's locks.
     pub lock: usize,
-    /// Who it is.
+    /// The member.
     pub member: MemberPlan,
 }
 
@@ -56,14 +56,14 @@ pub struct CallerPlan {
 pub struct LockPlan {
     /// Its name.
     pub name: String,
-    /// Who wants it.
+    /// The members that want it.
     pub members: Vec<MemberPlan>,
 }
 
 /// One seat of the fleet, whoever sits in it after a crash.
 #[derive(Clone, Debug)]
 pub struct MemberPlan {
-    /// What it calls itself; two may share one.
+    /// Its own id; two may share one.
     pub id: String,
     /// By which it lives.
     pub timing: Timing,
@@ -173,12 +173,12 @@ impl Plan {
         members.chain(callers).map(|member| member.timing.lease).max().unwrap_or_default()
     }
 
-    /// The bound within which every lock must have a holder once nothing goes wrong any more (I5):
-    /// a lease until the row is vacant, one for a leftover, one for a resigned holder that stands
-    /// aside, one for which a lock is reserved or parked or its evicted holder kept away, an attempt
-    /// and a look; Spanner's 10 s for a transaction
-    /// that somebody left open; and the longest pause after looks and attempts that failed, 10 s
-    /// each (I8).
+    /// Returns the bound within which every lock must have a holder once nothing goes wrong any
+    /// more (I5). It counts leases: one until the row is vacant, one for a leftover, and one for a
+    /// resigned holder that backs off. Another lease is for a lock that is reserved or parked or
+    /// its evicted holder kept away. Then come an attempt and a poll, and Spanner's 10 s for a
+    /// transaction that somebody left open. The last part is the longest pause after polls and
+    /// attempts that failed, 10 s each (I8).
     pub fn patience(&self) -> Duration {
         self.longest_lease() * 6 + Duration::from_secs(40)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Process {
     pub(crate) who: usize,
     pub(crate) lock: usize,
     pub(crate) lock_name: String,
-    /// Which process it is part of; those of one house live, sleep and die together.
+    /// The process it is part of; those of one house live, sleep and die together.
     pub(crate) house: usize,
     /// How it writes rows and understands them.
     pub(crate) format: Format,
@@ -54,7 +54,7 @@ struct Life {
     cancel: CancellationToken,
 }
 
-/// Whether the network reaches one process.
+/// A cut between one process and the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Cut {
     #[default]
@@ -229,7 +229,7 @@ impl Process {
         if state.is_paused { Some(now) } else { state.resumed }
     }
 
-    /// What its owner would be told, also while it is paused.
+    /// Returns what its owner would be told, also while it is paused.
     pub(crate) fn has_lock(&self) -> Option<FencingToken> {
         lock(&self.state).life.as_ref()?.member.has_lock()
     }

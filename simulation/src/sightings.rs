@@ -1,4 +1,4 @@
-//! What a world has seen, so that one in which nothing happens is recognised.
+//! The things that a world has seen, so that one in which nothing happens is recognised.
 
 use std::fmt;
 
@@ -101,7 +101,7 @@ pub enum Sighting {
     FollowedPrevious,
     /// And the other way round.
     PreviousFollowed,
-    /// Who was evicted kept away, and another or it itself held after that.
+    /// An evicted instance kept away, and another or it itself held after that.
     KeptAway,
     /// A lock that was parked was taken when that was over.
     ParkedTook,
@@ -195,7 +195,7 @@ impl Sightings {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
     }
 
-    /// What was never seen.
+    /// Returns what was never seen.
     pub fn missing(&self) -> Vec<Sighting> {
         ALL.into_iter().filter(|sighting| self.count(*sighting) == 0).collect()
     }

@@ -127,7 +127,7 @@ impl Reach {
     }
 }
 
-/// Who looks at the acts of one seat.
+/// The observer of one seat's acts.
 #[derive(Debug)]
 pub(crate) struct Eyes {
     pub(crate) world: Arc<World>,

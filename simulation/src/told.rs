@@ -1,10 +1,10 @@
-//! What callers were told of their writes, compared with what was committed.
+//! The answers to callers about their writes, compared with what was committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_emulator::engine::Value;
 
-/// What a caller was told of one write.
+/// The answer to a caller about one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// It was committed.

@@ -93,7 +93,8 @@ async fn remove(world: &World, table: &LockTable, name: &str) {
     let before = world.holder_of(name);
     if let Ok(true) = table.remove(name).await {
         world.saw(Sighting::RemovedByTool);
-        // Who was evicted or is edited may believe in a term that has no row.
+        // An instance that was evicted, or whose row is edited, may believe in a term that has no
+        // row.
         if before.is_some() && before == world.holder_of(name) && !world.plan.has_hands {
             let what = format!("lock `{name}`: {before:?} holds, and its row was removed");
             world.fail(Invariant::I1, what);
@@ -112,7 +113,7 @@ async fn inspect(world: &World, table: &LockTable, name: &str) {
         world.saw(Sighting::Inspected);
         return;
     }
-    // Who is evicted holds on until it hears of it, and is owed its lease.
+    // An evicted instance holds on until it hears of it, and is owed its lease.
     let owed = state.standing == Standing::Evicted || world.plan.has_hands;
     if before.is_some() && before == world.holder_of(name) && !owed {
         let what = format!("lock `{name}`: {before:?} holds, and is said to be {state:?}");
@@ -120,7 +121,7 @@ async fn inspect(world: &World, table: &LockTable, name: &str) {
     }
 }
 
-/// Whoever was deposed has its token in the row no more.
+/// Checks that the row no longer has the token of a deposed instance.
 async fn is_deposed(world: &World, table: &LockTable, name: &str, deposed: &Deposed) {
     let Ok(state) = table.inspect(name).await else { return };
     if state.token == Some(deposed.token) {

@@ -1,4 +1,4 @@
-//! What happened, as a number to compare, and as text for who replays it.
+//! The events, as a number to compare, and as text for a replay.
 
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher as _};

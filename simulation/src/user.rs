@@ -1,4 +1,4 @@
-//! What an owner does with a term: fenced writes, some decided early and sent late.
+//! An owner's work with a term: fenced writes, some decided early and sent late.
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// How a run ended.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was violated first, if something was.
+    /// The first violation, if there was one.
     pub violation: Option<Violation>,
     /// How much virtual time has passed.
     pub simulated: Duration,
@@ -57,7 +57,7 @@ pub struct Report {
     pub instances: usize,
     /// How many faults there were, of processes, network and server.
     pub faults: u64,
-    /// What was seen.
+    /// The things seen so far.
     pub sightings: Sightings,
     /// The same for the same events in the same order.
     pub trace: u64,
@@ -144,7 +144,7 @@ pub(crate) struct World {
     pub(crate) server: Option<Server>,
     started: Instant,
     processes: Vec<Arc<Process>>,
-    /// Which seat of a house is at which lock.
+    /// The seat of a house at each lock.
     seats: BTreeMap<(usize, String), usize>,
     random: Mutex<SmallRng>,
     weather: Mutex<Weather>,
@@ -316,7 +316,8 @@ impl World {
 
     /// A process sends a request that is no heartbeat.
     pub(crate) fn sent(&self, who: usize) {
-        // What a healthy process of many locks sends depends on how they fall into step.
+        // The number of requests of a healthy process of many locks depends on how they fall into
+        // step.
         if self.plan.together {
             return;
         }
@@ -463,7 +464,7 @@ impl World {
         holders.filter_map(|process| process.has_lock()).map(FencingToken::as_nanoseconds).next()
     }
 
-    /// Who holds which lock, under which token.
+    /// Returns the holders: who holds which lock, under which token.
     pub(crate) fn holders(&self) -> Vec<(usize, usize, u64)> {
         let holders = self.processes.iter().filter_map(|process| {
             Some((process.lock, process.who, process.has_lock()?.as_nanoseconds()))
@@ -484,7 +485,7 @@ impl World {
         let now = self.now();
         self.check(|checks| checks.settle(Timestamp(i64::MAX), now));
         self.compare_past(&told);
-        // Whoever loses all rows loses these as well.
+        // A table that loses all rows loses these as well.
         if self.plan.has_hands {
             return;
         }
@@ -513,7 +514,7 @@ impl World {
         }
     }
 
-    /// What the library tells of each lock's past; nothing where the commits are not seen.
+    /// Returns the library's account of each lock's past; nothing where the commits are not seen.
     async fn told_past(&self) -> Vec<(String, Vec<PastTerm>, Timestamp)> {
         let mut told = Vec::new();
         for plan in self.plan.locks.iter().filter(|_| !self.plan.through_client) {

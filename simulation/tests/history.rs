@@ -1,11 +1,11 @@
-//! What the library tells of a lock's past is what was committed, whatever befell the fleet.
+//! The library's account of a lock's past is what was committed, whatever befell the fleet.
 
 use std::collections::BTreeMap;
 
 use spindle_simulation::{Plan, run};
 
 /// Every cause that these worlds give rise to. Hands that delete a row also edit it, and what came
-/// before an edit isn't compared, so deletions are left to the laws, as are tables without marks.
+/// before an edit isn't compared. So deletions are left to the laws, as are tables without marks.
 const CAUSES: [&str; 7] =
     ["evicted", "handed_to", "lease_ran_out", "parked", "released", "seized", "unheard"];
 

@@ -45,7 +45,7 @@ fn a_fleet_half_of_which_is_of_the_previous_version_keeps_them_too() {
     for seed in 200..220 {
         let mut plan = brief(seed);
         plan.mixed = true;
-        // What hands do to a row ends what it promised.
+        // An edit of a row ends what it promised.
         plan.has_hands = false;
         let report = run(&plan, false);
         assert_eq!(report.violation, None, "seed {seed}, mixed");

@@ -1,4 +1,4 @@
-//! What the answer to an act means.
+//! The meaning of an act's answer.
 
 use std::time::Duration;
 
@@ -253,7 +253,7 @@ impl Instance {
         }
     }
 
-    /// What a sweep came to. One that fails after a release is left to the next term.
+    /// Takes the result of a sweep. One that fails after a release is left to the next term.
     fn swept(&mut self, now: Moment, answer: &Answer) {
         let turn = match answer {
             Answer::Swept { all } => {

@@ -1,4 +1,4 @@
-//! What is due now, and when to ask again.
+//! The act that is due now, and the time to ask again.
 
 use std::time::Duration;
 

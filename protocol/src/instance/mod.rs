@@ -56,7 +56,7 @@ enum Phase {
     Ended,
 }
 
-/// Whether an act is under way, or when the next one is due.
+/// The act under way, or the time of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Turn {
     Asked { sent: Moment },
@@ -125,8 +125,8 @@ struct Leftover {
 impl Instance {
     /// A contender that polls at once.
     ///
-    /// `nonce` must be drawn at random each time: it is what tells this instance from every other
-    /// one, also from one with the same `id` and from its own former life.
+    /// Draw `nonce` at random each time. It tells this instance from every other one, also from one
+    /// with the same `id` and from its own former life.
     pub fn new(id: &str, nonce: u64, timing: Timing, now: Moment) -> Instance {
         Instance {
             id: id.into(),
@@ -250,7 +250,7 @@ impl Instance {
             {
                 *back_off = BackOff::No;
             }
-            // What it shows is of no use any more.
+            // Its answer is useless now.
             Phase::Observing if !wanted => self.stand_by(now),
             Phase::Holding(_) if !wanted => {
                 self.release(now, Succession::Anyone, BackOff::Poll, decision);
@@ -303,8 +303,8 @@ impl Instance {
     }
 
     fn stand_by(&mut self, now: Moment) {
-        // Spread downwards, so that contenders drift apart and a release is noticed sooner the
-        // more of them there are, yet never later than one poll interval.
+        // Polls are spread downwards. So contenders drift apart, and a release is noticed sooner
+        // the more of them there are, yet never later than one poll interval.
         let quarter = self.timing.poll_interval / 4;
         self.poll_at(now + quarter * 3, quarter);
     }
@@ -322,8 +322,8 @@ impl Attempt {
     /// Returns true if `row`, as it was at `read_at`, is as the attempt's commit wrote it.
     ///
     /// A heartbeat that differs from the token, or another writer, is a term that was ended from
-    /// outside meanwhile (I4). A token that no commit of the attempt can have is one that somebody
-    /// wrote: as a term's, it would be followed by a lower one (I2).
+    /// outside meanwhile (I4). If no commit of the attempt can have a token, somebody wrote it. As
+    /// a term's, it would be followed by a lower one (I2).
     fn is_begun_in(&self, row: &Row, read_at: Timestamp) -> bool {
         row.writer == self.writer
             && row.heartbeat == row.token

@@ -9,7 +9,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Three a second, in one window.
 const EXCESS_MAX: usize = 30;
 
-/// What Spanner says to each kind of act.
+/// Spanner's answer to each kind of act.
 #[derive(Clone, Copy, Debug)]
 struct Spanner {
     reads: Says,
@@ -37,7 +37,7 @@ struct Load {
     timing: Timing,
     spanner: Spanner,
     now: Moment,
-    /// What the row is: the writer of the term that was begun last, or nobody's.
+    /// The state of the row: the writer of the term that was begun last, or nobody's.
     begun: Option<(Writer, Timestamp)>,
     chance: u64,
     sent: VecDeque<Moment>,
@@ -71,7 +71,7 @@ impl Load {
             event = match (act, wake) {
                 (Some(act), _) => self.carry_out(act),
                 (None, Some(wake)) => {
-                    // Whoever is never late sends the most.
+                    // An instance that is never late sends the most.
                     self.now = self.now.max(wake.at);
                     Event::Wake
                 }
@@ -158,7 +158,7 @@ fn timings() -> Vec<Timing> {
         .collect()
 }
 
-/// What a healthy contender sends in one window: its polls.
+/// Returns the requests of a healthy contender in one window: its polls.
 fn healthy(timing: &Timing) -> usize {
     let polls = WINDOW.as_nanos().div_ceil((timing.poll_interval / 4 * 3).as_nanos());
     usize::try_from(polls).unwrap()

@@ -1,9 +1,9 @@
-//! I1 for those who hold the lock by `acquire`, `lead` or `run_once`: at most one is at work at any
-//! instant, and nobody longer than the lease lasts.
+//! I1 for holders by `acquire`, `lead` or `run_once`: at most one is at work at any instant, and
+//! nobody longer than the lease lasts.
 
 use spindle::Term;
 
-/// Whose work is under way, on which lock, under which term.
+/// The work under way: on which lock, under which term.
 #[derive(Debug, Default)]
 pub(super) struct AtWork {
     under_way: Vec<(u64, usize, Term)>,

@@ -14,7 +14,7 @@ use crate::network::{TABLE, decode, timestamp};
 use crate::process::Process;
 use crate::sightings::Sighting;
 
-/// What was committed, and the rows that came of it.
+/// The commits, and the rows that came of them.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// By timestamp, what each commit did lock by lock; nothing stands for the loss of all rows.
@@ -23,9 +23,9 @@ pub(crate) struct History {
     pub(crate) past: Past,
     /// The writers of the terms that began, by lock and token.
     begun: BTreeMap<(String, u64), Writer>,
-    /// What was published and still has to be found among them.
+    /// The published terms that still have to be found among them.
     published: BTreeMap<(String, u64), Writer>,
-    /// Who sits where.
+    /// The occupants of the seats.
     seats: Vec<Seat>,
     /// The seat that began the latest term of each lock.
     holders: BTreeMap<String, usize>,
@@ -50,7 +50,7 @@ impl History {
         *self = History { seats: std::mem::take(&mut self.seats), ..History::default() };
     }
 
-    /// What the instance of a seat calls itself; hands have no seat.
+    /// Returns the id of a seat's instance; hands have no seat.
     fn id(&self, seat: usize) -> String {
         self.seats.get(seat).map(|seat| seat.id.clone()).unwrap_or_default()
     }
@@ -150,7 +150,7 @@ impl History {
         Ok(())
     }
 
-    /// Which version's term came after which.
+    /// Tells which version's term came after which.
     fn followed(&self, taker: usize, holder: Option<usize>) -> Option<Sighting> {
         let (taker, holder) = (self.seats.get(taker)?, self.seats.get(holder?)?);
         match (holder.format, taker.format) {

@@ -8,7 +8,7 @@ use super::Purpose;
 use crate::machine::TrueTime;
 use crate::process::Process;
 
-/// What timers and readings at one instant of virtual time may be off by.
+/// How far timers and readings at one instant of virtual time may be off.
 const SLACK: Duration = Duration::from_millis(10);
 
 /// A commit was applied when this was the row.

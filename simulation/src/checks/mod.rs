@@ -53,19 +53,19 @@ pub enum Invariant {
     I7,
     /// Requests and rows stay bounded.
     I8,
-    /// Who was named as successor has first refusal, nobody takes a parked lock, and who was evicted
+    /// A named successor has first refusal, nobody takes a parked lock, and an evicted instance
     /// keeps away for as long as it was told to.
     Reserved,
 }
 
-/// What an invariant was found not to hold for.
+/// A case in which an invariant did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Which one.
     pub invariant: Invariant,
     /// When, since the start of the simulated world.
     pub at: Duration,
-    /// What was seen.
+    /// The finding, as text.
     pub what: String,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Committed {
     pub(crate) mutations: Vec<Mutation>,
 }
 
-/// What a commit was for.
+/// The purpose of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     Insert,
@@ -104,13 +104,13 @@ pub(crate) enum Purpose {
     Evict {
         keep_away: Option<Duration>,
     },
-    /// What a peer of another implementation leaves.
+    /// A leftover of a peer of another implementation.
     Peer,
     Hands,
 }
 
 impl Purpose {
-    /// What an instance's commit is for; terms as that format writes them.
+    /// Returns the purpose of an instance's commit, with terms as that format writes them.
     pub(crate) fn of(change: &Change, format: Format) -> Purpose {
         match change.clone() {
             Change::Insert { .. } => Purpose::Insert,
@@ -148,7 +148,7 @@ impl Checks {
         let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
         Checks {
             history: History::new(seats),
-            // Whoever deletes or edits rows can have two holders.
+            // Hands that delete or edit rows can cause two holders.
             one_holder: !plan.has_hands,
             writes: fenced::Writes::default(),
             // One more, for the scheduled runs.
@@ -296,7 +296,7 @@ impl Checks {
     pub(crate) fn settle(&mut self, until: Timestamp, now: Duration) -> Vec<Sighting> {
         let mut sightings = Vec::new();
         if self.through_client {
-            // What the instances commit isn't seen from here.
+            // Commits of the instances aren't seen from here.
             self.history.forget();
             return sightings;
         }

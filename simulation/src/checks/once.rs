@@ -1,8 +1,8 @@
-//! What `run_once` promises: from the begin of one run to that of the next at least so long.
+//! The promise of `run_once`: from the begin of one run to that of the next at least so long.
 
 use std::time::Duration;
 
-/// What the rounding of timestamps and of milliseconds may take away.
+/// How much the rounding of timestamps and of milliseconds may take away.
 const SLACK: Duration = Duration::from_millis(2);
 
 /// When the last run began, by its token.

@@ -1,4 +1,4 @@
-//! What the library tells of a lock's past is what was committed.
+//! The library's account of a lock's past is what was committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -145,7 +145,7 @@ fn end_by_hand(open: Option<&mut Told>, at: Timestamp, how: &'static str) {
     }
 }
 
-/// What a hand did, unless it made the row tell untruths.
+/// Returns the act of a hand, unless it made the row tell untruths.
 fn hand(mutations: &[Mutation]) -> Option<&'static str> {
     match mutations {
         [Mutation::Delete { .. }] => Some("deleted"),

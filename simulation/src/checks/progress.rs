@@ -1,4 +1,4 @@
-//! I5: a vacant lock is taken, within a stated bound, once nothing goes wrong any more.
+//! I5: a vacant lock is taken, within a known bound, once nothing goes wrong any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) async fn settles(world: &Arc<World>) -> Result<(), String> {
         }
         sleep(pause).await;
     }
-    // What was sent before the calm has arrived by now, and nothing more is to come of it.
+    // All requests from before the calm have arrived by now, and nothing more is to come of them.
     sleep((calm_since + patience).saturating_sub(world.now())).await;
     let holders = world.holders();
     sleep(world.plan.longest_lease() * 2).await;

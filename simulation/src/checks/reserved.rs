@@ -1,4 +1,4 @@
-//! What a release or an eviction reserves is kept, by whatever version reads the row.
+//! A reservation by a release or an eviction is kept, by whatever version reads the row.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Reservations {
                 let Some(reserved) = self.0.remove(lock) else { return Ok(None) };
                 return reserved.taken(id, *at);
             }
-            // Whoever edits a row undoes what it says.
+            // An edit of a row undoes what it says.
             Purpose::Hands => None,
             Purpose::Release { next, .. } => match next {
                 Succession::Anyone => None,

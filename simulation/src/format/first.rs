@@ -2,7 +2,7 @@
 //! they make of what they read.
 //!
 //! Written from the table in `docs/design.md`, with none of the protocol's own texts, cells and
-//! keys, and never changed: a later format gets a file of its own beside this one. The protocol's
+//! keys, and never changed. A later format gets a file of its own beside this one. The protocol's
 //! types stand for what is meant, never for how it is written.
 
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ fn lease(lease_ms: i64) -> Option<Duration> {
     Some(Duration::from_millis(lease_ms))
 }
 
-/// Whom the text in `writer` names.
+/// Returns the meaning of the text in `writer`.
 pub(super) fn names(writer: &str) -> Named<'_> {
     if writer.is_empty() {
         return Named::Nobody;
@@ -86,7 +86,7 @@ fn decimal(digits: &str) -> Option<u64> {
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// What stands in `writer`.
+/// Returns the text for `writer`.
 pub(super) fn writer(named: &Named<'_>) -> String {
     match named {
         Named::Nobody => String::new(),
@@ -125,7 +125,8 @@ pub(super) fn columns<'a>(changes: impl IntoIterator<Item = &'a Change>) -> Vec<
     }
 }
 
-/// What a change that is not refused writes, where these rows were found under their keys.
+/// Returns the writes of a change that is not refused, where these rows were found under their
+/// keys.
 pub(super) fn writes(
     lock: &str,
     change: &Change,

@@ -1,6 +1,6 @@
 //! How rows are written: as this version does, or as the previous one did.
 //!
-//! An instance of the previous version is the same loop, but nothing of the lock table reaches it,
+//! An instance of the previous version is the same loop. But nothing of the lock table reaches it,
 //! or comes from it, except by the frozen description of that version's format.
 
 mod first;
@@ -34,7 +34,7 @@ pub(crate) struct Found {
     pub(crate) cells: Vec<Value>,
 }
 
-/// What a transaction reads first.
+/// The first reads of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads {
     /// The keys in the table, each with the one by which the loop asks for the row.
@@ -43,7 +43,7 @@ pub(crate) struct Reads {
 }
 
 impl Format {
-    /// What is to be read before these changes can be judged.
+    /// Returns what to read before these changes can be judged.
     pub(crate) fn reads(self, changes: &[(Arc<str>, Change)]) -> Reads {
         if self == Format::Present {
             let (keys, columns) = reads(changes);
@@ -94,8 +94,8 @@ impl Format {
         }
     }
 
-    /// What a change writes that was not refused, where these rows were found under their keys in
-    /// the table.
+    /// Returns the writes of a change that was not refused, where these rows were found under their
+    /// keys in the table.
     pub(crate) fn writes(
         self,
         (lock, change, writes): &Accepted,
@@ -117,7 +117,7 @@ impl Format {
         }
     }
 
-    /// What stands in the row of whom the loop calls so.
+    /// Returns the writer in the row for the one that the loop calls so.
     pub(crate) fn written(self, writer: &Writer) -> Writer {
         match (self, writer.names()) {
             (Format::Present, _) => writer.clone(),

@@ -19,7 +19,7 @@ pub struct Breakage {
     text: String,
 }
 
-/// Who noticed a breakage, by what, and of which sources that is true.
+/// The checker that noticed a breakage, its finding, and the sources for which that is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// How many checkers looked, the one that noticed included.

@@ -1,4 +1,4 @@
-//! Who may notice a breakage, and what it says.
+//! The checkers that may notice a breakage, and their findings.
 
 /// One that is run on a broken copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Checker {
 /// How a broken copy was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catch {
-    /// What was broken, or never seen.
+    /// The property that was broken, or never seen.
     pub property: String,
     /// After how many steps, or how soon in the world of which seed.
     pub after: String,
@@ -49,7 +49,7 @@ impl Checker {
         }
     }
 
-    /// What cargo is asked to build.
+    /// Returns the arguments of cargo's build.
     pub fn build(&self) -> Vec<&str> {
         match self {
             Checker::Model(_) => vec!["build", "-p", "spindle-proof", "--bin", "model"],
@@ -60,7 +60,7 @@ impl Checker {
         }
     }
 
-    /// What cargo is asked to run.
+    /// Returns the arguments of cargo's run.
     pub fn run(&self) -> Vec<&str> {
         match self {
             Checker::Model(options) => {

@@ -1,8 +1,8 @@
-//! Breaks copies of the shipped sources on purpose, one patch at a time, and shows which checker
+//! Breaks copies of the shipped sources on purpose, one patch at a time. It shows which checker
 //! notices, and in how many steps: a checker that lets a broken protocol pass proves nothing.
 //!
-//! A verdict is kept with a hash of the patch and of all that its checkers read, so that only what
-//! has changed is judged again.
+//! A verdict is kept with a hash of the patch and of all that its checkers read. So only what has
+//! changed is judged again.
 
 mod breakage;
 mod checker;
@@ -34,7 +34,7 @@ struct Options {
     jobs: usize,
 }
 
-/// What the workers share: the breakages still to be judged, and the verdicts so far.
+/// The state that the workers share: the breakages still to be judged, and the verdicts so far.
 struct Court<'a> {
     workspace: &'a Path,
     file: PathBuf,

@@ -18,8 +18,8 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// A copy of the workspace, always in the same place, so that what was built stays built; what
-    /// the first has built, the others need not build again.
+    /// Opens a copy of the workspace, always in the same place, so that what was built stays built.
+    /// The others need not build again what the first has built.
     pub fn open(workspace: &Path, index: usize) -> io::Result<Workshop> {
         let place = workspace.join("target/breakages");
         let copy = place.join(format!("{index}/copy"));
