@@ -99,6 +99,13 @@ impl World {
                 self.moves += 1;
             }
         }
+        let is_anothers =
+            |shard: &&usize| matches!(&view.shards[**shard], Piece::Promised { to } if to != id);
+        assert_eq!(
+            step.take.iter().find(is_anothers),
+            None,
+            "{id} takes what is promised to another"
+        );
         for (shard, to) in &step.hand_over {
             assert_eq!(self.shards[*shard].holder, Some(id));
             self.shards[*shard] =
@@ -131,6 +138,19 @@ impl World {
     fn counts(&self) -> Vec<usize> {
         self.nodes.keys().map(|id| self.count(id)).collect()
     }
+}
+
+/// The longest time, in ticks, for which one of the shards is left alone meanwhile.
+fn longest_gap(world: &mut World, time: Duration) -> u64 {
+    let (mut longest, mut unheld) = (0, vec![0_u64; world.shards.len()]);
+    for _ in 0..time.as_millis() / 100 {
+        world.run(TICK);
+        for (shard, since) in world.shards.iter().zip(&mut unheld) {
+            *since = if shard.holder.is_some() { 0 } else { *since + 1 };
+            longest = longest.max(*since);
+        }
+    }
+    longest
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -178,12 +198,37 @@ fn a_member_that_comes_and_goes_moves_nothing() {
 }
 
 #[test]
+fn a_shard_that_is_handed_over_is_left_alone_for_a_moment_only() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    // It acts before the others in each tick, and so sees the next tick what they gave up.
+    world.join("A");
+    let gap = longest_gap(&mut world, seconds(5));
+    assert!((1..=2).contains(&gap) && world.moves == 4, "{gap} ticks, {} moves", world.moves);
+}
+
+#[test]
 fn the_shards_of_the_dead_run_elsewhere_as_soon_as_their_leases_are_over() {
-    let mut world = settled(&["a", "b"]);
-    world.crash("a");
-    world.run(seconds(10));
-    world.run(Duration::from_millis(100));
-    assert_eq!((world.counts(), world.moves), (vec![20], 10));
+    for ticks_after_a_poll in 0..10 {
+        let mut world = settled(&["a", "b"]);
+        world.run(TICK * ticks_after_a_poll);
+        world.crash("a");
+        world.run(seconds(10));
+        world.run(TICK);
+        assert_eq!((world.counts(), world.moves), (vec![20], 10));
+    }
+}
+
+#[test]
+fn a_shard_that_neither_its_owner_nor_the_next_takes_goes_to_anyone_after_two_leases() {
+    let mut world = World::new(1);
+    ["a", "b", "c"].into_iter().for_each(|id| world.join(id));
+    for id in ["a", "b"] {
+        world.nodes.get_mut(id).unwrap().unable = true;
+    }
+    world.run(LEASE * 2 - POLL);
+    assert_eq!(world.count("c"), 0, "it is not c's turn");
+    world.run(POLL * 2);
+    assert_eq!(world.count("c"), 1);
 }
 
 #[test]
@@ -211,14 +256,7 @@ fn a_member_that_cannot_take_its_shards_does_not_starve_them() {
     let mut world = settled(&["a", "b"]);
     world.join("c");
     world.nodes.get_mut("c").unwrap().unable = true;
-    let (mut longest, mut unheld) = (0, [0_u64; 20]);
-    for _ in 0..3_000 {
-        world.run(TICK);
-        for (shard, since) in world.shards.iter().zip(&mut unheld) {
-            *since = if shard.holder.is_some() { 0 } else { *since + 1 };
-            longest = longest.max(*since);
-        }
-    }
+    let longest = longest_gap(&mut world, seconds(300));
     assert!(longest <= 115, "a shard was left alone for {longest} ticks");
     assert_eq!(world.count("a") + world.count("b"), 20, "{:?}", world.counts());
     let tried = world.moves;
