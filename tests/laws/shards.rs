@@ -105,6 +105,11 @@ fn member(world: &World, id: &str) -> Member {
 }
 
 fn work_on(world: &World, floor: &Floor, id: &str, count: usize) -> Worker {
+    work_slowly(world, floor, id, count, Duration::ZERO)
+}
+
+/// As `work_on`, by tasks that take so long to stop.
+fn work_slowly(world: &World, floor: &Floor, id: &str, count: usize, slow: Duration) -> Worker {
     let shards = member(world, id).shards("partitions", count);
     let cancel = CancellationToken::new();
     let (floor, name, stop) = (floor.clone(), id.to_string(), cancel.clone());
@@ -114,6 +119,7 @@ fn work_on(world: &World, floor: &Floor, id: &str, count: usize) -> Worker {
             async move {
                 let _at_work = at_work;
                 shard.cancelled().await;
+                sleep(slow).await;
             }
         };
         shards.run(stop, task).await
@@ -331,4 +337,51 @@ async fn a_steady_fleet_costs_each_member_its_polls_and_two_rounds_of_heartbeats
     // A read a second; and twelve requests, where its locks fall into two steps.
     assert!(each <= 22, "{each} requests a lease and member: {:?}", requests.each());
     floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_is_reserved_for_its_new_owner_and_comes_back_if_that_one_takes_nothing() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let _workers = ["a", "b"].map(|id| work(&world, &floor, id));
+    floor.settles(2).await;
+    let requests = world.spanner.requests();
+    let before = requests.sessions();
+    let _joiner = work(&world, &floor, "c");
+    let joiners = || {
+        let new = requests.sessions().into_iter().filter(|session| !before.contains(session));
+        new.into_iter().find(|session| requests.of_session(session, Rpc::Commit) > 0)
+    };
+    let session = until("it joins", joiners).await;
+    // Its row is there, and it takes nothing from here on.
+    world.spanner.inject(Fault::on(Rpc::Commit).session(session).effect(Effect::Stall));
+    let reserved = async {
+        loop {
+            for shard in 0..SHARDS {
+                let row = world.row(&format!("spindle:shard:orders/partitions/{shard}")).await;
+                if row.unwrap().writer.as_deref() == Some(">c") {
+                    return;
+                }
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(LEASE, reserved).await.expect("a shard is released for c");
+    let ((), took) = timed(floor.settles(2)).await;
+    assert!(took <= LEASE * 3, "{took:?}");
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_waits_until_the_task_has_stopped() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let slow = Duration::from_secs(3);
+    let _slow = work_slowly(&world, &floor, "a", SHARDS, slow);
+    floor.settles(1).await;
+    let _other = work(&world, &floor, "b");
+    floor.settles(2).await;
+    floor.check();
+    let ended = floor.0.lock().unwrap().left.len();
+    assert_eq!(ended, SHARDS / 2, "each of them was told to stop once");
 }
