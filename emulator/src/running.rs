@@ -54,7 +54,7 @@ impl Running {
     }
 }
 
-/// What an [`Emulator::restart`] leaves.
+/// The data and sessions that an [`Emulator::restart`](crate::Emulator::restart) leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
     data: Data,
