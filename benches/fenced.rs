@@ -1,12 +1,12 @@
-//! What fences cost: printed with units, asserted nowhere.
+//! The cost of fences: printed with units, asserted nowhere.
 //!
 //! ```text
 //! cargo bench --bench fenced
 //! ```
 //!
-//! 16 writers under the fence of a lock with five heartbeats a second, and the same transactions
-//! under the fence of one that nobody writes meanwhile, in turns; and the heartbeats. Real time,
-//! release build, the embedded Spanner in a process of its own.
+//! 16 writers under the fence of a lock with five heartbeats a second take turns with the same
+//! transactions under the fence of a lock that nobody writes meanwhile. The heartbeats are measured
+//! as well. Real time, release build, the embedded Spanner in a process of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,5 @@
-//! What a contender's poll interval costs, and for how long a planned hand-over leaves nobody holding.
+//! The cost of a contender's poll interval, and the time for which a planned hand-over leaves
+//! nobody holding.
 //!
 //! ```text
 //! cargo bench --bench handover

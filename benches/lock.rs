@@ -1,4 +1,4 @@
-//! What the lock costs: printed with units, asserted nowhere.
+//! The cost of the lock: printed with units, asserted nowhere.
 //!
 //! ```text
 //! cargo bench --bench lock

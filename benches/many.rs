@@ -1,4 +1,4 @@
-//! What many locks in one process cost: printed with units, asserted nowhere.
+//! The cost of many locks in one process: printed with units, asserted nowhere.
 //!
 //! ```text
 //! cargo bench --bench many -- 10000 600

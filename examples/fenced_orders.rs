@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A leader writes orders and hands its fence to a clerk in another process, so to speak. Then
-//! the leader is cut off, a successor takes over, and the clerk, who has heard of nothing, goes
-//! on writing in every way there is. What got into the table is then judged from outside.
+//! the leader is cut off and a successor takes over. The clerk, who has heard of nothing, goes on
+//! writing in every way there is. The content of the table is then judged from outside.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -164,7 +164,7 @@ fn order(id: &str) -> Mutation {
         .build()
 }
 
-/// What is in the table, read without the library.
+/// Judges the content of the table, read without the library.
 async fn judge(endpoint: &str, first: i128, second: i128) -> Result<String, Failure> {
     let client = connect(endpoint).await?;
     let read = ReadRequest::builder("orders", vec!["id", "note", "written"]);

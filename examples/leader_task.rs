@@ -100,7 +100,7 @@ async fn tell() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a task works with; no two tasks may use it at once.
+/// The tools of a task; no two tasks may use them at once.
 struct Office {
     client: DatabaseClient,
     busy: AtomicUsize,

@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
         Ok(()) => tell(&place).await,
         Err(error) => Err(error.into()),
     };
-    // What was left behind is of no use to anyone.
+    // Nobody needs what was left behind.
     let _ = std::fs::remove_dir_all(&place);
     match told {
         Ok(verdict) => {
@@ -72,8 +72,8 @@ async fn tell(place: &Path) -> Result<String, Failure> {
     file.append(&second.to_string(), "b: on time")??;
     expect(set_line(&database, second, "b: on time")?, true, "b's write on time to SQLite")?;
 
-    // What a does when it wakes from a pause in the middle of its work: it has the token in its
-    // hand, and nobody has told it.
+    // Process a wakes from a pause in the middle of its work. It has the token in its hand, and
+    // nobody has told it.
     let refused = file.append(&first.to_string(), "a: late")?;
     match refused {
         Err(error) if error.is_fenced() => println!("the file refuses a's late write: {error}"),
@@ -134,7 +134,7 @@ fn expect(found: bool, expected: bool, what: &str) -> Result<(), Failure> {
     if found == expected { Ok(()) } else { Err(format!("{what}: applied: {found}").into()) }
 }
 
-/// What is there, read without the library.
+/// Judges what is there, read without the library.
 async fn judge(endpoint: &str, place: &Path, second: FencingToken) -> Result<String, Failure> {
     let written = std::fs::read_to_string(place.join("ledger.txt"))?;
     let lines: Vec<_> = written.lines().filter_map(|line| line.split_once(' ')).collect();

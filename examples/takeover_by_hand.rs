@@ -1,4 +1,4 @@
-//! What an operator can do with nothing but the database: look, evict, seize.
+//! An operator's acts with nothing but the database: look, evict, seize.
 //!
 //! ```text
 //! cargo run --example takeover_by_hand

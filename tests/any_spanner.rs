@@ -1,5 +1,5 @@
-//! Whether a Spanner is one that the lock can rest on: the assumptions of `docs/safety.md`, and the
-//! laws that need no fault injection, on whatever database it is pointed at.
+//! A check that the lock can rest on a Spanner. It tries the assumptions of `docs/safety.md`, and
+//! the laws that need no fault injection, on whatever database it is pointed at.
 //!
 //! ```text
 //! SPINDLE_TEST_DATABASE=projects/p/instances/i/databases/d cargo test --test any_spanner

@@ -1,5 +1,5 @@
-//! What Prometheus scrapes is what the table in `docs/operating.md` says, and what `deploy/` uses; and
-//! so is what the log says.
+//! The metrics that Prometheus scrapes are those of the table in `docs/operating.md` and of
+//! `deploy/`. The log lines are those of its other table.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 

@@ -26,7 +26,7 @@ pub struct Fleet {
     holder: Holder,
 }
 
-/// Who said last that it holds: whom to hit, and no evidence of anything.
+/// The last process to say that it holds: a target to hit, and no evidence of anything.
 #[derive(Clone, Default)]
 struct Holder(Arc<Mutex<Option<String>>>);
 

@@ -1,4 +1,4 @@
-//! What is written down while it happens: one file that every process appends to.
+//! The record of events as they happen: one file that every process appends to.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -63,7 +63,7 @@ pub enum Event {
     },
 }
 
-/// What became of a fenced write, as its writer was told.
+/// The outcome of a fenced write, as its writer was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Committed,

@@ -24,12 +24,12 @@ struct Options {
     out: PathBuf,
 }
 
-/// Hunts as the arguments say, unless it is interrupted. Whether every law held.
+/// Hunts as the arguments say, unless it is interrupted. It returns true if every law held.
 pub async fn start(arguments: &[&str]) -> Result<bool, Failure> {
     let options = parse(arguments)?;
     tokio::select! {
         ended = hunt(&options) => ended,
-        // What is dropped here kills the workers.
+        // The drop here kills the workers.
         error = interrupted() => Err(error),
     }
 }

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Five workers contend on one embedded Spanner and write under the lock while a nemesis is at
-//! them. What they did is then judged by their history and Spanner's tables, without the library.
-//! `target/chaos/` keeps the history, a summary and a picture; `cargo chaos check DIR` judges
-//! them again.
+//! them. Their acts are then judged by their history and Spanner's tables, without the library. The
+//! folder `target/chaos/` keeps the history, a summary and a picture; `cargo chaos check DIR`
+//! judges them again.
 
 #[cfg(unix)]
 mod checker;

@@ -1,4 +1,4 @@
-//! What is done to the fleet, by a seed. The seed decides what is done and when; whom it meets in
+//! The faults of the fleet, by a seed. The seed decides what is done and when; whom it meets in
 //! which state is up to real time.
 
 use std::path::Path;
@@ -18,8 +18,8 @@ use crate::proxy::Weather;
 use crate::tables::{Hand, Outside};
 use crate::worker::LEASE;
 
-/// After the last fault somebody has to have written by then: an abandoned transaction may hold
-/// the row for Spanner's idle limit of 10 s, then a lease runs out.
+/// After the last fault somebody has to have written by then. An abandoned transaction may hold the
+/// row for Spanner's idle limit of 10 s, then a lease runs out.
 pub const PROGRESS_LIMIT: Duration = Duration::from_secs(20);
 const CREW: [&str; 5] = ["w1", "w2", "w3", "w4", "w5"];
 const RESERVE: [&str; 2] = ["w6", "w7"];
@@ -292,7 +292,7 @@ impl<'a> Nemesis<'a> {
         Ok(())
     }
 
-    /// Lays hands on the lock row, each kind in turn.
+    /// Edits or deletes the lock row, each kind in turn.
     async fn hands(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
         let mut kinds: Vec<Hand> = Vec::new();
@@ -314,7 +314,7 @@ impl<'a> Nemesis<'a> {
     /// Leaves the fleet alone until somebody writes again, and for `length` at least.
     async fn calm(&mut self, length: Duration) -> Result<(), Failure> {
         let begin = Instant::now();
-        // What the last term had decided doesn't count: the last hand may not have been felt yet.
+        // The last term's decisions don't count: the last hand may not have been felt yet.
         sleep(LEASE).await;
         let before = self.outside.increments().await?;
         while self.outside.increments().await? == before {

@@ -64,7 +64,7 @@ impl Drop for Proxy {
 /// gone.
 async fn carry(client: TcpStream, server: SocketAddr, mut weather: watch::Receiver<Weather>) {
     let Ok(server) = TcpStream::connect(server).await else { return };
-    // What is slow here is meant to be.
+    // Slowness here is intended.
     if client.set_nodelay(true).is_err() || server.set_nodelay(true).is_err() {
         return;
     }

@@ -29,7 +29,7 @@ CREATE TABLE log (
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub id: String,
-    /// What the counter was after it.
+    /// The counter after it.
     pub value: i64,
     pub counter: String,
     pub token: u64,
@@ -38,7 +38,7 @@ pub struct Row {
     pub committed: u64,
 }
 
-/// What is in the tables.
+/// The content of the tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     pub counters: BTreeMap<String, i64>,
@@ -77,7 +77,7 @@ impl Tables {
     }
 }
 
-/// What somebody does to the lock row who doesn't take part.
+/// An outsider's act on the lock row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hand {
     Delete,
@@ -134,7 +134,7 @@ impl Outside {
         Ok(sum)
     }
 
-    /// Lays hands on the lock row. False if there is none.
+    /// Edits or deletes the lock row. False if there is none.
     pub async fn lay(&self, hand: Hand) -> Result<bool, Failure> {
         let keys = KeySet::builder().add_key(key![LOCK]).build();
         let read = ReadRequest::builder("locktable", vec!["token"]).with_keys(keys).build();

@@ -1,4 +1,4 @@
-//! What the program costs: on many locks, on a long past, and with many viewers.
+//! The cost of the program: on many locks, on a long past, and with many viewers.
 
 #![allow(clippy::unwrap_used, reason = "a bench that panics has failed, which is what it is for")]
 

@@ -58,13 +58,13 @@ Exit codes:
 const SERVE_HELP: &str = "\
   /         The page: who holds what now, and each lock's terms of the last hour
   /metrics  For Prometheus, one series for each lock
-  /healthz  200 if a look at the table within the last 10 s succeeded, otherwise 503
+  /healthz  200 if a poll of the table within the last 10 s succeeded, otherwise 503
 
-It only reads: at most one look at the table a second while somebody watches or scrapes, and at most
+It only reads: at most one poll of the table a second while somebody watches or scrapes, and at most
 ten old versions of rows a second for the terms of the locks on somebody's screen. There is no
 password: whoever reaches the address sees everything.";
 
-/// Who holds what on a Spindle lock table, since when, and why.
+/// Shows who holds what on a Spindle lock table, since when, and why.
 #[derive(Debug, Parser)]
 #[command(name = "spindle", version, styles = STYLES, after_help = AFTER_HELP)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
@@ -75,7 +75,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// Database, as projects/PROJECT/instances/INSTANCE/databases/DATABASE.
@@ -92,7 +92,7 @@ pub struct Common {
     /// Colour in the output.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub color: Colour,
-    /// Where the database is administered over REST, if not where the client looks: of use to `init`
+    /// Where the database is administered over REST, if not where the client looks. `init` needs it
     /// on an emulator whose ports are not 9010 and 9020.
     #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
     pub admin_endpoint: Option<String>,
@@ -219,7 +219,7 @@ pub struct Depose {
     /// Why: `spindle show` prints it, and `spindle history` too.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Who does it; the user's name at this host by default.
+    /// The person or program that acts; the user's name at this host by default.
     #[arg(long, value_name = "WHO")]
     pub by: Option<String>,
     #[command(flatten)]
@@ -253,8 +253,9 @@ pub struct Run {
     /// Wait at most this long for the lock; without it, for as long as it takes.
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "once")]
     pub wait: Option<Duration>,
-    /// For cron on every node of a fleet: run the command on one of them, keep the others from it
-    /// for at least this long, and stop it at the latest then. For example `50m..2h`.
+    /// For cron on every node of a fleet: run the command on one of them and keep the others from
+    /// it for at least the first time. Stop it at the latest after the second. For example
+    /// `50m..2h`.
     #[arg(long, value_parser = span, value_name = "AT_LEAST..AT_MOST")]
     pub once: Option<(Duration, Duration)>,
     /// How long a heartbeat protects the lock; a crash holds it up for so long.
@@ -264,7 +265,7 @@ pub struct Run {
     /// Id in the table; of host, process and a random part by default.
     #[arg(long)]
     pub id: Option<String>,
-    /// What the row says of this holder; the command without its arguments by default.
+    /// Text that the row shows of this holder; the command without its arguments by default.
     #[arg(long, value_name = "TEXT")]
     pub info: Option<String>,
     /// The command and its arguments.

@@ -1,4 +1,4 @@
-//! What went wrong, what to do about it, and the exit code that says so to a script.
+//! An error, its cure, and the exit code that says so to a script.
 
 use std::fmt;
 use std::process::ExitCode;

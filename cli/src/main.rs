@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         }
     };
     let outcome = runtime.block_on(commands::carry_out(arguments));
-    // What still runs, such as a request without an answer, is not waited for.
+    // Work that still runs, such as a request without an answer, is not waited for.
     runtime.shutdown_background();
     match outcome {
         Ok(code) => code,

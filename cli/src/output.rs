@@ -1,4 +1,4 @@
-//! What a command prints: a table for people, JSON for programs.
+//! The output of a command: a table for people, JSON for programs.
 
 use std::io::{self, IsTerminal as _, Write as _};
 

@@ -38,7 +38,7 @@ impl Place {
         Ok(Place { database, table: common.table.clone(), client, locks, spanner })
     }
 
-    /// What administers the database: makes tables, adds columns.
+    /// Returns the client that administers the database: it makes tables, adds columns.
     pub async fn admin(&self, endpoint: Option<&str>) -> Result<DatabaseAdmin> {
         let mut builder = self.spanner.database_admin_builder();
         if let Some(endpoint) = endpoint {

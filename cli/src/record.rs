@@ -16,7 +16,7 @@ pub struct Record {
     pub name: String,
     /// `held`, `never_held`, `released`, `promised`, `parked`, `evicted` or `expired`.
     pub state: &'static str,
-    /// Who holds; the last holder where its lease ran out.
+    /// The holder; the last holder where its lease ran out.
     pub holder: Option<String>,
     /// For whom it is reserved.
     pub reserved_for: Option<String>,
@@ -27,7 +27,7 @@ pub struct Record {
     pub lease_ms: Option<u128>,
     pub heartbeat_age_ms: Option<u128>,
     pub info: Option<String>,
-    /// What keeps the next contender out, in words.
+    /// The obstacle that keeps the next contender out, in words.
     pub next: String,
 }
 
@@ -127,7 +127,7 @@ impl Line for Record {
     }
 }
 
-/// What keeps the next contender out, and until when.
+/// Returns what keeps the next contender out, and until when.
 fn next(state: &LockState) -> String {
     let lease = state.lease.unwrap_or(LEASE_ASSUMED);
     let rest = in_words(lease.saturating_sub(state.heartbeat_age.unwrap_or(lease)));

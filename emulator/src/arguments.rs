@@ -1,4 +1,4 @@
-//! What the program was asked to do.
+//! The arguments of the program.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,7 +11,7 @@ const REST_PORT: u16 = 9020;
 /// The database there is when none is named.
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 
-/// What `--help` prints.
+/// The text that `--help` prints.
 pub const HELP: &str = "\
 An embedded Cloud Spanner, in memory, for development and tests.
 
@@ -34,7 +34,7 @@ Options:
   -V, --version      print the version
 ";
 
-/// What the program was asked to do.
+/// The order to the program.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     /// Print [`HELP`].

@@ -11,8 +11,8 @@ use crate::admin::Admin;
 use crate::server::Listening;
 use crate::service::Core;
 
-/// A port of an emulator for one client alone, so that a test can cut that client off, as if its
-/// machine had died, and let it back.
+/// A port of an emulator for one client alone. So a test can cut that client off, as if its machine
+/// had died, and let it back.
 ///
 /// It leads to the same databases as every other port, and closes when it is dropped. While the
 /// emulator is paused, it is shut like all of them.
@@ -30,13 +30,13 @@ impl Door {
         self.0.address
     }
 
-    /// What its client takes as its endpoint: `http://127.0.0.1:PORT`.
+    /// Returns the text that its client takes as its endpoint: `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// Breaks every connection through it and refuses new ones. What the client has open on the
-    /// server stays open.
+    /// Breaks every connection through it and refuses new ones. The client's work that is open on
+    /// the server stays open.
     pub async fn cut_off(&self) {
         self.0.shut(Bar::CutOff).await;
     }

@@ -83,10 +83,10 @@ impl EmulatorBuilder {
         self
     }
 
-    /// Keeps DDL that asks for what isn't here, rather than refuse it: sequences, identity columns,
-    /// views, change streams, roles, row deletion policies, bundles of protos, search and vector
-    /// indexes. `GetDatabaseDdl` shows it again. Whatever uses it is refused by name; row deletion
-    /// policies delete nothing.
+    /// Keeps DDL that asks for what isn't here, rather than refuse it. That is: sequences, identity
+    /// columns, views, change streams, roles, row deletion policies, bundles of protos, search and
+    /// vector indexes. `GetDatabaseDdl` shows it again. Whatever uses it is refused by name; row
+    /// deletion policies delete nothing.
     #[must_use]
     pub fn lenient_ddl(mut self) -> EmulatorBuilder {
         self.lenient_ddl = true;
@@ -140,12 +140,12 @@ impl Emulator {
         }
     }
 
-    /// What a client takes as its endpoint: `http://127.0.0.1:PORT`.
+    /// Returns the text that a client takes as its endpoint: `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// What `SPANNER_EMULATOR_HOST` takes: `127.0.0.1:PORT`.
+    /// Returns the address for `SPANNER_EMULATOR_HOST`: `127.0.0.1:PORT`.
     pub fn address(&self) -> SocketAddr {
         self.running.door.address()
     }
@@ -202,7 +202,7 @@ impl Emulator {
         self.running.doors.add(address).await
     }
 
-    /// Removes a database with its sessions. Whether it was there.
+    /// Removes a database with its sessions. It returns true if the database was there.
     pub fn drop_database(&self, name: &str) -> bool {
         self.running.admin.remove_database(name)
     }
@@ -238,7 +238,7 @@ impl Emulator {
     }
 
     /// Makes the server unreachable, through every door: connections break and new ones are
-    /// refused. What it holds stays, open transactions with their locks included.
+    /// refused. Its state stays, open transactions with their locks included.
     pub async fn pause(&self) {
         self.running.pause().await;
     }

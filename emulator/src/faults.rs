@@ -1,4 +1,4 @@
-//! What goes wrong on demand.
+//! Faults on demand.
 //!
 //! A [`Fault`] says which requests it meets and what it does to them. The first fault, in the order
 //! they were injected, that meets a request decides what happens to it.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::engine::Code;
 use crate::rpc::Rpc;
 
-/// What happens to a request that a fault meets.
+/// The effect on a request that a fault meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It is held up before it is applied.
@@ -42,7 +42,7 @@ pub enum Effect {
     HideReadTimestamp,
 }
 
-/// Which requests are met, and by what.
+/// The requests that a fault meets, and its effect.
 ///
 /// ```
 /// use spindle_emulator::{Effect, Fault, Rpc};
@@ -104,8 +104,9 @@ impl Fault {
         self
     }
 
-    /// Only reads and commits that name a row whose key begins with this value, in the form it has
-    /// on the wire (for an INT64 its decimal digits). Ranges and statements name no row.
+    /// Meets only reads and commits that name a row whose key begins with this value. The value has
+    /// the form it has on the wire (for an INT64 its decimal digits). Ranges and statements name no
+    /// row.
     #[must_use]
     pub fn key(mut self, first_part: impl Into<String>) -> Fault {
         self.key = Some(first_part.into());
@@ -133,7 +134,7 @@ impl Fault {
         self
     }
 
-    /// What happens to the requests it meets.
+    /// Sets the effect on the requests it meets.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Fault {
         self.effect = effect;
@@ -168,7 +169,7 @@ impl FaultHandle {
     }
 }
 
-/// What a fault can ask about a request.
+/// The questions that a fault can ask about a request.
 pub(crate) trait Selectable {
     /// The session it names.
     fn session(&self) -> Option<&str>;
@@ -179,7 +180,7 @@ pub(crate) trait Selectable {
     /// Asks for no read timestamp from here on.
     fn hide_read_timestamp(&mut self) {}
     /// Returns true if it names this table, and a row of it whose key begins with `key` if that is
-    /// asked. `key_column` gives the name of a table's first key column.
+    /// asked. The argument `key_column` gives the name of a table's first key column.
     fn names(
         &self,
         table: Option<&str>,
@@ -231,7 +232,7 @@ impl Faults {
         injected.hits.get(at).map(|hits| hits.load(Ordering::SeqCst))
     }
 
-    /// Ends a fault. Whether it was active.
+    /// Ends a fault. It returns true if the fault was active.
     pub fn remove(&self, id: u64) -> bool {
         let mut injected = self.injected();
         let before = injected.active.len();
@@ -244,7 +245,7 @@ impl Faults {
         self.injected().active.clear();
     }
 
-    /// What happens to a request.
+    /// Returns what happens to a request.
     pub fn meet(
         &self,
         rpc: Rpc,

@@ -39,7 +39,7 @@ where
 /// Why a request may be one that a web page makes its visitor's browser send, if it may be.
 ///
 /// A page can reach every port of the machine. Its requests name it as their origin, or have one
-/// of the content types that need nobody's leave; or their host's name leads here by a trick.
+/// of the content types that need nobody's leave. Or their host's name leads here by a trick.
 pub(crate) fn refuse_web_page(head: &http::request::Parts) -> Result<(), String> {
     let text = |name| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
     if let Some(origin) = text(http::header::ORIGIN) {

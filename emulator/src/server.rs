@@ -61,7 +61,7 @@ impl Listening {
     }
 }
 
-/// What a connection leads to.
+/// The services behind a connection.
 #[derive(Clone)]
 struct Services {
     core: Arc<Core>,

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! At each tick all of them call `run_once`; one runs the job and the others skip it. One process is
-//! killed after its run, one within its run. What happened is then judged from outside: by the
-//! `runs` table, read without the library.
+//! killed after its run, one within its run. The `runs` table, read without the library, then shows
+//! from outside what happened.
 
 #[cfg(unix)]
 #[allow(dead_code, reason = "the failover example uses the rest")]
@@ -28,7 +28,7 @@ async fn main() -> ExitCode {
     let told = match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
         (None, _, _) => tokio::select! {
             told = story::tell() => told,
-            // What is dropped here kills the nodes.
+            // The drop here kills the nodes.
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         },
         (Some("worker"), Some(endpoint), Some(id)) => node::work(&endpoint, &id).await,

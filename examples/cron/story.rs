@@ -1,4 +1,4 @@
-//! What happens to the fleet.
+//! The events of the fleet.
 
 use rustix::process::Signal;
 use spindle_emulator::Emulator;
@@ -41,7 +41,7 @@ pub async fn tell() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who logged such a line, and the rest of it.
+/// Finds who logged such a line, and the rest of it.
 fn says<'a>(begin: &'a str) -> impl Fn(&Entry) -> Option<(String, String)> + 'a {
     move |entry| Some((entry.worker.clone(), entry.line.strip_prefix(begin)?.to_string()))
 }

@@ -12,7 +12,7 @@ pub const KILLED: &str = "is killed (SIGKILL)";
 pub const STOPPED: &str = "is stopped (SIGSTOP) with a write decided and not sent";
 pub const WOKEN: &str = "is woken up (SIGCONT)";
 
-/// What a contender says of itself, or what is done to it.
+/// A contender's own report, or the act on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     Absent,

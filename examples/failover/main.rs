@@ -33,7 +33,7 @@ async fn main() -> ExitCode {
     let told = match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
         (None, _, _) => tokio::select! {
             told = story::tell() => told,
-            // What is dropped here kills the workers.
+            // The drop here kills the workers.
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         },
         (Some("worker"), Some(endpoint), Some(id)) => worker::work(&endpoint, &id).await,

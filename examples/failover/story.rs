@@ -1,4 +1,4 @@
-//! What happens to the fleet.
+//! The events of the fleet.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use crate::orders::{DATABASE, Orders, Written, log};
 
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// What the parent may write to a worker's input.
+/// The orders that the parent may write to a worker's input.
 enum Order {
     /// Stop writing, so that no transaction is open.
     Rest,

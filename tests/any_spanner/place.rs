@@ -45,7 +45,7 @@ pub struct Place {
     admin: Option<DatabaseAdmin>,
 }
 
-/// What the examination costs, in words.
+/// Returns the cost of the examination, in words.
 pub fn cost(database: &str) -> String {
     let tables = if is_made() {
         "in two tables that are there"
@@ -163,7 +163,7 @@ impl Place {
 /// Has Spanner write the commit's timestamp.
 pub const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
-/// What is in a row of the points' table; times in nanoseconds.
+/// The content of a row of the points' table; times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     pub a: Option<i128>,

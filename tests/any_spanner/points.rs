@@ -1,4 +1,5 @@
-//! What the proof assumes of Spanner, asked one by one. `docs/safety.md` says what each is for.
+//! The proof's assumptions of Spanner, asked one by one. The page `docs/safety.md` says what each
+//! is for.
 
 use google_cloud_gax::error::rpc::Code;
 use spindle::google_cloud_spanner::mutation::Mutation;

@@ -1,8 +1,8 @@
-//! What was found, point by point.
+//! The findings, point by point.
 
 use std::fmt;
 
-/// What came of one point.
+/// The verdict on one point.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     Held(String),

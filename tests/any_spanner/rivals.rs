@@ -23,7 +23,7 @@ use crate::place::{COMMIT_TIMESTAMP, Failure, Place};
 use crate::points::code;
 use crate::report::Verdict;
 
-/// What nobody who isn't held up takes, and less than Spanner leaves an idle transaction.
+/// A time that nobody who isn't held up takes, and less than Spanner leaves an idle transaction.
 const PROMPT: Duration = Duration::from_secs(6);
 
 /// Spanner ends a transaction that is in the way and has been idle for 10 s.
@@ -32,7 +32,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(10);
 /// Twice that, and some: held up for good.
 const FOR_GOOD: Duration = Duration::from_secs(25);
 
-/// What two transactions need of the place, so that their closures own it.
+/// The parts of the place that two transactions need, so that their closures own them.
 #[derive(Clone)]
 struct Row {
     client: DatabaseClient,

@@ -22,7 +22,7 @@ async fn a_table_that_was_created_passes_the_check() {
 
     LockTable::create(&admin, DATABASE, "jobs").await.unwrap();
     table.check().await.unwrap();
-    // Whoever comes second finds it made.
+    // The second caller finds it made.
     LockTable::create(&admin, DATABASE, "jobs").await.unwrap();
     table.check().await.unwrap();
 }

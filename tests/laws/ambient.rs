@@ -1,5 +1,5 @@
-//! What surrounds the lock: runtimes that are blocked, not driven or gone, in real time on threads;
-//! and machines that are suspended.
+//! The surroundings of the lock: runtimes that are blocked, not driven or gone, in real time on
+//! threads; and machines that are suspended.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn a_blocked_runtime_loses_the_lock_and_has_lock_says_so_at_once() {
     let (blocked, release) = (lock.clone(), std::sync::mpsc::channel::<()>());
     let (unblock, wait) = release;
     service.spawn(async move {
-        // What no service should do, and some do.
+        // No service should do this, and some do.
         let _ = wait.recv();
         drop(blocked);
     });

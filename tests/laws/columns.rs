@@ -1,4 +1,4 @@
-//! Which columns the table has is asked of the information schema, and never guessed from errors.
+//! The information schema says which columns the table has; errors are never used to guess.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use crate::world::{
     Contender, DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until,
 };
 
-/// What each call documents.
+/// The limit that each call documents.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 
 fn runtime() -> Runtime {

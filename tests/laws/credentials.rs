@@ -25,7 +25,7 @@ fn credentials_that_cannot_be_had_are_named_and_the_loop_goes_on() {
     for contents in [None, Some("no JSON"), Some(r#"{"type": "service_account"}"#)] {
         match contents {
             Some(contents) => fs::write(&file, contents).unwrap(),
-            // What isn't there needn't be removed.
+            // A missing file needn't be removed.
             None => drop(fs::remove_file(&file)),
         }
         let law = "credentials::credentials_that_cannot_be_had_are_named_and_the_loop_goes_on";

@@ -138,8 +138,8 @@ async fn dropping_any_way_to_hold_at_any_await_leaves_no_lock_held_and_no_task()
     assert!(completed.iter().all(|polls| *polls > 1), "each has an await: {completed:?}");
 }
 
-/// What `lead` and `run_once` await is awaited in a task of its own, so there the drop comes at
-/// each millisecond instead.
+/// A task of their own awaits for `lead` and `run_once`, so there the drop comes at each
+/// millisecond instead.
 #[tokio::test(start_paused = true)]
 async fn dropping_what_runs_a_task_at_any_moment_leaves_no_lock_held_and_no_task() {
     let world = World::start().await;

@@ -433,7 +433,7 @@ async fn a_fence_that_no_term_can_have_is_refused_where_it_arrives() {
     }
 }
 
-/// What is in the `orders` table.
+/// Returns the content of the `orders` table.
 async fn orders(client: &DatabaseClient) -> Vec<String> {
     let read = client::read::ReadRequest::builder("orders", vec!["id"])
         .with_keys(client::key::KeySet::all())

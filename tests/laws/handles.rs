@@ -132,7 +132,7 @@ async fn no_task_is_left_when_the_handles_are_gone() {
     let world = World::start().await;
     let table = world.table();
     table.check().await.unwrap();
-    // What the server still does for the check ends.
+    // The server's work for the check ends.
     sleep(LEASE).await;
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed};
 
-/// What an operator's hand does to the row.
+/// Returns an operator's edit of the row.
 fn edit(column: &str, value: &str) -> Mutation {
     Mutation::new_update_builder("locktable").set("name").to(LOCK).set(column).to(value).build()
 }

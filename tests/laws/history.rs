@@ -1,4 +1,4 @@
-//! What a lock was in the past is told by old versions of its row.
+//! Old versions of a lock's row tell its past.
 
 use std::time::Duration;
 
@@ -193,7 +193,7 @@ async fn a_history_from_a_look_tells_the_same_and_reads_one_row_less() {
     assert_eq!(terms.len(), 3);
     assert_eq!(going_on.reads(), reads - 1);
 
-    // Who knows the terms already goes back to the latest of them, and no further.
+    // A caller that knows the terms already goes back to the latest of them, and no further.
     let known = terms[1].token.to_datetime();
     let window = (look.read_at - known).to_std().unwrap();
     let mut refreshed = table.history_from(&look).since(window);

@@ -1,4 +1,4 @@
-//! What is left in the table (I8), and how it is removed.
+//! The rows left in the table (I8), and their removal.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with the table, the database or the connection, each told apart.
+//! The faults that the table, the database or the connection can have, each told apart.
 
 use std::time::Duration;
 

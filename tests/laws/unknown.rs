@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed};
 
-/// What becomes of the next commit to the lock's row.
+/// Sets the fate of the next commit to the lock's row.
 fn next_commit(world: &World, effect: Effect) -> FaultHandle {
     let commit = Fault::on(Rpc::Commit).table("locktable").key(LOCK).times(1);
     world.spanner.inject(commit.effect(effect))

@@ -1,4 +1,4 @@
-//! What anyone with the database can do, without an instance.
+//! Calls for anyone with the database, without an instance.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who uses whom among the modules of a crate, and the circles in that.
+//! The uses among the modules of a crate, and the circles in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -16,7 +16,7 @@ struct Crate {
 /// A module at the top of a crate, with all that is below it in the tree.
 struct Room {
     name: &'static str,
-    /// What it is for, told to whoever breaks the rule.
+    /// Its duty, told to a person who breaks the rule.
     duty: &'static str,
 }
 
@@ -97,7 +97,7 @@ pub fn check(show_edges: bool) -> Result<String, String> {
     if wrong.is_empty() { Ok(said.join("\n")) } else { Err([said, wrong].concat().join("\n")) }
 }
 
-/// Who uses a room that is not below its own, and modules that are in no room.
+/// Lists the users of rooms that are not below their own, and modules that are in no room.
 fn out_of_order(rooms: &[Room], graph: &Graph) -> Vec<String> {
     let height = |place: &Place| {
         let top = place.first()?;

@@ -34,7 +34,7 @@ const RUST: &str = "spindle_rs";
 const USAGE: &str = "usage: peers compare|move|both [--rounds N] [--lease-ms N] [--many-lease-ms N] \
                      [--locks N] [--most N] [--spinners N] [--together yes] [--with go-v2|spindle_rs] [--svg FILE]";
 
-/// What the command line says; see `run` for what each means.
+/// The options of the command line; see `run` for what each means.
 #[derive(Clone, Debug)]
 struct Options {
     rounds: usize,

@@ -1,5 +1,5 @@
 //! Moving over: from a peer to ours and back, carried out and timed, and what a crash leaves on
-//! the way. `docs/moving.md` says what each step is for.
+//! the way. The page `docs/moving.md` says what each step is for.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -132,7 +132,8 @@ impl Move<'_> {
             (self.one(self.peer, prefix, "old-0")?, self.one(self.peer, prefix, "old-1")?);
         let mut old = Pair { both: vec![holder, contender], ids: ids("old") };
         self.held_by(prefix, &old).await?;
-        // Whoever holds is killed first, so that the other takes over; locks of both may be among them.
+        // The holder is killed first, so that the other takes over; locks of both may be among
+        // them.
         self.server.delay_commits(COMMIT_DELAY).await?;
         let rows = self.server.locks(prefix).await?;
         let first = rows.values().filter(|row| row.is_of(&old.ids[0])).count();
@@ -147,7 +148,7 @@ impl Move<'_> {
         }
         old.both[takes].kill().await?;
         self.server.clear_faults().await?;
-        // What was under way is either applied or not by now.
+        // Requests under way are either applied or not by now.
         sleep(COMMIT_DELAY + self.lease).await;
         let left = self.begun(prefix, &old.ids[dies]).await?;
         self.say(&format!(

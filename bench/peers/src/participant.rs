@@ -39,7 +39,7 @@ pub struct Told {
     pub at: i128,
 }
 
-/// What a participant said when it was asked whether it holds its first lock.
+/// A participant's answer to the question if it holds its first lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     /// By what it knows without a request.
@@ -107,7 +107,7 @@ impl Participant {
         Ok(self.reply("held ", since).await?.parse()?)
     }
 
-    /// What asking whether it holds its lock costs, in nanoseconds.
+    /// Returns the nanoseconds that it costs to ask if it holds its lock.
     pub async fn cost(&mut self, rounds: u32) -> Result<f64, Failure> {
         let since = self.order(&format!("cost {rounds}")).await?;
         Ok(self.reply("cost ", since).await?.parse()?)
@@ -133,7 +133,7 @@ impl Participant {
         Ok(kill_process(self.pid()?, signal)?)
     }
 
-    /// What its program was told so far.
+    /// Returns what its program was told so far.
     pub fn told(&self) -> Vec<Told> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter_map(|line| Told::parse(line)).collect()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::single::Rounds;
 use crate::{Options, many, single};
 
-/// What was measured of one library, and the machine's load before and after.
+/// The figures of one library, and the machine's load before and after.
 pub struct Measured {
     pub name: &'static str,
     pub single: single::Figures,

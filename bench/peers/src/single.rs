@@ -26,7 +26,7 @@ pub struct Rounds {
     pub never: usize,
 }
 
-/// What was measured of one library.
+/// The figures of one library.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub crash: Rounds,

@@ -1,4 +1,4 @@
-//! Whether every increment counts once, and whether its writer knows.
+//! Checks that every increment counts once, and that its writer knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +38,8 @@ pub fn count(tables: &Tables) -> Vec<Violation> {
     violations
 }
 
-/// What was committed is there, what was refused or not sent isn't; what is unknown, or was never
-/// answered, may be either. Nothing is there that nobody has sent.
+/// Checks that committed writes are there, and that refused or unsent ones aren't. A write with an
+/// unknown outcome, or without an answer, may be either. Nothing is there that nobody has sent.
 pub fn outcomes_are_true(evidence: &Evidence) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut say = |what| violations.push(Violation { law: Law::OutcomesAreTrue, what });

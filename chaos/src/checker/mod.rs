@@ -55,11 +55,11 @@ pub enum Law {
     TokensIncrease,
     /// No write is accepted after one of a later term, or outside of its term (I3).
     WritesInOrder,
-    /// What was late in the plain file was not accepted (I3).
+    /// A write that was late in the plain file was not accepted (I3).
     LateIsRefused,
     /// No increment is lost or doubled.
     IncrementsCount,
-    /// Whoever was told how a write ended was told the truth.
+    /// A writer that was told how a write ended was told the truth.
     OutcomesAreTrue,
     /// Once the faults are over, somebody leads (I5).
     Progress,
@@ -73,7 +73,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What breaks which law; nothing if all hold.
+/// Returns the violations of each law; nothing if all hold.
 pub fn judge(evidence: &Evidence, lease: Duration, progress_limit: Duration) -> Vec<Violation> {
     let terms = terms(&evidence.records);
     let lawless = lawless(&evidence.records, lease);

@@ -1,11 +1,11 @@
-//! Who held when, by the machine's clock.
+//! The holders and their times, by the machine's clock.
 
 use std::collections::BTreeMap;
 
 use super::{Law, Violation};
 use crate::history::{Event, Record};
 
-/// What one process has said of one term.
+/// One process's account of one term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     pub token: u64,
@@ -51,7 +51,7 @@ pub fn terms(records: &[Record]) -> Vec<Term> {
     terms
 }
 
-/// Whoever lets go, or learns that the term is another's, is bound by its last claim alone.
+/// A process that lets go, or learns that the term is another's, is bound by its last claim alone.
 fn release(term: &mut Term, records: &[Record]) {
     // It may have been told to let go while its term was just beginning.
     const BEFORE: u64 = 1_000_000_000;

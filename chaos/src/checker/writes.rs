@@ -1,12 +1,12 @@
-//! What Spanner accepted, against what the plain file took.
+//! The writes that Spanner accepted, against those that the plain file took.
 
 use std::collections::BTreeSet;
 
 use super::{Evidence, Law, Violation, late_lines};
 use crate::tables::Row;
 
-/// By Spanner's clock, writes come in the order of their tokens, and each within its term: after
-/// its own token, before the next one that anybody has been seen with.
+/// Checks that by Spanner's clock writes come in the order of their tokens. Each must be within its
+/// term: after its own token, before the next one that anybody has been seen with.
 pub fn in_order(log: &[Row], tokens: &[u64]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut say = |what| violations.push(Violation { law: Law::WritesInOrder, what });

@@ -1,4 +1,4 @@
-//! What the marks of the picture mean.
+//! The meaning of the picture's marks.
 
 use super::{LEFT, marks};
 

@@ -61,7 +61,7 @@ fn title(run: &Run, evidence: &Evidence) -> String {
     )
 }
 
-/// What there is to draw.
+/// The parts to draw.
 struct Run<'a> {
     begin: u64,
     end: u64,
@@ -328,7 +328,7 @@ impl Strip<'_> {
         svg + &self.late_writes(who, y)
     }
 
-    /// What the plain file took too late, and what Spanner refused.
+    /// Draws what the plain file took too late, and what Spanner refused.
     fn late_writes(&self, who: &str, y: f64) -> String {
         let mut svg = String::new();
         for line in self.run.late.iter().filter(|line| line.worker == who) {

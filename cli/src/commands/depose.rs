@@ -11,11 +11,11 @@ use crate::failure::Result;
 use crate::output::{Output, printable};
 use crate::place::Place;
 
-/// What an act changed.
+/// The change that an act made.
 #[derive(Serialize)]
 struct Changed<'a> {
     name: &'a str,
-    /// Whose term was ended; nothing if nobody's was.
+    /// The holder whose term was ended; nothing if nobody held.
     deposed: Option<String>,
     token: Option<String>,
     expect: &'a str,
@@ -92,7 +92,7 @@ pub async fn resign_to(place: &Place, out: &Output, resign: &ResignTo) -> Result
     say(out, name, deposed.as_ref(), &expect)
 }
 
-/// Who acts: the user at this host, unless the command line says otherwise.
+/// Returns who acts: the user at this host, unless the command line says otherwise.
 fn by(depose: &Depose) -> String {
     let here = || {
         let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();

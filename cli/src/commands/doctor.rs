@@ -260,7 +260,7 @@ async fn locks(place: &Place, findings: &mut Findings, lease_min: Duration) -> R
     Ok(())
 }
 
-/// What only the bare rows tell: leftovers, and holders of other implementations.
+/// Finds what only the bare rows tell: leftovers, and holders of other implementations.
 async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
     let reading = async {
         let transaction = place.client.single_use().build();

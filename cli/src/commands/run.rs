@@ -123,7 +123,7 @@ async fn under(term: &Term, run: &Run, mut signals: Signals) -> Result<End> {
             status = group.wait() => {
                 let status = status?;
                 if told {
-                    // What it started may have outlived it.
+                    // A process that it started may have outlived it.
                     group.signal(Signal::SIGKILL);
                     return Ok(End::Stopped);
                 }

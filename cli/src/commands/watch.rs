@@ -32,7 +32,7 @@ pub async fn watch(
         let text = format!("--interval {interval:?}: at least {INTERVAL_MIN:?}");
         return Err(Failure::new(Code::Usage, text));
     }
-    // What is wrong from the start ends the program; what goes wrong later is shown.
+    // An error at the start ends the program; a later one is shown.
     let first = look(place, prefix).await?;
     if io::stdout().is_terminal() && out.form == Form::Table {
         draw(place, prefix, interval, first).await
@@ -125,7 +125,7 @@ fn line(record: &Record) -> String {
     format!("{}\n", crate::output::printable(&line))
 }
 
-/// What the screen shows.
+/// The content of the screen.
 struct Screen {
     title: String,
     records: Vec<Record>,

@@ -1,4 +1,4 @@
-//! What the table was at the last look, and who is told of it.
+//! The table at the last poll, and the viewers that are told of it.
 //!
 //! All viewers and scrapes share the looks: there is one a second at the most, and none while
 //! nobody wants to know.
@@ -27,7 +27,7 @@ const BACKLOG: usize = 16;
 
 const VIEWERS_MAX: usize = 500;
 
-/// What a look saw.
+/// The result of a poll.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// When the look was over.
@@ -43,7 +43,7 @@ pub struct Seen {
 
 pub struct Board {
     table: LockTable,
-    /// When the last look was over. Whoever has the lock is the one who looks.
+    /// When the last look was over. The caller that has the lock is the one that polls.
     looking: tokio::sync::Mutex<Option<Instant>>,
     inner: Mutex<Inner>,
     viewer_came: Notify,
@@ -54,7 +54,7 @@ pub struct Board {
 struct Inner {
     seen: Arc<Seen>,
     viewers: Vec<mpsc::Sender<Bytes>>,
-    /// What a new viewer is sent first, made once for each look.
+    /// The first message to a new viewer, made once for each poll.
     whole: Option<Bytes>,
     closed: bool,
 }
@@ -85,12 +85,13 @@ impl Board {
         }
     }
 
-    /// What was seen last, without a request.
+    /// Returns what was seen last, without a request.
     pub fn seen(&self) -> Arc<Seen> {
         Arc::clone(&self.inner().seen)
     }
 
-    /// What is there, looked at again if that was longer ago than `age_max`.
+    /// Returns the content of the table, polled again if the last poll was longer ago than
+    /// `age_max`.
     pub async fn look(&self, age_max: Duration) -> Arc<Seen> {
         let mut looked = self.looking.lock().await;
         if looked.is_some_and(|at| at.elapsed() < age_max) {

@@ -1,8 +1,8 @@
-//! Who is let in, and what every answer says to the browser.
+//! The rules of admission, and the headers that every answer gives to the browser.
 //!
-//! A page of another site that resolves its own name to this machine could read what is here as
-//! if it were its own (DNS rebinding). It can't choose the `Host` of its requests, so a name that
-//! is not this program's is turned away; an address can't be rebound.
+//! A page of another site may resolve its own name to this machine. Then it could read what is here
+//! as if it were its own (DNS rebinding). It can't choose the `Host` of its requests, so a name
+//! that is not this program's is turned away; an address can't be rebound.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a viewer is sent: server-sent events of one line of JSON each.
+//! The messages to a viewer: server-sent events of one line of JSON each.
 
 use axum::body::Bytes;
 use serde::Serialize;
@@ -39,7 +39,7 @@ impl Shown {
 
 /// An event as it goes over the wire; `event` has no line break, and JSON has none either.
 pub fn encode(event: &str, data: &impl Serialize) -> Bytes {
-    // What this program makes itself has no map with keys that JSON lacks.
+    // The data that this program makes has no map with keys that JSON lacks.
     let json = serde_json::to_string(data).unwrap_or_else(|_| "null".to_string());
     Bytes::from(format!("event: {event}\ndata: {json}\n\n"))
 }

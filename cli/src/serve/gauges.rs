@@ -1,4 +1,4 @@
-//! What Prometheus scrapes, made from a look at the table.
+//! The metrics that Prometheus scrapes, made from a poll of the table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
     family(&mut text, "spindle_table_look_failures_total", "counter", "Looks that failed");
     let _ = writeln!(text, "spindle_table_look_failures_total {}", seen.failures);
     if seen.trouble.is_some() {
-        // What was there before may be so no more.
+        // The state of before may no longer be true.
         return text;
     }
     let mut states = BTreeMap::<&str, u64>::new();

@@ -1,7 +1,7 @@
 //! The terms of the last hour of each lock that somebody has on the screen.
 //!
 //! One task reads them, one old version after the other and at most ten a second for all viewers
-//! together. What it has read, or what a look has shown, it does not read again.
+//! together. It does not read again what it has read, or what a poll has shown.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::board::Board;
 use crate::commands::history::{Term, in_words_of_end};
 
-/// What a lane shows.
+/// The time that a lane shows.
 const WINDOW: Duration = Duration::from_secs(60 * 60);
 
 /// Before each stale read: a little more than a tenth of a second.
@@ -44,12 +44,12 @@ pub struct Lanes {
     wanted: Notify,
 }
 
-/// What is known of one lock's past.
+/// The knowledge of one lock's past.
 #[derive(Default)]
 struct Lane {
     /// The latest first.
     terms: Vec<PastTerm>,
-    /// What the terms are complete for; nothing before the first walk has ended.
+    /// The poll for which the terms are complete; nothing before the first walk has ended.
     complete_for: Option<Look>,
     /// Why there is nothing earlier, in words.
     end: Option<String>,
@@ -172,7 +172,7 @@ impl Lane {
     fn take(&mut self, name: &str, mut walk: Walk) -> Option<Drawn> {
         if let Some(end) = walk.end() {
             self.terms = merged(&walk.found, &self.terms, walk.read_at);
-            // What comes before what was known already was said by the walk that found it.
+            // The walk that found the known part has said what comes before it.
             if self.complete_for.is_none() {
                 self.end = Some(end);
             }
@@ -245,7 +245,7 @@ impl Walk {
     }
 }
 
-/// What was found, before what was known; both the latest first.
+/// Returns what was found, before what was known; both the latest first.
 fn merged(found: &[PastTerm], known: &[PastTerm], now: DateTime<Utc>) -> Vec<PastTerm> {
     let mut terms: Vec<PastTerm> = found.to_vec();
     for term in known {

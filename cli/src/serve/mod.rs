@@ -25,11 +25,11 @@ use board::Board;
 use door::Door;
 use lanes::Lanes;
 
-/// Who still reads an answer after the end is waited for this long.
+/// How long a viewer that still reads an answer after the end is waited for.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCode> {
-    // What is wrong from the start ends the program; what goes wrong later is shown.
+    // An error at the start ends the program; a later one is shown.
     place.locks.list().next().await?;
     let listener = listen(serve.listen).await?;
     let address = listener.local_addr()?;

@@ -1,4 +1,4 @@
-//! What can be asked for. All of it is read-only.
+//! The requests that can be made. All of it is read-only.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const HEALTH_AGE: Duration = Duration::from_secs(10);
 /// Locks of one request for lanes.
 const LANES_MAX: usize = 100;
 
-/// What the page says of where it is.
+/// The page's account of where it is.
 #[derive(Clone, Debug)]
 pub struct Page {
     pub title: String,

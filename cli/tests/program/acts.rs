@@ -1,4 +1,4 @@
-//! What changes something: `init`, `evict`, `seize`, `resign-to`, `sweep`.
+//! The commands that change something: `init`, `evict`, `seize`, `resign-to`, `sweep`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can't work is answered within seconds, with an exit code and a cure.
+//! A request that can't work is answered within seconds, with an exit code and a cure.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ pub struct Browser {
     messages: BufReader<ChildStdout>,
     session: Option<String>,
     last_id: u64,
-    /// What the page complained of: refused content, failed requests, errors of its script.
+    /// The page's complaints: refused content, failed requests, errors of its script.
     pub complaints: Vec<String>,
     profile: PathBuf,
 }
@@ -93,7 +93,7 @@ impl Browser {
         self.tell("Page.navigate", json!({ "url": url })).await;
     }
 
-    /// What an expression of the page's script comes to.
+    /// Returns the value of an expression of the page's script.
     pub async fn eval(&mut self, expression: &str) -> Value {
         let asked = json!({
             "expression": expression, "returnByValue": true, "awaitPromise": true, "userGesture": true
@@ -150,7 +150,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // What is left of it is in the target directory.
+        // The remains are in the target directory.
         let _ = std::fs::remove_dir_all(&self.profile);
     }
 }

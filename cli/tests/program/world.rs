@@ -118,7 +118,7 @@ pub fn bare(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a run of the program came to.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,

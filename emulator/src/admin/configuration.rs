@@ -1,4 +1,4 @@
-//! What instances can be like.
+//! The configurations that instances can have.
 
 use instance::instance::State;
 use instance::instance_config::Type;

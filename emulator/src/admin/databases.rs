@@ -93,7 +93,7 @@ impl Admin {
     ///
     /// Statements that cannot succeed refuse the whole request, as Cloud Spanner looks at all of
     /// them before it begins. One that fails on the way, because of the rows or of somebody else's
-    /// change, ends the operation there: what came before it stays, with its timestamps.
+    /// change, ends the operation there. The earlier ones stay, with their timestamps.
     pub(super) fn update_database_ddl(
         &self,
         request: database::UpdateDatabaseDdlRequest,
@@ -152,7 +152,7 @@ fn describe(name: &str, found: &Database) -> database::Database {
     }
 }
 
-/// What the statements of a request ask for, each for one change.
+/// Returns the changes that the statements of a request ask for, one for each.
 fn changes(core: &Core, dialect: Dialect, statements: &[String]) -> Result<Vec<SchemaChange>> {
     statements.iter().map(|statement| change(core, dialect, statement)).collect()
 }

@@ -55,7 +55,7 @@ pub(super) fn statements(schema: &Schema) -> Vec<String> {
         let name = name(database);
         altered.push(format!("ALTER DATABASE {name} SET OPTIONS (\n{}\n)", options.join(",\n")));
     }
-    // What tables may need comes before them.
+    // The parts that tables may need come before them.
     let is_first =
         |kept: &&Kept| ["SEQUENCE", "ROLE", "PROTO BUNDLE"].contains(&kept.kind.as_str());
     let (first, last): (Vec<&Kept>, Vec<&Kept>) = schema.kept().iter().partition(is_first);

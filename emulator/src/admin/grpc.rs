@@ -15,7 +15,7 @@ use crate::service::{REQUEST_BYTES_MAX, status};
 
 type Reply = http::Response<tonic::body::Body>;
 
-/// Answers a request that is not about data. What isn't known is UNIMPLEMENTED, by its name.
+/// Answers a request that is not about data. An unknown call is UNIMPLEMENTED, by its name.
 pub(crate) async fn answer(admin: Arc<Admin>, request: http::Request<Incoming>) -> Reply {
     let path = request.uri().path().to_owned();
     let Some((service, method)) = path.trim_start_matches('/').split_once('/') else {

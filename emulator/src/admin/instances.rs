@@ -11,7 +11,7 @@ pub(super) fn not_found(name: &str) -> Error {
     Error::resource_not_found(kind, "Instance", name)
 }
 
-/// What instances a list shows: terms such as `labels.env:dev`, all of which must hold.
+/// The filter of a list of instances: terms such as `labels.env:dev`, all of which must hold.
 struct Filter(Vec<(String, char, String)>);
 
 impl Filter {

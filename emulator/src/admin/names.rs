@@ -1,4 +1,4 @@
-//! Which names the resources can have, in Cloud Spanner's rules.
+//! The names that the resources can have, in Cloud Spanner's rules.
 
 use crate::engine::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! What there is to administer, and the calls about operations.
+//! The resources to administer, and the calls about operations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use super::{configuration, database, instance, longrunning, names, page, refuse}
 use crate::engine::{Database, Dialect, Error, Result, SchemaChange};
 use crate::service::Core;
 
-/// What there is to administer. The databases themselves are the server's.
+/// The resources to administer. The databases themselves are the server's.
 #[derive(Debug)]
 pub(crate) struct Admin {
     pub(super) core: Arc<Core>,
@@ -53,7 +53,7 @@ impl Admin {
         Ok(database)
     }
 
-    /// Removes a database. Whether it was there.
+    /// Removes a database. It returns true if it was there.
     pub fn remove_database(&self, name: &str) -> bool {
         let mut registry = self.registry();
         registry.operations.forget_below(name);

@@ -1,4 +1,4 @@
-//! What control requests say, as JSON.
+//! The content of control requests, as JSON.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ fn code(fields: &mut Fields) -> Result<Code, Refused> {
         .ok_or_else(|| Refused::malformed(format!("unknown code `{name}`")))
 }
 
-/// What a restart leaves.
+/// Reads what a restart leaves.
 pub(super) fn restart(mut fields: Fields) -> Result<Restart, Refused> {
     let restart = match fields.text("data")?.as_deref() {
         None | Some("keep") => Restart::keep(),

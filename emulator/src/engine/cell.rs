@@ -1,8 +1,8 @@
-//! What a cell gets.
+//! The content of a cell.
 
 use super::value::Value;
 
-/// What a [`super::Mutation`] puts into a column.
+/// The value that a [`super::Mutation`] puts into a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// This value.

@@ -1,4 +1,4 @@
-//! What a cell can hold, and what is said when it can't.
+//! The values that a cell can hold, and the error when it can't.
 
 use super::cell::Cell;
 use super::column::{Column, check_column};

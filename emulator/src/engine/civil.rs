@@ -204,8 +204,8 @@ fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-// Years are counted from March, so that the leap day is the last day of a year, and days in eras
-// of 400 years, which all have the same length.
+// Years are counted from March, so that the leap day is the last day of a year. Days are counted in
+// eras of 400 years, which all have the same length.
 const DAYS_PER_ERA: i64 = 146_097;
 const DAYS_FROM_YEAR_0_MARCH_TO_EPOCH: i64 = 719_468;
 

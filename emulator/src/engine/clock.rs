@@ -14,7 +14,7 @@ use super::value::Timestamp;
 /// A future that a [`Clock`] returns.
 pub type Sleep<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// What the engine takes for true time.
+/// The source of the engine's true time.
 ///
 /// Every timestamp, limit and wait of a database comes from here, so a test that brings its own
 /// clock decides how time passes.

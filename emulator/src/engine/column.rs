@@ -18,7 +18,7 @@ pub const BYTES_MAX_LENGTH: u64 = 10_485_760;
 pub struct Column {
     /// The name, in the case it was created with.
     pub name: String,
-    /// What it holds.
+    /// The type of its values.
     pub column_type: Type,
     /// The `n` of `STRING(n)` (in characters) or `BYTES(n)` (in bytes), also of an array's elements;
     /// `None` for `MAX` and for types without a length.
@@ -27,7 +27,7 @@ pub struct Column {
     pub not_null: bool,
     /// The option of that name: whether the commit timestamp may be written here.
     pub allow_commit_timestamp: bool,
-    /// What it gets in a new row that says nothing of it; without one, NULL.
+    /// The value in a new row that says nothing of it; without one, NULL.
     pub default: Option<ColumnDefault>,
     /// `AS (…) STORED`: what it holds in each row, which nobody else writes.
     pub generated: Option<Formula>,
@@ -107,7 +107,7 @@ pub trait DefaultExpression: Send + Sync {
         format!("DEFAULT ({})", self.text())
     }
 
-    /// What makes it one that has no value here, if anything does.
+    /// Returns the reason why it has no value here, if there is one.
     fn lack(&self) -> Option<&str> {
         None
     }
@@ -139,7 +139,7 @@ impl ColumnDefault {
         self.0.definition()
     }
 
-    /// What makes it one that has no value here, if anything does.
+    /// Returns the reason why it has no value here, if there is one.
     pub fn lack(&self) -> Option<&str> {
         self.0.lack()
     }

@@ -16,7 +16,7 @@ use super::value::{Timestamp, Value};
 /// The most cells that one commit may write.
 pub const MUTATIONS_MAX: usize = 80_000;
 
-/// What some mutations write, and the locks that this takes.
+/// The writes of some mutations, and the locks that this takes.
 #[derive(Default)]
 struct Applied {
     drafts: Drafts,
@@ -223,7 +223,7 @@ impl State {
     }
 }
 
-/// What a transaction has written, with what it writes now.
+/// Returns a transaction's earlier writes, with the present ones laid over them.
 fn laid_over(mut below: Drafts, above: Drafts) -> Drafts {
     for (table, drafts) in above {
         below.entry(table).or_default().extend(drafts);
@@ -240,8 +240,8 @@ fn check_count(mutation_count: usize) -> Result<()> {
     }
 }
 
-/// What a statement learned from the rows being there or not. It holds this like any other read;
-/// what it writes is locked when it commits.
+/// Returns what a statement learned from the rows being there or not. It holds this like any other
+/// read; what it writes is locked when it commits.
 fn existence_reads(wanted: &[(String, Lock)]) -> Vec<(String, Lock)> {
     let read = |lock: &Lock| Lock {
         range: lock.range.clone(),

@@ -1,4 +1,4 @@
-//! What follows from the rows that a transaction writes: entries of indexes, and what the schema
+//! The consequences of the rows that a transaction writes: entries of indexes, and what the schema
 //! doesn't allow.
 
 use super::cell::Cell;
@@ -13,14 +13,14 @@ use super::table::{OnDelete, Table};
 use super::value::{Key, KeyRange, Timestamp, Value};
 use super::view::View;
 
-/// What follows from some drafts.
+/// The consequences of some drafts.
 #[derive(Default)]
 pub(super) struct Consequences {
     /// The entries of indexes that come and go.
     pub entries: Drafts,
-    /// What the commit must lock for those.
+    /// The locks that the commit needs for those.
     pub locks: Vec<(String, Lock)>,
-    /// What was looked at to find out that all is well.
+    /// The ranges that were read to find out that all is well.
     pub looked_at: Vec<(String, Lock)>,
 }
 

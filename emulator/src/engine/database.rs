@@ -148,8 +148,8 @@ impl Database {
     /// Reads inside a read-write transaction, its own writes included.
     ///
     /// # Errors
-    /// What the read names isn't there, or the transaction is over; ABORTED if it lost to an older
-    /// one.
+    /// The read names something that isn't there, or the transaction is over; ABORTED if it lost to
+    /// an older one.
     pub async fn read(&self, id: TransactionId, read: &Read) -> Result<Vec<Vec<Value>>> {
         let mut reading = Reading::new(read);
         let mut rows = self.read_page(id, &mut reading).await?;
@@ -175,7 +175,7 @@ impl Database {
     /// Reads as of a moment, which [`Database::read_timestamp`] gives. Takes no locks.
     ///
     /// # Errors
-    /// What the read names isn't there, or the moment is too long ago.
+    /// The read names something that isn't there, or the moment is too long ago.
     pub async fn read_at(&self, moment: Timestamp, read: &Read) -> Result<Vec<Vec<Value>>> {
         let mut reading = Reading::new(read);
         let mut rows = self.read_page_at(moment, &mut reading).await?;
@@ -277,8 +277,8 @@ impl Database {
         self.state().roll_back(id.0)
     }
 
-    /// Ends a read-write transaction with this error, which its later requests get. Whether it was
-    /// still open.
+    /// Ends a read-write transaction with this error, which its later requests get. It returns true
+    /// if it was still open.
     pub fn fail(&self, id: TransactionId, error: Error) -> bool {
         let mut state = self.state();
         let open = state.open_transaction(id.0, self.now()).is_ok();
@@ -286,8 +286,8 @@ impl Database {
         open
     }
 
-    /// Commits nothing because the commit was wrong before it got here: ends the transaction with
-    /// this error, unless it is over already; what a commit of it answers is returned.
+    /// Commits nothing because the commit was wrong before it got here. It ends the transaction
+    /// with this error, unless it is over already, and returns the answer to a commit of it.
     ///
     /// # Errors
     /// Always, unless the transaction has committed before.

@@ -1,4 +1,4 @@
-//! What the engine answers when it cannot do what it is asked: a gRPC code and a message.
+//! The engine's answer when it cannot do what it is asked: a gRPC code and a message.
 //!
 //! The codes are Cloud Spanner's. The messages are shaped like those of Google's emulator; clients
 //! should not match on them.
@@ -104,7 +104,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// What went wrong, in Cloud Spanner's terms.
+/// An error, in Cloud Spanner's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     code: Code,
@@ -112,7 +112,7 @@ pub struct Error {
     detail: Detail,
 }
 
-/// What a status carries besides its message.
+/// The details that a status carries besides its message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Nothing.
@@ -177,12 +177,12 @@ impl Error {
         self.code
     }
 
-    /// What a person reads.
+    /// Returns the text for a person.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What a client may act on.
+    /// Returns the detail that a client may act on.
     pub fn detail(&self) -> &Detail {
         &self.detail
     }

@@ -1,4 +1,4 @@
-//! What foreign keys ask of the rows that a transaction writes.
+//! The demands of foreign keys on the rows that a transaction writes.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ struct Side<'a> {
     changed: BTreeSet<Vec<Value>>,
 }
 
-/// What the writes to one table have to do with foreign keys.
+/// The foreign keys that concern the writes to one table.
 pub(super) struct References<'a> {
     /// Where the table refers to others; values that came.
     referring: Vec<Side<'a>>,
@@ -152,7 +152,8 @@ fn shown(values: &[Value]) -> Key {
 }
 
 impl State {
-    /// What is deleted together with the rows of some ranges, by foreign keys that cascade.
+    /// Returns the rows that are deleted together with the rows of some ranges, by foreign keys
+    /// that cascade.
     ///
     /// # Errors
     /// A row that is written and deleted in one transaction while others refer to its table so.
@@ -213,7 +214,7 @@ impl State {
                 entries.iter().filter_map(|entry| index.row_key(child, entry)).collect()
             }
         };
-        // What this statement has written so far is in no index yet.
+        // The earlier writes of this statement are in no index yet.
         candidates.extend(
             view.layers
                 .first()

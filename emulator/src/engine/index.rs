@@ -39,7 +39,7 @@ pub struct Index {
 /// An index over the columns that its table has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundIndex {
-    /// What it was defined as.
+    /// Its definition.
     pub definition: Index,
     /// The index as a table: what it can be read for, and the order of its rows.
     pub entries: Table,
@@ -121,8 +121,8 @@ impl BoundIndex {
         self.definition.columns.len()
     }
 
-    /// The entry for a row of the table, with its key; `None` where NULL keeps it out. `value` says
-    /// what a cell without a value yet counts as.
+    /// Returns the entry for a row of the table, with its key; `None` where NULL keeps it out. A
+    /// cell without a value yet counts as `value` says.
     pub(super) fn entry(
         &self,
         row: &[Cell],

@@ -19,8 +19,8 @@ impl Json {
     /// largest of 64 bits without a sign stay what they are.
     ///
     /// # Errors
-    /// What is wrong with the text, for people: it is no JSON, too deep or too long, or has a number
-    /// that would not come back as it went in.
+    /// The error says, for people, what is wrong with the text. It is no JSON, too deep or too
+    /// long, or has a number that would not come back as it went in.
     pub fn parse(text: &str) -> Result<Json, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("the document is longer than {MAX_BYTES} bytes"));

@@ -1,4 +1,4 @@
-//! Who may touch which cells of one table.
+//! The locks on the cells of one table.
 //!
 //! Locks cover rows by column: a reader of one column doesn't meet a writer of another. A range of
 //! keys is locked whole, with the rows that aren't there yet, so nothing can appear in it.
@@ -10,7 +10,8 @@ use super::value::{Key, KeyPart, KeyRange};
 /// A transaction's number in its database.
 pub(super) type TransactionNumber = u64;
 
-/// Which columns of a row a lock covers: bit 0 for the row's existence, bit `n + 1` for column `n`.
+/// The columns of a row that a lock covers: bit 0 for the row's existence, bit `n + 1` for column
+/// `n`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Columns(Vec<u64>);
 
@@ -47,7 +48,7 @@ impl Columns {
     }
 }
 
-/// What a lock lets others do.
+/// How much a lock lets others do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Others may read.

@@ -5,19 +5,19 @@
 //!
 //! # How transactions are kept apart
 //!
-//! A pessimistic read-write transaction locks the cells it reads, rows by columns, and the ranges
-//! it reads with the rows that aren't there yet; it keeps the locks until it ends. Writes are
-//! collected and take effect in the one moment of the commit, which first makes sure that nobody
-//! else holds a lock against them. So the order of the commits is an order in which the
+//! A pessimistic read-write transaction locks the cells it reads, rows by columns. It also locks
+//! the ranges it reads with the rows that aren't there yet, and keeps the locks until it ends.
+//! Writes are collected and take effect in the one moment of the commit, which first makes sure
+//! that nobody else holds a lock against them. So the order of the commits is an order in which the
 //! transactions could have run one after another. An optimistic one locks nothing, and at its
 //! commit finds out whether its reads would still give the same.
 //!
 //! Nobody waits for a younger transaction: the older one aborts it and goes on. A transaction's age
 //! counts from the first read, write or commit of its first attempt.
 //!
-//! A commit's timestamp is chosen in that same moment, later than every timestamp that was given to
-//! a commit or shown by a read before, and never before the clock. So a read at a timestamp has
-//! nobody to wait for: whoever commits after it commits above it.
+//! A commit's timestamp is chosen in that same moment. It is later than every timestamp that was
+//! given to a commit or shown by a read before, and never before the clock. So a read at a
+//! timestamp has nobody to wait for: whoever commits after it commits above it.
 
 mod cell;
 mod check;

@@ -1,4 +1,4 @@
-//! What a transaction wants to write, and what comes of it.
+//! The writes that a transaction wants, and their results.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::value::{Key, KeyPart, KeyRange, Timestamp, Value};
 /// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 8 << 10;
 
-/// What a [`Mutation`] expects to find, and does with what it finds.
+/// The state that a [`Mutation`] expects to find, and its effect on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     /// The row must not be there.
@@ -37,20 +37,20 @@ pub enum WriteKind {
 pub enum Mutation {
     /// Writes one row.
     Write {
-        /// What it expects to find.
+        /// The state that it expects to find.
         kind: WriteKind,
         /// The table's name, in any case.
         table: String,
         /// The columns written, by name in any case.
         columns: Vec<String>,
-        /// What they get, in the same order.
+        /// The new values, in the same order.
         cells: Vec<Cell>,
     },
     /// Deletes every row in some ranges of keys. Rows that aren't there are no error.
     Delete {
         /// The table's name, in any case.
         table: String,
-        /// Which keys; [`KeyRange::prefix`] of a whole key for one row. In a column to which the
+        /// The keys; [`KeyRange::prefix`] of a whole key for one row. In a column to which the
         /// commit timestamp may be written, [`Timestamp::MAX`] stands for that of this commit.
         keys: Vec<KeyRange>,
     },
@@ -84,13 +84,13 @@ impl Mutation {
     }
 }
 
-/// What a transaction has written to one table and not committed yet.
+/// The writes of a transaction to one table that are not committed yet.
 pub(super) type TableDraft = BTreeMap<Key, Draft>;
 
-/// What a transaction has written, by table name in lower case.
+/// The writes of a transaction, by table name in lower case.
 pub(super) type Drafts = BTreeMap<String, TableDraft>;
 
-/// What a transaction makes of one row.
+/// A transaction's version of one row.
 #[derive(Clone, Debug)]
 pub(super) enum Draft {
     /// A row of its own, whatever was there; one cell per column.
@@ -158,9 +158,9 @@ pub(super) fn cells_of(table: &Table, row: &Row) -> Vec<Cell> {
 pub(super) struct Target<'a> {
     pub table: &'a Table,
     pub rows: &'a Rows,
-    /// What the transaction has written before.
+    /// The transaction's earlier writes.
     pub below: Option<&'a TableDraft>,
-    /// What is written now, laid over that.
+    /// The present writes, laid over those.
     pub draft: &'a mut TableDraft,
     /// The moment whose rows count as there.
     pub base: Timestamp,
@@ -265,7 +265,7 @@ impl Target<'_> {
         }
     }
 
-    /// What the transaction makes of a row so far.
+    /// Returns the transaction's version of a row so far.
     fn drafted(&self, key: &Key) -> Option<&Draft> {
         self.draft.get(key).or_else(|| self.below?.get(key))
     }

@@ -73,7 +73,8 @@ impl Numeric {
         self.signed_like_product(other, rounded_quotient(dividend, other.steps.unsigned_abs())?)
     }
 
-    /// What is left of the division, with the sign of `self`; `None` for a division by zero.
+    /// Returns the remainder of the division, with the sign of `self`; `None` for a division by
+    /// zero.
     pub fn checked_rem(self, other: Numeric) -> Option<Numeric> {
         self.steps.checked_rem(other.steps).map(|steps| Numeric { steps })
     }

@@ -18,7 +18,7 @@ const PAGE_ROWS: usize = 1_000;
 /// The size at which a page is full, in bytes of values.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Which rows and columns are wanted.
+/// The wanted rows and columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// The table's name, in any case.
@@ -28,8 +28,8 @@ pub struct Read {
     pub index: Option<String>,
     /// The columns, by name in any case.
     pub columns: Vec<String>,
-    /// Which keys; [`KeyRange::prefix`] of a whole key for one row. A row in several of the ranges
-    /// is read once.
+    /// The keys; [`KeyRange::prefix`] of a whole key for one row. A row in several of the ranges is
+    /// read once.
     pub keys: Vec<KeyRange>,
     /// At most this many rows.
     pub limit: Option<usize>,
@@ -59,9 +59,9 @@ impl Read {
 /// A read under way, which goes on page by page, so that nobody waits for all of a long one.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// What is read; its keys are in `ranges`.
+    /// The read; its keys are in `ranges`.
     read: Read,
-    /// What is left to look at: sorted, and none overlaps another.
+    /// The ranges that are left: sorted, and none overlaps another.
     ranges: VecDeque<KeyRange>,
     /// How many more rows are wanted.
     wanted: usize,
@@ -114,7 +114,7 @@ impl Reading {
         Ok(page)
     }
 
-    /// What a page has looked at.
+    /// Returns the ranges that a page has covered.
     fn seen(&self, page: &Page) -> impl Iterator<Item = KeyRange> {
         let cut = self.ranges.get(page.ranges).zip(page.until.clone());
         let cut = cut.map(|(range, end)| KeyRange { start: range.start.clone(), end });

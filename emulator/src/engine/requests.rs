@@ -10,7 +10,7 @@ use super::state::{State, Step};
 use super::transaction::{Status, TransactionId};
 use super::value::Timestamp;
 
-/// What the requests of a database work on.
+/// The state that the requests of a database work on.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub clock: Arc<dyn Clock>,

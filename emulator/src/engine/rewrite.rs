@@ -1,4 +1,4 @@
-//! What a change of the schema does to the rows that are there.
+//! The effect of a change of the schema on the rows that are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::store::{Row, Rows};
 use super::table::{Constraint, Table};
 use super::value::{Key, KeyPart, Timestamp, Value};
 
-/// The rows of the tables that some changes touch, as they will be; the state keeps its own until
+/// The rows of the tables that some changes touch, as they will be. The state keeps its own until
 /// all the changes have turned out well.
 pub(super) struct Rewrite<'a> {
     state: &'a State,

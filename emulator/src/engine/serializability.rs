@@ -1,10 +1,10 @@
-//! Whether what transactions saw of each other could have come of running them one by one.
+//! A check that transactions, by what they saw of each other, could have run one by one.
 //!
 //! Many tasks run random transactions over few rows. Every write leaves a value of its own, so each
-//! value that is read tells whose it is. From that follows who must come before whom: the writer of
-//! a value before its reader, a reader before the writer of the next value, and writers of one row
-//! by their commit timestamps. The transactions are serializable exactly if there is no circle in
-//! this, and Cloud Spanner promises more: that the timestamps follow it.
+//! value that is read tells whose it is. From that follows who must come before whom. The writer of
+//! a value comes before its reader, and a reader before the writer of the next value. Writers of
+//! one row come by their commit timestamps. The transactions are serializable exactly if there is
+//! no circle in this, and Cloud Spanner promises more: that the timestamps follow it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ impl Random {
 /// The transaction that wrote a value; 0 is what was there at first, or that nothing was.
 type Writer = u32;
 
-/// What one transaction did.
+/// The record of one transaction.
 #[derive(Default)]
 struct Record {
     reads: Vec<(u64, Writer)>,
@@ -93,7 +93,7 @@ impl Look {
         let seen: BTreeMap<i64, i64> =
             rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect();
         for id in self.keys.clone() {
-            // What it wrote itself tells nothing about the others.
+            // Its own writes tell nothing about the others.
             if !record.writes.contains(&id) {
                 let writer = seen.get(&(id as i64)).copied().unwrap_or(0);
                 record.reads.push((id, Writer::try_from(writer).unwrap()));
@@ -241,7 +241,7 @@ impl Run {
     }
 }
 
-/// What a history comes to.
+/// The verdict on a history.
 #[derive(Debug)]
 struct Verdict {
     edges: usize,

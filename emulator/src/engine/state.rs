@@ -28,13 +28,13 @@ pub(super) struct TableData {
     pub locks: LockTable,
 }
 
-/// What stands in the way of a lock.
+/// The obstacle to a lock.
 pub(super) struct Blocked {
     /// When the first of the transactions in the way may turn out to be idle.
     pub until: Timestamp,
 }
 
-/// What one try at a request came to.
+/// The result of one try at a request.
 pub(super) enum Step<T> {
     /// It is done.
     Done(T),
@@ -51,13 +51,14 @@ pub(super) struct State {
     pub transactions: BTreeMap<TransactionNumber, Transaction>,
     open: BTreeSet<TransactionNumber>,
     finished: VecDeque<TransactionNumber>,
-    /// Who waits for which locks. Younger transactions don't overtake older ones.
+    /// The transactions that wait, and the locks they wait for. Younger transactions don't overtake
+    /// older ones.
     pub waiting: BTreeMap<Age, Vec<(String, Lock)>>,
     next_age: u64,
     /// No later commit gets this timestamp or an earlier one: the latest that was given to a commit
     /// or shown by a read.
     pub last_timestamp: Timestamp,
-    /// What was written when, oldest first, to find the versions that can be forgotten.
+    /// The writes and their times, oldest first, to find the versions that can be forgotten.
     written: Arc<VecDeque<(Timestamp, String, Key)>>,
     changed: Arc<Notify>,
     /// Gives every lock and believes every outdated read, so that a test can see that it would
@@ -235,7 +236,7 @@ impl State {
     /// Takes the locks, or finds out what is in the way.
     ///
     /// The asker aborts every younger transaction in its way, and waits for the older ones. With
-    /// `hold` the locks are kept until the transaction ends; without, it is only made sure that
+    /// `hold` the locks are kept until the transaction ends. Without, it is only made sure that
     /// they could be had, for a commit that applies in the same breath.
     pub fn acquire(
         &mut self,
@@ -284,7 +285,7 @@ impl State {
         }
     }
 
-    /// Aborts a holder that is younger than the asker, or idle. Whether it did.
+    /// Aborts a holder that is younger than the asker, or idle. It returns true if it did.
     fn remove_from_the_way(
         &mut self,
         holder: TransactionNumber,
@@ -346,7 +347,7 @@ impl State {
         }
     }
 
-    /// What an earlier commit of this transaction answered, if there was one.
+    /// Returns the answer of an earlier commit of this transaction, if there was one.
     pub fn committed(&self, number: TransactionNumber) -> Result<Option<Committed>> {
         match self.transactions.get(&number).map(|transaction| &transaction.status) {
             None => Err(transaction_not_found(number)),

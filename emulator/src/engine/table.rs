@@ -27,9 +27,9 @@ pub struct Table {
     pub primary_key: Vec<KeyColumn>,
     /// The table that it is interleaved in.
     pub parent: Option<Parent>,
-    /// What holds for each of its rows.
+    /// The constraints on each of its rows.
     pub checks: Vec<Check>,
-    /// What its rows refer to.
+    /// The references of its rows.
     pub foreign_keys: Vec<ForeignKey>,
     /// `ROW DELETION POLICY (…)`, which is kept and deletes nothing.
     pub row_deletion_policy: Option<String>,
@@ -59,7 +59,7 @@ pub struct ForeignKey {
     pub table: String,
     /// The columns there, in the same order.
     pub referenced: Vec<String>,
-    /// What becomes of a row whose reference is deleted; `None` where DDL doesn't say, which is
+    /// The fate of a row whose reference is deleted; `None` where DDL doesn't say, which is
     /// [`OnDelete::NoAction`].
     pub on_delete: Option<OnDelete>,
     /// True if it is more than a remark: not `NOT ENFORCED`.
@@ -82,11 +82,11 @@ pub struct Parent {
     pub table: String,
     /// True if each row needs one above it: `INTERLEAVE IN PARENT`.
     pub is_enforced: bool,
-    /// What happens to the rows below one that is deleted.
+    /// The fate of the rows below one that is deleted.
     pub on_delete: OnDelete,
 }
 
-/// What becomes of rows that depend on one that is deleted.
+/// The fate of rows that depend on one that is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDelete {
     /// While there are some, it cannot be deleted.
@@ -194,7 +194,7 @@ impl Table {
         Ok(())
     }
 
-    /// What a formula sees of the columns.
+    /// Returns the columns as a formula sees them.
     pub(super) fn names_and_types(&self) -> Vec<(&str, Type)> {
         self.columns.iter().map(|column| (column.name.as_str(), column.column_type)).collect()
     }

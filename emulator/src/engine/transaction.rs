@@ -1,4 +1,4 @@
-//! What a database knows about one read-write transaction.
+//! A database's knowledge of one read-write transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -53,7 +53,7 @@ pub struct ReadWriteOptions {
     pub previous: Option<TransactionId>,
 }
 
-/// What a commit answers.
+/// The answer of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// The commit timestamp.
@@ -62,7 +62,7 @@ pub struct Committed {
     pub mutation_count: usize,
 }
 
-/// Which read-only timestamp is wanted.
+/// The wanted read-only timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimestampBound {
     /// A timestamp that shows everything committed before now.
@@ -99,11 +99,11 @@ impl Status {
     }
 }
 
-/// Which transaction wins: the smaller one. The first part is when its first attempt began to
-/// work; the second keeps any two apart.
+/// The age by which a transaction wins: the smaller one. The first part is when its first attempt
+/// began to work; the second keeps any two apart.
 pub(super) type Age = (u64, TransactionNumber);
 
-/// What an optimistic transaction has read and must find unchanged when it commits.
+/// The reads of an optimistic transaction, which it must find unchanged when it commits.
 #[derive(Clone, Debug)]
 pub(super) struct ReadRecord {
     pub table: String,
@@ -124,10 +124,10 @@ pub(super) struct Transaction {
     /// The moment that an optimistic transaction sees, once it has read.
     pub snapshot: Option<Timestamp>,
     pub reads: Vec<ReadRecord>,
-    /// What its statements have written, by table name in lower case.
+    /// The writes of its statements, by table name in lower case.
     pub draft: Drafts,
     pub draft_cells: usize,
-    /// What the commit must lock for the draft.
+    /// The locks that the commit needs for the draft.
     pub draft_locks: Vec<(String, Lock)>,
     /// The tables where it holds locks, by name in lower case.
     pub locked: BTreeSet<String>,

@@ -9,7 +9,7 @@ pub use super::civil::{Date, Timestamp};
 use super::json::Json;
 use super::numeric::Numeric;
 
-/// What a column can hold.
+/// The type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Type {
     /// `BOOL`
@@ -58,7 +58,7 @@ impl Type {
         SCALARS.iter().find(|scalar| **scalar == self).map(Type::Array)
     }
 
-    /// What an array's elements are; `None` for what is no array.
+    /// Returns the type of an array's elements; `None` for what is no array.
     pub fn element(self) -> Option<Type> {
         match self {
             Type::Array(element) => Some(*element),
@@ -132,7 +132,7 @@ pub enum Value {
     Json(Json),
     /// An `ARRAY`.
     Array {
-        /// What its elements are.
+        /// The type of its elements.
         element: &'static Type,
         /// The elements; NULL may be among them.
         values: Vec<Value>,
@@ -330,8 +330,8 @@ impl fmt::Display for Key {
 
 /// The keys from `start` (inclusive) to `end` (exclusive).
 ///
-/// A prefix of a key stands before all keys that start with it, and `prefix.after()` behind them, so
-/// every range Spanner knows can be said in this form.
+/// A prefix of a key stands before all keys that start with it, and `prefix.after()` behind them.
+/// So every range Spanner knows can be said in this form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyRange {
     /// The first place in the range.

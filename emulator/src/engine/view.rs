@@ -1,4 +1,4 @@
-//! What a transaction sees of the rows while it writes.
+//! A transaction's view of the rows while it writes.
 
 use std::collections::BTreeSet;
 

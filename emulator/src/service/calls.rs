@@ -1,4 +1,4 @@
-//! What every request goes through: it is counted, may meet a fault, and has a deadline.
+//! The steps of every request: it is counted, may meet a fault, and has a deadline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::engine::{Code, Error, Result};
 use crate::faults::{Effect, Selectable};
 use crate::rpc::Rpc;
 
-/// What applies a request.
+/// The future that applies a request.
 pub(super) type Applied<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;
 
 impl Core {
@@ -74,7 +74,7 @@ impl Core {
             }
             Effect::Fail(code) => Err(injected(code)),
             Effect::FailAfterApplying(code) => {
-                // What it would have answered is what the sender never learns.
+                // The sender never learns the answer.
                 let _ = apply(core, message).await;
                 Err(injected(code))
             }

@@ -13,7 +13,7 @@ use crate::engine::{
     Timestamp, Type, Value, WriteKind,
 };
 
-/// What a request writes to ask for the timestamp of its own commit.
+/// The text by which a request asks for the timestamp of its own commit.
 const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
 /// A value as a reply carries it.

@@ -90,7 +90,7 @@ impl Core {
         Ok(database)
     }
 
-    /// Removes a database and its sessions. Whether it was there.
+    /// Removes a database and its sessions. It returns true if the database was there.
     pub fn drop_database(&self, name: &str) -> bool {
         self.sessions().forget_database(name);
         self.databases().remove(name).is_some()

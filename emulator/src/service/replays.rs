@@ -9,23 +9,23 @@ use crate::engine::{Error, Result, TransactionId, Type, Value};
 /// How many transactions are kept; the oldest go first. Those that commit or roll back go at once.
 const KEPT_MAX: usize = 10_000;
 
-/// What the statements of one request came to.
+/// The results of the statements of one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done {
-    /// What each of those that ran has written.
+    /// The writes of each of those that ran.
     pub written: Vec<Written>,
     /// Why there are no more of them, if one failed.
     pub failed: Option<Error>,
 }
 
-/// What a statement has written.
+/// The writes of a statement.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     /// How many rows.
     pub count: u64,
     /// The columns that it shows of them, and their types.
     pub columns: Vec<(String, Type)>,
-    /// What it shows of them; nothing if there are no columns.
+    /// The shown rows; nothing if there are no columns.
     pub rows: Vec<Vec<Value>>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Written {
 pub(super) struct Replays(BTreeMap<TransactionId, BTreeMap<i64, (Vec<Statement>, Done)>>);
 
 impl Replays {
-    /// What this request came to before.
+    /// Returns the earlier result of this request.
     pub fn find(
         &self,
         id: TransactionId,

@@ -104,7 +104,7 @@ impl std::fmt::Debug for Then {
     }
 }
 
-/// What is left of a result while it is sent.
+/// The rest of a result while it is sent.
 struct Sending {
     rows: vec::IntoIter<Vec<Value>>,
     more: Option<Source>,
@@ -115,8 +115,9 @@ struct Sending {
 
 /// A result as a stream.
 ///
-/// An error is in the stream, so that the reply has begun before it: Cloud Spanner does it so, and
-/// Node's client takes an error without a reply for a connection that failed, and tries for seconds.
+/// An error is in the stream, so that the reply has begun before it. Cloud Spanner does it so.
+/// Node's client takes an error without a reply for a connection that failed, and tries for
+/// seconds.
 pub(super) fn chunks(result: Result<Results>) -> Chunks {
     match result {
         Ok(results) => {
@@ -214,7 +215,7 @@ impl Sending {
         }
     }
 
-    /// Takes the message that is full. What belongs into the last one stays.
+    /// Takes the message that is full. The content of the last one stays.
     fn next_chunk(&mut self) -> proto::PartialResultSet {
         self.size = 0;
         let next = proto::PartialResultSet {
@@ -226,8 +227,8 @@ impl Sending {
     }
 }
 
-/// Cuts a text or a list in two that a client puts together again: texts are joined, lists too, and
-/// where one list ends with a text and the next one starts with one, those are.
+/// Cuts a text or a list in two that a client puts together again. Texts are joined, lists too.
+/// Where one list ends with a text and the next one starts with one, those are joined.
 fn split(value: WireValue, room: usize) -> (WireValue, WireValue) {
     let of = |kind| WireValue { kind: Some(kind) };
     match value.kind {

@@ -1,4 +1,4 @@
-//! What faults can ask about each kind of request.
+//! The answers to a fault's questions about each kind of request.
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use prost_types::value::Kind;

@@ -88,7 +88,7 @@ impl Sessions {
         if let Some(session) = self.by_name.remove(name)
             && let Some(latest) = session.latest
         {
-            // What it had open goes with it; that it had ended is as good.
+            // Its open work goes with it; that it had ended is as good.
             let _ = session.database.rollback(latest);
         }
         Ok(())

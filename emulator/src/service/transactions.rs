@@ -1,4 +1,4 @@
-//! Which transaction a request means.
+//! The transaction that a request means.
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use proto::transaction_options::read_only::TimestampBound as WireBound;
@@ -13,8 +13,8 @@ use crate::engine::{
     TransactionId,
 };
 
-/// What marks the id of a read-only transaction. The rest of it is its timestamp, which is all
-/// there is to such a transaction: nothing has to be kept for it.
+/// The mark of a read-only transaction's id. The rest of it is its timestamp, which is all there is
+/// to such a transaction: nothing has to be kept for it.
 const READ_ONLY_PREFIX: &str = "r";
 
 /// A transaction that a request has named or begun.
@@ -35,7 +35,7 @@ impl Handle {
         }
     }
 
-    /// What an id on the wire stands for.
+    /// Returns the transaction that an id on the wire stands for.
     pub fn decode(id: &[u8]) -> Result<Handle> {
         let text = std::str::from_utf8(id).ok();
         let read_only = |text: &str| {
@@ -57,7 +57,7 @@ impl Handle {
 /// The transaction that a read or a statement runs in.
 pub(super) struct Selected {
     pub handle: Handle,
-    /// What the reply tells about it, if it is new to the client.
+    /// The part of the reply about it, if it is new to the client.
     pub described: Option<proto::Transaction>,
     /// True if the request began a read-write transaction, which nobody can use if the request
     /// fails.

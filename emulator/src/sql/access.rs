@@ -1,4 +1,4 @@
-//! What the evaluation of a statement needs of the database.
+//! The needs of a statement's evaluation of the database.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ pub trait Access: Send {
     /// The tables there are.
     fn schema(&self) -> &Schema;
 
-    /// What `CURRENT_TIMESTAMP()` is. Asked once for a statement.
+    /// Returns the value of `CURRENT_TIMESTAMP()`. Asked once for a statement.
     fn now(&self) -> Timestamp;
 
     /// Reads rows, in the order of their keys, with what the transaction has written itself.

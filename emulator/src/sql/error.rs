@@ -1,4 +1,4 @@
-//! What the SQL room answers when it cannot do what a text asks, and where in the text that is.
+//! The answer of the SQL room when it cannot do what a text asks, with the place in the text.
 
 use std::fmt;
 
@@ -82,7 +82,7 @@ impl SqlError {
         self.code
     }
 
-    /// What is wrong, without the place.
+    /// Returns the message, without the place.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -92,8 +92,8 @@ impl SqlError {
         self.at
     }
 
-    /// The error as a reply carries it, in Spanner's shape: the place in brackets, then the line of
-    /// `text` that it is in, with a caret below.
+    /// Returns the error as a reply carries it, in Spanner's shape: the place in brackets, then its
+    /// line of `text`, with a caret below.
     pub fn in_text(&self, text: &str) -> Error {
         Error::new(self.code, self.shown_in(text).unwrap_or_else(|| self.to_string()))
     }

@@ -4,7 +4,7 @@ use super::ast::TableName;
 use super::error::SqlError;
 use crate::engine::{Column, Dialect, Index, OnDelete, Parent, Schema, Table, Type, Value};
 
-/// What the schema is called, in any case.
+/// The name of the schema, in any case.
 pub const NAME: &str = "INFORMATION_SCHEMA";
 
 /// A table of `INFORMATION_SCHEMA`.
@@ -209,7 +209,7 @@ fn index_column_rows(schema: &Schema) -> Vec<Vec<Value>> {
         let (definition, entries) = (&index.definition, &index.entries);
         for (at, column) in entries.columns.iter().enumerate() {
             let own = definition.columns.get(at).map(|own| (at, own.descending));
-            // What the table's key adds isn't listed.
+            // The columns that the table's key adds aren't listed.
             if own.is_some() || !entries.is_key(at) {
                 add(&definition.table, &definition.name, "INDEX", column, own);
             }

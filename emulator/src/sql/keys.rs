@@ -1,7 +1,6 @@
-//! Which keys a condition leaves, so that a statement reads, and locks, no more than it must.
+//! The keys that a condition leaves, so that a statement reads, and locks, no more than it must.
 //!
-//! What is found here may be too much, never too little: the condition is evaluated on every row
-//! all the same.
+//! These may be too many, never too few: the condition is evaluated on every row all the same.
 
 use super::ast::Comparison;
 use super::eval::{Evaluated, Evaluation, Rows, Stop};
@@ -12,9 +11,9 @@ use crate::engine::{BoundIndex, Key, KeyPart, KeyRange, Table, Value};
 /// The most separate keys that are looked up one by one.
 const MAX_POINTS: usize = 100_000;
 
-/// The ranges of keys, in order and apart from each other, that rows of a scan can have that pass
-/// all `conditions`, in the table or in one of its indexes. `is_known` says of which slots the
-/// values are in `rows`.
+/// Returns ranges of keys, in order and apart from each other. They hold all rows of a scan that
+/// can pass all `conditions`, in the table or in one of its indexes. The argument `is_known` says
+/// of which slots the values are in `rows`.
 pub fn ranges(
     (scan, index): (&Scan, Option<&BoundIndex>),
     conditions: &[&Node],
@@ -63,8 +62,8 @@ fn is_null_for(condition: &Node, slot: usize) -> bool {
     }
 }
 
-/// How much these ranges leave out: twice the number of parts of the key that each of them fixes,
-/// and one more if all of them are bounded behind that.
+/// Returns how much these ranges leave out: twice the number of parts of the key that each of them
+/// fixes. It is one more if all of them are bounded behind that.
 pub fn strength(ranges: &[KeyRange]) -> usize {
     let of_one = |range: &KeyRange| {
         let (start, end) = (&range.start.0, &range.end.0);
@@ -238,7 +237,7 @@ impl Search<'_> {
         Ok(bounds)
     }
 
-    /// What a comparison says of a column, if its other side doesn't depend on the row.
+    /// Returns what a comparison says of a column, if its other side doesn't depend on the row.
     fn sides(
         &self,
         index: usize,
@@ -262,7 +261,7 @@ impl Search<'_> {
         }
         match self.evaluation.value(node, self.rows) {
             Ok(value) => Ok(Some(value)),
-            // Whether this matters will be seen when rows are looked at.
+            // A later evaluation on the rows shows if this matters.
             Err(Stop::Failed(_)) => Ok(None),
             Err(missing) => Err(missing),
         }

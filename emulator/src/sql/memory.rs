@@ -17,7 +17,7 @@ type Rows = BTreeMap<Key, Vec<Value>>;
 pub struct Memory {
     schema: Schema,
     tables: BTreeMap<String, Rows>,
-    /// What `CURRENT_TIMESTAMP` is, and what a commit timestamp becomes.
+    /// The value of `CURRENT_TIMESTAMP`, and of a commit timestamp.
     pub now: Timestamp,
     /// Every read so far.
     pub reads: Vec<Read>,

@@ -1,8 +1,8 @@
 //! GoogleSQL, as far as locks, fenced writes and the usual programs need it.
 //!
 //! A text becomes tokens (`lexer`), tokens become a tree or a schema change (`parser`).
-//! What lies outside the supported subset is UNIMPLEMENTED and names the construct and its place;
-//! it never gives a wrong result.
+//! A construct outside the supported subset is UNIMPLEMENTED; the error names it and its place. It
+//! never gives a wrong result.
 //!
 //! # Limits
 //! - A statement has at most [`MAX_STATEMENT_CHARS`] characters, a DDL text [`MAX_DDL_BYTES`] bytes.

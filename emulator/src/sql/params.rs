@@ -7,7 +7,7 @@ use crate::engine::{Type, Value};
 /// A value for `@name`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameter {
-    /// A value of a type that the sender stated.
+    /// A value of a type that the sender gave.
     Typed(Type, Value),
     /// A value whose type follows from where it stands.
     Untyped(Untyped),
@@ -29,7 +29,7 @@ pub enum Untyped {
 }
 
 impl Untyped {
-    /// What it is where nothing says what it should be.
+    /// Returns its value where nothing says which type it should have.
     pub fn guess(&self) -> Value {
         match self {
             Untyped::Null => Value::Null,

@@ -44,24 +44,24 @@ pub enum Node {
     Or(Vec<Node>),
     /// The opposite.
     Not(Box<Node>),
-    /// Whether the operand is NULL (`None`) or this BOOL; never NULL.
+    /// True if the operand is NULL (`None`) or this BOOL; never NULL.
     Is(Box<Node>, Option<bool>),
     /// A comparison of two values of one type.
     Compare(Comparison, Box<Node>, Box<Node>),
-    /// Whether the operand is one of the others.
+    /// True if the operand is one of the others.
     In(Box<Node>, Vec<Node>),
-    /// Whether the operand is one of these values.
+    /// True if the operand is one of these values.
     Among {
-        /// What is sought.
+        /// The value to find.
         operand: Box<Node>,
         /// In order, without NULL and NaN.
         values: Arc<Vec<Value>>,
         /// True if NULL was one of them.
         or_null: bool,
     },
-    /// Whether the first is an element of the second, an array.
+    /// True if the first is an element of the second, an array.
     InArray(Box<[Node; 2]>),
-    /// Whether the operand lies from the second to the third.
+    /// True if the operand lies from the second to the third.
     Between(Box<[Node; 3]>),
     /// The number with the other sign.
     Negate(Box<Node>),
@@ -83,9 +83,9 @@ pub enum Node {
     },
     /// The value of the first branch that equals the operand.
     CaseOf {
-        /// What is compared.
+        /// The value to compare.
         operand: Box<Node>,
-        /// What it is compared with, and values.
+        /// The values to compare it with, and the results.
         branches: Vec<(Node, Node)>,
         /// The value if there is no such branch.
         otherwise: Box<Node>,
@@ -98,18 +98,18 @@ pub enum Node {
     Apply(&'static Function, Vec<Node>),
     /// An expression that stands in several places.
     Shared(Arc<Node>),
-    /// What is made of the rows of a query.
+    /// The value that comes of the rows of a query.
     Subquery(Use, Subquery),
 }
 
-/// What an expression makes of the rows of a query.
+/// The use that an expression makes of the rows of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Use {
-    /// Whether there are any.
+    /// True if there are any.
     Exists,
     /// The only value; NULL without rows.
     Value,
-    /// Whether this value is among them.
+    /// True if this value is among them.
     Contains(Box<Node>),
     /// An array of the values.
     Array(&'static Type),
@@ -120,7 +120,7 @@ pub enum Use {
 pub struct Subquery {
     /// The query.
     pub query: Arc<Query>,
-    /// What it gets from the query around.
+    /// The values that it gets from the query around.
     pub arguments: Vec<Node>,
 }
 
@@ -265,11 +265,11 @@ pub enum Source {
 /// One step of `FROM`: what comes to the rows so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What comes to each of them.
+    /// The rows that come to each of them.
     pub source: Source,
     /// True if a row stays, with NULLs, that nothing comes to.
     pub keeps_unmatched: bool,
-    /// Which pairs count.
+    /// The condition for a pair to count.
     pub on: Option<Node>,
 }
 
@@ -282,7 +282,7 @@ pub struct Query {
     pub steps: Vec<Step>,
     /// How many slots a row has.
     pub width: usize,
-    /// Which rows count.
+    /// The condition for a row to count.
     pub filter: Option<Node>,
     /// How rows are made into fewer. From there on, a row has a slot for each key and then one for
     /// each aggregate.
@@ -291,7 +291,7 @@ pub struct Query {
     pub outputs: Vec<Output>,
     /// True if equal rows of the result count once.
     pub distinct: bool,
-    /// What to order by, the most important first.
+    /// The values to order by, the most important first.
     pub order: Vec<OrderBy>,
     /// How many rows to leave out.
     pub skip: u64,
@@ -306,16 +306,16 @@ pub struct Query {
 pub struct Grouping {
     /// Rows with equal keys are one group. Without keys, all rows are, even if there are none.
     pub keys: Vec<Node>,
-    /// What is made of the rows of each group.
+    /// The aggregates of the rows of each group.
     pub aggregates: Vec<Aggregate>,
-    /// Which groups count.
+    /// The condition for a group to count.
     pub having: Option<Node>,
 }
 
 /// A value made of all rows of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
-    /// What is done with the values.
+    /// The work on the values.
     pub fold: Fold,
     /// True if equal values count once.
     pub distinct: bool,
@@ -325,7 +325,7 @@ pub struct Aggregate {
     pub operand: Node,
     /// The type of those values.
     pub value_type: Type,
-    /// What is put between two of them.
+    /// The text between two of them.
     pub separator: Option<Node>,
     /// In which order they come.
     pub order: Vec<OrderBy>,
@@ -345,7 +345,7 @@ pub struct Output {
 /// One item of `ORDER BY`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrderBy {
-    /// What to order by.
+    /// The value to order by.
     pub node: Node,
     /// True if large values come first. NULL is smaller than all.
     pub descending: bool,
@@ -358,22 +358,22 @@ pub enum Write {
     Insert(Insertion),
     /// `UPDATE`
     Update {
-        /// Which rows, and what is read of them.
+        /// The rows, and what is read of them.
         target: Target,
         /// Which rows.
         filter: Node,
         /// The columns, by position in the table, and what they get.
         assignments: Vec<(usize, NewValue)>,
-        /// What is shown of each row, as it is afterwards.
+        /// The shown parts of each row, as it is afterwards.
         returning: Option<Vec<Output>>,
     },
     /// `DELETE`
     Delete {
-        /// Which rows, and what is read of them.
+        /// The rows, and what is read of them.
         target: Target,
         /// Which rows.
         filter: Node,
-        /// What is shown of each row, as it was before.
+        /// The shown parts of each row, as it was before.
         returning: Option<Vec<Output>>,
     },
 }
@@ -392,15 +392,15 @@ pub struct Target {
 pub struct Insertion {
     /// The table, and what of the new rows is shown.
     pub target: Target,
-    /// What becomes of rows that are there already.
+    /// The fate of rows that are there already.
     pub mode: InsertMode,
-    /// Which columns get values, by position in the table.
+    /// The columns that get values, by position in the table.
     pub columns: Vec<usize>,
     /// The rows.
     pub rows: InsertRows,
-    /// What the other columns of a new row get, where it isn't NULL.
+    /// The values of the other columns of a new row, where they aren't NULL.
     pub defaults: Vec<(usize, NewValue)>,
-    /// What is shown of each row.
+    /// The shown parts of each row.
     pub returning: Option<Vec<Output>>,
 }
 
@@ -413,10 +413,10 @@ pub enum InsertRows {
     Query(Arc<Query>),
 }
 
-/// What a column gets.
+/// The new value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewValue {
-    /// What the expression says.
+    /// The value of the expression.
     Computed(Node),
     /// The timestamp of the commit, whatever it will be.
     CommitTimestamp,

@@ -3,9 +3,9 @@
 use super::error::{Pos, Result, SqlError};
 use crate::engine::{Date, Timestamp};
 
-/// Reads a timestamp as literals write it: `2026-1-2 3:4:5.678+1:30`, with `T` or a blank between
-/// date and time, a fraction of up to nine digits, and an offset, `Z` or ` UTC`; or a date, a blank
-/// and an offset.
+/// Reads a timestamp as literals write it: `2026-1-2 3:4:5.678+1:30`. It has `T` or a blank between
+/// date and time, a fraction of up to nine digits, and an offset, `Z` or ` UTC`. Or it is a date, a
+/// blank and an offset.
 ///
 /// # Errors
 /// UNIMPLEMENTED without an offset, where Spanner takes Los Angeles's, and for places' names;

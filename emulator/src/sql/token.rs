@@ -7,7 +7,7 @@ use super::error::Pos;
 /// A token and where it starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its first character.
     pub at: Pos,
@@ -15,7 +15,7 @@ pub struct Token {
     pub byte: usize,
 }
 
-/// What a token is.
+/// The kinds of tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// An identifier without quotes, or a keyword, as written.

@@ -16,9 +16,9 @@ const UNSTEADY: &[&str] = &["CURRENT_TIMESTAMP", "GENERATE_UUID", "PENDING_COMMI
 
 /// An expression in parentheses.
 pub struct Written {
-    /// What stands between the parentheses.
+    /// The text between the parentheses.
     text: String,
-    /// What it says.
+    /// The expression.
     expr: Expr,
     /// The names that it uses.
     names: Vec<String>,

@@ -165,7 +165,7 @@ fn progress(
     ])
 }
 
-/// What an error carries besides its message.
+/// Returns the parts that an error carries besides its message.
 pub(super) fn details(error: &Error) -> Value {
     match error.detail() {
         Detail::Resource { kind, name } => json!([{

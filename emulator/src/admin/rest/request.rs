@@ -1,4 +1,4 @@
-//! What requests say, in JSON and behind the `?`.
+//! The content of requests, in JSON and behind the `?`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::admin::{database, instance};
 use crate::engine::{Error, Result};
 
-/// What stands behind the `?`. What isn't known there changes nothing.
+/// The parameters behind the `?`. An unknown one changes nothing.
 #[derive(Debug)]
 pub(super) struct Query(BTreeMap<String, String>);
 

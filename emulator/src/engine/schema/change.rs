@@ -1,4 +1,4 @@
-//! What DDL asks for.
+//! The changes that DDL asks for.
 
 use super::super::column::{Column, ColumnDefault};
 use super::super::index::Index;
@@ -85,14 +85,14 @@ pub enum SchemaChange {
     },
     /// A statement that is kept and has no effect but in what DDL is shown.
     Keep {
-        /// What is kept.
+        /// The kept thing.
         kept: Kept,
         /// True if it comes in the place of another one: `CREATE OR REPLACE`.
         replaces: bool,
     },
     /// `DROP` of something that is kept.
     Forget {
-        /// What it is, as [`Kept::kind`].
+        /// Its kind, as [`Kept::kind`].
         kind: String,
         /// Its name, in any case.
         name: String,
@@ -125,7 +125,7 @@ pub enum SchemaChange {
 /// A statement that is kept for whoever asks for the DDL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// What it makes or changes: `VIEW`, `SEQUENCE`.
+    /// The kind of the thing that it makes or changes: `VIEW`, `SEQUENCE`.
     pub kind: String,
     /// The name of that; empty for what has none.
     pub name: String,

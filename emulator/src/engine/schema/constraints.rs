@@ -151,8 +151,8 @@ impl Schema {
         }
     }
 
-    /// What finds the rows of one side of a foreign key by its columns: the table itself, or the
-    /// index that was made for it.
+    /// Returns the finder of the rows of one side of a foreign key by its columns: the table
+    /// itself, or the index that was made for it.
     pub(in super::super) fn finder<'a>(
         &'a self,
         table: &'a Table,
@@ -254,7 +254,7 @@ impl Schema {
 }
 
 impl ForeignKey {
-    /// What the index over one of its sides is called.
+    /// Returns the name of the index over one of its sides.
     fn index_name(&self, table: &str, columns: &[String], unique: bool) -> String {
         let unique = if unique { "U_" } else { "" };
         format!("IDX_{table}_{}_{unique}{}", columns.join("_"), self.name)

@@ -10,12 +10,12 @@ impl Schema {
         &self.kept
     }
 
-    /// What is kept under this name, in any case.
+    /// Returns the thing that is kept under this name, in any case.
     pub fn kept_as(&self, name: &str) -> Option<&Kept> {
         self.kept.iter().find(|kept| !name.is_empty() && kept.name.eq_ignore_ascii_case(name))
     }
 
-    /// What is said of a table that isn't there.
+    /// Returns the error for a table that isn't there.
     pub(in super::super) fn missing_table(&self, name: &str) -> Error {
         match self.kept_as(name) {
             Some(kept) => {

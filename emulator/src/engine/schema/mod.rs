@@ -1,4 +1,4 @@
-//! What tables there are: the part of a database that DDL changes.
+//! The tables: the part of a database that DDL changes.
 //!
 //! Names keep the case they were created with and are found in any case, as in GoogleSQL.
 
@@ -39,7 +39,7 @@ pub struct Schema {
     database: String,
     /// The options of the database, with their values as they were written.
     options: BTreeMap<String, String>,
-    /// What is shown with the rest and does nothing.
+    /// The things that are shown with the rest and do nothing.
     kept: Vec<Kept>,
 }
 

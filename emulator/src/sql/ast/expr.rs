@@ -7,7 +7,7 @@ use crate::sql::error::Pos;
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it says.
+    /// Its kind.
     pub kind: ExprKind,
     /// Where it starts.
     pub at: Pos,
@@ -28,7 +28,7 @@ impl Expr {
 }
 
 impl ExprKind {
-    /// Shows every expression that this one is directly made of. What a subquery is made of is its
+    /// Shows every expression that this one is directly made of. The parts of a subquery are its
     /// own.
     pub fn for_each_child<'a>(&'a self, see: &mut impl FnMut(&'a Expr)) {
         match self {
@@ -75,7 +75,7 @@ impl ExprKind {
     }
 }
 
-/// What an expression says.
+/// The kinds of expressions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// A constant.
@@ -103,16 +103,16 @@ pub enum ExprKind {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `… IS [NOT] NULL`, `… IS [NOT] TRUE`, `… IS [NOT] FALSE`
     Is {
-        /// What is asked about.
+        /// The operand.
         operand: Box<Expr>,
-        /// What it may be: NULL for `None`.
+        /// The value to find: NULL for `None`.
         what: Option<bool>,
         /// True if it is to be something else.
         negated: bool,
     },
     /// `… [NOT] IN (…)`
     In {
-        /// What is sought.
+        /// The value to find.
         operand: Box<Expr>,
         /// Where it is sought.
         list: Vec<Expr>,
@@ -121,7 +121,7 @@ pub enum ExprKind {
     },
     /// `… [NOT] IN UNNEST(…)`
     InArray {
-        /// What is sought.
+        /// The value to find.
         operand: Box<Expr>,
         /// The array in which it is sought.
         array: Box<Expr>,
@@ -130,16 +130,16 @@ pub enum ExprKind {
     },
     /// `… [NOT] LIKE …`
     Like {
-        /// What is compared.
+        /// The value to compare.
         operand: Box<Expr>,
-        /// What it is to look like.
+        /// The pattern.
         pattern: Box<Expr>,
         /// True if it is to look otherwise.
         negated: bool,
     },
     /// `… [NOT] BETWEEN … AND …`
     Between {
-        /// What is compared.
+        /// The value to compare.
         operand: Box<Expr>,
         /// The least value.
         low: Box<Expr>,
@@ -150,7 +150,7 @@ pub enum ExprKind {
     },
     /// `CASE [operand] WHEN … THEN … [ELSE …] END`
     Case {
-        /// What the branches are compared with; without it, they are conditions.
+        /// The value to compare with the branches; without it, they are conditions.
         operand: Option<Box<Expr>>,
         /// Each `WHEN` and its `THEN`.
         branches: Vec<(Expr, Expr)>,
@@ -161,7 +161,7 @@ pub enum ExprKind {
     Call {
         /// The function's name, as written.
         function: String,
-        /// What it is applied to.
+        /// The arguments.
         arguments: Vec<Expr>,
         /// True if `DISTINCT` stands before the arguments.
         distinct: bool,
@@ -172,9 +172,9 @@ pub enum ExprKind {
     },
     /// `CAST(… AS type)`, `SAFE_CAST(… AS type)`
     Cast {
-        /// What is converted.
+        /// The value to convert.
         operand: Box<Expr>,
-        /// What it becomes.
+        /// The type that it gets.
         target: Type,
         /// True if it becomes NULL where it cannot be converted.
         safe: bool,
@@ -199,14 +199,14 @@ pub enum ExprKind {
     },
     /// `(SELECT …)`, `EXISTS (SELECT …)`, `ARRAY (SELECT …)`
     Subquery {
-        /// What is made of its rows.
+        /// The use of its rows.
         kind: SubqueryKind,
         /// The query.
         query: Box<Select>,
     },
     /// `… [NOT] IN (SELECT …)`
     InQuery {
-        /// What is sought.
+        /// The value to find.
         operand: Box<Expr>,
         /// Where it is sought.
         query: Box<Select>,
@@ -226,12 +226,12 @@ pub enum ExprKind {
     },
 }
 
-/// What is made of the rows of a query inside an expression.
+/// The use of the rows of a query inside an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubqueryKind {
     /// The only value.
     Value,
-    /// Whether there are any rows.
+    /// True if there are any rows.
     Exists,
     /// An array of the values.
     Array,
@@ -317,7 +317,7 @@ impl Comparison {
         }
     }
 
-    /// What is said of the right side when this is said of the left.
+    /// Returns the comparison of right with left that says the same.
     pub fn mirrored(self) -> Comparison {
         match self {
             Comparison::Less => Comparison::Greater,

@@ -1,4 +1,4 @@
-//! What a statement says, before anyone looks whether its names exist.
+//! The content of a statement, before anyone checks that its names exist.
 
 mod expr;
 
@@ -41,15 +41,15 @@ pub struct Select {
     pub with: Vec<(Name, Select)>,
     /// True if equal rows of the result count once.
     pub distinct: bool,
-    /// What each row of the result consists of.
+    /// The parts of each row of the result.
     pub items: Vec<Item>,
     /// Where the rows come from; without any, there is one row.
     pub from: Vec<FromStep>,
-    /// Which rows count.
+    /// The condition for a row to count.
     pub filter: Option<Expr>,
-    /// What makes rows one group.
+    /// The values that make rows one group.
     pub group: Vec<Expr>,
-    /// Which groups count.
+    /// The condition for a group to count.
     pub having: Option<Expr>,
     /// In which order.
     pub order: Vec<Order>,
@@ -66,7 +66,7 @@ pub struct FromStep {
     pub item: FromItem,
     /// How it comes; the first comes as if after a comma.
     pub join: Join,
-    /// Which pairs of rows count.
+    /// The condition for a pair of rows to count.
     pub condition: Option<JoinCondition>,
     /// Where it stands.
     pub at: Pos,
@@ -85,7 +85,7 @@ pub enum Join {
     Left,
 }
 
-/// Which pairs of rows count.
+/// The condition for a pair of rows to count.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JoinCondition {
     /// `ON condition`
@@ -94,7 +94,7 @@ pub enum JoinCondition {
     Using(Vec<Name>),
 }
 
-/// What stands behind `FROM`.
+/// An item behind `FROM`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FromItem {
     /// A table, a query of `WITH`, or an array in a column of what stands before.
@@ -103,16 +103,16 @@ pub enum FromItem {
     Unnest {
         /// The array.
         array: Expr,
-        /// What the statement calls an element.
+        /// The statement's name for an element.
         alias: Option<String>,
-        /// What it calls the place of an element.
+        /// Its name for the place of an element.
         offset: Option<String>,
     },
     /// `(SELECT …) [AS alias]`
     Query {
         /// The query.
         query: Box<Select>,
-        /// What the statement calls a row.
+        /// The statement's name for a row.
         alias: Option<String>,
     },
 }
@@ -129,7 +129,7 @@ pub enum Item {
     },
     /// An expression.
     Expr {
-        /// What to compute.
+        /// The expression to compute.
         expr: Expr,
         /// The name of the result's column.
         alias: Option<String>,
@@ -139,7 +139,7 @@ pub enum Item {
 /// One item of `ORDER BY`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// What to order by.
+    /// The expression to order by.
     pub expr: Expr,
     /// True if large values come first.
     pub descending: bool,
@@ -157,7 +157,7 @@ pub struct Limit {
 /// `INSERT [OR UPDATE | OR IGNORE] INTO table (columns) … [THEN RETURN …]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insert {
-    /// What becomes of rows that are there already.
+    /// The fate of rows that are there already.
     pub mode: InsertMode,
     /// Where to.
     pub table: TableName,
@@ -165,11 +165,11 @@ pub struct Insert {
     pub columns: Vec<Name>,
     /// The rows.
     pub source: Source,
-    /// What is shown of each row that was written; nothing if empty.
+    /// The shown parts of each row that was written; nothing if empty.
     pub returning: Vec<Item>,
 }
 
-/// What an `INSERT` does where there is a row with the key already.
+/// The effect of an `INSERT` where there is a row with the key already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertMode {
     /// It fails.
@@ -207,7 +207,7 @@ pub struct Update {
     pub assignments: Vec<Assignment>,
     /// Which rows.
     pub filter: Expr,
-    /// What is shown of each of them; nothing if empty.
+    /// The shown parts of each of them; nothing if empty.
     pub returning: Vec<Item>,
 }
 
@@ -218,7 +218,7 @@ pub struct Assignment {
     pub table: Option<Name>,
     /// The column.
     pub column: Name,
-    /// What it gets.
+    /// Its new value.
     pub value: Expr,
 }
 
@@ -229,7 +229,7 @@ pub struct Delete {
     pub table: TableName,
     /// Which rows.
     pub filter: Expr,
-    /// What is shown of each of them; nothing if empty.
+    /// The shown parts of each of them; nothing if empty.
     pub returning: Vec<Item>,
 }
 

@@ -169,7 +169,7 @@ impl Binder<'_> {
         items.chain(order).any(|expr| self.contains_aggregate(expr))
     }
 
-    /// Returns true if an expression uses an aggregate. What a subquery folds is its own.
+    /// Returns true if an expression uses an aggregate. The aggregates of a subquery are its own.
     pub(super) fn contains_aggregate(&self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::CountRows => true,

@@ -16,7 +16,7 @@ pub(super) const CURRENT_TIMESTAMP: &str = "CURRENT_TIMESTAMP";
 /// The function whose value only the commit knows.
 pub(super) const PENDING_COMMIT_TIMESTAMP: &str = "PENDING_COMMIT_TIMESTAMP";
 
-/// What stands in a call beside the arguments.
+/// The parts of a call beside the arguments.
 #[derive(Clone, Copy)]
 pub(super) struct Modifiers<'e> {
     pub distinct: bool,
@@ -207,7 +207,7 @@ fn cost(arguments: &[Typed], types: &[Type]) -> Result<Option<Cost>> {
     Ok(Some(cost))
 }
 
-/// What `T` stands for.
+/// The type that `T` stands for.
 enum AnyType {
     Unused,
     Is(Type),

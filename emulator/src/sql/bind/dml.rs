@@ -93,7 +93,7 @@ impl Binder<'_> {
         Ok(Some(outputs.into_iter().map(Output::from).collect()))
     }
 
-    /// What a column gets that has a default and isn't mentioned.
+    /// Returns the value of a column that has a default and isn't mentioned.
     fn default_of(&mut self, column: &Column) -> Result<Option<NewValue>> {
         let Some(default) = &column.default else { return Ok(None) };
         if let Some(lack) = default.lack() {

@@ -408,7 +408,7 @@ fn refuse_null(operator: &str, operand: &Typed) -> Result<()> {
 }
 
 fn float(written: &str, at: Pos) -> Result<Typed> {
-    // What is too large for a FLOAT64 is infinite.
+    // A number too large for a FLOAT64 is infinite.
     let value = written
         .parse::<f64>()
         .map_err(|_| SqlError::invalid(at, format!("Invalid floating point literal: {written}")))?;

@@ -1,4 +1,4 @@
-//! What operators make of their operands.
+//! The results of operators on their operands.
 
 use super::typed::{Typed, type_names, unified};
 use crate::engine::{Type, Value};
@@ -29,7 +29,7 @@ pub(super) fn pair(nodes: Vec<Node>) -> [Node; 2] {
     [(); 2].map(|()| nodes.next().unwrap_or(Node::Constant(Value::Null)))
 }
 
-/// What is said of comparisons of arrays and of JSON documents.
+/// Returns the error for comparisons of arrays and of JSON documents.
 pub(super) fn not_comparable(operator: &str, value_type: Type, at: Pos) -> SqlError {
     let comparison = match operator {
         "=" | "!=" | "IN" | "CASE" | "NULLIF" => "Equality",
@@ -39,7 +39,7 @@ pub(super) fn not_comparable(operator: &str, value_type: Type, at: Pos) -> SqlEr
     SqlError::invalid(at, message)
 }
 
-/// What is said of operands that no form takes.
+/// Returns the error for operands that no form takes.
 pub(super) fn no_signature(operator: &str, types: &str, at: Pos) -> SqlError {
     let message = format!("No matching signature for {operator} for argument types: {types}");
     SqlError::invalid(at, message)

@@ -71,7 +71,7 @@ impl Binder<'_> {
             having,
         });
         let width = taken.width;
-        // What is handed in is known to the query around.
+        // The query around knows what it hands in.
         self.scope.leave();
         self.scope.enter(Frame { arguments: taken.arguments, ..Frame::default() });
         let typed = outputs.iter().map(|(_, typed)| typed.clone()).collect();
@@ -260,7 +260,7 @@ impl Binder<'_> {
             let message = format!("Unrecognized name: {}", table.unwrap_or_default());
             return Err(SqlError::invalid(at, message));
         }
-        // What stands for two columns comes first.
+        // A column that stands for two comes first.
         let is_joined = |place: usize, position: usize| {
             let name = &frame.relations[place].columns[position].name;
             table.is_none()
@@ -317,7 +317,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// What to order by, once it is bound.
+    /// Returns what to order by, once it is bound.
     pub(super) fn order_by(&self, typed: Typed, item: &Order) -> Result<OrderBy> {
         match typed.value_type {
             Some(value_type) if !value_type.is_comparable() => {
@@ -375,7 +375,8 @@ fn is_unsigned(kind: &ExprKind) -> bool {
     matches!(kind, ExprKind::Literal(Literal::Integer(_) | Literal::Float(_)))
 }
 
-/// Whether this is a number with any number of signs that leave it a literal: of minuses, one.
+/// Returns true if this is a number with any number of signs that leave it a literal: of minuses,
+/// one.
 fn is_number(kind: &ExprKind) -> bool {
     match kind {
         ExprKind::Negate(operand) => is_unsigned(&operand.kind),

@@ -15,14 +15,14 @@ pub struct Scope {
     pub frames: Vec<Frame>,
 }
 
-/// What one query has to offer.
+/// The names that one query offers.
 #[derive(Default)]
 pub struct Frame {
-    /// What stands in `FROM`.
+    /// The relations in `FROM`.
     pub relations: Vec<Relation>,
     /// How many slots a row has so far.
     pub width: usize,
-    /// What the query gets from the query around.
+    /// The values that the query gets from the query around.
     pub arguments: Vec<Node>,
     /// Once rows are made into groups, how.
     pub groups: Option<Groups>,
@@ -44,7 +44,7 @@ pub struct Groups {
 
 /// One thing in `FROM`.
 pub struct Relation {
-    /// What the query calls it; empty if it has no name.
+    /// The query's name for it; empty if it has none.
     pub name: String,
     /// Its columns.
     pub columns: Vec<Column>,
@@ -113,7 +113,7 @@ impl Frame {
         Frame { relations: vec![relation], width, ..Frame::default() }
     }
 
-    /// What is written to, once everything is bound that sees it.
+    /// Returns the target of the writes, once everything is bound that sees it.
     pub fn into_target(self, scan: Scan) -> Target {
         let used = self.relations.first().map(Relation::used).unwrap_or_default();
         Target { scan: Scan { used, ..scan }, width: self.width }

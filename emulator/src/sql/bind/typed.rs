@@ -17,7 +17,7 @@ pub struct Typed {
     pub node: Node,
     /// Its type; `None` for a NULL that could have any.
     pub value_type: Option<Type>,
-    /// What decides which other types it can be taken for.
+    /// The origin, which decides the other types it can be taken for.
     pub origin: Origin,
     /// Where it stands.
     pub at: Pos,
@@ -67,10 +67,10 @@ impl Typed {
             (Some(own), target, ..) if own == target => Ok(true),
             (Some(Type::Int64), Type::Float64 | Type::Numeric, ..)
             | (Some(Type::Numeric), Type::Float64, ..) => Ok(true),
-            // What is too large for a NUMERIC is refused rather than taken for something else.
+            // A number too large for a NUMERIC is refused rather than taken for something else.
             (Some(Type::Float64), Type::Numeric, Origin::Float(_), _) => Ok(true),
             (Some(Type::Array(_)), Type::Array(_), Origin::Literal, node) => {
-                // What has no element has them of any type.
+                // An array without elements has them of any type.
                 Ok(matches!(node, Node::Constant(Value::Array { values, .. }) if values.is_empty()))
             }
             (
@@ -195,8 +195,8 @@ pub fn parse(text: &str, target: Type, at: Pos) -> Result<Value> {
     }
 }
 
-/// What was sent without a type, as a value of type `target`, if it is in the form in which such
-/// values travel.
+/// Reads a value that was sent without a type as one of type `target`, if it is in the form in
+/// which such values travel.
 fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Value>> {
     let value = match (content, target) {
         (Untyped::Null, _) => Some(Value::Null),

@@ -112,7 +112,7 @@ fn parse_integer(text: &str) -> Option<i64> {
 }
 
 /// Reads a floating point number, decimal or hexadecimal, or one of the words for those that aren't
-/// finite. What is too large is infinite.
+/// finite. A number that is too large is infinite.
 fn parse_double(text: &str) -> Option<f64> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {

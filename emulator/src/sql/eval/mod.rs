@@ -41,26 +41,26 @@ impl From<SqlError> for Stop {
 pub struct Missing {
     /// The query.
     pub query: Arc<Query>,
-    /// What it gets from the query around.
+    /// The values that it gets from the query around.
     pub arguments: Vec<Value>,
     /// True if more than one row says nothing new.
     pub first_only: bool,
 }
 
-/// What an evaluation comes to.
+/// The result of an evaluation.
 pub type Evaluated<T = Value> = Result<T, Stop>;
 
 /// A row.
 pub type Row = Vec<Value>;
 
-/// What an expression sees.
+/// The rows that an expression sees.
 #[derive(Clone, Copy, Default)]
 pub struct Rows<'a> {
     /// The row at hand.
     pub row: &'a [Value],
     /// The columns of the result, where rows are ordered.
     pub outputs: &'a [Value],
-    /// What the query around hands in.
+    /// The values that the query around hands in.
     pub arguments: &'a [Value],
 }
 
@@ -337,8 +337,8 @@ fn is_sorted_among(operand: &Value, values: &[Value], or_null: bool) -> Value {
     }
 }
 
-/// What SQL says of two values of one type: NULL if one is, and nothing holds of a NaN but that it
-/// is different.
+/// Compares two values of one type as SQL does: NULL if one is, and a NaN is only different from
+/// any value.
 pub fn compare(comparison: Comparison, left: &Value, right: &Value) -> Value {
     let order = match (left, right) {
         (Value::Null, _) | (_, Value::Null) => return Value::Null,

@@ -8,7 +8,7 @@ use super::misbound::misbound;
 use crate::engine::{Numeric, Type, Value};
 use crate::sql::error::{Result, SqlError};
 
-/// What an aggregate makes of the values of many rows. NULLs don't count, but for `ARRAY_AGG`.
+/// The work of an aggregate on the values of many rows. NULLs don't count, but for `ARRAY_AGG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// How many there are.
@@ -25,9 +25,9 @@ pub enum Fold {
     Max,
     /// One of them.
     Any,
-    /// Whether all are TRUE.
+    /// True if all are TRUE.
     And,
-    /// Whether one is TRUE.
+    /// True if one is TRUE.
     Or,
     /// One behind the other.
     Joined,
@@ -147,7 +147,7 @@ fn doubles(values: &[Value]) -> Result<f64> {
     if sum.is_finite() || doubles_of(values).any(|value| !value.is_finite()) {
         return Ok(sum);
     }
-    // What overflows on the way may fit in the end.
+    // A sum that overflows on the way may fit in the end.
     const SCALE: f64 = 1_180_591_620_717_411_303_424.0;
     let sum = compensated(doubles_of(values).map(|value| value / SCALE)) * SCALE;
     sum.is_finite().then_some(sum).ok_or_else(|| SqlError::out_of_range("double overflow: SUM"))

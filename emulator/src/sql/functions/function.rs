@@ -1,4 +1,4 @@
-//! What a function is: its name, its signatures and its code.
+//! The parts of a function: its name, its signatures and its code.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use crate::sql::error::Result;
 pub struct Function {
     /// The name in upper case; an operator's symbol.
     pub name: &'static str,
-    /// What it takes and what it gives, as `STRING, [INT64] -> STRING; BYTES, [INT64] -> BYTES`.
+    /// Its arguments and results, as `STRING, [INT64] -> STRING; BYTES, [INT64] -> BYTES`.
     ///
-    /// `[INT64]` may be left out, `STRING...` may be repeated or left out, `T` is any type and the
-    /// same everywhere, `T=` one whose values are comparable, `PART` the name of a date part, and
-    /// `INTERVAL` an amount of it. `others` says that GoogleSQL has more forms than these.
+    /// `[INT64]` may be left out, and `STRING...` may be repeated or left out. `T` is any type and
+    /// the same everywhere, `T=` one whose values are comparable. `PART` is the name of a date
+    /// part, and `INTERVAL` an amount of it. With `others`, GoogleSQL has more forms than these.
     pub forms: &'static str,
     /// How it is computed.
     pub code: Code,
@@ -44,13 +44,13 @@ pub enum Code {
 /// One of the forms of a function.
 #[derive(Debug)]
 pub struct Signature {
-    /// What it takes.
+    /// Its arguments.
     pub parameters: Vec<Parameter>,
-    /// What it gives.
+    /// Its result.
     pub result: Shape,
 }
 
-/// What a signature takes at one place.
+/// An argument of a signature at one place.
 #[derive(Debug)]
 pub struct Parameter {
     /// The type.
@@ -88,7 +88,8 @@ pub enum Shape {
 }
 
 impl Signature {
-    /// What is taken at this place of `count` arguments, if the signature takes so many.
+    /// Returns the shapes that are taken at this place of `count` arguments, if the signature takes
+    /// so many.
     pub fn shapes(&self, count: usize) -> Option<Vec<Shape>> {
         let mut shapes = Vec::with_capacity(count);
         for parameter in &self.parameters {

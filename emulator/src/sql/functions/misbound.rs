@@ -1,4 +1,4 @@
-//! What no call comes to.
+//! The error for a call that cannot happen.
 
 use crate::engine::Code;
 use crate::sql::error::SqlError;

@@ -35,7 +35,7 @@ pub static TABLE: &[Function] = &[
         Strict(text::concat),
     ),
     row("LIKE", ABOUT_TWO, Strict(like::like)),
-    // What decides by itself what is evaluated.
+    // These functions decide by themselves what is evaluated.
     row("IF", "BOOL, T, T -> T", If),
     row("COALESCE", "T, T... -> T", Coalesce),
     row("IFNULL", "T, T -> T", Coalesce),

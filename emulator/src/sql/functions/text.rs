@@ -311,7 +311,7 @@ pub fn from_base64(arguments: &[Value]) -> Result<Value> {
         .map_err(|_| SqlError::out_of_range("Failed to decode invalid base64 string"))
 }
 
-/// What is made of little has a lower limit.
+/// A result made of little input has a lower limit.
 fn check_made(function: &str, bytes: usize) -> Result<()> {
     match bytes > MAX_MADE_BYTES {
         true => {

@@ -10,7 +10,7 @@ use crate::sql::written::Written;
 const OTHER_TYPES: &[&str] =
     &["FLOAT32", "INTERVAL", "STRUCT", "TOKENLIST", "UUID", "PROTO", "ENUM", "SERIAL"];
 
-/// What can be said of a column beyond its type, and isn't understood here.
+/// The attributes of a column beyond its type that aren't understood here.
 const OTHER_ATTRIBUTES: &[&str] =
     &["GENERATED", "AUTO_INCREMENT", "HIDDEN", "PLACEMENT KEY", "ON UPDATE"];
 

@@ -4,7 +4,7 @@ use super::Parser;
 use crate::sql::ast::{FromItem, FromStep, Join, JoinCondition, Name, TableName};
 use crate::sql::error::{Result, SqlError};
 
-/// What can follow something in `FROM` and isn't understood here.
+/// The words that can follow something in `FROM` and aren't understood here.
 const OTHERS: &[&str] =
     &["RIGHT", "FULL", "NATURAL", "TABLESAMPLE", "PIVOT (", "UNPIVOT (", "FOR SYSTEM_TIME"];
 

@@ -38,7 +38,7 @@ const OTHER_STATEMENTS: &[&str] = &[
     "ASSERT", "EXPORT",
 ];
 
-/// What can stand between queries and isn't understood here.
+/// The words that can stand between queries and aren't understood here.
 const SET_OPERATIONS: &[&str] = &["UNION", "INTERSECT", "EXCEPT"];
 
 /// Parses one statement that reads or writes rows.
@@ -136,7 +136,7 @@ impl Parser {
         self.next += 1;
     }
 
-    /// What the text says from the token at this place up to the next one to be read.
+    /// Returns the text from the token at this place up to the next one to be read.
     fn text_from(&self, first: usize) -> &str {
         let start = self.tokens.get(first).map_or(0, |token| token.byte);
         self.text.get(start..self.ahead(0).byte).unwrap_or("").trim_end()

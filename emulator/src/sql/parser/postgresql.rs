@@ -6,7 +6,7 @@ use crate::engine::{Column, Dialect, KeyColumn, SchemaChange, Table, Type};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::token::Kind;
 
-/// What a table or a column can have in Spanner, and not here.
+/// The elements that a table or a column can have in Spanner, and not here.
 const OTHER_ELEMENTS: &[&str] =
     &["CONSTRAINT", "FOREIGN KEY", "CHECK", "UNIQUE", "DEFAULT", "GENERATED", "REFERENCES"];
 

@@ -14,7 +14,7 @@ const OTHER_EXPRESSIONS: &[&str] =
 /// Words that make a literal with the string behind them, of types that the engine doesn't know.
 const OTHER_LITERALS: &[&str] = &["BIGNUMERIC", "DATETIME", "TIME", "UUID", "INTERVAL", "RANGE"];
 
-/// What can stand behind the arguments of a call and isn't understood here.
+/// The words that can stand behind the arguments of a call and aren't understood here.
 const CALL_CLAUSES: &[&str] = &["LIMIT", "HAVING", "AT"];
 
 impl Parser {

@@ -1,4 +1,4 @@
-//! What texts mean, and which aren't understood.
+//! The meanings of texts, and the texts that aren't understood.
 
 use super::*;
 use crate::engine::Code;

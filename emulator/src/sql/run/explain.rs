@@ -14,7 +14,7 @@ use crate::sql::keys;
 use crate::sql::params::Parameters;
 use crate::sql::plan::{InsertRows, Node, Output, Plan, Query, Scan, Source, Step, Write};
 
-/// What a statement would do.
+/// The plan of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     /// The columns of what it would show, as in [`super::Outcome::Rows`].
@@ -26,7 +26,7 @@ pub struct Explained {
 /// One step of what a statement would do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Operator {
-    /// What it does: `Index Scan`, `Sort`.
+    /// The name of the step: `Index Scan`, `Sort`.
     pub name: &'static str,
     /// With what: names and values.
     pub details: Vec<(&'static str, String)>,
@@ -160,7 +160,8 @@ impl Drawing {
         let is_known = |slot| known.contains(&slot);
         let mut best = None;
         for way in ways(scan, conditions)? {
-            // What needs rows of its own to be known restricts nothing before they are read.
+            // A condition that needs rows of its own to be known restricts nothing before they are
+            // read.
             let ranges =
                 keys::ranges((scan, way), conditions, &is_known, &Evaluation::default(), &rows)
                     .unwrap_or_else(|_| vec![KeyRange::all()]);

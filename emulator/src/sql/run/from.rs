@@ -10,11 +10,11 @@ use crate::sql::eval::{Row, Rows};
 use crate::sql::keys;
 use crate::sql::plan::{Node, Query, Scan, Source, Step};
 
-/// What can come to the rows so far.
+/// The candidates that can come to the rows so far.
 enum Candidates {
     /// The same to each of them.
     Same(Vec<Row>),
-    /// What has its key in the ranges of the row, of these.
+    /// Of these, the rows that have their key in the ranges of the row.
     ByKey { rows: Vec<(Key, Row)>, ranges: Vec<Vec<KeyRange>> },
     /// The elements of an array that the row has.
     Elements(Node),

@@ -19,7 +19,7 @@ use crate::engine::{Result, Type, Value};
 
 pub use explain::{Explained, Operator, explain};
 
-/// What a statement comes to.
+/// The result of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The rows of a query.
@@ -31,13 +31,13 @@ pub enum Outcome {
     },
     /// How many rows a statement wrote.
     Written(u64),
-    /// What a statement with `THEN RETURN` wrote.
+    /// The rows that a statement with `THEN RETURN` wrote.
     Returned {
         /// How many rows it wrote.
         count: u64,
         /// As in [`Outcome::Rows`].
         columns: Vec<(String, Type)>,
-        /// What is shown of each row that was written.
+        /// The shown parts of each row that was written.
         rows: Vec<Vec<Value>>,
     },
 }

@@ -17,7 +17,7 @@ pub(super) struct Path<'q> {
     pub ranges: Vec<Vec<KeyRange>>,
 }
 
-/// What else is asked of a read.
+/// The other demands on a read.
 #[derive(Clone, Copy)]
 pub(super) struct Ask {
     /// At most this many rows.
@@ -81,8 +81,8 @@ impl<A: Access> Execution<'_, A> {
         Ok(rows)
     }
 
-    /// The rows in these ranges of an index, with their keys there. What the index doesn't keep
-    /// comes from the table, as does everything that is to be locked as if it were written.
+    /// The rows in these ranges of an index, with their keys there. Columns that the index doesn't
+    /// keep come from the table, as does everything that is to be locked as if it were written.
     pub(super) async fn rows_by_index(
         &mut self,
         scan: &Scan,

@@ -64,7 +64,7 @@ impl<A: Access> Execution<'_, A> {
         Ok(shown.into_iter().skip(skip).take(limit).map(|(_, outputs)| outputs).collect())
     }
 
-    /// What is shown of a row.
+    /// Returns the shown parts of a row.
     pub(super) async fn outputs(
         &mut self,
         outputs: &[Output],

@@ -7,7 +7,7 @@ use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::plan::{NewValue, Node, Output, Scan, Target, Write};
 
-/// What a statement is about to write, and what it shows of that.
+/// The writes of a statement, and the rows that it shows of them.
 #[derive(Default)]
 pub(super) struct Changes {
     pub mutations: Vec<Mutation>,

@@ -1,4 +1,4 @@
-//! What lenient DDL keeps.
+//! The DDL that is kept if that is asked for.
 
 use super::Parser;
 use crate::engine::{
@@ -6,7 +6,7 @@ use crate::engine::{
 };
 use crate::sql::error::Result;
 
-/// What statements make, change and drop that are kept.
+/// The kinds of things that are kept, which statements make, change and drop.
 const KINDS: &[&str] =
     &["VIEW", "CHANGE STREAM", "SEQUENCE", "ROLE", "PROTO BUNDLE", "SEARCH INDEX", "VECTOR INDEX"];
 
@@ -15,7 +15,7 @@ struct KeptDefault {
     text: String,
     /// The whole attribute.
     definition: String,
-    /// What would give it a value.
+    /// The feature that would give it a value.
     lack: &'static str,
 }
 

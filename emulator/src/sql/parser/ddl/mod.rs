@@ -72,8 +72,8 @@ pub fn parse_ddl(text: &str) -> Result<Vec<SchemaChange>> {
 }
 
 /// As [`parse_ddl`], but keeps what is otherwise refused: sequences, identity columns, views, change
-/// streams, roles and what is granted to them, row deletion policies, bundles of protos, search
-/// indexes and vector indexes.
+/// streams, and row deletion policies. It also keeps roles and what is granted to them, bundles of
+/// protos, search indexes and vector indexes.
 ///
 /// # Errors
 /// As [`parse_ddl`], of what is left.

@@ -6,7 +6,7 @@ use crate::engine::{
 };
 use crate::sql::error::{Result, SqlError};
 
-/// What a table can consist of besides columns and constraints.
+/// The elements of a table besides columns and constraints.
 const OTHER_ELEMENTS: &[&str] = &["SYNONYM", "ROW DELETION", "PRIMARY KEY"];
 
 impl Parser {

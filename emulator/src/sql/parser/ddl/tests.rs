@@ -1,4 +1,4 @@
-//! What is read, and what is refused.
+//! The statements that are read, and those that are refused.
 
 use super::*;
 use crate::engine::{Code, Column, KeyColumn, Schema, Table, Type};

@@ -1,4 +1,4 @@
-//! Which index a statement reads, and that it shows the same rows.
+//! The index that a statement reads, and that it shows the same rows.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which keys a statement reads.
+//! The keys that a statement reads.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What statements come to.
+//! The results of statements.
 
 mod alter;
 mod arrays;

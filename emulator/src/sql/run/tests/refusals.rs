@@ -1,4 +1,4 @@
-//! What is refused, and how.
+//! The refusals of statements.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What expressions come to.
+//! The values of expressions.
 
 use super::*;
 use crate::sql::MAX_DEPTH;
