@@ -9,13 +9,15 @@
 //! which counts the requests.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+mod parts;
+
 use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep};
+
+use crate::parts::{Failure, Part, load};
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(10);
@@ -23,8 +25,6 @@ const LEASE: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// When a measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
     // The harness of `cargo bench` adds an option of its own.
@@ -239,49 +239,4 @@ fn resident_kib() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     Ok(line.ok_or("no VmRSS")?.trim().trim_end_matches(" kB").parse()?)
-}
-
-/// How busy the machine is, since the figures depend on it.
-fn load() -> String {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    format!("load average {}", load.split(' ').next().unwrap_or("unknown"))
-}
-
-/// Another process of this program, which ends with this one.
-struct Part {
-    child: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
-
-impl Part {
-    fn start(arguments: &[&str]) -> Result<Part, Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let mut child =
-            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let input = child.stdin.take().ok_or("no input")?;
-        let output = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        Ok(Part { child, input, output })
-    }
-
-    /// The next line that it prints.
-    fn line(&mut self) -> Result<String, Failure> {
-        Ok(self.output.next().ok_or("it has ended")??)
-    }
-
-    /// The requests that the server has counted, by method.
-    fn counts(&mut self) -> Result<BTreeMap<String, u64>, Failure> {
-        writeln!(self.input)?;
-        let line = self.line()?;
-        let counts = line.split(' ').filter_map(|count| count.split_once('='));
-        counts.map(|(what, count)| Ok((what.to_string(), count.parse()?))).collect()
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
