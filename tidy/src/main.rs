@@ -1,6 +1,7 @@
 //! Checks what compilers don't: which room may use which, how the prose reads, whether the docs
 //! quote the figures that were measured.
 
+mod api;
 mod figures;
 mod graph;
 mod modules;
@@ -9,13 +10,16 @@ mod rooms;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: tidy rooms [--edges] | prose [--counts] | figures [record COMMAND…]
+const USAGE: &str =
+    "usage: tidy rooms [--edges] | prose [--counts] | figures [record COMMAND…] | api [--write]
   rooms          fails if a module uses one above its own, or if modules use each other in a circle
   rooms --edges  lists who uses whom
   prose          lists sentences that a tired reader reads twice; never fails
   prose --counts prints the counts alone
   figures        fails if a kept figure is not quoted by the docs
-  figures record COMMAND…  keeps the figures that the command prints, in docs/figures.json";
+  figures record COMMAND…  keeps the figures that the command prints, in docs/figures.json
+  api            fails if the public API is not the one in docs/public-api.txt
+  api --write    keeps it there";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +29,8 @@ fn main() -> ExitCode {
         ["rooms", "--edges"] => rooms::check(true),
         ["prose"] => prose::list(false),
         ["prose", "--counts"] => prose::list(true),
+        ["api"] => api::check(false),
+        ["api", "--write"] => api::check(true),
         ["figures"] => figures::check(),
         ["figures", "record", ref command @ ..] => figures::record(command),
         _ => Err(USAGE.to_string()),
