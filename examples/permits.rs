@@ -16,7 +16,10 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{LockTable, Permit, Semaphore};
+use spindle::{
+    LockTable,
+    fleet::{Permit, Semaphore},
+};
 use spindle_emulator::Emulator;
 use tokio::task::JoinSet;
 use tokio::time::sleep;

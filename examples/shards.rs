@@ -18,7 +18,7 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, LockTable, Shard};
+use spindle::{CancellationToken, LockTable, fleet::Shard};
 use spindle_emulator::Emulator;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;

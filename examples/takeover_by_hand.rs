@@ -13,7 +13,7 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, LockTable, Observer, RunHandle, Spindle};
+use spindle::{CancellationToken, LockTable, RunHandle, Spindle, operate::Observer};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -115,11 +115,11 @@ mod clock;
 mod driver;
 mod error;
 mod fence;
-mod fleet;
+pub mod fleet;
 mod hold;
 mod loss;
 mod names;
-mod operate;
+pub mod operate;
 mod outcome;
 mod settings;
 #[cfg(all(feature = "__simulation", unix))]
@@ -138,21 +138,19 @@ pub use tokio_util::sync::CancellationToken;
 pub use clock::Clock;
 pub use error::{Error, Result};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
-pub use fleet::{
-    Member, MemberBuilder, MemberState, Members, Permit, Semaphore, SemaphoreBuilder, Shard, Shards,
-};
 pub use hold::{Guard, JobOutcome, LastRun, LeadOptions, RunState};
 pub use loss::{Loss, ReleaseOutcome};
-pub use operate::{
-    Cause, Checked, Deposed, Evict, History, HistoryEnd, KeptAway, LockList, LockState, Observer,
-    Obstacle, PastTerm, Seize, Standing,
-};
+pub use operate::{LockState, Standing};
 pub use settings::LockBuilder;
 pub use spanner::LockTable;
 pub use spindle::{RunHandle, Spindle};
-pub use spindle_protocol::fleet::{Move, Plan, plan};
-pub use status::{Failing, Health, Role, Term, TermChange, TermWatch, Trouble};
+pub use status::{Term, TermChange, TermWatch};
 pub use token::FencingToken;
+
+/// How an instance fares: for probes, dashboards and people.
+pub mod health {
+    pub use crate::status::{Failing, Health, Role, Trouble};
+}
 
 /// The README's code, compiled.
 #[cfg(doctest)]

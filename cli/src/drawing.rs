@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use spindle::PastTerm;
+use spindle::operate::PastTerm;
 
 use crate::output::printable;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::PastTerm;
+use spindle::operate::PastTerm;
 use spindle::simulation::{Versions, history};
 use spindle_emulator::engine::{Read, Timestamp as EngineTimestamp, TimestampBound};
 use spindle_protocol::{StoredRow, Timestamp};

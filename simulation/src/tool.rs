@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt as _;
-use spindle::{Deposed, LockState, LockTable, Standing};
+use spindle::{LockState, LockTable, Standing, operate::Deposed};
 use spindle_protocol::Timestamp;
 use tokio::time::{sleep, timeout};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle::simulation::{self, House};
-use spindle::{CancellationToken, FencingToken, PastTerm};
+use spindle::{CancellationToken, FencingToken, operate::PastTerm};
 use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
 use spindle_emulator::sql::parse_ddl;
 use spindle_protocol::{Act, Answer, Rejection, Timestamp, Timing, Writer};

@@ -19,3 +19,4 @@ pub use permit::Permit;
 pub use semaphore::{Semaphore, SemaphoreBuilder};
 pub use shard::Shard;
 pub use shards::Shards;
+pub use spindle_protocol::fleet::{Move, Plan, plan};

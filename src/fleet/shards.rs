@@ -59,7 +59,7 @@ impl Shards {
     /// - At most one task of a shard is at work, by the rules of every lock. It is told to stop before
     ///   its term expires, and aborted if it doesn't. Code that blocks its thread can't be aborted.
     /// - Shares differ by at most one shard once things are calm, and a join moves only what the joiner
-    ///   gets. [`plan`](crate::plan) says who gets what.
+    ///   gets. [`plan`](crate::fleet::plan) says who gets what.
     /// - A shard changes hands by name: its task is told to stop, ends, and then the shard is
     ///   released for its new owner alone.
     /// - The shards of a member that crashed run elsewhere once its lease is over.
@@ -79,7 +79,7 @@ impl Shards {
     /// [`Member::run`], too, if it is to be seen by [`Member::members`].
     ///
     /// ```
-    /// use spindle::{CancellationToken, LockTable, Shard};
+    /// use spindle::{CancellationToken, LockTable, fleet::Shard};
     /// # use spindle_emulator::Emulator;
     /// # use std::time::Duration;
     ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use spindle::Role;
+use spindle::health::Role;
 use spindle_emulator::Rpc;
 use tokio::time::sleep;
 

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use spindle::simulation::{ClockId, Machine};
-use spindle::{CancellationToken, Failing, LockTable, Role, RunHandle, Spindle};
+use spindle::{
+    CancellationToken, LockTable, RunHandle, Spindle,
+    health::{Failing, Role},
+};
 use spindle_emulator::Emulator;
 
 use crate::world::{DATABASE, LOCK, OPTIONAL_COLUMNS, World};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, Guard, Loss, ReleaseOutcome, Role, Spindle, Term};
+use spindle::{CancellationToken, Guard, Loss, ReleaseOutcome, Spindle, Term, health::Role};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 

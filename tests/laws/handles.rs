@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, Loss, Role, Spindle, TermChange};
+use spindle::{CancellationToken, Loss, Spindle, TermChange, health::Role};
 use tokio::time::{sleep, timeout};
 
 use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, until};

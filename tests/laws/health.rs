@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{Failing, Role};
+use spindle::health::{Failing, Role};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;

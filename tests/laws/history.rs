@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use spindle::{Cause, HistoryEnd, LockTable, PastTerm};
+use spindle::{
+    LockTable,
+    operate::{Cause, HistoryEnd, PastTerm},
+};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;

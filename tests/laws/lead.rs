@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use spindle::{CancellationToken, Error, Failing, FencingToken, LeadOptions, Loss, Spindle, Term};
+use spindle::{
+    CancellationToken, Error, FencingToken, LeadOptions, Loss, Spindle, Term, health::Failing,
+};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, Clock, LockTable, Member, RunHandle};
+use spindle::{CancellationToken, Clock, LockTable, RunHandle, fleet::Member};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -132,7 +132,7 @@ async fn the_row_of_a_member_that_is_long_gone_is_deleted_by_another() {
 #[tokio::test]
 async fn names_that_reach_into_another_key_are_refused() {
     let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
-    let refused = |builder: spindle::MemberBuilder| {
+    let refused = |builder: spindle::fleet::MemberBuilder| {
         let error = builder.build().unwrap_err();
         assert!(error.is_config(), "{error}");
         error.to_string()

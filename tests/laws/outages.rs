@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{Loss, Role};
+use spindle::{Loss, health::Role};
 use spindle_emulator::Restart;
 use tokio::time::{sleep, timeout};
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use spindle::{Clock, LockTable, Permit, ReleaseOutcome, Semaphore};
+use spindle::{
+    Clock, LockTable, ReleaseOutcome,
+    fleet::{Permit, Semaphore},
+};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::task::JoinSet;

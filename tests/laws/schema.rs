@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{Checked, Clock, Error, LockTable};
+use spindle::{Clock, Error, LockTable, operate::Checked};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{sleep, timeout};

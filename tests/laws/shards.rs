@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use spindle::{CancellationToken, Clock, Error, FencingToken, Member, Shard};
+use spindle::{
+    CancellationToken, Clock, Error, FencingToken,
+    fleet::{Member, Shard},
+};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use spindle::Deposed;
+use spindle::operate::Deposed;
 
 use crate::arguments::{Depose, Evict, ResignTo};
 use crate::confirm::confirm;

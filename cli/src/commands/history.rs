@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
-use spindle::{Cause, HistoryEnd, PastTerm};
+use spindle::operate::{Cause, HistoryEnd, PastTerm};
 
 use crate::arguments::{Form, History};
 use crate::drawing;

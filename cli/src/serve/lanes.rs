@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use spindle::{FencingToken, History, HistoryEnd, LockState, LockTable, PastTerm};
+use spindle::{
+    FencingToken, LockState, LockTable,
+    operate::{History, HistoryEnd, PastTerm},
+};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 

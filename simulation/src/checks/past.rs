@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use spindle::{Cause, PastTerm};
+use spindle::operate::{Cause, PastTerm};
 use spindle_emulator::engine::Mutation;
 use spindle_protocol::{Row, Succession, Timestamp};
 

@@ -78,22 +78,31 @@ impl Checker {
         }
     }
 
-    /// The folders with the sources that it runs or that judge.
+    /// The folders with the sources that it runs or that judge; of the embedded Spanner those that
+    /// decide about transactions, not its SQL.
     pub fn reads(&self) -> &'static [&'static str] {
         match self {
             Checker::Model(_) => &["protocol/src", "proof/src"],
-            Checker::Simulation(options) if options.contains(&"--client") => {
-                &["protocol/src", "src", "simulation/src", "emulator/src"]
-            }
+            Checker::Simulation(options) if options.contains(&"--client") => &[
+                "protocol/src",
+                "src",
+                "simulation/src",
+                "emulator/src/engine",
+                "emulator/src/service",
+            ],
             Checker::Simulation(_) => {
                 &["protocol/src", "src", "simulation/src", "emulator/src/engine"]
             }
             Checker::Law { package, .. } if package == "spindle-simulation" => {
                 &["protocol/src", "src", "simulation", "emulator/src/engine"]
             }
-            Checker::Law { .. } => {
-                &["protocol/src", "proof/src", "src", "tests/laws", "emulator/src"]
-            }
+            Checker::Law { .. } => &[
+                "protocol/src",
+                "src",
+                "tests/laws",
+                "emulator/src/engine",
+                "emulator/src/service",
+            ],
         }
     }
 
