@@ -93,6 +93,10 @@ impl Checker {
             Checker::Simulation(_) => {
                 &["protocol/src", "src", "simulation/src", "emulator/src/engine"]
             }
+            Checker::Law { package, .. } if package == "spindle-protocol" => &["protocol/src"],
+            Checker::Law { package, .. } if package == "spindle-proof" => {
+                &["protocol/src", "proof/src"]
+            }
             Checker::Law { package, .. } if package == "spindle-simulation" => {
                 &["protocol/src", "src", "simulation", "emulator/src/engine"]
             }
