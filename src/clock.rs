@@ -45,7 +45,7 @@ const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
 impl Clock {
-    /// The system's clock; the default.
+    /// Returns the system's clock; the default.
     pub fn system() -> Clock {
         Clock(Source::System)
     }

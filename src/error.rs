@@ -127,8 +127,8 @@ impl Error {
         }
     }
 
-    /// The term is over, or was never this lock's: nothing was written under it, and nothing more
-    /// may be. Stop.
+    /// Returns true if the term is over, or was never this lock's: nothing was written under it,
+    /// and nothing more may be. Stop.
     pub fn is_fenced(&self) -> bool {
         matches!(
             *self.0,
@@ -136,7 +136,7 @@ impl Error {
         )
     }
 
-    /// The same call may succeed later, and repeating it does no harm.
+    /// Returns true if the same call may succeed later, and repeating it does no harm.
     ///
     /// False for an unknown outcome, where repeating may do the work twice.
     pub fn is_retryable(&self) -> bool {
@@ -162,12 +162,12 @@ impl Error {
         matches!(*self.0, Kind::Unknown { .. })
     }
 
-    /// The lock was not to be had within the time that the caller gave.
+    /// Returns true if the caller's time was over before it got the lock.
     pub fn is_not_acquired(&self) -> bool {
         matches!(*self.0, Kind::NotAcquired { .. })
     }
 
-    /// The lock is held, or reserved for somebody:
+    /// Returns true if the lock is held, or reserved for somebody:
     /// [`remove`](crate::LockTable::remove) leaves its row alone.
     pub fn is_not_vacant(&self) -> bool {
         matches!(*self.0, Kind::NotVacant { .. })
@@ -192,12 +192,14 @@ impl Error {
         matches!(*self.0, Kind::Config(_))
     }
 
-    /// The lock table isn't there or isn't as it should be; the text says what to change.
+    /// Returns true if the lock table isn't there or isn't as it should be; the text says what to
+    /// change.
     pub fn is_schema(&self) -> bool {
         matches!(*self.0, Kind::Schema(_))
     }
 
-    /// The client's session is gone, and that client will not recover by itself: make a new one.
+    /// Returns true if the client's session is gone. That client will not recover by itself: make a
+    /// new one.
     pub fn is_session_lost(&self) -> bool {
         matches!(*self.0, Kind::SessionLost { .. })
     }
@@ -253,8 +255,8 @@ impl Error {
         None
     }
 
-    /// An error for the client that ends a transaction for a reason of the caller's own; nothing
-    /// is written then.
+    /// Returns an error for the client that ends a transaction for a reason of the caller's own;
+    /// nothing is written then.
     ///
     /// Out of a [fenced transaction](crate::FencedTransaction::run) it comes as an error in which
     /// [`cause`](Error::cause) finds the reason.
@@ -286,7 +288,7 @@ impl Error {
     }
 }
 
-/// The status that Spanner gave, also where a policy of the client wrapped it.
+/// Returns the status that Spanner gave, also where a policy of the client wrapped it.
 pub(crate) fn code(error: &google_cloud_spanner::Error) -> Option<Code> {
     if let Some(status) = error.status() {
         return Some(status.code);
@@ -320,7 +322,7 @@ impl Missing {
     }
 }
 
-/// An error's text, and that of its causes where it keeps them to itself.
+/// Returns an error's text, and that of its causes where it keeps them to itself.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -334,7 +336,7 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The text that a panic was raised with.
+/// Returns the text that a panic was raised with.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no text)".into())
@@ -364,7 +366,7 @@ fn is_definite(error: &google_cloud_spanner::Error) -> bool {
 }
 
 impl Error {
-    /// The error of this library inside an error of the client, if there is one.
+    /// Returns the error of this library inside an error of the client, if there is one.
     ///
     /// A [`Fence::check`](crate::Fence::check) that fails inside a transaction of the client's comes out of it so.
     pub fn extract(error: &google_cloud_spanner::Error) -> Option<&Error> {

@@ -39,27 +39,27 @@ pub(crate) fn check_part(what: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The key of the row of the member `id`.
+/// Returns the key of the row of the member `id`.
 pub(crate) fn member_key(group: &str, id: &str) -> String {
     format!("{}{id}", members_prefix(group))
 }
 
-/// With this begin the keys of the rows of a group's members.
+/// Returns the beginning of the keys of the rows of a group's members.
 pub(crate) fn members_prefix(group: &str) -> String {
     format!("{RESERVED}member:{group}/")
 }
 
-/// With this begin the keys of the rows of the members that share these shards.
+/// Returns the beginning of the keys of the rows of the members that share these shards.
 pub(crate) fn shares_prefix(group: &str, name: &str) -> String {
     format!("{RESERVED}share:{group}/{name}/")
 }
 
-/// With this begin the keys of the rows of these shards.
+/// Returns the beginning of the keys of the rows of these shards.
 pub(crate) fn shards_prefix(group: &str, name: &str) -> String {
     format!("{RESERVED}shard:{group}/{name}/")
 }
 
-/// With this begin the keys of the rows of a semaphore's permits.
+/// Returns the beginning of the keys of the rows of a semaphore's permits.
 pub(crate) fn permits_prefix(name: &str) -> String {
     format!("{RESERVED}permit:{name}/")
 }
@@ -146,7 +146,7 @@ pub(crate) fn looks_like_takeover_row(key: &str) -> bool {
     key.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_key(lock, key))
 }
 
-/// The lock and the displaced token of which `key` is the takeover row, if it is one.
+/// Returns the lock and the displaced token of which `key` is the takeover row, if it is one.
 pub(crate) fn displaced_by(key: &str) -> Option<(&str, Timestamp)> {
     let (lock, digits) = key.rsplit_once('_')?;
     // Nineteen digits can exceed any timestamp.

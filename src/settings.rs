@@ -84,7 +84,7 @@ impl LockBuilder {
         }
     }
 
-    /// The same settings for a row of the library's own.
+    /// Returns the same settings for a row of the library's own.
     pub(crate) fn for_row(&self, key: String, info: Option<String>) -> LockBuilder {
         LockBuilder { name: key, is_reserved: true, info, ..self.clone() }
     }
@@ -98,7 +98,7 @@ impl LockBuilder {
         self.info.clone()
     }
 
-    /// How this instance is called in the table and in logs; for people, so keep it readable.
+    /// Sets how this instance is called in the table and in logs; for people, so keep it readable.
     ///
     /// It proves nothing: two instances may share one, and each still holds or doesn't hold by
     /// itself. By default `host-pid-random`.
@@ -114,7 +114,7 @@ impl LockBuilder {
         self
     }
 
-    /// How long a holder that says nothing keeps the lock; by default 10 s.
+    /// Sets how long a holder that says nothing keeps the lock; by default 10 s.
     ///
     /// After a crash the lock stays taken for this long. Advised: at least 2 s, or 20 times the
     /// slowest usual commit, whichever is longer. From 100 ms, which is a floor for tests, to a
@@ -125,7 +125,8 @@ impl LockBuilder {
         self
     }
 
-    /// From one heartbeat to the next; by default half of the lease, which is the most.
+    /// Sets the time from one heartbeat to the next; by default half of the lease, which is the
+    /// most.
     ///
     /// A term outlives one lost heartbeat: a second attempt ends before the [renew
     /// deadline](LockBuilder::renew_deadline). For that an attempt takes at most 0.13 of the lease
@@ -136,8 +137,8 @@ impl LockBuilder {
         self
     }
 
-    /// A term with no successful heartbeat for this long is cancelled; by default 0.8 of the
-    /// lease. The rest of the lease is then the time that work has to stop.
+    /// Sets how long a term lives without a successful heartbeat until it is cancelled; by default
+    /// 0.8 of the lease. The rest of the lease is then the time that work has to stop.
     ///
     /// More than the heartbeat interval, and less than the lease less the margin.
     pub fn renew_deadline(mut self, deadline: Duration) -> LockBuilder {
@@ -152,8 +153,8 @@ impl LockBuilder {
         self
     }
 
-    /// From one poll of a contender to the next; by default 1 s or a fifth of the lease,
-    /// whichever is shorter.
+    /// Sets the time from one poll of a contender to the next; by default 1 s or a fifth of the
+    /// lease, whichever is shorter.
     ///
     /// Each poll is one read. It decides how soon a *release* is noticed; an expired lease is
     /// taken at once, whatever the interval.
@@ -162,7 +163,7 @@ impl LockBuilder {
         self
     }
 
-    /// How long ending may take, release included; by default 5 s or the lease, whichever is
+    /// Sets how long ending may take, release included; by default 5 s or the lease, whichever is
     /// shorter. A lock that could not be released by then expires like after a crash.
     pub fn release_limit(mut self, limit: Duration) -> LockBuilder {
         self.release_limit = Some(limit);
@@ -177,9 +178,9 @@ impl LockBuilder {
         self
     }
 
-    /// How long after the call of [`run_once`](LockBuilder::run_once) its job may still be started;
-    /// later it is not. By default a tenth of its `at_least`, at most 10 s; at most its `at_most`.
-    /// Nothing else heeds it.
+    /// Sets how long after the call of [`run_once`](LockBuilder::run_once) its job may still be
+    /// started; later it is not. By default a tenth of its `at_least`, at most 10 s; at most its
+    /// `at_most`. Nothing else heeds it.
     pub fn start_limit(mut self, limit: Duration) -> LockBuilder {
         self.start_limit = Some(limit);
         self
@@ -195,7 +196,7 @@ impl LockBuilder {
         self
     }
 
-    /// The clock by which validity is judged; for tests on virtual time, with
+    /// Sets the clock by which validity is judged; for tests on virtual time, with
     /// [`Clock::runtime`].
     pub fn clock(mut self, clock: Clock) -> LockBuilder {
         self.clock = clock;
@@ -273,7 +274,7 @@ impl LockBuilder {
         })
     }
 
-    /// The durations with their defaults, or the rule that they break.
+    /// Returns the durations with their defaults, or the rule that they break.
     fn timing(&self) -> Result<Timing, String> {
         let lease = self.lease;
         if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {

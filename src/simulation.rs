@@ -34,7 +34,7 @@ pub const STANDS_STILL: Option<ClockId> = if cfg!(any(target_os = "linux", targe
     None
 };
 
-/// A clock that reads a simulated machine's, as the system's clock is read.
+/// Returns a clock that reads a simulated machine's, as the system's clock is read.
 pub fn clock(machine: Arc<dyn Machine>) -> Clock {
     Clock::simulated(machine)
 }
@@ -75,7 +75,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<StoredRow>, Failure>> + Send;
 }
 
-/// The keys and columns by which these changes are judged.
+/// Returns the keys and columns by which these changes are judged.
 pub fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
     judge::reads(changes)
 }
@@ -162,12 +162,12 @@ pub struct House<S> {
 }
 
 impl<S: Store> House<S> {
-    /// A process on a simulated table.
+    /// Returns a process on a simulated table.
     pub fn new(store: S) -> House<S> {
         House { carriers: Carriers::none(), store: Arc::new(Simulated(store)) }
     }
 
-    /// The table that it is on.
+    /// Returns the table that it is on.
     pub fn store(&self) -> &S {
         &self.store.0
     }
@@ -181,10 +181,10 @@ impl<S> fmt::Debug for House<S> {
 
 /// Sees the acts of one instance.
 pub trait Watch: Send + Sync + 'static {
-    /// It has decided to act.
+    /// Notes that it has decided to act.
     fn before(&self, act: &Act);
 
-    /// It is told how the act ended.
+    /// Notes that it is told how the act ended.
     fn after(&self, act: &Act, answer: &Answer);
 }
 
@@ -243,7 +243,7 @@ pub struct Identity {
 }
 
 impl Member {
-    /// An instance in this process; `spawn` is given its carrier, if it has none yet.
+    /// Returns an instance in this process; `spawn` is given its carrier, if it has none yet.
     pub fn on<S: Store>(
         house: &House<S>,
         identity: Identity,
@@ -257,7 +257,7 @@ impl Member {
         Member::with_row(Watched { row, watch: Arc::new(watch) }, identity, cancel)
     }
 
-    /// An instance on a table behind the real client.
+    /// Returns an instance on a table behind the real client.
     pub fn through(
         table: &LockTable,
         identity: Identity,
@@ -299,7 +299,7 @@ impl Member {
         self.published.has_lock()
     }
 
-    /// The term last published, until its end is; whether or not it is still valid.
+    /// Returns the term last published, until its end is; whether or not it is still valid.
     pub fn term(&self) -> Option<Term> {
         self.published.term()
     }
@@ -313,10 +313,10 @@ impl Member {
 
 /// The versions of one lock's row.
 pub trait Versions: Sync {
-    /// The row now, and the timestamp of that.
+    /// Returns the row now, and the timestamp of that.
     fn now(&self) -> impl Future<Output = (Option<spindle_protocol::StoredRow>, Timestamp)> + Send;
 
-    /// The row as it was then; none if that is forgotten.
+    /// Returns the row as it was then; none if that is forgotten.
     fn at(
         &self,
         at: Timestamp,
@@ -377,7 +377,7 @@ fn carried(seat: Seat, identity: &Identity, table: Option<Arc<Table>>) -> Carrie
     }))
 }
 
-/// The `writer` of a term, which a fenced write compares.
+/// Returns the `writer` of a term, which a fenced write compares.
 pub fn writer(term: &Term) -> &str {
     term.writer().as_str()
 }

@@ -82,7 +82,7 @@ enum Place {
 }
 
 impl Spindle {
-    /// An instance with default settings: a lease of 10 s, and an id of host, process and a
+    /// Returns an instance with default settings: a lease of 10 s, and an id of host, process and a
     /// random part.
     ///
     /// A shortcut for [`LockTable::lock`] that doesn't fail: what is wrong with the arguments is
@@ -243,7 +243,7 @@ impl Spindle {
         Ok(())
     }
 
-    /// The token of the term that this instance holds now; nothing if it doesn't hold.
+    /// Returns the token of the term that this instance holds now; nothing if it doesn't hold.
     ///
     /// Local and lock-free: it compares the clock with what the last heartbeat allows. It never
     /// waits, allocates or asks Spanner. It is right at once after a pause of any length, even if
@@ -252,7 +252,7 @@ impl Spindle {
         self.0.published.has_lock()
     }
 
-    /// The term that this instance holds now, with its cancellation and its fence.
+    /// Returns the term that this instance holds now, with its cancellation and its fence.
     pub fn term(&self) -> Option<Term> {
         let term = self.0.published.term()?;
         (self.has_lock() == Some(term.token())).then_some(term)
@@ -289,7 +289,7 @@ impl Spindle {
         if self.has_lock() == Some(token) { Ok(token) } else { Err(not_held()) }
     }
 
-    /// A reader of the gains and losses of this instance.
+    /// Returns a reader of the gains and losses of this instance.
     pub fn watch(&self) -> TermWatch {
         self.0.published.watch()
     }
@@ -310,8 +310,8 @@ impl Spindle {
         self.resign_for(Succession::Anyone).await
     }
 
-    /// As [`resign`](Spindle::resign), in favour of the instance `successor`: it alone may take the
-    /// lock within a lease from then on, after that anyone.
+    /// Resigns as [`resign`](Spindle::resign) does, in favour of the instance `successor`. That one
+    /// alone may take the lock within a lease from then on, after that anyone.
     ///
     /// If no such instance contends, the lock stays vacant for that lease. On a table without the
     /// column `lease_ms`, each contender counts by its own lease.
@@ -355,18 +355,19 @@ impl Spindle {
         resigned.await.unwrap_or(false)
     }
 
-    /// How this instance fares, for probes; [`Health`] says which of its values suits which. Local,
-    /// and never waits for Spanner.
+    /// Returns the instance's health, for probes; [`Health`] says which of its values suits which.
+    /// Local, and never waits for Spanner.
     pub fn health(&self) -> Health {
         self.0.published.health()
     }
 
-    /// How this instance is called in the table and in logs; empty if its settings can't work.
+    /// Returns how this instance is called in the table and in logs; empty if its settings can't
+    /// work.
     pub fn id(&self) -> &str {
         self.0.settings.as_ref().map_or("", |settings| &settings.id)
     }
 
-    /// The name of the lock; empty if its settings can't work.
+    /// Returns the name of the lock; empty if its settings can't work.
     pub fn name(&self) -> &str {
         self.0.settings.as_ref().map_or("", |settings| &settings.name)
     }
@@ -410,7 +411,7 @@ impl LockBuilder {
         Ok(Spindle::from_settings(self.table, Ok(settings)))
     }
 
-    /// Like `build`, but what is wrong is kept for `run` to say.
+    /// Builds as `build` does, but keeps an error for `run` to say.
     pub(crate) fn build_anyway(self) -> Spindle {
         let settings = self.settings();
         Spindle::from_settings(self.table, settings)
@@ -436,7 +437,7 @@ pub struct RunHandle {
 }
 
 impl RunHandle {
-    /// The end of something that does more than the loop of `lock`.
+    /// Returns the end of something that does more than the loop of `lock`.
     pub(crate) fn new(result: oneshot::Receiver<Result<()>>, lock: String) -> RunHandle {
         RunHandle { result, lock }
     }

@@ -27,7 +27,7 @@ use spindle_protocol::Timestamp;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token that another process was given as nanoseconds since the Unix epoch.
+    /// Returns the token that another process was given as nanoseconds since the Unix epoch.
     ///
     /// Times after the year 2262 don't fit a Spanner timestamp in nanoseconds; they are cut to
     /// the last that does.
@@ -41,7 +41,7 @@ impl FencingToken {
         self.0
     }
 
-    /// When the term began, by Spanner's clock.
+    /// Returns when the term began, by Spanner's clock.
     pub const fn to_datetime(self) -> DateTime<Utc> {
         DateTime::from_timestamp_nanos(self.0.cast_signed())
     }

@@ -25,7 +25,7 @@ impl fmt::Debug for Door {
 }
 
 impl Door {
-    /// Where it is.
+    /// Returns where it is.
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
@@ -65,7 +65,7 @@ struct All {
 }
 
 impl Doors {
-    /// A server without doors.
+    /// Returns a server without doors.
     pub fn new(core: Arc<Core>, admin: Arc<Admin>) -> Doors {
         Doors { core, admin, all: Mutex::default() }
     }

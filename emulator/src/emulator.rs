@@ -150,12 +150,12 @@ impl Emulator {
         self.running.door.address()
     }
 
-    /// Where [administration over REST](crate#administration) is: `http://127.0.0.1:PORT`.
+    /// Returns where [administration over REST](crate#administration) is: `http://127.0.0.1:PORT`.
     pub fn rest_endpoint(&self) -> String {
         format!("http://{}", self.rest)
     }
 
-    /// Where the control service is, if it was asked for: `http://127.0.0.1:PORT`.
+    /// Returns where the control service is, if it was asked for: `http://127.0.0.1:PORT`.
     pub fn control_endpoint(&self) -> Option<String> {
         self.control.map(|address| format!("http://{address}"))
     }
@@ -207,7 +207,7 @@ impl Emulator {
         self.running.admin.remove_database(name)
     }
 
-    /// A database, to look at or to change behind the clients' backs.
+    /// Returns a database, to look at or to change behind the clients' backs.
     pub fn database(&self, name: &str) -> Option<Database> {
         self.running.core.database(name).ok()
     }
@@ -222,12 +222,12 @@ impl Emulator {
         self.running.core.faults.clear();
     }
 
-    /// How many requests have arrived.
+    /// Returns how many requests have arrived.
     pub fn requests(&self) -> RequestCounts {
         self.running.core.counts.clone()
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         self.running.core.clock()
     }

@@ -69,13 +69,13 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that meets every request of this method. It fails them with UNAVAILABLE unless
-    /// [`Fault::effect`] says something else.
+    /// Returns a fault that meets every request of this method. It fails them with UNAVAILABLE
+    /// unless [`Fault::effect`] says something else.
     pub fn on(rpc: Rpc) -> Fault {
         Fault { rpc: Some(rpc), ..Fault::any() }
     }
 
-    /// A fault that meets every request.
+    /// Returns a fault that meets every request.
     pub fn any() -> Fault {
         Fault {
             rpc: None,
@@ -153,12 +153,12 @@ pub struct FaultHandle {
 }
 
 impl FaultHandle {
-    /// The number by which the control service knows it.
+    /// Returns the number by which the control service knows it.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// How many requests it has met.
+    /// Returns how many requests it has met.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::SeqCst)
     }
@@ -225,7 +225,7 @@ impl Faults {
         FaultHandle { id, hits, faults: self.clone() }
     }
 
-    /// How many requests a fault has met, if there is or was one of this number.
+    /// Returns how many requests a fault has met, if there is or was one of this number.
     pub fn hits(&self, id: u64) -> Option<u64> {
         let injected = self.injected();
         let at = usize::try_from(id.checked_sub(1)?).ok()?;

@@ -63,7 +63,7 @@ pub(crate) fn refuse_web_page(head: &http::request::Parts) -> Result<(), String>
     }
 }
 
-/// A reply of this status with a JSON body.
+/// Returns a reply of this status with a JSON body.
 pub(crate) fn reply(status: StatusCode, body: &Value) -> Reply {
     let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
     *response.status_mut() = status;

@@ -47,7 +47,7 @@ impl Rpc {
         Rpc::BatchWrite,
     ];
 
-    /// The method of this name, as the service writes it: `Commit`.
+    /// Returns the method of this name, as the service writes it: `Commit`.
     pub fn from_name(name: &str) -> Option<Rpc> {
         Rpc::ALL.into_iter().find(|rpc| rpc.to_string() == name)
     }
@@ -72,29 +72,29 @@ struct Counts {
 }
 
 impl RequestCounts {
-    /// How many of this method.
+    /// Returns how many of this method.
     pub fn get(&self, rpc: Rpc) -> u64 {
         self.counts().by_rpc.get(&rpc).copied().unwrap_or(0)
     }
 
-    /// How many of this method named this session. Methods that make, list or remove sessions
-    /// count for none.
+    /// Returns how many of this method named this session. Methods that make, list or remove
+    /// sessions count for none.
     pub fn of_session(&self, session: &str, rpc: Rpc) -> u64 {
         let counts = self.counts();
         counts.by_session.get(session).and_then(|counts| counts.get(&rpc)).copied().unwrap_or(0)
     }
 
-    /// The sessions that any request has named.
+    /// Returns the sessions that any request has named.
     pub fn sessions(&self) -> Vec<String> {
         self.counts().by_session.keys().cloned().collect()
     }
 
-    /// How many in all.
+    /// Returns how many in all.
     pub fn total(&self) -> u64 {
         self.counts().by_rpc.values().sum()
     }
 
-    /// How many of each method that was called at all.
+    /// Returns how many of each method that was called at all.
     pub fn each(&self) -> BTreeMap<Rpc, u64> {
         self.counts().by_rpc.clone()
     }

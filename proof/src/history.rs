@@ -79,7 +79,7 @@ impl History {
         self.marks = Marks(0);
     }
 
-    /// A commit began a term.
+    /// Notes that a commit began a term.
     pub fn begin(&mut self, token: Timestamp, writer: &Writer, displaced: Option<Row>) {
         if token <= self.top {
             self.break_invariant(Invariant::I2);
@@ -89,7 +89,7 @@ impl History {
         self.begun.push(Term { token, writer: writer.clone(), announced: false, lost: false });
     }
 
-    /// An owner was told that its term began.
+    /// Notes that an owner was told that its term began.
     pub fn announce(&mut self, token: Timestamp, writer: &Writer) {
         let term = self.begun.iter_mut().find(|term| term.token == token && term.writer == *writer);
         match term {
@@ -98,7 +98,7 @@ impl History {
         }
     }
 
-    /// The term that began last, of those that the data still tells of.
+    /// Returns the term that began last, of those that the data still tells of.
     pub fn latest(&self) -> Option<&Term> {
         self.begun.iter().rev().find(|term| !term.lost)
     }
@@ -108,7 +108,7 @@ impl History {
         self.latest().is_some_and(|term| term.token == token && term.writer == *writer)
     }
 
-    /// The data is as it was before the last term began.
+    /// Notes that the data is as it was before the last term began.
     pub fn lose_latest(&mut self) {
         if let Some(term) = self.begun.iter_mut().rev().find(|term| !term.lost) {
             term.lost = true;
@@ -133,7 +133,7 @@ macro_rules! marks {
             $(#[doc = $says] $mark,)*
         }
 
-        /// The property that the mark is sometimes seen.
+        /// Returns the property that the mark is sometimes seen.
         pub fn seen(mark: Mark) -> stateright::Property<crate::model::LockModel> {
             match mark {
                 $(Mark::$mark => stateright::Property::sometimes($says, |_, world: &crate::world::World| {

@@ -86,7 +86,7 @@ impl Model for LockModel {
 }
 
 impl LockModel {
-    /// I1, or that it is seen broken, where the clocks are worse than it allows for.
+    /// States I1, or that it is seen broken, where the clocks are worse than it allows for.
     fn exclusion(&self) -> Vec<Property<LockModel>> {
         if self.scenario.clocks_break_i1 {
             return vec![Property::sometimes("two have the lock at once", |_, world: &World| {
@@ -123,7 +123,7 @@ impl LockModel {
 }
 
 impl World {
-    /// I7: nobody that gets its time still shows a term that is over by its own clock.
+    /// Checks I7: nobody that gets its time still shows a term that is over by its own clock.
     fn nobody_is_late(&self) -> bool {
         self.nodes
             .iter()

@@ -72,7 +72,7 @@ pub enum Passage {
 }
 
 impl Node {
-    /// A process that was just started.
+    /// Returns a process that was just started.
     pub fn start(index: usize, member: &Member) -> Node {
         let mut node = Node {
             instance: None,
@@ -93,7 +93,7 @@ impl Node {
         node
     }
 
-    /// The process begins its next life, with nothing but its configuration.
+    /// Begins the process's next life, with nothing but its configuration.
     pub fn restart(&mut self, index: usize, member: &Member) {
         self.life += 1;
         self.boot(index, member);
@@ -108,7 +108,7 @@ impl Node {
         self.wake = Some(Wake { at: self.now(), spread: Duration::ZERO });
     }
 
-    /// The process dies; only its clock goes on.
+    /// Lets the process die; only its clock goes on.
     pub fn crash(&mut self) -> Option<Asked> {
         self.instance = None;
         self.paused = false;
@@ -167,7 +167,7 @@ impl Node {
         }
     }
 
-    /// A tick passes.
+    /// Lets a tick pass.
     pub fn tick(&mut self, clock: Clock, drifts: bool) {
         let (by, most) = match (clock, drifts) {
             (Clock::Slow(once_in), true) => (0, once_in),

@@ -17,7 +17,7 @@ use crate::table::{LOCK, Table};
 /// The rows of a table by their keys.
 type Rows = BTreeMap<String, StoredRow>;
 
-/// The rows after the change, committed at `at`; or why it was refused.
+/// Returns the rows after the change, committed at `at`; or why it was refused.
 ///
 /// Written for the eye: whole rows, no cells, and none of the protocol's own conditions.
 fn specified(change: &Change, mut rows: Rows, at: Timestamp) -> Result<Rows, Rejection> {
@@ -71,7 +71,7 @@ fn specified(change: &Change, mut rows: Rows, at: Timestamp) -> Result<Rows, Rej
     Ok(rows)
 }
 
-/// The lock row after an operator's hand.
+/// Returns the lock row after an operator's hand.
 fn deposed(
     change: &Change,
     lock: Option<StoredRow>,
@@ -104,7 +104,7 @@ fn deposed(
     }
 }
 
-/// The rows that are left by a deletion.
+/// Returns the rows that are left by a deletion.
 fn deleted(change: &Change, mut rows: Rows) -> Result<Rows, Rejection> {
     let before = rows.len();
     let keys = match change {
@@ -179,8 +179,8 @@ fn milliseconds(duration: Duration) -> i64 {
 const NOW: Timestamp = Timestamp(1_795_000_000_000_000_000);
 const EARLIER: Timestamp = Timestamp(NOW.0 - 1_000_000_000);
 
-/// The first change and table on which the protocol's definition and this one differ, and how many
-/// pairs were compared.
+/// Returns the first change and table on which the protocol's definition and this one differ, and
+/// how many pairs were compared.
 pub fn drift() -> (usize, Option<String>) {
     let mut compared = 0;
     for table in tables() {
@@ -232,7 +232,7 @@ fn writers() -> Vec<Writer> {
     [first.writer, second.writer].into_iter().chain(texts.map(Writer::from)).collect()
 }
 
-/// Every lock row of few values, beside every takeover row of its token, and a neighbour.
+/// Returns every lock row of few values, beside every takeover row of its token, and a neighbour.
 fn tables() -> Vec<Vec<StoredRow>> {
     let mut locks = vec![None];
     for heartbeat in [None, Some(Timestamp::EPOCH), Some(EARLIER), Some(NOW)] {

@@ -65,7 +65,7 @@ impl World {
         3 * lease + away + 6 * ticks(poll.unwrap_or_default()) + 6
     }
 
-    /// The world in which the survivor has come to hold.
+    /// Returns the world in which the survivor has come to hold.
     fn holds_alone(&self, scenario: &Scenario, survivor: usize) -> Option<World> {
         let mut world = self.clone();
         world.late.clear();

@@ -110,7 +110,7 @@ pub struct Budget {
     pub hands: u8,
 }
 
-/// A timing in ticks, with the lease's hair taken off.
+/// Returns a timing in ticks, with the lease's hair taken off.
 pub fn timing(lease: u32, heartbeat: u32, renew: u32, margin: u32, poll: u32) -> Timing {
     Timing {
         lease: TICK * lease - HAIR,
@@ -123,7 +123,7 @@ pub fn timing(lease: u32, heartbeat: u32, renew: u32, margin: u32, poll: u32) ->
 }
 
 impl Member {
-    /// A participant with an exact clock.
+    /// Returns a participant with an exact clock.
     pub fn new(id: &'static str, timing: Timing) -> Member {
         Member { id, timing, clock: Clock::Exact }
     }
@@ -133,14 +133,14 @@ impl Member {
         Holder { lease: self.timing.lease, info: None }
     }
 
-    /// The same with another clock.
+    /// Returns the same with another clock.
     pub fn with_clock(self, clock: Clock) -> Member {
         Member { clock, ..self }
     }
 }
 
 impl Scenario {
-    /// The longest lease of all members.
+    /// Returns the longest lease of all members.
     pub fn longest_lease(&self) -> Duration {
         self.members.iter().map(|member| member.timing.lease).max().unwrap_or_default()
     }
@@ -150,7 +150,7 @@ impl Scenario {
         self.budget.leftovers > 0 || self.starts.contains(&Start::Leftover)
     }
 
-    /// How long a named successor has first refusal.
+    /// Returns how long a named successor has first refusal.
     pub fn grace(&self) -> Duration {
         TICK * 2
     }

@@ -3,7 +3,7 @@
 use crate::history::Mark;
 use crate::scenario::{Budget, Clock, Member, Scenario, Start, TICK, timing};
 
-/// Those that run in CI: each is explored to its end.
+/// Returns those that run in CI: each is explored to its end.
 pub fn short() -> Vec<Scenario> {
     small().into_iter().chain(larger()).collect()
 }
@@ -32,7 +32,7 @@ fn larger() -> Vec<Scenario> {
     ]
 }
 
-/// The same in small, with one fault at most: what a broken protocol rarely survives.
+/// Returns the same in small, with one fault at most: what a broken protocol rarely survives.
 pub fn quick() -> Vec<Scenario> {
     let ticks = [8, 8, 7, 8, 8, 8, 8, 8, 7, 9, 5, 7, 5, 3];
     let larger = larger().into_iter().zip(ticks);
@@ -49,7 +49,7 @@ fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
     Scenario { ticks, budget, expected, progress_checked_one_in: 8, ..scenario }
 }
 
-/// Those of a long run: the same, further, and with more at once.
+/// Returns those of a long run: the same, further, and with more at once.
 pub fn long() -> Vec<Scenario> {
     let hasty = |scenario: Scenario, name, ticks| Scenario {
         name,
@@ -104,7 +104,7 @@ fn pair() -> Scenario {
     }
 }
 
-/// Two contenders for a lock that nobody has.
+/// Returns two contenders for a lock that nobody has.
 pub fn contention() -> Scenario {
     Scenario {
         name: "contention",
@@ -123,7 +123,7 @@ pub fn contention() -> Scenario {
     }
 }
 
-/// A holder and a contender.
+/// Returns a holder and a contender.
 pub fn one_term() -> Scenario {
     Scenario {
         name: "one term",
@@ -161,7 +161,7 @@ pub fn slow() -> Scenario {
     }
 }
 
-/// A holder that hears nothing of its heartbeats, again and again.
+/// Returns a holder that hears nothing of its heartbeats, again and again.
 pub fn unheard() -> Scenario {
     Scenario {
         name: "unheard",
@@ -173,7 +173,7 @@ pub fn unheard() -> Scenario {
     }
 }
 
-/// A contender whose attempt is followed by another before anybody knows what became of it.
+/// Returns a contender whose attempt is followed by another before anybody knows what became of it.
 pub fn again() -> Scenario {
     Scenario {
         name: "again",
@@ -214,7 +214,7 @@ pub fn holds() -> Scenario {
     }
 }
 
-/// A tool that evicts whoever holds.
+/// Returns a tool that evicts whoever holds.
 pub fn evicted() -> Scenario {
     Scenario {
         name: "evicted",
@@ -226,7 +226,7 @@ pub fn evicted() -> Scenario {
     }
 }
 
-/// A tool that evicts whoever holds, and keeps it away for longer than its lease.
+/// Returns a tool that evicts whoever holds, and keeps it away for longer than its lease.
 pub fn kept_away() -> Scenario {
     Scenario {
         name: "kept away",
@@ -239,7 +239,7 @@ pub fn kept_away() -> Scenario {
     }
 }
 
-/// A tool that removes the row of a lock that is vacant.
+/// Returns a tool that removes the row of a lock that is vacant.
 pub fn removed() -> Scenario {
     Scenario {
         name: "removed",
@@ -251,7 +251,7 @@ pub fn removed() -> Scenario {
     }
 }
 
-/// A rolling change of the lease: members with different ones.
+/// Returns a rolling change of the lease: members with different ones.
 pub fn leases() -> Scenario {
     Scenario {
         name: "leases",
@@ -358,7 +358,7 @@ pub fn hands() -> Scenario {
     }
 }
 
-/// Two edits in a row, while the outcome of an attempt is unknown.
+/// Returns two edits in a row, while the outcome of an attempt is unknown.
 pub fn forged() -> Scenario {
     let calm = timing(6, 2, 4, 1, 2);
     Scenario {

@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 use crate::world::World;
 
 impl World {
-    /// A takeover displaced `row`.
+    /// Notes that a takeover displaced `row`.
     pub(crate) fn note_takeover(&mut self, row: &Row, writer: &Writer, at: Timestamp) {
         self.history.mark(Mark::TookOver);
         if self.history.begun.iter().any(|term| term.announced) {
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// A contender was shown a row.
+    /// Notes that a contender was shown a row.
     pub(crate) fn note_waiting(&mut self, index: usize, answer: &Answer, scenario: &Scenario) {
         let Answer::Observed(observation) = answer else { return };
         let Some(row) = &observation.row else { return };
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// A process heard an answer.
+    /// Notes that a process heard an answer.
     pub(crate) fn note_heard(
         &mut self,
         index: usize,

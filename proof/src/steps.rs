@@ -134,7 +134,7 @@ impl Parting {
 }
 
 impl World {
-    /// Every step that may come next.
+    /// Lists every step that may come next.
     pub fn steps(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         if self.tick >= scenario.ticks {
             return;
@@ -236,7 +236,7 @@ impl World {
         }
     }
 
-    /// Time goes on once every process that gets its time has used it.
+    /// Lists the step of time, once every process that gets its time has used it.
     fn ticks(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         let members = || self.nodes.iter().zip(&scenario.members);
         if !members().all(|(node, member)| node.is_prompt(&member.timing)) {
@@ -250,7 +250,7 @@ impl World {
         steps.extend(subsets.map(|drift| Step::Tick { drift }));
     }
 
-    /// The world after the step.
+    /// Returns the world after the step.
     pub fn after(&self, scenario: &Scenario, step: Step) -> World {
         let mut world = self.clone();
         world.history.next_step();
@@ -334,7 +334,7 @@ impl World {
         self.table.change(self.spanner(), &evict);
     }
 
-    /// A tick of Spanner's clock and of everybody's own.
+    /// Lets a tick of Spanner's clock and of everybody's own pass.
     pub fn pass(&mut self, scenario: &Scenario, drift: u8) {
         self.tick += 1;
         for index in 0..self.nodes.len() {
@@ -380,7 +380,7 @@ impl World {
         }
     }
 
-    /// The database as it was: what was written under the last term is gone with it.
+    /// Sets the database back: what was written under the last term is gone with it.
     fn restore(&mut self) {
         self.history.lose_latest();
         match self.history.displaced.take() {

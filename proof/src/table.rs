@@ -35,7 +35,7 @@ pub struct Request {
 }
 
 impl Table {
-    /// A table with these rows.
+    /// Returns a table with these rows.
     pub fn new(optional_columns: bool, rows: impl IntoIterator<Item = StoredRow>) -> Table {
         let mut table = Table { rows: Arc::default(), last: Timestamp::EPOCH, optional_columns };
         for row in rows {
@@ -44,12 +44,12 @@ impl Table {
         table
     }
 
-    /// The row of the key.
+    /// Returns the row of the key.
     pub fn get(&self, key: &str) -> Option<&StoredRow> {
         self.position(key).ok().map(|at| &self.rows[at])
     }
 
-    /// Every row, in the order of the keys.
+    /// Returns every row, in the order of the keys.
     pub fn rows(&self) -> impl Iterator<Item = &StoredRow> {
         self.rows.iter()
     }
@@ -70,7 +70,7 @@ impl Table {
         Arc::make_mut(&mut self.rows).retain(keep);
     }
 
-    /// The lock row, as the protocol sees it.
+    /// Returns the lock row, as the protocol sees it.
     pub fn lock(&self) -> Option<Row> {
         self.get(LOCK).map(StoredRow::row)
     }
@@ -83,12 +83,12 @@ impl Table {
         }
     }
 
-    /// A strong read's timestamp: it sees every commit so far and none to come.
+    /// Returns a strong read's timestamp: it sees every commit so far and none to come.
     pub fn read_timestamp(&self, now: Timestamp) -> Timestamp {
         self.last.max(now)
     }
 
-    /// A commit's timestamp: after every timestamp given so far.
+    /// Returns a commit's timestamp: after every timestamp given so far.
     fn commit_timestamp(&mut self, now: Timestamp) -> Timestamp {
         self.last = Timestamp(self.last.max(now).0 + 1);
         self.last
@@ -106,7 +106,7 @@ impl Table {
         }
     }
 
-    /// One transaction: reads what the change has to be judged by, and writes what it says.
+    /// Runs one transaction: reads what the change has to be judged by, and writes what it says.
     pub fn change(&mut self, now: Timestamp, change: &Change) -> Answer {
         let reads = change.reads(LOCK);
         let found = reads.keys.iter().filter_map(|key| self.get(key));
@@ -169,7 +169,7 @@ impl Table {
     }
 }
 
-/// The row as the table keeps it.
+/// Returns the row as the table keeps it.
 pub fn stored(key: &str, row: &Row) -> StoredRow {
     let milliseconds = |lease: Duration| i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     StoredRow {
@@ -181,7 +181,7 @@ pub fn stored(key: &str, row: &Row) -> StoredRow {
     }
 }
 
-/// A takeover row.
+/// Returns a takeover row.
 pub fn takeover_row(key: String, token: Timestamp, writer: Writer) -> StoredRow {
     StoredRow { token: Some(token), writer, ..StoredRow::new(key) }
 }
@@ -191,7 +191,7 @@ pub fn is_takeover_row(row: &StoredRow) -> bool {
     is_takeover_key(LOCK, &row.key)
 }
 
-/// The row as a read of these columns shows it.
+/// Returns the row as a read of these columns shows it.
 fn with_columns(row: &StoredRow, columns: &[Column]) -> StoredRow {
     let mut shown = StoredRow::new(row.key.clone());
     for column in columns {

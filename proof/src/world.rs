@@ -33,7 +33,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world as the scenario starts.
+    /// Returns the world as the scenario starts.
     pub fn new(scenario: &Scenario, start: Start) -> World {
         let neighbours = NEIGHBOURS.map(neighbour);
         let nodes = scenario.members.iter().enumerate();
@@ -70,7 +70,7 @@ impl World {
         DAWN + TICK * u32::from(self.tick)
     }
 
-    /// The node, to be changed.
+    /// Returns the node, to be changed.
     pub(crate) fn node_mut(&mut self, index: usize) -> &mut Node {
         Arc::make_mut(&mut self.nodes[index])
     }
@@ -84,7 +84,7 @@ impl World {
         self.history.next_step();
     }
 
-    /// The node's process has the protocol decide.
+    /// Has the protocol decide for the node's process.
     pub fn decide(&mut self, index: usize, event: Event, scenario: &Scenario) {
         let node = Arc::make_mut(&mut self.nodes[index]);
         let replaced = node.decide(event, &mut self.history);
@@ -94,20 +94,20 @@ impl World {
         self.give_up(index, replaced, scenario);
     }
 
-    /// The node's request is carried out, and the answer reaches it in no time.
+    /// Carries out the node's request; the answer reaches it in no time.
     pub fn exchange(&mut self, index: usize, scenario: &Scenario) {
         self.arrive(index, scenario);
         self.answer(index, scenario);
     }
 
-    /// The node's request is held up.
+    /// Holds up the node's request.
     pub fn hold_up(&mut self, index: usize) {
         if let Some(asked) = &mut self.node_mut(index).asked {
             asked.passage = Passage::HeldUp;
         }
     }
 
-    /// The node's request is carried out; the answer is held up.
+    /// Carries out the node's request and holds up the answer.
     pub fn arrive(&mut self, index: usize, scenario: &Scenario) {
         let holder = scenario.members[index].holder();
         let Some(asked) = &self.nodes[index].asked else { return };
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// A request arrives whose sender gave up; nobody hears the answer.
+    /// Delivers a request whose sender gave up; nobody hears the answer.
     pub fn arrive_late(&mut self, index: usize) {
         let request = self.late.remove(index);
         let applied = matches!(self.carry_out(&request), Answer::Applied { .. });
@@ -132,7 +132,7 @@ impl World {
         });
     }
 
-    /// The answer reaches its process.
+    /// Delivers the answer to its process.
     pub fn answer(&mut self, index: usize, scenario: &Scenario) {
         let asked = self.nodes[index].asked.as_ref();
         if let Some(Passage::Answered(answer)) = asked.map(|asked| asked.passage.clone()) {
@@ -140,25 +140,25 @@ impl World {
         }
     }
 
-    /// The process is told that the outcome is unknown; its request may still arrive.
+    /// Tells the process that the outcome is unknown; its request may still arrive.
     pub fn lose(&mut self, index: usize, scenario: &Scenario) {
         let asked = self.nodes[index].asked.clone();
         self.give_up(index, asked, scenario);
         self.hear(index, Answer::Unknown, scenario);
     }
 
-    /// The process is told that nothing was done.
+    /// Tells the process that nothing was done.
     pub fn abort(&mut self, index: usize, scenario: &Scenario) {
         self.hear(index, Answer::NotApplied, scenario);
     }
 
-    /// A second copy of the request is on its way.
+    /// Sends a second copy of the request on its way.
     pub fn duplicate(&mut self, index: usize, scenario: &Scenario) {
         let asked = self.nodes[index].asked.clone();
         self.give_up(index, asked, scenario);
     }
 
-    /// The process dies; its request may still arrive.
+    /// Lets the process die; its request may still arrive.
     pub fn crash(&mut self, index: usize, scenario: &Scenario) {
         let asked = self.node_mut(index).crash();
         self.give_up(index, asked, scenario);
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// The tool removes the row as it stands, with its takeover rows.
+    /// Removes the row as it stands, with its takeover rows, by the tool.
     pub fn remove(&mut self) {
         let takeovers = self.table.rows().filter(|row| is_takeover_row(row));
         let takeovers = takeovers.map(|row| row.key.clone()).collect();
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// A peer of another implementation dies between its two steps.
+    /// Lets a peer of another implementation die between its two steps.
     pub fn leave_takeover_row(&mut self) {
         if let Some(row) = self.table.lock() {
             let key = spindle_protocol::takeover_key(LOCK, row.token);
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// I1: how many have the lock at this instant.
+    /// Counts for I1 how many have the lock at this instant.
     pub fn holders(&self) -> usize {
         self.nodes.iter().filter(|node| node.has_lock().is_some()).count()
     }
@@ -207,7 +207,7 @@ impl World {
         })
     }
 
-    /// I6: whether other locks are as they were, and nothing but takeover rows was added.
+    /// Checks I6: other locks are as they were, and nothing but takeover rows was added.
     pub fn neighbours_are_untouched(&self) -> bool {
         let mut count = 0;
         for row in self.table.rows().filter(|row| row.key != LOCK && !is_takeover_row(row)) {
@@ -274,7 +274,7 @@ impl World {
         answer
     }
 
-    /// I8: the takeover row that carries the term's writer is gone.
+    /// Notes for I8 that the takeover row that carries the term's writer is gone.
     fn judge_release(&mut self, term: &TermId) {
         let mut takeovers = self.table.rows().filter(|row| is_takeover_row(row));
         if takeovers.any(|row| row.is_takeover() && row.writer == term.writer) {

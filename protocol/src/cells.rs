@@ -48,7 +48,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// The duration, rounded up: a holder must not be owed less than it counts on.
+    /// Returns the duration, rounded up: a holder must not be owed less than it counts on.
     pub fn milliseconds(duration: Duration) -> Cell {
         let milliseconds = i64::try_from(duration.as_nanos().div_ceil(1_000_000));
         Cell::Milliseconds(milliseconds.unwrap_or(i64::MAX))
@@ -97,7 +97,7 @@ pub struct StoredRow {
 }
 
 impl StoredRow {
-    /// A row of which nothing but the key is known.
+    /// Returns a row of which nothing but the key is known.
     pub fn new(key: impl Into<String>) -> StoredRow {
         StoredRow {
             key: key.into(),
@@ -121,7 +121,7 @@ impl StoredRow {
         is_marked && self.heartbeat.is_some() && self.row().is_released()
     }
 
-    /// The row as the protocol looks at it.
+    /// Returns the row as the protocol looks at it.
     ///
     /// Returns the row. A NULL that outside hands have set reads as the epoch: released, or older
     /// than any token.

@@ -111,8 +111,8 @@ const TERM: &[Column] = &[Column::Token, Column::Writer];
 const BEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer];
 
 impl Act {
-    /// The change that the act asks for; none for an observation or a sweep, which begin with a
-    /// read of their own.
+    /// Returns the change that the act asks for; none for an observation or a sweep, which begin
+    /// with a read of their own.
     pub fn change(&self, holder: &Holder, parting_info: Option<&str>) -> Option<Change> {
         let holder = || holder.clone();
         match self.clone() {

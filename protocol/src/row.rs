@@ -73,27 +73,27 @@ pub enum Named<'a> {
 pub const KEEP_AWAY_MAX: Duration = Duration::from_secs(60 * 60);
 
 impl Writer {
-    /// The writer of one term.
+    /// Returns the writer of one term.
     pub fn term(id: &str, nonce: Nonce) -> Writer {
         Writer(format!("{id}#{nonce}").into())
     }
 
-    /// The writer that names no one.
+    /// Returns the writer that names no one.
     pub fn nobody() -> Writer {
         Writer("".into())
     }
 
-    /// The writer of a release that names its successor.
+    /// Returns the writer of a release that names its successor.
     pub fn successor(id: &str) -> Writer {
         Writer(format!(">{id}").into())
     }
 
-    /// The writer of a release after which nobody may have the lock for a while.
+    /// Returns the writer of a release after which nobody may have the lock for a while.
     pub fn parked() -> Writer {
         Writer(">".into())
     }
 
-    /// The writer of an eviction whose holder keeps away, for [`KEEP_AWAY_MAX`] at most.
+    /// Returns the writer of an eviction whose holder keeps away, for [`KEEP_AWAY_MAX`] at most.
     pub fn kept_away(id: &str, keep_away: Duration) -> Writer {
         let milliseconds = keep_away.min(KEEP_AWAY_MAX).as_nanos().div_ceil(1_000_000);
         Writer(format!("!{id}!{milliseconds}").into())
@@ -123,7 +123,7 @@ impl Writer {
         }
     }
 
-    /// The nonce of the term, if this is one of ours.
+    /// Returns the nonce of the term, if this is one of ours.
     pub fn nonce(&self) -> Option<Nonce> {
         match self.names() {
             Named::Term { nonce, .. } => Some(nonce),
@@ -131,7 +131,7 @@ impl Writer {
         }
     }
 
-    /// The id of the holder, of whatever implementation.
+    /// Returns the id of the holder, of whatever implementation.
     pub fn id(&self) -> Option<&str> {
         match self.names() {
             Named::Term { id, .. } | Named::Stranger(id) => Some(id),
@@ -139,7 +139,7 @@ impl Writer {
         }
     }
 
-    /// The id that a release named as its successor.
+    /// Returns the id that a release named as its successor.
     pub fn successor_id(&self) -> Option<&str> {
         match self.names() {
             Named::Successor(id) => Some(id),
@@ -197,7 +197,7 @@ impl Succession {
         }
     }
 
-    /// How long others wait, from the release on.
+    /// Returns how long others wait, from the release on.
     pub fn grace(&self) -> Option<Duration> {
         match self {
             Succession::Anyone => None,
@@ -249,7 +249,7 @@ impl Row {
             && self.writer == other.writer
     }
 
-    /// When, by Spanner's clock, the row protects nobody from the contender `id` any more.
+    /// Returns when, by Spanner's clock, the row protects nobody from the contender `id` any more.
     ///
     /// A holder is owed the longer of its own lease and the contender's (I1), so that a rolling
     /// change of the lease deposes no one. All others owe a named successor its grace, and everyone
@@ -296,7 +296,7 @@ pub fn takeover_keys(lock: &str, before: Timestamp) -> (String, String) {
     (takeover_key(lock, Timestamp::EPOCH), takeover_key(lock, before))
 }
 
-/// The key of the takeover row of the lock `name` that displaces the term of `token`.
+/// Returns the key of the takeover row of the lock `name` that displaces the term of `token`.
 ///
 /// Padded to 19 digits: `job_0` is a lock's name, not a takeover row of `job` (I6).
 pub fn takeover_key(name: &str, token: Timestamp) -> String {

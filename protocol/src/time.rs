@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Moment(pub Duration);
 
 impl Moment {
-    /// The time from `earlier` to this moment; zero if it is not earlier.
+    /// Returns the time from `earlier` to this moment; zero if it is not earlier.
     pub fn since(self, earlier: Moment) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -33,7 +33,7 @@ impl Timestamp {
     /// The Unix epoch, which stands for "released" in a heartbeat.
     pub const EPOCH: Timestamp = Timestamp(0);
 
-    /// The time from `earlier` to this timestamp; zero if it is not earlier.
+    /// Returns the time from `earlier` to this timestamp; zero if it is not earlier.
     pub fn since(self, earlier: Timestamp) -> Duration {
         let nanoseconds = i128::from(self.0) - i128::from(earlier.0);
         u64::try_from(nanoseconds.max(0)).map_or(Duration::MAX, Duration::from_nanos)

@@ -21,7 +21,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The defaults that follow from a lease.
+    /// Returns the defaults that follow from a lease.
     pub fn from_lease(lease: Duration) -> Timing {
         Timing {
             lease,
@@ -33,7 +33,7 @@ impl Timing {
         }
     }
 
-    /// How long one attempt at `act` may take before its outcome counts as unknown.
+    /// Returns how long one attempt at `act` may take before its outcome counts as unknown.
     ///
     /// However long the lease: an answer that takes this long will not come.
     pub fn attempt_limit(&self, act: &Act) -> Duration {
@@ -44,7 +44,7 @@ impl Timing {
         }
     }
 
-    /// So long that a term outlives one heartbeat of which nothing is heard: two attempts, and the
+    /// Returns a limit so short that a term outlives one lost heartbeat: two attempts, and the
     /// pause between them, end before the renew deadline.
     fn heartbeat_limit(&self) -> Duration {
         let both = self.renew_deadline.saturating_sub(self.heartbeat_interval);
@@ -66,17 +66,18 @@ impl Timing {
         (self.lease / 50).clamp(Duration::from_millis(250), Duration::from_secs(1))
     }
 
-    /// How long a holder may call itself holder after the moment its last heartbeat was sent.
+    /// Returns how long a holder may call itself holder after the moment its last heartbeat was
+    /// sent.
     pub fn validity(&self) -> Duration {
         self.lease.saturating_sub(self.margin)
     }
 
-    /// How much before it is due a heartbeat may go, to travel with those of other locks.
+    /// Returns how much before it is due a heartbeat may go, to travel with those of other locks.
     pub fn early(&self) -> Duration {
         (self.lease / 6).min(self.heartbeat_interval / 2)
     }
 
-    /// How far contenders that wake for the same expiry spread, so that they collide less.
+    /// Returns how far contenders that wake for the same expiry spread, so that they collide less.
     pub fn jitter(&self) -> Duration {
         Duration::from_millis(50).min(self.lease / 50)
     }

@@ -14,12 +14,13 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// For reads: at most 14 in any 10 s.
+    /// Returns the budget for reads: at most 14 in any 10 s.
     pub(crate) fn of_reads(now: Instant) -> Budget {
         Budget { left: 4, burst: 4, refill: Duration::from_secs(1), counted_at: now }
     }
 
-    /// For transactions, which are two requests each: at most 8 of them in any 10 s.
+    /// Returns the budget for transactions, which are two requests each: at most 8 of them in any
+    /// 10 s.
     pub(crate) fn of_transactions(now: Instant) -> Budget {
         Budget { left: 3, burst: 3, refill: Duration::from_secs(2), counted_at: now }
     }
@@ -46,7 +47,7 @@ impl Budget {
         self.left = (self.left + 1).min(self.burst);
     }
 
-    /// When there will be one, if there is none.
+    /// Returns when there will be one, if there is none.
     pub(crate) fn refilled_at(&self) -> Option<Instant> {
         (self.left == 0).then(|| self.counted_at + self.refill)
     }

@@ -7,7 +7,7 @@ use spindle_protocol::{
     Change, Column, Rejection, StoredRow, Timestamp, Write, is_takeover_key, takeover_keys,
 };
 
-/// The keys and the columns that all of the changes are judged by.
+/// Returns the keys and the columns that all of the changes are judged by.
 pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
     let (mut keys, mut columns) = (Vec::new(), Vec::new());
     for (lock, change) in changes {

@@ -79,7 +79,7 @@ impl Lanes {
         self.lane(lane).parts.push_back((not_before, part));
     }
 
-    /// The next request that may leave now.
+    /// Returns the next request that may leave now.
     pub(crate) fn depart(&mut self, now: Instant) -> Option<Batch> {
         self.reads.refill(now);
         self.transactions.refill(now);
@@ -100,7 +100,7 @@ impl Lanes {
         None
     }
 
-    /// When something that is held back may leave.
+    /// Returns when something that is held back may leave.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let parts = self.lanes.iter().flat_map(|waiting| waiting.parts.iter());
         let parts = parts.map(|(not_before, _)| *not_before).filter(|at| *at > now).min();
@@ -132,7 +132,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// How many requests may be on their way at a time.
+    /// Returns how many requests may be on their way at a time.
     fn in_flight_max(self) -> usize {
         match self {
             Lane::Heartbeats => 8,
@@ -223,7 +223,7 @@ impl Waiting {
         }
     }
 
-    /// Where in the queue the acts are that may share the next request.
+    /// Returns where in the queue the acts are that may share the next request.
     fn first(&self, lane: Lane, max: usize, suits: impl Fn(&Parcel) -> bool) -> Vec<usize> {
         let (mut chosen, mut bytes) = (Vec::new(), 0);
         let mut locks = HashSet::new();
@@ -266,7 +266,7 @@ impl Batch {
         Batch { lane, parcels, fare }
     }
 
-    /// How long the request may take: each of its acts is bounded by its own limit besides.
+    /// Returns how long the request may take: each of its acts is bounded by its own limit besides.
     pub(crate) fn limit(&self, now: Instant) -> Duration {
         let deadlines = self.parcels.iter().map(|parcel| parcel.deadline);
         deadlines.max().unwrap_or(now).saturating_duration_since(now)

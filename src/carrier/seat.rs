@@ -61,7 +61,7 @@ impl Carriers {
         Carriers(Mutex::default())
     }
 
-    /// A seat for `lock` in the carrier of this runtime, which starts if there is none.
+    /// Returns a seat for `lock` in the carrier of this runtime, which starts if there is none.
     ///
     /// The same seed makes the same choices.
     ///

@@ -152,7 +152,7 @@ impl Claims {
         asked.map(CancellationToken::cancel).is_some()
     }
 
-    /// The next thing that a claimant does.
+    /// Returns the next thing that a claimant does.
     pub(crate) async fn next(&mut self) -> Heard {
         poll_fn(|context| {
             if let Some(holding) = &mut self.holding
@@ -168,7 +168,7 @@ impl Claims {
         .await
     }
 
-    /// The term is over; whoever has it learns that from the term.
+    /// Notes that the term is over; its claimant learns that from the term.
     pub(crate) fn term_ended(&mut self) {
         self.holding = None;
     }
@@ -190,7 +190,7 @@ impl Claims {
         self.answer_tries(|_, _| Some(Ok(Err(occupied.clone()))));
     }
 
-    /// Nothing is under way: those who only try have their answer, unless it came too early.
+    /// Answers those who only try, since nothing is under way, unless it came too early.
     pub(crate) fn settle(&mut self, now: Moment) {
         let Some(LastPoll { began, result }) = self.last.take() else { return };
         self.answer_tries(|asked, until| match &result {
@@ -256,7 +256,7 @@ impl Claims {
         self.farewell = Some(done);
     }
 
-    /// The release is over, one way or another.
+    /// Notes that the release is over, one way or another.
     pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> ReleaseOutcome) {
         if let Some(done) = self.farewell.take() {
             // Nobody waits for it any more if it can't be delivered.

@@ -81,7 +81,7 @@ pub(crate) struct Driver<R> {
     meter: Meter,
 }
 
-/// By how much a loop with such a lease may be late.
+/// Returns by how much a loop with such a lease may be late.
 pub(crate) fn overdue_limit(lease: Duration) -> Duration {
     lease.clamp(OVERDUE_MIN, OVERDUE_MAX)
 }
@@ -408,7 +408,7 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    /// How long to sleep, for ever where only a command can come; and what happens then.
+    /// Returns how long to sleep, for ever where only a command can come; and what happens then.
     fn nap(
         &self,
         wake: Option<Wake>,
@@ -446,7 +446,7 @@ impl<R> Drop for Driver<R> {
     }
 }
 
-/// The answer to the act under way, if there is one.
+/// Returns the answer to the act under way, if there is one.
 async fn answer(under_way: &mut Option<UnderWay>) -> Outcome {
     match under_way {
         Some(act) => {

@@ -34,7 +34,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// An act is sent; a takeover perhaps of a row that says that it was seized.
+    /// Notes that an act is sent; a takeover perhaps of a row that says that it was seized.
     pub(crate) fn sends(&mut self, act: &Act, name: &'static str, was_seized: bool, now: Moment) {
         match act {
             Act::Insert { .. } => self.displaced = None,
@@ -47,7 +47,7 @@ impl Meter {
         self.count("spindle_requests_total", &[("act", name)]);
     }
 
-    /// The act under way was answered, well or not.
+    /// Notes that the act under way was answered, well or not.
     pub(crate) fn answered(&mut self, error: Option<&Error>, now: Moment) {
         let Some((act, sent)) = self.act.take() else { return };
         match error {
@@ -83,7 +83,7 @@ impl Meter {
         self.held(false);
     }
 
-    /// The loop comes round, with this much validity left to its term.
+    /// Notes that the loop comes round, with this much validity left to its term.
     pub(crate) fn turns(&mut self, now: Moment, remaining: Duration, lease: Duration) {
         self.set("spindle_remaining_seconds", remaining);
         if let Some(answered) = self.answered {
@@ -94,7 +94,7 @@ impl Meter {
         }
     }
 
-    /// The loop sleeps until `due`, unless something happens before.
+    /// Notes that the loop sleeps until `due`, unless something happens before.
     pub(crate) fn sleeps_until(&mut self, due: Option<Moment>) {
         self.due = due;
     }
@@ -127,7 +127,7 @@ fn cause(loss: &Loss) -> &'static str {
     }
 }
 
-/// The status that Spanner gave, as gRPC calls it; `timeout` where no answer came.
+/// Returns the status that Spanner gave, as gRPC calls it; `timeout` where no answer came.
 fn code(error: &Error) -> &'static str {
     match error.code() {
         None => "timeout",

@@ -66,17 +66,17 @@ impl Fence {
         Fence { term: Some(term), ..self }
     }
 
-    /// The token of the term.
+    /// Returns the token of the term.
     pub fn token(&self) -> FencingToken {
         self.token
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     pub fn lock(&self) -> &str {
         &self.lock
     }
 
-    /// The table that the lock is in.
+    /// Returns the table that the lock is in.
     pub fn table(&self) -> &str {
         &self.table
     }

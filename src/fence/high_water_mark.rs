@@ -43,17 +43,17 @@ use crate::token::FencingToken;
 pub struct HighWaterMark(Mutex<Option<FencingToken>>);
 
 impl HighWaterMark {
-    /// A mark that has seen no token.
+    /// Returns a mark that has seen no token.
     pub const fn new() -> HighWaterMark {
         HighWaterMark(Mutex::new(None))
     }
 
-    /// A mark that goes on from the highest token of its former life.
+    /// Returns a mark that goes on from the highest token of its former life.
     pub const fn starting_at(token: FencingToken) -> HighWaterMark {
         HighWaterMark(Mutex::new(Some(token)))
     }
 
-    /// The highest token admitted, if there was one.
+    /// Returns the highest token admitted, if there was one.
     pub fn highest(&self) -> Option<FencingToken> {
         *self.mark()
     }

@@ -24,7 +24,7 @@ const ATTEMPTS_MAX: u32 = 20;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 impl Fence {
-    /// A transaction of this library's that checks the fence, then does what it is given.
+    /// Returns a transaction of this library's that checks the fence, then does what it is given.
     ///
     /// The check carries the transaction's begin, so the whole fence costs one read.
     ///
@@ -104,7 +104,8 @@ impl FencedTransaction {
         }
     }
 
-    /// How many times it is tried while Spanner aborts it for the sake of others; 20 by default.
+    /// Sets how many times it is tried while Spanner aborts it for the sake of others; 20 by
+    /// default.
     ///
     /// One means that an abort is an error at once.
     pub fn attempts_max(mut self, attempts: u32) -> FencedTransaction {
@@ -112,13 +113,13 @@ impl FencedTransaction {
         self
     }
 
-    /// How long all attempts together may take, pauses included; 10 s by default.
+    /// Sets how long all attempts together may take, pauses included; 10 s by default.
     pub fn time_limit(mut self, limit: Duration) -> FencedTransaction {
         self.time_limit = limit;
         self
     }
 
-    /// How Spanner's own statistics call the transaction.
+    /// Sets the name of the transaction in Spanner's own statistics.
     pub fn tag(mut self, tag: impl Into<String>) -> FencedTransaction {
         self.tag = Some(tag.into());
         self

@@ -40,13 +40,13 @@ pub(super) async fn look(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> 
     Ok(Rows { rows, takeovers, read_at })
 }
 
-/// Until when the row protects somebody from everybody else, if it does.
+/// Returns until when the row protects somebody from everybody else, if it does.
 pub(super) fn taken_until(row: &Row, lease: Duration, read_at: Timestamp) -> Option<Timestamp> {
     // Nobody has the empty id.
     Some(row.vacant_from("", lease)).filter(|until| *until > read_at)
 }
 
-/// The id in the row, if its lease has not run out.
+/// Returns the id in the row, if its lease has not run out.
 pub(super) fn holder(row: &Row, lease: Duration, read_at: Timestamp) -> Option<&str> {
     taken_until(row, lease, read_at)?;
     row.writer.id().filter(|_| !row.is_released())

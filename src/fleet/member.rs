@@ -45,7 +45,8 @@ pub struct MemberBuilder {
 }
 
 impl MemberBuilder {
-    /// The name of this member in the table, in plans and in logs. By default `host-pid-random`.
+    /// Sets the name of this member in the table, in plans and in logs. By default
+    /// `host-pid-random`.
     ///
     /// It should be another one for each process. Of two processes with the same id one is a member
     /// and the other waits until the first is gone.
@@ -54,13 +55,13 @@ impl MemberBuilder {
         self
     }
 
-    /// A text for the other members, such as an address; at most 4 KiB.
+    /// Sets a text for the other members, such as an address; at most 4 KiB.
     pub fn info(mut self, info: impl Into<String>) -> MemberBuilder {
         self.lock = self.lock.info(info);
         self
     }
 
-    /// The time for which a member that says nothing counts as live; by default 10 s. As
+    /// Sets the time for which a member that says nothing counts as live; by default 10 s. As
     /// [`LockBuilder::lease`].
     ///
     /// Give all members of a group the same: it also sets the pace of hand-overs.
@@ -69,20 +70,20 @@ impl MemberBuilder {
         self
     }
 
-    /// The time from one look at the fleet to the next. As [`LockBuilder::poll_interval`].
+    /// Sets the time from one look at the fleet to the next. As [`LockBuilder::poll_interval`].
     pub fn poll_interval(mut self, interval: Duration) -> MemberBuilder {
         self.lock = self.lock.poll_interval(interval);
         self
     }
 
-    /// The time that a shard's task has to stop once it was told to. As
+    /// Sets the time that a shard's task has to stop once it was told to. As
     /// [`LockBuilder::stop_limit`].
     pub fn stop_limit(mut self, limit: Duration) -> MemberBuilder {
         self.lock = self.lock.stop_limit(limit);
         self
     }
 
-    /// The clock by which validity is judged; for tests. As [`LockBuilder::clock`].
+    /// Sets the clock by which validity is judged; for tests. As [`LockBuilder::clock`].
     pub fn clock(mut self, clock: Clock) -> MemberBuilder {
         self.lock = self.lock.clock(clock);
         self
@@ -187,7 +188,7 @@ impl Member {
         RunHandle::new(result, lock)
     }
 
-    /// The live members of the group, this one among them while it runs: one strong read.
+    /// Returns the live members of the group, this one among them while it runs: one strong read.
     ///
     /// # Errors
     ///
@@ -200,28 +201,28 @@ impl Member {
         self.watch().now().await
     }
 
-    /// A watch on the group, as [`LockTable::members`] makes it.
+    /// Returns a watch on the group, as [`LockTable::members`] makes it.
     pub fn watch(&self) -> Members {
         self.0.table.members(&*self.0.group)
     }
 
-    /// The token of this member's row while it is live by its own clock. Local, as
+    /// Returns the token of this member's row while it is live by its own clock. Local, as
     /// [`Spindle::has_lock`].
     pub fn is_live(&self) -> Option<FencingToken> {
         self.0.own.has_lock()
     }
 
-    /// The health of the loop that keeps this member's row, for probes.
+    /// Returns the health of the loop that keeps this member's row, for probes.
     pub fn health(&self) -> Health {
         self.0.own.health()
     }
 
-    /// The name of this member.
+    /// Returns the name of this member.
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// The name of the group.
+    /// Returns the name of the group.
     pub fn group(&self) -> &str {
         &self.0.group
     }

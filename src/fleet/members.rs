@@ -73,7 +73,7 @@ pub struct MemberState {
 }
 
 impl MemberState {
-    /// The time of its join, by Spanner's clock.
+    /// Returns the time of its join, by Spanner's clock.
     pub fn since(&self) -> DateTime<Utc> {
         self.token.to_datetime()
     }
@@ -87,14 +87,14 @@ impl MemberState {
 }
 
 impl Members {
-    /// The time from one look of [`next`](Members::next) to the following one; 1 s by default, at
-    /// least 1 ms.
+    /// Sets the time from one look of [`next`](Members::next) to the following one; 1 s by default,
+    /// at least 1 ms.
     pub fn interval(mut self, interval: Duration) -> Members {
         self.interval = interval;
         self
     }
 
-    /// The live members now, in the order of their ids: one strong read.
+    /// Returns the live members now, in the order of their ids: one strong read.
     ///
     /// # Errors
     ///
@@ -112,8 +112,8 @@ impl Members {
         Ok(found.rows.into_iter().filter_map(|full| MemberState::of(full, read_at)).collect())
     }
 
-    /// The live members: the first time at once, then each time that one has come, gone, or come
-    /// again.
+    /// Returns the live members: the first time at once, then each time that one has come, gone, or
+    /// come again.
     ///
     /// It looks once per interval. A member that comes and goes between two looks is not seen.
     ///

@@ -48,7 +48,7 @@ impl Permit {
 impl Deref for Permit {
     type Target = Term;
 
-    /// The term under which the permit is held.
+    /// Returns the term under which the permit is held.
     fn deref(&self) -> &Term {
         &self.guard
     }

@@ -39,7 +39,7 @@ impl Pool {
         free.retain(|number| !ours.contains(number));
     }
 
-    /// One of those seen free, at random: others choose, too.
+    /// Returns one of those seen free, at random: others choose, too.
     pub(super) fn pick(&self) -> Option<Place> {
         let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.free.is_empty() {

@@ -45,33 +45,34 @@ pub struct SemaphoreBuilder {
 }
 
 impl SemaphoreBuilder {
-    /// The name of this process in the rows of the permits that it has. As [`LockBuilder::id`].
+    /// Sets the name of this process in the rows of the permits that it has. As
+    /// [`LockBuilder::id`].
     pub fn id(mut self, id: impl Into<String>) -> SemaphoreBuilder {
         self.lock = self.lock.id(id);
         self
     }
 
-    /// A text in the rows of the permits that it has. As [`LockBuilder::info`].
+    /// Sets a text in the rows of the permits that it has. As [`LockBuilder::info`].
     pub fn info(mut self, info: impl Into<String>) -> SemaphoreBuilder {
         self.lock = self.lock.info(info);
         self
     }
 
-    /// The time for which a holder that says nothing keeps its permit; by default 10 s. As
+    /// Sets the time for which a holder that says nothing keeps its permit; by default 10 s. As
     /// [`LockBuilder::lease`].
     pub fn lease(mut self, lease: Duration) -> SemaphoreBuilder {
         self.lock = self.lock.lease(lease);
         self
     }
 
-    /// The time from one look to the next while all permits are taken. As
+    /// Sets the time from one look to the next while all permits are taken. As
     /// [`LockBuilder::poll_interval`].
     pub fn poll_interval(mut self, interval: Duration) -> SemaphoreBuilder {
         self.lock = self.lock.poll_interval(interval);
         self
     }
 
-    /// The clock by which validity is judged; for tests. As [`LockBuilder::clock`].
+    /// Sets the clock by which validity is judged; for tests. As [`LockBuilder::clock`].
     pub fn clock(mut self, clock: Clock) -> SemaphoreBuilder {
         self.lock = self.lock.clock(clock);
         self
@@ -199,7 +200,7 @@ impl Semaphore {
         }
     }
 
-    /// As [`acquire`](Semaphore::acquire), but waits no longer than `limit`.
+    /// Acquires as [`acquire`](Semaphore::acquire) does, but waits no longer than `limit`.
     ///
     /// # Errors
     ///
@@ -244,7 +245,7 @@ impl Semaphore {
         self.take_one().await
     }
 
-    /// The number of permits that are free now: one strong read.
+    /// Returns the number of permits that are free now: one strong read.
     ///
     /// # Errors
     ///
@@ -257,12 +258,12 @@ impl Semaphore {
         Ok(self.look().await?.0.len())
     }
 
-    /// The number of all permits.
+    /// Returns the number of all permits.
     pub fn permits(&self) -> usize {
         self.0.permits
     }
 
-    /// The name of the semaphore.
+    /// Returns the name of the semaphore.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -312,7 +313,7 @@ impl Semaphore {
         Ok(())
     }
 
-    /// The permits that are free, and how long it is until the next lease is over.
+    /// Returns the permits that are free, and how long it is until the next lease is over.
     async fn look(&self) -> Result<(Vec<usize>, Duration)> {
         let found = look(&self.0.table, &[&self.0.prefix]).await?;
         let mut is_free = vec![true; self.0.permits];
@@ -329,8 +330,8 @@ impl Semaphore {
         Ok((numbers.collect(), next.saturating_add(Duration::from_millis(1))))
     }
 
-    /// A pause that doubles with each look that brought nothing: up to a poll, or to 10 s if something
-    /// fails.
+    /// Returns a pause that doubles with each look that brought nothing: up to a poll, or to 10 s
+    /// if something fails.
     fn longer_pause(&self, first: Duration) -> Duration {
         let fruitless = self.0.fruitless.fetch_add(1, Ordering::Relaxed).min(10);
         let fails = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some();

@@ -34,12 +34,12 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The number of the shard, from 0.
+    /// Returns the number of the shard, from 0.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// The number of all shards.
+    /// Returns the number of all shards.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -48,7 +48,7 @@ impl Shard {
 impl Deref for Shard {
     type Target = Term;
 
-    /// The term under which this member has the shard.
+    /// Returns the term under which this member has the shard.
     fn deref(&self) -> &Term {
         &self.term
     }

@@ -354,7 +354,7 @@ impl Desk {
         pause.max(self.poll).mul_f64(1.0 - rand::random::<f64>() / 4.0)
     }
 
-    /// One member for all deletes the rows of those that are long gone.
+    /// Deletes the rows of those that are long gone; one member does it for all.
     async fn tidy(&mut self, sight: &Sight) {
         let first = sight.view.members.iter().map(|member| &*member.id).min();
         if first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {

@@ -78,7 +78,7 @@ impl Spindle {
         self.acquire_in_turn(Patience::Waits, None).await
     }
 
-    /// As [`acquire`](Spindle::acquire), but waits no longer than `limit`.
+    /// Acquires as [`acquire`](Spindle::acquire) does, but waits no longer than `limit`.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl Guard {
         self.term.cancelled().await;
     }
 
-    /// The instance that the lock was acquired by.
+    /// Returns the instance that the lock was acquired by.
     pub(crate) fn instance(&self) -> &Spindle {
         &self.lock
     }
@@ -197,7 +197,7 @@ impl Guard {
 impl Deref for Guard {
     type Target = Term;
 
-    /// The term that is held.
+    /// Returns the term that is held.
     fn deref(&self) -> &Term {
         &self.term
     }

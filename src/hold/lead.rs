@@ -165,8 +165,8 @@ impl Spindle {
         self.lead_judged(LeadOptions::default(), cancel, work, |_| None).await
     }
 
-    /// As [`lead`](Spindle::lead), for a task that may fail: `options` say what an error does, and
-    /// whether a task that hangs is stopped.
+    /// Leads as [`lead`](Spindle::lead) does, for a task that may fail. The `options` say what an
+    /// error does, and if a task that hangs is stopped.
     ///
     /// ```no_run
     /// # async fn import(fence: spindle::Fence) -> Result<(), std::io::Error> { Ok(()) }

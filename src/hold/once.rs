@@ -74,8 +74,8 @@ pub enum RunState {
 }
 
 impl LockTable {
-    /// The last run of the job `name`; nothing if it never ran, or if the row doesn't tell because
-    /// the lock was used otherwise since.
+    /// Returns the last run of the job `name`; nothing if it never ran, or if the row doesn't tell
+    /// because the lock was used otherwise since.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ struct Start {
 }
 
 impl Start {
-    /// How long ago it was asked for, if that is too long.
+    /// Returns how long ago it was asked for, if that is too long.
     fn is_missed(self, settings: &Settings) -> Option<Duration> {
         let after = settings.clock.now().since(self.called);
         (after > self.limit).then_some(after)

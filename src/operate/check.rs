@@ -102,7 +102,7 @@ impl Table {
         }
     }
 
-    /// The locks whose row names a holder and no lease.
+    /// Returns the locks whose row names a holder and no lease.
     async fn holders_without_lease(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
         let mut last = None;

@@ -61,7 +61,7 @@ impl LockTable {
     }
 }
 
-/// The one statement of the DDL, for a table of another name that may be there already.
+/// Returns the one statement of the DDL, for a table of another name that may be there already.
 fn statement(ddl: &str, table: &str) -> String {
     let lines = ddl.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");

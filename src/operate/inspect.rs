@@ -40,7 +40,7 @@ impl LockTable {
     }
 }
 
-/// The state of one lock, without what stands in its way.
+/// Returns the state of one lock, without what stands in its way.
 pub(crate) async fn read_state(table: &Table, name: &str) -> Result<LockState> {
     check_table_name(&table.name)?;
     check_lock_name(name)?;
@@ -79,7 +79,8 @@ impl Table {
         ))
     }
 
-    /// Rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the read.
+    /// Returns rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the
+    /// read.
     pub(crate) async fn read_page(
         &self,
         keys: KeySet,
@@ -104,7 +105,7 @@ impl Table {
     }
 }
 
-/// The keys that begin with `prefix` and come after `last`, or all of them.
+/// Returns the keys that begin with `prefix` and come after `last`, or all of them.
 pub(crate) fn keys_with(prefix: &str, last: Option<&str>) -> KeySet {
     let start = |last: &str| key![last.to_string()];
     // An end of no columns is the end of the table.
@@ -119,7 +120,7 @@ pub(crate) fn keys_with(prefix: &str, last: Option<&str>) -> KeySet {
     KeySet::builder().add_range(range).build()
 }
 
-/// The first text that comes after all that begin with `prefix`, if there is one.
+/// Returns the first text that comes after all that begin with `prefix`, if there is one.
 fn after(prefix: &str) -> Option<String> {
     let mut text: Vec<char> = prefix.chars().collect();
     while let Some(last) = text.pop() {

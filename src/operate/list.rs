@@ -8,7 +8,7 @@ use crate::names::{check_table_name, looks_like_takeover_row};
 use crate::spanner::{LockTable, Table};
 
 impl LockTable {
-    /// All locks of the table, in the order of their names; takeover rows are not among them.
+    /// Lists all locks of the table, in the order of their names; takeover rows are not among them.
     ///
     /// Nothing is sent before the first [`next`](LockList::next).
     ///
@@ -50,7 +50,8 @@ pub struct LockList {
 }
 
 impl LockList {
-    /// Only those locks whose names begin with `prefix`; the rows of others are not read.
+    /// Restricts the list to locks whose names begin with `prefix`; the rows of others are not
+    /// read.
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
@@ -66,8 +67,8 @@ impl LockList {
         self
     }
 
-    /// So many rows in a page, and so in one read: the more, the fewer reads and the more memory.
-    /// None counts as one.
+    /// Sets how many rows are in a page, and so in one read: the more, the fewer reads and the more
+    /// memory. None counts as one.
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
@@ -83,7 +84,7 @@ impl LockList {
         self
     }
 
-    /// The next lock; none after the last.
+    /// Returns the next lock; none after the last.
     ///
     /// # Errors
     ///

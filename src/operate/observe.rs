@@ -55,7 +55,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// From one poll to the next; 1 s by default, at least 1 ms.
+    /// Sets the time from one poll to the next; 1 s by default, at least 1 ms.
     ///
     /// A change is reported at most this much late. Terms that begin and end between two polls
     /// are not seen.
@@ -64,7 +64,8 @@ impl Observer {
         self
     }
 
-    /// The lock's state, the first time at once, then when another term holds it, or none does.
+    /// Returns the lock's state, the first time at once, then when another term holds it, or none
+    /// does.
     ///
     /// A handover between two polls is reported as the new term, without the vacancy between.
     /// Why a lock is vacant may change without a report.
@@ -101,7 +102,7 @@ impl Observer {
         }
     }
 
-    /// Until the interval is over, or the lease is, whichever comes first.
+    /// Waits until the interval is over, or the lease is, whichever comes first.
     fn pause(&self, state: &LockState) -> Duration {
         match (&state.standing, state.heartbeat_age) {
             (Standing::Held { .. }, Some(age)) => {

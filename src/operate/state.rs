@@ -102,7 +102,7 @@ pub struct Obstacle {
 }
 
 impl LockState {
-    /// The id of the instance that holds the lock, if one does.
+    /// Returns the id of the instance that holds the lock, if one does.
     pub fn holder(&self) -> Option<&str> {
         match &self.standing {
             Standing::Held { id } => Some(id),
@@ -121,7 +121,7 @@ impl LockState {
         self.token.map(FencingToken::to_datetime)
     }
 
-    /// The row as it is stored.
+    /// Returns the row as it is stored.
     pub(crate) fn stored(&self) -> Option<StoredRow> {
         let row = self.row.clone()?;
         let lease_ms = row.lease.and_then(|lease| i64::try_from(lease.as_millis()).ok());
@@ -135,7 +135,7 @@ impl LockState {
         })
     }
 
-    /// When Spanner read the row.
+    /// Returns when Spanner read the row.
     pub(crate) fn asked_at(&self) -> Timestamp {
         Timestamp(self.read_at.timestamp_nanos_opt().unwrap_or(i64::MAX))
     }

@@ -59,7 +59,7 @@ struct Takeover {
 }
 
 impl Table {
-    /// The keys of those rows that are takeovers' and no longer of use, by their locks.
+    /// Returns the keys of those rows that are takeovers' and no longer of use, by their locks.
     async fn leftovers(
         &self,
         rows: Vec<FullRow>,

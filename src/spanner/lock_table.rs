@@ -29,7 +29,7 @@ impl LockTable {
     /// PostgreSQL dialect.
     pub const DDL_UPGRADE_POSTGRESQL: &str = include_str!("../../ddl/postgresql-upgrade.sql");
 
-    /// A table reached by a client that the service has already.
+    /// Returns a table reached by a client that the service has already.
     ///
     /// The locks share the client's channels and session with the service. If the session is
     /// lost, the client stays without: [`health`](crate::Spindle::health) and the errors say so.

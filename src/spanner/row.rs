@@ -19,7 +19,7 @@ pub(crate) struct FullRow {
     pub(crate) without_heartbeat: bool,
 }
 
-/// A read that is sent once.
+/// Returns a read that is sent once.
 pub(crate) fn request<'a>(
     table: &str,
     columns: impl IntoIterator<Item = &'a str>,
@@ -38,7 +38,7 @@ pub(crate) fn request<'a>(
     request.build()
 }
 
-/// The next lock row, with what the protocol doesn't look at.
+/// Returns the next lock row, with what the protocol doesn't look at.
 pub(crate) async fn full_row(
     rows: &mut ResultSet,
 ) -> Result<Option<FullRow>, google_cloud_spanner::Error> {

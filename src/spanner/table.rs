@@ -68,7 +68,7 @@ impl Table {
         self.optional.ask_now(&self.connection, limit).await
     }
 
-    /// One strong read of a lock row, and Spanner's timestamp of it.
+    /// Returns one strong read of a lock row, and Spanner's timestamp of it.
     pub(crate) async fn read(
         &self,
         lock: &str,
@@ -202,7 +202,7 @@ impl Table {
         row::request(&self.name, columns, keys.build(), None, limit)
     }
 
-    /// All the columns that this table has.
+    /// Returns all the columns that this table has.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &'static str> {
         let lease = self.optional.has_lease().then_some("lease_ms");
         let info = self.optional.has_info().then_some("info");
@@ -228,7 +228,7 @@ pub(crate) fn without_read_timestamp(doing: &str) -> Error {
     ))
 }
 
-/// A write as the client sends it, without the columns that the table lacks.
+/// Returns a write as the client sends it, without the columns that the table lacks.
 pub(crate) fn mutation(table: &str, write: Write, (has_lease, has_info): (bool, bool)) -> Mutation {
     let builder = match write.kind {
         WriteKind::Insert => Mutation::new_insert_builder(table),

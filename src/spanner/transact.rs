@@ -84,7 +84,7 @@ where
     }
 }
 
-/// A runner that tries once, and holds no lock between its two requests.
+/// Returns a runner that tries once, and holds no lock between its two requests.
 ///
 /// Optimistic reads are validated at commit: a process that dies between the two leaves nothing
 /// behind for its successor to wait for.

@@ -95,7 +95,7 @@ impl Contact {
         Some(Recovered { count: failure.count, lasted: now.since(failure.since) })
     }
 
-    /// A task runs again; its last failure is over once it has run for so long.
+    /// Notes that a task runs again; its last failure is over once it has run for so long.
     pub(crate) fn task_runs(&mut self, over_from: Moment) {
         if let Some(failure) = &mut self.task {
             failure.over_from = Some(over_from);

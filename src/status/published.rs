@@ -103,13 +103,14 @@ impl Published {
         self.term.send_replace(None);
     }
 
-    /// The loop was started, and ought to run before long.
+    /// Notes that the loop was started, and ought to run before long.
     pub(crate) fn starts(&self, slack: Duration) {
         let now = self.clock.now();
         self.vitals().starts(now + slack);
     }
 
-    /// The loop runs, and ought to run again by `due`; never, if nothing can come but a command.
+    /// Notes that the loop runs, and ought to run again by `due`; never, if nothing can come but a
+    /// command.
     pub(crate) fn runs(&self, due: Option<Moment>) {
         self.vitals().runs(due);
     }
@@ -118,7 +119,7 @@ impl Published {
         self.vitals().wants(wanted);
     }
 
-    /// The loop is gone, whatever the reason; no reader may believe in a term after it.
+    /// Notes that the loop is gone, whatever the reason; no reader may believe in a term after it.
     pub(crate) fn loop_ended(&self, by_itself: bool) {
         self.ended(Loss::Abandoned);
         let now = self.clock.now();
@@ -135,7 +136,7 @@ impl Published {
         self.vitals().contact.succeeded(what, now)
     }
 
-    /// A task runs, and its last failure is forgotten once it has done so for `long_enough`.
+    /// Notes that a task runs, and forgets its last failure once it has done so for `long_enough`.
     pub(crate) fn task_runs(&self, long_enough: Duration) {
         let now = self.clock.now();
         self.vitals().contact.task_runs(now + long_enough);
@@ -158,7 +159,8 @@ impl Published {
         *self.polled.lock().unwrap_or_else(PoisonError::into_inner) = polled;
     }
 
-    /// Another holds now: its commit came after the last poll, and it has been heard of since.
+    /// Notes that another holds now: its commit came after the last poll, and it has been heard of
+    /// since.
     pub(crate) fn lost_race_to(&self, winner: &Seen) {
         let Seen { token, writer } = winner.clone();
         let polled_until = self.polled().map(|(observation, age)| observation.read_at + age);

@@ -2,8 +2,8 @@
 
 use spindle_protocol::{Named, Row, Timestamp};
 
-/// How the term of `id` came about by displacing this row, in a word, and since when nobody held, by
-/// Spanner's clock.
+/// Returns how the term of `id` came about by displacing this row, in a word, and since when nobody
+/// held, by Spanner's clock.
 pub(crate) fn succession(
     displaced: Option<&Row>,
     was_seized: bool,

@@ -40,12 +40,12 @@ struct TermState {
 }
 
 impl Term {
-    /// The fencing token, which every write that must not come late has to carry.
+    /// Returns the fencing token, which every write that must not come late has to carry.
     pub fn token(&self) -> FencingToken {
         self.state.token
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     pub fn lock(&self) -> &str {
         &self.state.lock
     }
@@ -55,14 +55,14 @@ impl Term {
         self.cancelled.cancelled()
     }
 
-    /// A token that is cancelled when the term is over, to hand to what runs under it.
+    /// Returns a token that is cancelled when the term is over, to hand to what runs under it.
     ///
     /// Cancelling it ends what was handed it, not the term.
     pub fn cancellation(&self) -> CancellationToken {
         self.cancelled.child_token()
     }
 
-    /// The same term for a task that may be told to stop while the term goes on.
+    /// Returns the same term for a task that may be told to stop while the term goes on.
     pub(crate) fn with_cancellation(&self, cancelled: CancellationToken) -> Term {
         Term { state: Arc::clone(&self.state), cancelled, progress: Progress::default() }
     }
@@ -84,7 +84,7 @@ impl Term {
         self.state.cancelled.is_cancelled() || self.remaining().is_zero()
     }
 
-    /// How long the last heartbeat still protects whoever works under the term.
+    /// Returns how long the last heartbeat still protects whoever works under the term.
     ///
     /// It goes on counting down after the term was cancelled: that is the time left to stop.
     /// Another instance may hold the lock once it is zero.
@@ -92,12 +92,12 @@ impl Term {
         moment(self.state.valid_until.load(Ordering::Acquire)).since(self.state.clock.now())
     }
 
-    /// Why the term ended, once it has been announced.
+    /// Returns why the term ended, once it has been announced.
     pub fn loss(&self) -> Option<&Loss> {
         self.state.loss.get()
     }
 
-    /// The name of the table that the lock is in.
+    /// Returns the name of the table that the lock is in.
     pub(crate) fn table(&self) -> &str {
         &self.state.table
     }

@@ -26,7 +26,7 @@ impl TermWatch {
         TermWatch { current, reported: None }
     }
 
-    /// The next change; none once the loop has ended and everything was reported.
+    /// Returns the next change; none once the loop has ended and everything was reported.
     ///
     /// A gain is always followed by the loss of the same term before the next gain. A slow reader
     /// misses whole terms, never half of one. A new reader begins with the gain of the term that

@@ -12,7 +12,7 @@ pub(super) const CONFIG: &str = "emulator-config";
 /// The processing units that make a node.
 const UNITS_PER_NODE: i32 = 1_000;
 
-/// The instance of a database that was there before anybody asked for its instance.
+/// Returns the instance of a database that was there before anybody asked for its instance.
 pub(super) fn implied(name: &str, now: Timestamp) -> instance::Instance {
     let id = name.rsplit('/').next().unwrap_or_default();
     let project = name.split("/instances/").next().unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) fn implied(name: &str, now: Timestamp) -> instance::Instance {
     }
 }
 
-/// A configuration of this name.
+/// Returns a configuration of this name.
 pub(super) fn config(name: String) -> instance::InstanceConfig {
     instance::InstanceConfig {
         name,
@@ -40,7 +40,8 @@ pub(super) fn config(name: String) -> instance::InstanceConfig {
     }
 }
 
-/// How much an instance can do, in nodes and in processing units, of which a request gives one.
+/// Returns how much an instance can do, in nodes and in processing units, of which a request gives
+/// one.
 pub(super) fn capacity(asked: &instance::Instance) -> Result<(i32, i32)> {
     let (nodes, units) = (asked.node_count, asked.processing_units);
     match (nodes, units) {

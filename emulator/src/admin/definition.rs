@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::engine::{Check, Column, Dialect, ForeignKey, Index, Kept, OnDelete, Schema, Table};
 use crate::sql::is_reserved;
 
-/// The statements that make these tables and indexes, one for each, without `;`.
+/// Returns the statements that make these tables and indexes, one for each, without `;`.
 pub(super) fn statements(schema: &Schema) -> Vec<String> {
     let mut made: Vec<&str> = Vec::new();
     let mut tables = Vec::new();

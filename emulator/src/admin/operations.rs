@@ -81,7 +81,7 @@ impl Operations {
         operation
     }
 
-    /// The operation of this name.
+    /// Returns the operation of this name.
     pub fn find(&self, name: &str) -> Result<&longrunning::Operation> {
         self.recent.iter().find(|operation| operation.name == name).ok_or_else(|| {
             let kind = "type.googleapis.com/google.longrunning.Operation";

@@ -14,7 +14,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// A request that makes no sense.
+    /// Returns a request that makes no sense.
     pub fn malformed(reason: impl Into<String>) -> Refused {
         Refused { status: StatusCode::BAD_REQUEST, reason: reason.into() }
     }

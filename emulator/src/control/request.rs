@@ -27,7 +27,7 @@ impl Fields {
         }
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
         self.take(name, "a text", |value| value.as_str().map(str::to_owned))
     }
@@ -44,7 +44,7 @@ impl Fields {
         Ok(self.take(name, "true or false", Value::as_bool)?.unwrap_or(false))
     }
 
-    /// A duration in milliseconds, which must be there.
+    /// Returns a duration in milliseconds, which must be there.
     pub fn duration(&mut self, name: &str) -> Result<Duration, Refused> {
         let millis = self.count(name)?.ok_or_else(|| missing(name))?;
         Ok(Duration::from_millis(millis))
@@ -73,7 +73,7 @@ impl Fields {
     }
 }
 
-/// A fault.
+/// Returns a fault.
 pub(super) fn fault(mut fields: Fields) -> Result<Fault, Refused> {
     let mut fault = match fields.text("rpc")? {
         None => Fault::any(),

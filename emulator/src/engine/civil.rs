@@ -16,13 +16,13 @@ impl Date {
     /// The latest date Spanner can store.
     pub const MAX: Date = Date(2_932_896);
 
-    /// The date this many days after 1970-01-01, if Spanner can store it.
+    /// Returns the date this many days after 1970-01-01, if Spanner can store it.
     pub fn from_days(days: i64) -> Option<Date> {
         let date = Date(i32::try_from(days).ok()?);
         (Date::MIN..=Date::MAX).contains(&date).then_some(date)
     }
 
-    /// The date with this year, month (1 to 12) and day (1 to 31), if there is one.
+    /// Returns the date with this year, month (1 to 12) and day (1 to 31), if there is one.
     pub fn from_civil(year: i64, month: u32, day: u32) -> Option<Date> {
         if !(1..=9999).contains(&year) || !(1..=12).contains(&month) {
             return None;
@@ -74,20 +74,20 @@ impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Timestamp = Timestamp(0);
 
-    /// The timestamp this many nanoseconds after the epoch, if Spanner can store it.
+    /// Returns the timestamp this many nanoseconds after the epoch, if Spanner can store it.
     pub fn from_nanos(nanos: i128) -> Option<Timestamp> {
         let timestamp = Timestamp(nanos);
         (Timestamp::MIN..=Timestamp::MAX).contains(&timestamp).then_some(timestamp)
     }
 
-    /// The timestamp this many microseconds after the epoch.
+    /// Returns the timestamp this many microseconds after the epoch.
     ///
     /// Out of range values become the nearest timestamp that can be stored.
     pub fn from_micros(micros: i64) -> Timestamp {
         Timestamp(i128::from(micros) * 1_000).clamp(Timestamp::MIN, Timestamp::MAX)
     }
 
-    /// The timestamp with these seconds since the epoch and nanoseconds within the second.
+    /// Returns the timestamp with these seconds since the epoch and nanoseconds within the second.
     pub fn from_parts(seconds: i64, nanos: u32) -> Option<Timestamp> {
         if nanos >= 1_000_000_000 {
             return None;
@@ -127,7 +127,7 @@ impl Timestamp {
         Timestamp(self.0.saturating_sub(nanos)).max(Timestamp::MIN)
     }
 
-    /// How much later this timestamp is than `earlier`; zero if it isn't.
+    /// Returns how much later this timestamp is than `earlier`; zero if it isn't.
     pub fn since(self, earlier: Timestamp) -> Duration {
         let nanos = (self.0 - earlier.0).max(0);
         let seconds = u64::try_from(nanos / NANOS_PER_SECOND).unwrap_or(u64::MAX);
@@ -160,7 +160,7 @@ impl Timestamp {
         Timestamp::from_parts(seconds, u32::try_from(nanos).ok()?)
     }
 
-    /// The calendar date in UTC.
+    /// Returns the calendar date in UTC.
     pub fn date(self) -> Date {
         // The range of timestamps is the range of dates.
         Date(self.seconds().div_euclid(SECONDS_PER_DAY) as i32)

@@ -41,7 +41,7 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
-    /// A clock that shows wall time now.
+    /// Returns a clock that shows wall time now.
     pub fn new() -> TokioClock {
         #[expect(clippy::disallowed_methods, reason = "read once, to start from; never again")]
         let wall = std::time::SystemTime::now();
@@ -51,7 +51,7 @@ impl TokioClock {
         TokioClock::starting_at(Timestamp::from_micros(micros))
     }
 
-    /// A clock that shows `start` now.
+    /// Returns a clock that shows `start` now.
     pub fn starting_at(start: Timestamp) -> TokioClock {
         TokioClock {
             started: Instant::now(),

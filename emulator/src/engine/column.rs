@@ -34,7 +34,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A nullable column without a limit of its own.
+    /// Returns a nullable column without a limit of its own.
     pub fn new(name: impl Into<String>, column_type: Type) -> Column {
         Column {
             name: name.into(),
@@ -47,7 +47,7 @@ impl Column {
         }
     }
 
-    /// The type as DDL and `information_schema` write it: `STRING(MAX)`, `ARRAY<INT64>`.
+    /// Returns the type as DDL and `information_schema` write it: `STRING(MAX)`, `ARRAY<INT64>`.
     pub fn spanner_type(&self) -> String {
         let element = self.column_type.element();
         let scalar = element.unwrap_or(self.column_type);
@@ -62,7 +62,7 @@ impl Column {
         }
     }
 
-    /// The type as the PostgreSQL dialect writes it: `character varying(8)`, `bigint`.
+    /// Returns the type as the PostgreSQL dialect writes it: `character varying(8)`, `bigint`.
     pub fn postgresql_type(&self) -> String {
         let name = match self.column_type {
             Type::Timestamp if self.allow_commit_timestamp => "spanner.commit_timestamp",
@@ -82,7 +82,7 @@ impl Column {
         }
     }
 
-    /// The longest value, or element, that the column can hold, in the unit of its type.
+    /// Returns the longest value, or element, that the column can hold, in the unit of its type.
     pub(super) fn length_limit(&self) -> u64 {
         self.max_length.unwrap_or(match self.column_type.element().unwrap_or(self.column_type) {
             Type::String => STRING_MAX_LENGTH,
@@ -124,12 +124,12 @@ pub trait DefaultExpression: Send + Sync {
 pub struct ColumnDefault(Arc<dyn DefaultExpression>);
 
 impl ColumnDefault {
-    /// The default that an expression gives.
+    /// Returns the default that an expression gives.
     pub fn new(expression: impl DefaultExpression + 'static) -> ColumnDefault {
         ColumnDefault(Arc::new(expression))
     }
 
-    /// The expression as it was written, without the parentheses around it.
+    /// Returns the expression as it was written, without the parentheses around it.
     pub fn text(&self) -> &str {
         self.0.text()
     }

@@ -165,7 +165,7 @@ impl State {
         Ok(())
     }
 
-    /// The tables whose rows go with a row of this one.
+    /// Returns the tables whose rows go with a row of this one.
     pub fn cascades_to<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Table> {
         let cascades = |table: &&Table| {
             table.parent.as_ref().is_some_and(|parent| parent.on_delete == OnDelete::Cascade)

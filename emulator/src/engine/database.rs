@@ -60,7 +60,7 @@ impl Default for Database {
 }
 
 impl Database {
-    /// An empty database.
+    /// Returns an empty database.
     pub fn new(clock: Arc<dyn Clock>, numbers: TransactionNumbers) -> Database {
         let changed = Arc::new(Notify::new());
         let state = State::new(Arc::clone(&changed));
@@ -68,14 +68,15 @@ impl Database {
         Database { numbers, created_at, shared: Shared::new(clock, state, changed) }
     }
 
-    /// The same, before it has tables, as a database of this dialect.
+    /// Returns the same, before it has tables, as a database of this dialect.
     #[must_use]
     pub fn with_dialect(self, dialect: Dialect) -> Database {
         self.state().schema = Arc::new(Schema::of(dialect));
         self
     }
 
-    /// A database of its own with the same tables and rows, in every version, on the same clock.
+    /// Returns a database of its own with the same tables and rows, in every version, on the same
+    /// clock.
     ///
     /// It takes microseconds, however many rows there are; the first write to a table of either
     /// copies that table.
@@ -87,17 +88,17 @@ impl Database {
         Database { shared, ..self.clone() }
     }
 
-    /// When it was created.
+    /// Returns when it was created.
     pub fn created_at(&self) -> Timestamp {
         self.created_at
     }
 
-    /// The tables as they are defined now.
+    /// Returns the tables as they are defined now.
     pub fn schema(&self) -> Arc<Schema> {
         Arc::clone(&self.state().schema)
     }
 
-    /// The database's clock.
+    /// Returns the database's clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.clock
     }
@@ -323,7 +324,8 @@ impl Database {
         self.state().abort_all("Transaction aborted because the server was restarted.");
     }
 
-    /// The rows of a table as they are now, by column name: a look from outside any transaction.
+    /// Returns the rows of a table as they are now, by column name: a look from outside any
+    /// transaction.
     ///
     /// # Errors
     /// There is no such table.
@@ -339,7 +341,7 @@ impl Database {
         Ok(rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect())
     }
 
-    /// The time, in the microseconds that timestamps have.
+    /// Returns the time, in the microseconds that timestamps have.
     pub(super) fn now(&self) -> Timestamp {
         self.shared.now()
     }

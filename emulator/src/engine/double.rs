@@ -1,6 +1,6 @@
 //! `FLOAT64` as texts.
 
-/// A decimal that means this number: `1.5`, `1e+20`, `inf`.
+/// Returns a decimal that means this number: `1.5`, `1e+20`, `inf`.
 ///
 /// It has fifteen digits if they are enough, else 17, and an exponent where the number is far from
 /// one, as C's `%g` does.

@@ -61,7 +61,7 @@ impl Code {
         Code::Unavailable,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn number(self) -> i32 {
         match self {
             Code::Cancelled => 1,
@@ -130,17 +130,17 @@ pub enum Detail {
 }
 
 impl Error {
-    /// An error with this code and message.
+    /// Returns an error with this code and message.
     pub fn new(code: Code, message: impl Into<String>) -> Error {
         Error { code, message: message.into(), detail: Detail::None }
     }
 
-    /// A request that is wrong whatever the database holds.
+    /// Returns a request that is wrong whatever the database holds.
     pub fn invalid_argument(message: impl Into<String>) -> Error {
         Error::new(Code::InvalidArgument, message)
     }
 
-    /// A request that the schema or the state refuses.
+    /// Returns a request that the schema or the state refuses.
     pub fn failed_precondition(message: impl Into<String>) -> Error {
         Error::new(Code::FailedPrecondition, message)
     }
@@ -150,29 +150,29 @@ impl Error {
         Error::new(Code::Unimplemented, message)
     }
 
-    /// A transaction that lost to another one and should be tried again.
+    /// Returns a transaction that lost to another one and should be tried again.
     pub fn aborted(message: impl Into<String>) -> Error {
         let detail = Detail::RetryAfter(Duration::from_millis(1));
         Error { detail, ..Error::new(Code::Aborted, message) }
     }
 
-    /// A table that a read, a mutation or a DDL statement names.
+    /// Returns a table that a read, a mutation or a DDL statement names.
     pub fn table_not_found(table: &str) -> Error {
         Error::new(Code::NotFound, format!("Table not found: {table}"))
     }
 
-    /// A column that a read, a mutation or a DDL statement names.
+    /// Returns a column that a read, a mutation or a DDL statement names.
     pub fn column_not_found(table: &str, column: &str) -> Error {
         Error::new(Code::NotFound, format!("Column not found in table {table}: {column}"))
     }
 
-    /// A session, database or instance that isn't there.
+    /// Returns a session, database or instance that isn't there.
     pub fn resource_not_found(kind: &'static str, label: &str, name: &str) -> Error {
         let detail = Detail::Resource { kind, name: name.to_owned() };
         Error { detail, ..Error::new(Code::NotFound, format!("{label} not found: {name}")) }
     }
 
-    /// The gRPC code.
+    /// Returns the gRPC code.
     pub fn code(&self) -> Code {
         self.code
     }

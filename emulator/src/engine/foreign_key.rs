@@ -33,7 +33,7 @@ pub(super) struct References<'a> {
 }
 
 impl<'a> References<'a> {
-    /// Those of a table, before anything is written.
+    /// Returns those of a table, before anything is written.
     pub fn of(schema: &'a Schema, table: &'a Table) -> References<'a> {
         let side = |child: &'a Table, key: &'a ForeignKey, columns: &[String]| {
             let positions = table.positions(columns)?;

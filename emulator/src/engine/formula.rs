@@ -33,12 +33,12 @@ pub trait RowExpression: Send + Sync {
 pub struct Formula(Arc<dyn RowExpression>);
 
 impl Formula {
-    /// The formula that an expression is.
+    /// Returns the formula that an expression is.
     pub fn new(expression: impl RowExpression + 'static) -> Formula {
         Formula(Arc::new(expression))
     }
 
-    /// The expression as it was written, without the parentheses around it.
+    /// Returns the expression as it was written, without the parentheses around it.
     pub fn text(&self) -> &str {
         self.0.text()
     }

@@ -100,7 +100,7 @@ impl BoundIndex {
         Ok(BoundIndex { definition, entries, sources })
     }
 
-    /// The key of the row that an entry is of.
+    /// Returns the key of the row that an entry is of.
     pub(super) fn row_key(&self, table: &Table, entry: &Key) -> Option<Key> {
         let value = |part: &KeyColumn| {
             let at = self.sources.iter().position(|source| *source == part.position)?;
@@ -116,7 +116,7 @@ impl BoundIndex {
         key.chain(&self.definition.storing).any(|name| name.eq_ignore_ascii_case(column))
     }
 
-    /// How many parts its own key has.
+    /// Returns how many parts its own key has.
     pub fn key_parts(&self) -> usize {
         self.definition.columns.len()
     }

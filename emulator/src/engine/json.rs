@@ -35,7 +35,7 @@ impl Json {
         }
     }
 
-    /// The document as it is kept.
+    /// Returns the document as it is kept.
     pub fn as_str(&self) -> &str {
         &self.0
     }

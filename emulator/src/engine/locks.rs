@@ -16,7 +16,7 @@ pub(super) type TransactionNumber = u64;
 pub(super) struct Columns(Vec<u64>);
 
 impl Columns {
-    /// The row's existence alone.
+    /// Returns the row's existence alone.
     pub fn existence() -> Columns {
         Columns(vec![1])
     }
@@ -105,12 +105,13 @@ impl LockTable {
         LockTable { key_parts, keys: BTreeMap::new(), held_keys: BTreeMap::new(), ranges: vec![] }
     }
 
-    /// How many parts a whole key has.
+    /// Returns how many parts a whole key has.
     pub fn key_parts(&self) -> usize {
         self.key_parts
     }
 
-    /// The holders, other than `asker`, of locks that don't allow `lock`, in no particular order.
+    /// Returns the holders, other than `asker`, of locks that don't allow `lock`, in no particular
+    /// order.
     pub fn conflicts(&self, asker: TransactionNumber, lock: &Lock) -> Vec<TransactionNumber> {
         self.overlapping(&lock.range)
             .filter(|held| {

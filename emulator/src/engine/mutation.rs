@@ -57,7 +57,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// A write of one row.
+    /// Returns a write of one row.
     pub fn write<'a>(
         kind: WriteKind,
         table: &str,
@@ -68,14 +68,15 @@ impl Mutation {
         Mutation::Write { kind, table: table.to_owned(), columns, cells }
     }
 
-    /// The table's name, as the mutation gives it.
+    /// Returns the table's name, as the mutation gives it.
     pub fn table(&self) -> &str {
         match self {
             Mutation::Write { table, .. } | Mutation::Delete { table, .. } => table,
         }
     }
 
-    /// How many cells it writes, which is what Spanner's limit of mutations per commit counts.
+    /// Returns how many cells it writes, which is what Spanner's limit of mutations per commit
+    /// counts.
     pub fn cell_count(&self) -> usize {
         match self {
             Mutation::Write { cells, .. } => cells.len(),
@@ -102,7 +103,7 @@ pub(super) enum Draft {
 }
 
 impl Draft {
-    /// The row that results where `stored` is.
+    /// Returns the row that results where `stored` is.
     ///
     /// Somebody else may have written other columns since the draft was made, so a patch has to be
     /// laid over the row of the moment.
@@ -148,7 +149,7 @@ fn generate(table: &Table, cells: &mut [Cell]) -> Result<()> {
     Ok(())
 }
 
-/// A stored row as cells, with NULL for the columns it is too old to have.
+/// Returns a stored row as cells, with NULL for the columns it is too old to have.
 pub(super) fn cells_of(table: &Table, row: &Row) -> Vec<Cell> {
     let values = row.iter().cloned().chain(std::iter::repeat(Value::Null));
     values.take(table.columns.len()).map(Cell::Value).collect()

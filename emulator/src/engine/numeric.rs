@@ -33,41 +33,42 @@ impl Numeric {
         Decimal::parse(text).and_then(|decimal| decimal.rounded(false))
     }
 
-    /// The number, rounded half away from zero; `None` if it isn't finite, or is too large.
+    /// Returns the number, rounded half away from zero; `None` if it isn't finite, or is too large.
     pub fn from_f64(value: f64) -> Option<Numeric> {
         // A double that is at least half a step has no digits beyond these.
         value.is_finite().then(|| format!("{value:.90}")).and_then(|text| Numeric::parse(&text))
     }
 
-    /// The nearest double.
+    /// Returns the nearest double.
     pub fn to_f64(self) -> f64 {
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// The nearest integer, half away from zero; `None` if no INT64 is it.
+    /// Returns the nearest integer, half away from zero; `None` if no INT64 is it.
     pub fn to_i64(self) -> Option<i64> {
         let (whole, rest) = (self.steps.unsigned_abs() / ONE, self.steps.unsigned_abs() % ONE);
         let rounded = i128::try_from(whole + u128::from(rest * 2 >= ONE)).ok()?;
         i64::try_from(if self.steps < 0 { -rounded } else { rounded }).ok()
     }
 
-    /// The sum; `None` if it is too large.
+    /// Returns the sum; `None` if it is too large.
     pub fn checked_add(self, other: Numeric) -> Option<Numeric> {
         self.steps.checked_add(other.steps).and_then(Numeric::of_steps)
     }
 
-    /// The difference; `None` if it is too large.
+    /// Returns the difference; `None` if it is too large.
     pub fn checked_sub(self, other: Numeric) -> Option<Numeric> {
         self.steps.checked_sub(other.steps).and_then(Numeric::of_steps)
     }
 
-    /// The product, rounded half away from zero; `None` if it is too large.
+    /// Returns the product, rounded half away from zero; `None` if it is too large.
     pub fn checked_mul(self, other: Numeric) -> Option<Numeric> {
         let product = product(self.steps.unsigned_abs(), other.steps.unsigned_abs());
         self.signed_like_product(other, rounded_quotient(product, ONE)?)
     }
 
-    /// The quotient, rounded half away from zero; `None` if it is too large, or of nothing by zero.
+    /// Returns the quotient, rounded half away from zero; `None` if it is too large, or of nothing
+    /// by zero.
     pub fn checked_div(self, other: Numeric) -> Option<Numeric> {
         let dividend = product(self.steps.unsigned_abs(), ONE);
         self.signed_like_product(other, rounded_quotient(dividend, other.steps.unsigned_abs())?)
@@ -79,15 +80,15 @@ impl Numeric {
         self.steps.checked_rem(other.steps).map(|steps| Numeric { steps })
     }
 
-    /// The quotient without what is behind its point; `None` if it is too large, or of a division
-    /// by zero.
+    /// Returns the quotient without what is behind its point; `None` if it is too large, or of a
+    /// division by zero.
     pub fn checked_quotient(self, other: Numeric) -> Option<Numeric> {
         let whole = self.steps.checked_div(other.steps)?;
         whole.checked_mul(ONE as i128).and_then(Numeric::of_steps)
     }
 
-    /// The number with this many digits behind the point, or before it if negative, rounded half
-    /// away from zero; `None` if it is too large.
+    /// Returns the number with this many digits behind the point, or before it if negative, rounded
+    /// half away from zero; `None` if it is too large.
     pub fn rounded(self, places: i64) -> Option<Numeric> {
         let Some(unit) = Numeric::unit(places) else { return Some(self) };
         if unit > LIMIT * 2 {
@@ -99,7 +100,8 @@ impl Numeric {
         Numeric::of_steps(if self.steps < 0 { -steps } else { steps })
     }
 
-    /// The number with this many digits behind the point, or before it if negative, cut off.
+    /// Returns the number with this many digits behind the point, or before it if negative, cut
+    /// off.
     pub fn truncated(self, places: i64) -> Numeric {
         match Numeric::unit(places).map(i128::try_from) {
             None => self,
@@ -115,18 +117,18 @@ impl Numeric {
         (exponent > 0).then(|| 10_u128.checked_pow(exponent).unwrap_or(u128::MAX))
     }
 
-    /// The largest whole number that isn't larger; `None` if there is none.
+    /// Returns the largest whole number that isn't larger; `None` if there is none.
     pub fn floor(self) -> Option<Numeric> {
         Numeric::of_steps(self.steps.div_euclid(ONE as i128).checked_mul(ONE as i128)?)
     }
 
-    /// The sum, which only has to fit in the end; `None` if it doesn't.
+    /// Returns the sum, which only has to fit in the end; `None` if it doesn't.
     pub fn sum(all: impl Iterator<Item = Numeric>) -> Option<Numeric> {
         let (high, low) = Numeric::halves(all);
         high.checked_mul(HALF)?.checked_add(low).and_then(Numeric::of_steps)
     }
 
-    /// The mean, rounded half away from zero; `None` of nothing.
+    /// Returns the mean, rounded half away from zero; `None` of nothing.
     pub fn mean(all: impl Iterator<Item = Numeric>) -> Option<Numeric> {
         let mut count = 0_i128;
         let (high, low) = Numeric::halves(all.inspect(|_| count += 1));
@@ -142,12 +144,12 @@ impl Numeric {
         all.fold((0, 0), |(high, low), next| (high + next.steps / HALF, low + next.steps % HALF))
     }
 
-    /// The number with the other sign.
+    /// Returns the number with the other sign.
     pub fn negated(self) -> Numeric {
         Numeric { steps: -self.steps }
     }
 
-    /// The number without its sign.
+    /// Returns the number without its sign.
     pub fn absolute(self) -> Numeric {
         Numeric { steps: self.steps.abs() }
     }

@@ -38,7 +38,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// A read of these columns in every row.
+    /// Returns a read of these columns in every row.
     pub fn all<'a>(table: &str, columns: impl IntoIterator<Item = &'a str>) -> Read {
         Read {
             table: table.to_owned(),
@@ -50,7 +50,7 @@ impl Read {
         }
     }
 
-    /// A read of these columns in the row with this key, as [`Table::key`] makes it.
+    /// Returns a read of these columns in the row with this key, as [`Table::key`] makes it.
     pub fn row<'a>(table: &str, columns: impl IntoIterator<Item = &'a str>, key: Key) -> Read {
         Read { keys: vec![KeyRange::prefix(key)], ..Read::all(table, columns) }
     }
@@ -68,7 +68,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// A read that has not begun.
+    /// Returns a read that has not begun.
     pub fn new(read: &Read) -> Reading {
         let ranges = merge(read.keys.clone()).into();
         let wanted = read.limit.unwrap_or(usize::MAX);
@@ -258,7 +258,7 @@ impl State {
         Ok(Step::Done(reading.turn(page)))
     }
 
-    /// The moment that an optimistic transaction sees: that of its first read.
+    /// Returns the moment that an optimistic transaction sees: that of its first read.
     pub fn snapshot(&mut self, number: TransactionNumber, now: Timestamp) -> Timestamp {
         self.age(number);
         let strong = self.strong_timestamp(now);

@@ -25,17 +25,17 @@ pub(super) struct Request<'a> {
 }
 
 impl Shared {
-    /// A state of which the requests are woken by what `changed` says.
+    /// Returns a state of which the requests are woken by what `changed` says.
     pub fn new(clock: Arc<dyn Clock>, state: State, changed: Arc<Notify>) -> Shared {
         Shared { clock, state: Arc::new(Mutex::new(state)), changed }
     }
 
-    /// The time, in the microseconds that timestamps have.
+    /// Returns the time, in the microseconds that timestamps have.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now().micros())
     }
 
-    /// The state, for as long as the guard is held.
+    /// Returns the state, for as long as the guard is held.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

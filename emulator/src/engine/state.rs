@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// The same tables and rows, without transactions.
+    /// Returns the same tables and rows, without transactions.
     pub fn copy(&self, changed: Arc<Notify>) -> State {
         let table = |(name, data): (&String, &TableData)| {
             let locks = LockTable::new(data.locks.key_parts());
@@ -111,14 +111,14 @@ impl State {
         false
     }
 
-    /// The definition and the contents of a table.
+    /// Returns the definition and the contents of a table.
     pub fn table(&self, name: &str) -> Result<(&Table, &TableData)> {
         let definition = self.schema.table(name);
         let data = self.tables.get(&name.to_ascii_lowercase());
         definition.zip(data).ok_or_else(|| self.schema.missing_table(name))
     }
 
-    /// The definition and the contents of a table, or of one of its indexes as a table.
+    /// Returns the definition and the contents of a table, or of one of its indexes as a table.
     pub fn place(&self, table: &str, index: Option<&str>) -> Result<(&Table, &TableData)> {
         let found = self.table(table)?;
         let Some(name) = index else { return Ok(found) };
@@ -141,7 +141,7 @@ impl State {
         self.open.insert(number);
     }
 
-    /// The transaction, if it can still be used.
+    /// Returns the transaction, if it can still be used.
     pub fn open_transaction(
         &mut self,
         number: TransactionNumber,
@@ -164,7 +164,7 @@ impl State {
         }
     }
 
-    /// The transaction's age, which begins with the first request that does something.
+    /// Returns the transaction's age, which begins with the first request that does something.
     pub fn age(&mut self, number: TransactionNumber) -> Age {
         let next_age = &mut self.next_age;
         let Some(transaction) = self.transactions.get_mut(&number) else {
@@ -317,14 +317,14 @@ impl State {
         self.finish(number, Status::failed(Error::aborted(reason)));
     }
 
-    /// The timestamp of a commit at this moment: later than every other, not before `now`.
+    /// Returns the timestamp of a commit at this moment: later than every other, not before `now`.
     pub fn next_timestamp(&self, now: Timestamp) -> Timestamp {
         let after_last = Timestamp::from_micros(self.last_timestamp.micros() + 1);
         after_last.max(now)
     }
 
-    /// The timestamp of a strong read at this moment: every commit so far is visible at it, and no
-    /// later one will be.
+    /// Returns the timestamp of a strong read at this moment: every commit so far is visible at it,
+    /// and no later one will be.
     pub fn strong_timestamp(&mut self, now: Timestamp) -> Timestamp {
         self.last_timestamp = self.last_timestamp.max(now);
         self.last_timestamp

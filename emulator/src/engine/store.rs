@@ -25,17 +25,17 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The row as it is now.
+    /// Returns the row as it is now.
     pub fn latest(&self, key: &Key) -> Option<&Row> {
         self.versions.get(key)?.last()?.row.as_ref()
     }
 
-    /// The row as it was at `moment`, writes at that moment included.
+    /// Returns the row as it was at `moment`, writes at that moment included.
     pub fn at(&self, key: &Key, moment: Timestamp) -> Option<&Row> {
         version_at(self.versions.get(key)?, moment)
     }
 
-    /// The rows of a range as they were at `moment`, by key.
+    /// Returns the rows of a range as they were at `moment`, by key.
     pub fn range_at<'a>(
         &'a self,
         range: &'a KeyRange,
@@ -46,7 +46,7 @@ impl Rows {
             .filter_map(move |(key, versions)| Some((key, version_at(versions, moment)?)))
     }
 
-    /// The keys of a range that were written after `moment`.
+    /// Returns the keys of a range that were written after `moment`.
     pub fn written_after<'a>(
         &'a self,
         range: &'a KeyRange,
@@ -76,7 +76,7 @@ impl Rows {
         }
     }
 
-    /// The keys of the rows that are there now, in order.
+    /// Returns the keys of the rows that are there now, in order.
     pub fn keys_latest(&self) -> impl Iterator<Item = &Key> {
         let exists = |versions: &[Version]| versions.last().is_some_and(|last| last.row.is_some());
         self.versions.iter().filter(move |(_, versions)| exists(versions)).map(|(key, _)| key)
@@ -91,7 +91,7 @@ impl Rows {
         })
     }
 
-    /// Every row as it is now.
+    /// Returns every row as it is now.
     pub fn all_latest(&self) -> impl Iterator<Item = &Row> {
         self.versions.values().filter_map(|versions| versions.last()?.row.as_ref())
     }

@@ -97,7 +97,7 @@ pub enum OnDelete {
 }
 
 impl Table {
-    /// A table of this name, without columns so far.
+    /// Returns a table of this name, without columns so far.
     pub fn new(name: &str) -> Table {
         Table {
             name: name.to_owned(),
@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    /// The position of a column in [`Table::columns`], by name in any case.
+    /// Returns the position of a column in [`Table::columns`], by name in any case.
     pub fn position(&self, column: &str) -> Option<usize> {
         self.columns.iter().position(|candidate| candidate.name.eq_ignore_ascii_case(column))
     }
@@ -125,12 +125,12 @@ impl Table {
         self.checks.is_empty() && self.columns.iter().all(|column| column.generated.is_none())
     }
 
-    /// The positions of these columns, if all of them are there.
+    /// Returns the positions of these columns, if all of them are there.
     pub(super) fn positions(&self, columns: &[String]) -> Option<Vec<usize>> {
         columns.iter().map(|column| self.position(column)).collect()
     }
 
-    /// The generated columns, each behind those that it is made of.
+    /// Returns the generated columns, each behind those that it is made of.
     ///
     /// # Errors
     /// Some are made of each other.
@@ -160,7 +160,7 @@ impl Table {
         Ok(order)
     }
 
-    /// The generated columns that change with these, which are made of them or of what is.
+    /// Returns the generated columns that change with these, which are made of them or of what is.
     pub fn dependents(&self, positions: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let mut changed: Vec<usize> = positions.into_iter().collect();
         let mut dependents = Vec::new();
@@ -199,7 +199,7 @@ impl Table {
         self.columns.iter().map(|column| (column.name.as_str(), column.column_type)).collect()
     }
 
-    /// The key, or the prefix of one, made of `values` in the order of the primary key.
+    /// Returns the key, or the prefix of one, made of `values` in the order of the primary key.
     ///
     /// # Errors
     /// More values than the key has parts.
@@ -221,7 +221,7 @@ impl Table {
         Ok(key)
     }
 
-    /// The key of a whole row, whose values stand in the order of [`Table::columns`].
+    /// Returns the key of a whole row, whose values stand in the order of [`Table::columns`].
     pub fn key_of_row(&self, row: &[Value]) -> Key {
         let parts = self.primary_key.iter().map(|part| {
             let value = row.get(part.position).cloned().unwrap_or(Value::Null);

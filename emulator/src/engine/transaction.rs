@@ -17,12 +17,12 @@ pub const IDLE_LIMIT: Duration = Duration::from_secs(10);
 pub struct TransactionId(pub(super) TransactionNumber);
 
 impl TransactionId {
-    /// The id with this number, which may or may not have been given out.
+    /// Returns the id with this number, which may or may not have been given out.
     pub fn from_number(number: u64) -> TransactionId {
         TransactionId(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -150,7 +150,7 @@ impl Transaction {
         }
     }
 
-    /// When it will have been idle for too long, if it is left alone from now on.
+    /// Returns when it will have been idle for too long, if it is left alone from now on.
     pub fn idle_at(&self, now: Timestamp) -> Timestamp {
         let since = if self.requests > 0 { now } else { self.last_used };
         since.checked_add(IDLE_LIMIT).unwrap_or(Timestamp::MAX)

@@ -48,12 +48,12 @@ static SCALARS: [Type; 9] = [
 ];
 
 impl Type {
-    /// Every type but the arrays, for tests and exhaustive searches.
+    /// Returns every type but the arrays, for tests and exhaustive searches.
     pub fn scalars() -> impl Iterator<Item = Type> {
         SCALARS.iter().copied()
     }
 
-    /// The arrays of this type; `None` for arrays, since there are no arrays of arrays.
+    /// Returns the arrays of this type; `None` for arrays, since there are no arrays of arrays.
     pub fn array(self) -> Option<Type> {
         SCALARS.iter().find(|scalar| **scalar == self).map(Type::Array)
     }
@@ -71,7 +71,7 @@ impl Type {
         !matches!(self, Type::Json | Type::Array(_))
     }
 
-    /// The name in DDL and in error messages: `INT64`.
+    /// Returns the name in DDL and in error messages: `INT64`.
     pub fn name(self) -> &'static str {
         match self {
             Type::Bool => "BOOL",
@@ -140,7 +140,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The type, or `None` for NULL, which belongs to all of them.
+    /// Returns the type, or `None` for NULL, which belongs to all of them.
     pub fn value_type(&self) -> Option<Type> {
         match self {
             Value::Null => None,
@@ -299,13 +299,13 @@ pub enum KeyPart {
 pub struct Key(pub Vec<KeyPart>);
 
 impl Key {
-    /// The place right after every key that starts with this one.
+    /// Returns the place right after every key that starts with this one.
     pub fn after(mut self) -> Key {
         self.0.push(KeyPart::End);
         self
     }
 
-    /// The values of the parts, in the order of the primary key.
+    /// Returns the values of the parts, in the order of the primary key.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.0.iter().filter_map(|part| match part {
             KeyPart::Ascending(value) | KeyPart::Descending(Reverse(value)) => Some(value),
@@ -341,17 +341,17 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Every key of a table.
+    /// Returns every key of a table.
     pub fn all() -> KeyRange {
         KeyRange::prefix(Key::default())
     }
 
-    /// Every key that starts with `prefix`; for a whole key, just this one.
+    /// Returns every key that starts with `prefix`; for a whole key, just this one.
     pub fn prefix(prefix: Key) -> KeyRange {
         KeyRange { start: prefix.clone(), end: prefix.after() }
     }
 
-    /// The entries of a map in the range, in order.
+    /// Returns the entries of a map in the range, in order.
     pub(super) fn of<'a, V>(
         &'a self,
         map: &'a BTreeMap<Key, V>,

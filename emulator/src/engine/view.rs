@@ -17,7 +17,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A row, with what its generated columns hold.
+    /// Returns a row, with what its generated columns hold.
     pub fn row(&self, table: &Table, name: &str, key: &Key) -> Result<Option<Vec<Cell>>> {
         let stored = self.state.tables.get(name).and_then(|data| data.rows.at(key, self.base));
         let draft = self.layers.iter().find_map(|layer| layer.get(name)?.get(key));
@@ -39,12 +39,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The keys of the rows of a range, in no particular order.
+    /// Returns the keys of the rows of a range, in no particular order.
     pub fn keys(&self, name: &str, range: &'a KeyRange) -> Vec<Key> {
         self.first(name, range, usize::MAX)
     }
 
-    /// The first two keys of a range, if there are so many.
+    /// Returns the first two keys of a range, if there are so many.
     pub fn first_two(&self, name: &str, range: &'a KeyRange) -> Vec<Key> {
         self.first(name, range, 2)
     }

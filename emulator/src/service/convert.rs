@@ -16,7 +16,7 @@ use crate::engine::{
 /// The text by which a request asks for the timestamp of its own commit.
 const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
-/// A value as a reply carries it.
+/// Returns a value as a reply carries it.
 pub(super) fn encode(value: &Value) -> WireValue {
     let kind = match value {
         Value::Null => Kind::NullValue(0),
@@ -39,7 +39,7 @@ pub(super) fn encode(value: &Value) -> WireValue {
     WireValue { kind: Some(kind) }
 }
 
-/// A value of a request, which is to be of this type.
+/// Returns a value of a request, which is to be of this type.
 pub(super) fn decode(value: &WireValue, value_type: Type) -> Result<Value> {
     let decoded = match (&value.kind, value_type) {
         (Some(Kind::NullValue(_)), _) => Some(Value::Null),
@@ -113,7 +113,7 @@ fn encode_type(value_type: Type) -> proto::Type {
     }
 }
 
-/// The type that a request states for a parameter.
+/// Returns the type that a request states for a parameter.
 pub(super) fn type_of(stated: &proto::Type, parameter: &str) -> Result<Type> {
     let code = proto::TypeCode::try_from(stated.code).unwrap_or(proto::TypeCode::Unspecified);
     let known = match (code, &stated.array_element_type) {
@@ -125,7 +125,7 @@ pub(super) fn type_of(stated: &proto::Type, parameter: &str) -> Result<Type> {
     })
 }
 
-/// The description of a result's columns.
+/// Returns the description of a result's columns.
 pub(super) fn row_type<'a>(
     columns: impl IntoIterator<Item = (&'a str, Type)>,
 ) -> proto::StructType {
@@ -136,7 +136,8 @@ pub(super) fn row_type<'a>(
     proto::StructType { fields: columns.into_iter().map(field).collect() }
 }
 
-/// The ranges of keys that a request names. With `stamped`, they can name the commit timestamp.
+/// Returns the ranges of keys that a request names. With `stamped`, they can name the commit
+/// timestamp.
 pub(super) fn key_ranges(
     table: &Table,
     keys: &proto::KeySet,
@@ -217,7 +218,7 @@ fn wrong_key_parts(table: &Table, key: &ListValue) -> Error {
     ))
 }
 
-/// The mutations of a commit, one per row.
+/// Returns the mutations of a commit, one per row.
 pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Result<Vec<Mutation>> {
     let mut decoded = Vec::with_capacity(mutations.len());
     for mutation in mutations {
@@ -277,7 +278,7 @@ fn is_stamp(column: &Column, text: &str) -> bool {
     column.column_type == Type::Timestamp && text == COMMIT_TIMESTAMP
 }
 
-/// The table that a request names.
+/// Returns the table that a request names.
 pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> Result<&'a Table> {
     if name.is_empty() {
         return Err(Error::invalid_argument("The request does not specify a table."));
@@ -285,7 +286,7 @@ pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> Result<&'a Table> {
     schema.table(name).ok_or_else(|| Error::table_not_found(name))
 }
 
-/// A timestamp as a message of its own.
+/// Returns a timestamp as a message of its own.
 pub(super) fn encode_timestamp(timestamp: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: timestamp.seconds(),
@@ -294,7 +295,7 @@ pub(super) fn encode_timestamp(timestamp: Timestamp) -> prost_types::Timestamp {
     }
 }
 
-/// A moment to read at, which came as a message of its own.
+/// Returns a moment to read at, which came as a message of its own.
 pub(super) fn decode_timestamp(timestamp: &prost_types::Timestamp) -> Result<Timestamp> {
     u32::try_from(timestamp.nanos)
         .ok()
@@ -303,7 +304,7 @@ pub(super) fn decode_timestamp(timestamp: &prost_types::Timestamp) -> Result<Tim
         .ok_or_else(|| Error::invalid_argument("Invalid timestamp."))
 }
 
-/// A duration that came as a message, and must not be negative.
+/// Returns a duration that came as a message, and must not be negative.
 pub(super) fn decode_duration(duration: &prost_types::Duration) -> Result<std::time::Duration> {
     std::time::Duration::try_from(*duration)
         .map_err(|_| Error::invalid_argument("A duration must not be negative."))

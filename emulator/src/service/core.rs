@@ -38,7 +38,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// A server without databases.
+    /// Returns a server without databases.
     pub fn new(clock: Arc<dyn Clock>) -> Core {
         Core {
             clock,
@@ -55,7 +55,7 @@ impl Core {
         }
     }
 
-    /// The clock of every database.
+    /// Returns the clock of every database.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
@@ -96,7 +96,7 @@ impl Core {
         self.databases().remove(name).is_some()
     }
 
-    /// The database of this name.
+    /// Returns the database of this name.
     pub fn database(&self, name: &str) -> Result<Database> {
         let database = self.databases().get(name).cloned();
         database.ok_or_else(|| match check_database_name(name) {
@@ -108,7 +108,7 @@ impl Core {
         })
     }
 
-    /// Every database.
+    /// Returns every database.
     pub fn all_databases(&self) -> Vec<(String, Database)> {
         self.databases().iter().map(|(name, database)| (name.clone(), database.clone())).collect()
     }
@@ -118,14 +118,14 @@ impl Core {
         self.sessions().clear();
     }
 
-    /// The database that a session works on. The session is thereby in use.
+    /// Returns the database that a session works on. The session is thereby in use.
     pub(super) fn database_of(&self, session: &str) -> Result<Database> {
         let now = self.clock.now();
         Ok(self.sessions().find(session, now)?.database.clone())
     }
 
-    /// The token that a read-write transaction on a multiplexed session has to bring when it
-    /// commits. The client keeps the one with the highest number.
+    /// Returns the token that a read-write transaction on a multiplexed session has to bring when
+    /// it commits. The client keeps the one with the highest number.
     pub(super) fn precommit_token(
         &self,
         session: &str,
@@ -154,7 +154,7 @@ impl Core {
     }
 }
 
-/// The token of a transaction.
+/// Returns the token of a transaction.
 pub(super) fn precommit_token(id: TransactionId) -> Vec<u8> {
     format!("precommit-{id}").into_bytes()
 }

@@ -52,7 +52,7 @@ impl Source {
 }
 
 impl Results {
-    /// All of it in one message.
+    /// Returns all of it in one message.
     pub async fn into_result_set(self) -> Result<proto::ResultSet> {
         let mut rows = Vec::new();
         let (mut page, mut more, mut size) = (self.rows, self.more, 0);
@@ -113,7 +113,7 @@ struct Sending {
     size: usize,
 }
 
-/// A result as a stream.
+/// Returns a result as a stream.
 ///
 /// An error is in the stream, so that the reply has begun before it. Cloud Spanner does it so.
 /// Node's client takes an error without a reply for a connection that failed, and tries for

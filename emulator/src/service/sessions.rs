@@ -64,7 +64,7 @@ impl Sessions {
         reply
     }
 
-    /// The session of this name, which is thereby in use.
+    /// Returns the session of this name, which is thereby in use.
     pub fn find(&mut self, name: &str, now: Timestamp) -> Result<&mut Session> {
         if self.by_name.get(name).is_some_and(|session| session.is_over(now)) {
             self.by_name.remove(name);
@@ -94,7 +94,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// One page of a database's sessions. Multiplexed ones belong to nobody and aren't listed.
+    /// Returns one page of a database's sessions. Multiplexed ones belong to nobody and aren't
+    /// listed.
     pub fn list(
         &self,
         request: &proto::ListSessionsRequest,
@@ -167,7 +168,7 @@ impl Session {
     }
 }
 
-/// How many sessions a batch request gets.
+/// Returns how many sessions a batch request gets.
 pub(super) fn batch_size(asked: i32) -> Result<usize> {
     match usize::try_from(asked) {
         Ok(count @ 1..) => Ok(count.min(BATCH_MAX)),

@@ -10,7 +10,7 @@ use crate::engine::{Detail, Error};
 /// The longest message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_000;
 
-/// The status that carries an error.
+/// Returns the status that carries an error.
 ///
 /// Some clients read the details from the status, others from a trailer of their own: both are
 /// there.
@@ -49,8 +49,8 @@ pub(crate) fn status(error: &Error) -> Status {
     Status::with_details_and_metadata(code, message, status.encode_to_vec().into(), trailers)
 }
 
-/// The text as far as it fits into a trailer. Clients refuse larger ones and lose the code with
-/// them, and a byte of a message can take three in one.
+/// Returns the text as far as it fits into a trailer. Clients refuse larger ones and lose the code
+/// with them, and a byte of a message can take three in one.
 pub(crate) fn cut(text: &str) -> String {
     if text.len() <= MESSAGE_BYTES_MAX {
         return text.to_owned();

@@ -25,7 +25,7 @@ pub(super) enum Handle {
 }
 
 impl Handle {
-    /// The id on the wire.
+    /// Returns the id on the wire.
     pub fn encode(self) -> Vec<u8> {
         match self {
             Handle::ReadWrite(id) => id.to_string().into_bytes(),

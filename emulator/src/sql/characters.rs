@@ -14,12 +14,12 @@ impl<'a> Characters<'a> {
         Characters { rest: text, at: Pos::START }
     }
 
-    /// Where the next character is.
+    /// Returns where the next character is.
     pub fn at(&self) -> Pos {
         self.at
     }
 
-    /// The next character, which stays.
+    /// Returns the next character, which stays.
     pub fn peek(&self) -> Option<char> {
         self.rest.chars().next()
     }

@@ -22,13 +22,13 @@ enum Transaction {
 }
 
 impl<'a> InTransaction<'a> {
-    /// The database as a read-write transaction sees it.
+    /// Returns the database as a read-write transaction sees it.
     pub fn read_write(database: &'a Database, id: TransactionId) -> InTransaction<'a> {
         let transaction = Transaction::ReadWrite(id);
         InTransaction { database, schema: database.schema(), transaction }
     }
 
-    /// The database as it was at a moment.
+    /// Returns the database as it was at a moment.
     pub fn read_only(database: &'a Database, moment: Timestamp) -> InTransaction<'a> {
         let transaction = Transaction::ReadOnly(moment);
         InTransaction { database, schema: database.schema(), transaction }

@@ -47,22 +47,22 @@ pub struct SqlError {
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 impl SqlError {
-    /// An error about this place in the text.
+    /// Returns an error about this place in the text.
     pub fn new(code: Code, at: Pos, message: impl Into<String>) -> SqlError {
         SqlError { code, message: message.into(), at: Some(at) }
     }
 
-    /// An error about no place in particular, such as a failed computation.
+    /// Returns an error about no place in particular, such as a failed computation.
     pub fn unplaced(code: Code, message: impl Into<String>) -> SqlError {
         SqlError { code, message: message.into(), at: None }
     }
 
-    /// A text that is wrong as it stands, or that names what isn't there.
+    /// Returns a text that is wrong as it stands, or that names what isn't there.
     pub fn invalid(at: Pos, message: impl Into<String>) -> SqlError {
         SqlError::new(Code::InvalidArgument, at, message)
     }
 
-    /// A text that is no statement.
+    /// Returns a text that is no statement.
     pub fn syntax(at: Pos, message: impl fmt::Display) -> SqlError {
         SqlError::invalid(at, format!("Syntax error: {message}"))
     }
@@ -72,12 +72,12 @@ impl SqlError {
         SqlError::new(Code::Unimplemented, at, format!("Not supported here: {construct}"))
     }
 
-    /// A computation whose result no value can hold, or that has none.
+    /// Returns a computation whose result no value can hold, or that has none.
     pub fn out_of_range(message: impl Into<String>) -> SqlError {
         SqlError::unplaced(Code::OutOfRange, message)
     }
 
-    /// The gRPC code.
+    /// Returns the gRPC code.
     pub fn code(&self) -> Code {
         self.code
     }
@@ -87,7 +87,7 @@ impl SqlError {
         &self.message
     }
 
-    /// Where in the text, if the error is about a place.
+    /// Returns where in the text, if the error is about a place.
     pub fn at(&self) -> Option<Pos> {
         self.at
     }

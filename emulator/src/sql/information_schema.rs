@@ -79,7 +79,7 @@ const COLUMN_OPTIONS: &[(&str, Type)] = &[
     ("OPTION_VALUE", Type::String),
 ];
 
-/// The table of this name, in any case, for the tables of `schema`.
+/// Returns the table of this name, in any case, for the tables of `schema`.
 ///
 /// The tables of `INFORMATION_SCHEMA` itself are not among its rows.
 pub fn view(name: &str, schema: &Schema) -> Option<View> {

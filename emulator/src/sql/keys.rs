@@ -388,7 +388,7 @@ fn successor(prefix: &Value) -> Option<Value> {
     }
 }
 
-/// The same ranges, in order and apart from each other.
+/// Returns the same ranges, in order and apart from each other.
 pub fn merged(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort();

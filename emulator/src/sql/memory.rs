@@ -24,7 +24,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A database with the tables of a DDL text.
+    /// Returns a database with the tables of a DDL text.
     pub fn new(ddl: &str) -> Memory {
         let mut schema = Schema::default();
         for change in parse_ddl(ddl).expect("the test's DDL is right") {

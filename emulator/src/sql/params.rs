@@ -55,7 +55,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The parameter of this name.
+    /// Returns the parameter of this name.
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.by_name.get(&name.to_ascii_lowercase())
     }

@@ -222,12 +222,12 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// The slot of a column by its position in the table; `None` if it isn't used.
+    /// Returns the slot of a column by its position in the table; `None` if it isn't used.
     pub fn slot(&self, position: usize) -> Option<usize> {
         self.used.iter().find(|(used, _)| *used == position).map(|(_, slot)| *slot)
     }
 
-    /// The same of a column of an index.
+    /// Returns the same of a column of an index.
     pub fn slot_in(&self, index: &BoundIndex, position: usize) -> Option<usize> {
         let column = index.entries.columns.get(position)?;
         self.slot(self.table.position(&column.name)?)

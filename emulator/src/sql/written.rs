@@ -25,7 +25,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// An expression and its text.
+    /// Returns an expression and its text.
     pub fn new(text: String, expr: Expr) -> Written {
         let mut names = Vec::new();
         note_names(&expr, &mut names);

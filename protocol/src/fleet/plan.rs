@@ -19,17 +19,18 @@ pub struct Move<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The member that is to have the shard; none where there are no members or no such shard.
+    /// Returns the member that is to have the shard; none where there are no members or no such
+    /// shard.
     pub fn owner(&self, shard: usize) -> Option<&'a str> {
         self.owners.get(shard).copied().flatten()
     }
 
-    /// The members in the order of the shards that they are to have.
+    /// Returns the members in the order of the shards that they are to have.
     pub fn owners(&self) -> &[Option<&'a str>] {
         &self.owners
     }
 
-    /// The shards that change hands, in their order: no plan as even as this one has fewer.
+    /// Returns the shards that change hands, in their order: no plan as even as this one has fewer.
     pub fn moves(&self) -> &[Move<'a>] {
         &self.moves
     }

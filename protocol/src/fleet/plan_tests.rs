@@ -31,7 +31,7 @@ fn is_even(owners: &[Option<&str>], members: &[&str]) -> bool {
     counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1
 }
 
-/// How many shards change hands in the best of all even assignments.
+/// Returns how many shards change hands in the best of all even assignments.
 fn fewest_moves(members: &[&str], owners: &[Option<&str>]) -> usize {
     let all = members.len().pow(u32::try_from(owners.len()).unwrap());
     let assignments = (0..all).map(|mut number| {

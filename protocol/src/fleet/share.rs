@@ -111,7 +111,7 @@ struct Pause {
 }
 
 impl Share {
-    /// The share of the member `id` of so many shards, which looks at them every `poll`.
+    /// Returns the share of the member `id` of so many shards, which looks at them every `poll`.
     ///
     /// All members should have the same lease.
     pub fn new(id: &str, shards: usize, lease: Duration, poll: Duration) -> Share {
@@ -198,7 +198,7 @@ impl Share {
         now.since(*self.away_since.get_or_insert(now)) < self.lease
     }
 
-    /// The members that are reckoned with.
+    /// Returns the members that are reckoned with.
     fn counting<'v>(&self, view: &'v View, is_member: bool) -> Vec<&'v str> {
         let holders = view.shards.iter().filter_map(Piece::holder);
         let holders: std::collections::BTreeSet<&str> = holders.collect();
@@ -277,7 +277,7 @@ impl Share {
         handed.take(most.saturating_sub(leaving)).collect()
     }
 
-    /// How many shards others have to hand to this member.
+    /// Returns how many shards others have to hand to this member.
     fn awaited(&self, view: &View, plan: &Plan) -> usize {
         let others =
             |shard: usize| view.shards[shard].holder().is_some_and(|holder| holder != self.id);
@@ -294,7 +294,8 @@ impl Share {
         self.awaited.is_some_and(|(_, since)| now.since(since) < HASTE_MAX)
     }
 
-    /// How long it is until something that the view shows changes by itself, or to the next poll.
+    /// Returns how long it is until something that the view shows changes by itself, or to the next
+    /// poll.
     fn next_change(&self, view: &View) -> Duration {
         let joins = view.members.iter().map(|member| member.since + self.calm);
         let leaves = view.members.iter().map(|member| member.until);

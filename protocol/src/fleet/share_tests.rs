@@ -140,7 +140,7 @@ impl World {
     }
 }
 
-/// The longest time, in ticks, for which one of the shards is left alone meanwhile.
+/// Returns the longest time, in ticks, for which one of the shards is left alone meanwhile.
 fn longest_gap(world: &mut World, time: Duration) -> u64 {
     let (mut longest, mut unheld) = (0, vec![0_u64; world.shards.len()]);
     for _ in 0..time.as_millis() / 100 {

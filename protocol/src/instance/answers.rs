@@ -30,7 +30,7 @@ impl Instance {
         }
     }
 
-    /// A contender has seen the row: take the lock now, or know when to poll again.
+    /// Acts on what a contender has seen: takes the lock now, or finds when to poll again.
     fn plan(&mut self, now: Moment, observation: Observation, decision: &mut Decision) {
         self.failures.reads = 0;
         if self.stop_by.is_some() {
@@ -65,7 +65,7 @@ impl Instance {
         }
     }
 
-    /// How long the row is still owed to its holder; zero if this contender may take it.
+    /// Returns how long the row is still owed to its holder; zero if this contender may take it.
     fn vacant_in(&self, now: Moment, row: &Row, read_at: Timestamp) -> Duration {
         if row.writer.nonce().is_some_and(|nonce| nonce.instance == self.nonce) {
             // A term of this instance that is not being held is over, or was never believed in.
@@ -133,7 +133,7 @@ impl Instance {
         }
     }
 
-    /// The outcome of an attempt is unknown: its own nonce in the row decides, nothing else.
+    /// Resolves an unknown attempt: its own nonce in the row decides, nothing else.
     fn resolve(&mut self, now: Moment, attempt: Attempt, answer: Answer, decision: &mut Decision) {
         let useful_until = attempt.sent + self.timing.validity();
         match answer {
@@ -152,7 +152,7 @@ impl Instance {
         }
     }
 
-    /// The commit that begins a term is known to have been applied.
+    /// Begins the term, since its commit is known to have been applied.
     fn begin(&mut self, now: Moment, attempt: Attempt, token: Timestamp, decision: &mut Decision) {
         self.leftover = None;
         let Attempt { writer, sent, displaced, .. } = attempt;
@@ -272,7 +272,7 @@ impl Instance {
         }
     }
 
-    /// The term is released, and no takeover row is left.
+    /// Ends the release: no takeover row is left.
     fn left(&mut self, now: Moment, released: Timestamp, back_off: BackOff) {
         self.clean = Some(released);
         self.back_off(now, back_off);

@@ -11,7 +11,7 @@ use crate::{Moment, Wake};
 const MEMORY: Duration = Duration::from_secs(60);
 
 impl Instance {
-    /// When to try again after so many failures in a row: exponentially later, with jitter.
+    /// Returns when to try again after so many failures in a row: exponentially later, with jitter.
     pub(super) fn retry(&self, now: Moment) -> Wake {
         self.retry_after(now, self.failures.in_a_row())
     }
@@ -25,8 +25,8 @@ impl Instance {
         Wake { at: now + pause, spread: pause / 4 }
     }
 
-    /// An attempt to begin a term failed, or the term was lost early: the next attempt has to
-    /// wait, however well reads go.
+    /// Notes that an attempt to begin a term failed, or that the term was lost early. The next
+    /// attempt has to wait, however well reads go.
     pub(super) fn begin_failed(&mut self, now: Moment) -> Wake {
         self.forget_what_is_long_ago(now);
         self.failures.begins = self.failures.begins.saturating_add(1);
@@ -35,7 +35,8 @@ impl Instance {
         retry
     }
 
-    /// A term was released, or has lasted: beginning terms works, and so does using them.
+    /// Notes that a term was released, or has lasted: beginning terms works, and so does using
+    /// them.
     pub(super) fn term_works(&mut self) {
         self.failures.begins = 0;
         self.failures.lost_races = 0;
@@ -66,7 +67,8 @@ impl Instance {
         self.failures.last = now;
     }
 
-    /// When to poll again after a race was lost: soon, to see who won, and no later than others.
+    /// Returns when to poll again after a race was lost: soon, to see who won, and no later than
+    /// others.
     pub(super) fn poll_after_lost_race(&mut self, now: Moment) {
         self.failures.lost_races = self.failures.lost_races.saturating_add(1);
         let attempts = self.failures.lost_races.saturating_add(self.failures.in_a_row());

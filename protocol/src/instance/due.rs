@@ -53,8 +53,8 @@ impl Instance {
         Some(Act::Sweep { before: tidy.before })
     }
 
-    /// When a heartbeat may go early. Never a repeat, which is as prompt as it may be, and none
-    /// where none is ever due.
+    /// Returns when a heartbeat may go early. Never a repeat, which is as prompt as it may be, and
+    /// none where none is ever due.
     pub(super) fn early(&self) -> Option<Wake> {
         let Timing { heartbeat_interval: interval, renew_deadline, .. } = self.timing;
         let spread = self.timing.early();

@@ -123,7 +123,7 @@ struct Leftover {
 }
 
 impl Instance {
-    /// A contender that polls at once.
+    /// Returns a contender that polls at once.
     ///
     /// Draw `nonce` at random each time. It tells this instance from every other one, also from one
     /// with the same `id` and from its own former life.
@@ -166,7 +166,7 @@ impl Instance {
         matches!(self.phase, Phase::Standby { .. })
     }
 
-    /// The token of the term and the moment from which it is invalid, if there is a term.
+    /// Returns the token of the term and the moment from which it is invalid, if there is a term.
     pub fn term(&self) -> Option<(Timestamp, Moment)> {
         match &self.phase {
             Phase::Holding(term) => Some((term.id.token, term.renewed + self.timing.validity())),

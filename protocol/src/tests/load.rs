@@ -63,7 +63,7 @@ impl Load {
         Timestamp(1_795_000_000_000_000_000) + self.now.0
     }
 
-    /// The most requests in any window, of those that count.
+    /// Returns the most requests in any window, of those that count.
     fn most_in_a_window(mut self, lasts: Duration, mut owner: impl FnMut(u64) -> Event) -> usize {
         let mut event = Event::Wake;
         while self.now.0 < lasts {

@@ -52,7 +52,7 @@ fn contender() -> Instance {
     instance
 }
 
-/// An instance that holds since 0, by an insert.
+/// Returns an instance that holds since 0, by an insert.
 fn holder() -> Instance {
     let mut instance = contender();
     assert!(matches!(instance.decide(at(0), observed(None, 0)).act, Some(Act::Insert { .. })));
@@ -344,7 +344,7 @@ fn a_leftover_is_forgotten_when_its_peer_turns_out_to_live() {
     assert!(matches!(act, Some(Act::Takeover { over_leftover: false, .. })));
 }
 
-/// An instance that holds since 5,005 ms by Spanner's clock, by a takeover.
+/// Returns an instance that holds since 5,005 ms by Spanner's clock, by a takeover.
 fn successor() -> (Instance, Decision) {
     let mut instance = contender();
     instance.decide(at(0), observed(Some(rivals_row(0)), 5_000));
@@ -424,7 +424,7 @@ fn after_an_unknown_attempt_the_next_one_waits() {
     assert!(matches!(instance.decide(wake, observed(None, 300)).act, Some(Act::Insert { .. })));
 }
 
-/// An instance that nobody has asked for anything yet.
+/// Returns an instance that nobody has asked for anything yet.
 fn idle() -> Instance {
     let mut instance = Instance::new("a", NONCE, Timing::from_lease(LEASE), at(0));
     assert_eq!(instance.decide(at(0), Event::Contend(false)), Decision::default());

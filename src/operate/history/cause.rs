@@ -25,7 +25,7 @@ pub(super) fn is_term(stored: &StoredRow) -> bool {
     stored.writer.id().is_some() && !stored.row().is_released()
 }
 
-/// When, by Spanner's clock, anybody at all may take the lock from the row as it is.
+/// Returns when, by Spanner's clock, anybody at all may take the lock from the row as it is.
 pub(super) fn vacant_from(stored: &StoredRow) -> Timestamp {
     let row = stored.row();
     let lease = row.lease.unwrap_or(DEFAULT_LEASE);
@@ -56,7 +56,7 @@ pub(super) fn judge(
     }
 }
 
-/// When and why the term ended; nothing if it goes on.
+/// Returns when and why the term ended; nothing if it goes on.
 fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp, Cause)> {
     let over = vacant_from(term);
     let ran_out = |by: Timestamp| {

@@ -20,7 +20,7 @@ use crate::spanner::{LockTable, REQUEST_LIMIT, Table, row, without_read_timestam
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
 impl LockTable {
-    /// The terms of the lock `name` so far, the latest first, by stale reads of its row.
+    /// Returns the terms of the lock `name` so far, the latest first, by stale reads of its row.
     ///
     /// No history table is needed: a read just before a term's token shows the row as the term
     /// before left it. Spanner keeps old versions for an hour, unless the database's
@@ -78,20 +78,20 @@ pub struct History {
 }
 
 impl History {
-    /// How far back to go; an hour by default. The term that was held then is the last.
+    /// Sets how far back to go; an hour by default. The term that was held then is the last.
     pub fn since(mut self, window: Duration) -> History {
         self.walk = self.walk.since(window);
         self
     }
 
-    /// How long to wait before each stale read, for whoever loads many histories beside a busy
-    /// database; not at all by default.
+    /// Sets how long to wait before each stale read, for a caller that loads many histories beside a
+    /// busy database; not at all by default.
     pub fn pace(mut self, pause: Duration) -> History {
         self.pace = pause;
         self
     }
 
-    /// The next earlier term; none after the last.
+    /// Returns the next earlier term; none after the last.
     ///
     /// # Errors
     ///
@@ -112,12 +112,12 @@ impl History {
         Ok(term)
     }
 
-    /// Why there is nothing earlier, once [`next`](History::next) has given nothing.
+    /// Returns why there is nothing earlier, once [`next`](History::next) has given nothing.
     pub fn ended(&self) -> Option<HistoryEnd> {
         self.walk.ended()
     }
 
-    /// How many reads the terms so far took.
+    /// Returns how many reads the terms so far took.
     pub fn reads(&self) -> u64 {
         self.walk.reads()
     }

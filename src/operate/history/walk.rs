@@ -20,10 +20,10 @@ const PROBES: [Duration; 3] =
 
 /// The versions of one row.
 pub(crate) trait Past {
-    /// The row now, and Spanner's timestamp of the read.
+    /// Returns the row now, and Spanner's timestamp of the read.
     fn now(&self) -> impl Future<Output = Result<(Option<StoredRow>, Timestamp)>> + Send;
 
-    /// The row as it was then.
+    /// Returns the row as it was then.
     fn at(&self, at: Timestamp) -> impl Future<Output = Result<Version>> + Send;
 
     /// Returns true if those who seize a lock leave their mark in the row.
@@ -95,7 +95,7 @@ impl Walk {
         self.reads
     }
 
-    /// The next earlier term.
+    /// Returns the next earlier term.
     pub(crate) async fn next(&mut self, past: &impl Past) -> Result<Option<PastTerm>> {
         if matches!(self.place, Place::Start) {
             self.start(past).await?;

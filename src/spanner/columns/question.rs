@@ -11,7 +11,8 @@ use super::schema::Found;
 use crate::error::{Error, Result};
 use crate::spanner::connection::Leased;
 
-/// The columns of `table`, as far as the caller's role may see them; none if it isn't there.
+/// Returns the columns of `table`, as far as the caller's role may see them; none if it isn't
+/// there.
 pub(super) async fn ask(leased: &Leased, table: &str) -> Result<Vec<Found>> {
     let doing = || format!("table `{table}`: ask the information schema for its columns");
     match timeout(leased.limit, columns(&leased.client, table, leased.limit)).await {
@@ -50,7 +51,8 @@ async fn columns(
     Ok(found)
 }
 
-/// One text for both dialects: they differ in parameters and in the name of the default schema.
+/// Returns one text for both dialects: they differ in parameters and in the name of the default
+/// schema.
 fn filter(table: &str) -> String {
     // An identifier, checked before anything is sent: it needs no escape.
     let table = table.to_ascii_lowercase();

@@ -185,7 +185,7 @@ impl Found {
         matches!(self.spanner_type.as_str(), "INT64" | "bigint" | "int8")
     }
 
-    /// The most characters that fit, if it is a text.
+    /// Returns the most characters that fit, if it is a text.
     fn text_length(&self) -> Option<usize> {
         let (base, length) = match self.spanner_type.split_once('(') {
             Some((base, length)) => (base, length.strip_suffix(')')?),

@@ -62,8 +62,8 @@ impl Connection {
         Connection(Arc::new(Origin::Own(Own { target, lines: Mutex::default() })))
     }
 
-    /// Another connection to the same place, for a runtime of its own; none from a given client,
-    /// whose channels live on the caller's runtime.
+    /// Returns another connection to the same place, for a runtime of its own; none from a given
+    /// client, whose channels live on the caller's runtime.
     pub(crate) fn another(&self) -> Option<Connection> {
         match &*self.0 {
             Origin::Given(_) => None,
@@ -137,7 +137,7 @@ impl Connection {
 }
 
 impl Own {
-    /// The line of `runtime`, begun if there is none that is of use.
+    /// Returns the line of `runtime`, begun if there is none that is of use.
     fn line(&self, runtime: &Handle, target: &Target) -> Line {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         // Runtimes that are gone took their channels with them.

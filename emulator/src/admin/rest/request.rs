@@ -23,18 +23,18 @@ impl Query {
         Query(text.split('&').map(pair).collect())
     }
 
-    /// A text; empty if it was left out.
+    /// Returns a text; empty if it was left out.
     pub fn text(&self, name: &str) -> String {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
-    /// How many items a page may have; 0, if that is left to the server.
+    /// Returns how many items a page may have; 0, if that is left to the server.
     pub fn page_size(&self) -> i32 {
         self.text("pageSize").parse().unwrap_or_default()
     }
 }
 
-/// A part of an address with its `%41` resolved.
+/// Returns a part of an address with its `%41` resolved.
 pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

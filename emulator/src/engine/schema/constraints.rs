@@ -167,7 +167,7 @@ impl Schema {
         index.map(|index| &index.entries)
     }
 
-    /// The enforced foreign keys that refer to a table, each with the table that has it.
+    /// Returns the enforced foreign keys that refer to a table, each with the table that has it.
     pub(in super::super) fn references_to<'a>(
         &'a self,
         table: &'a str,
@@ -209,7 +209,7 @@ impl Schema {
         }
     }
 
-    /// The foreign keys that use a column, for a message; empty if there are none.
+    /// Returns the foreign keys that use a column, for a message; empty if there are none.
     pub(super) fn foreign_keys_using(&self, table: &str, column: &str) -> String {
         let among = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(column));
         let mut found = Vec::new();

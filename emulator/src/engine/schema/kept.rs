@@ -5,7 +5,7 @@ use super::Schema;
 use super::change::Kept;
 
 impl Schema {
-    /// Every statement that is kept, in the order in which they came.
+    /// Returns every statement that is kept, in the order in which they came.
     pub fn kept(&self) -> &[Kept] {
         &self.kept
     }

@@ -44,47 +44,47 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// A schema of this dialect, without tables.
+    /// Returns a schema of this dialect, without tables.
     pub fn of(dialect: Dialect) -> Schema {
         Schema { dialect, ..Schema::default() }
     }
 
-    /// The language of its statements.
+    /// Returns the language of its statements.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// The options that the database was given, as they were written, and its id.
+    /// Returns the options that the database was given, as they were written, and its id.
     pub fn options(&self) -> (&str, impl ExactSizeIterator<Item = (&String, &String)>) {
         (&self.database, self.options.iter())
     }
 
-    /// The table of this name, in any case.
+    /// Returns the table of this name, in any case.
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.get(&name.to_ascii_lowercase())
     }
 
-    /// Every table, by name.
+    /// Returns every table, by name.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.tables.values()
     }
 
-    /// The index of this name, in any case.
+    /// Returns the index of this name, in any case.
     pub fn index(&self, name: &str) -> Option<&BoundIndex> {
         self.indexes.get(&name.to_ascii_lowercase())
     }
 
-    /// Every index, by name.
+    /// Returns every index, by name.
     pub fn indexes(&self) -> impl Iterator<Item = &BoundIndex> {
         self.indexes.values()
     }
 
-    /// The indexes of a table, by name.
+    /// Returns the indexes of a table, by name.
     pub fn indexes_of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a BoundIndex> {
         self.indexes().filter(move |index| index.definition.table.eq_ignore_ascii_case(table))
     }
 
-    /// The tables whose rows need one in this table.
+    /// Returns the tables whose rows need one in this table.
     pub(super) fn children_of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Table> {
         self.tables().filter(move |child| {
             let mut parent = child.parent.iter().filter(|parent| parent.is_enforced);
@@ -92,7 +92,7 @@ impl Schema {
         })
     }
 
-    /// The table of this name, or what an index of this name is as a table.
+    /// Returns the table of this name, or what an index of this name is as a table.
     pub(super) fn relation(&self, name: &str) -> Option<&Table> {
         self.table(name).or_else(|| self.index(name).map(|index| &index.entries))
     }

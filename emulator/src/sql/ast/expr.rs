@@ -16,7 +16,7 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// An expression made of the expressions in `kind`.
+    /// Returns an expression made of the expressions in `kind`.
     pub fn new(at: Pos, kind: ExprKind) -> Expr {
         let mut below = 0;
         kind.for_each_child(&mut |child| below = below.max(child.height));

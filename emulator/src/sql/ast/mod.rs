@@ -243,7 +243,7 @@ pub struct Name {
 }
 
 impl Select {
-    /// How many levels of nodes the highest of its expressions has.
+    /// Returns how many levels of nodes the highest of its expressions has.
     pub fn height(&self) -> usize {
         let mut height = 0;
         let mut see = |expr: &Expr| height = height.max(expr.height);

@@ -18,13 +18,13 @@ pub struct Binder<'a> {
 }
 
 impl<'a> Binder<'a> {
-    /// A binder for a statement with these parameters. `now` is its `CURRENT_TIMESTAMP()`.
+    /// Returns a binder for a statement with these parameters. `now` is its `CURRENT_TIMESTAMP()`.
     pub fn new(schema: &'a Schema, parameters: &'a Parameters, now: Timestamp) -> Binder<'a> {
         let (scope, named) = (Scope::default(), Vec::new());
         Binder { schema, parameters, now, scope, named, queries: 0 }
     }
 
-    /// The table of this name that rows can be written to.
+    /// Returns the table of this name that rows can be written to.
     pub(super) fn table(&self, name: &TableName) -> Result<&'a Table> {
         if self.schema.dialect() == Dialect::PostgreSql {
             let construct = "a statement over a table in the dialect POSTGRESQL";

@@ -98,7 +98,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// A call of this function or operator with these arguments.
+    /// Returns a call of this function or operator with these arguments.
     pub(super) fn applied(
         &mut self,
         known: &'static Known,
@@ -126,7 +126,7 @@ impl Binder<'_> {
         Ok(Typed { node, value_type: Some(value_type), origin: Origin::Computed, at })
     }
 
-    /// The arguments as the signature takes them that fits them best, and what it gives.
+    /// Returns the arguments as the signature takes them that fits them best, and what it gives.
     pub(super) fn matched(
         &self,
         known: &Known,

@@ -124,7 +124,7 @@ impl Binder<'_> {
         Ok((Relation::new(called, columns_of(table)), origin))
     }
 
-    /// How a table may be read for a statement.
+    /// Returns how a table may be read for a statement.
     pub(super) fn scan(&self, name: &TableName, table: &Table) -> Result<Scan> {
         let indexes = || self.schema.indexes_of(&table.name).cloned();
         let (indexes, is_forced) = match &name.index {
@@ -193,7 +193,7 @@ impl Binder<'_> {
 }
 
 impl Draft {
-    /// The step, now that it is known what is used of it.
+    /// Returns the step, now that it is known what is used of it.
     pub(super) fn step(self, relation: &Relation) -> Step {
         let used = relation.used();
         let source = match self.origin {

@@ -5,7 +5,7 @@ use crate::engine::{Type, Value};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::plan::Node;
 
-/// A condition, or its opposite.
+/// Returns a condition, or its opposite.
 pub(super) fn maybe_not(negated: bool, node: Node, at: Pos) -> Typed {
     let node = if negated { Node::Not(Box::new(node)) } else { node };
     Typed::computed(at, Type::Bool, node)
@@ -23,7 +23,7 @@ pub(super) fn same_type(all: Vec<Typed>, operator: &str, at: Pos) -> Result<Vec<
     }
 }
 
-/// The first two.
+/// Returns the first two.
 pub(super) fn pair(nodes: Vec<Node>) -> [Node; 2] {
     let mut nodes = nodes.into_iter();
     [(); 2].map(|()| nodes.next().unwrap_or(Node::Constant(Value::Null)))

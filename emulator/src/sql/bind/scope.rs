@@ -74,14 +74,14 @@ pub struct Column {
 }
 
 impl Relation {
-    /// A relation with these columns.
+    /// Returns a relation with these columns.
     pub fn new(name: &str, columns: impl IntoIterator<Item = (String, Type)>) -> Relation {
         let column = |(name, value_type)| Column { name, value_type, slot: None, merged: false };
         let columns = columns.into_iter().map(column).collect();
         Relation { name: name.to_owned(), columns, is_value: false }
     }
 
-    /// The columns that are used and the slots they have.
+    /// Returns the columns that are used and the slots they have.
     pub fn used(&self) -> Vec<(usize, usize)> {
         let columns = self.columns.iter().enumerate();
         columns.filter_map(|(position, column)| Some((position, column.slot?))).collect()
@@ -103,7 +103,7 @@ impl Relation {
 }
 
 impl Frame {
-    /// The frame of a statement over a table; the slots of its key come first.
+    /// Returns the frame of a statement over a table; the slots of its key come first.
     pub fn of_table(name: &str, table: &Table) -> Frame {
         let mut relation = Relation::new(name, columns_of(table));
         for (slot, part) in table.primary_key.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Frame {
         Target { scan: Scan { used, ..scan }, width: self.width }
     }
 
-    /// The slot of a column.
+    /// Returns the slot of a column.
     pub fn slot(&mut self, relation: usize, position: usize) -> usize {
         let column = &mut self.relations[relation].columns[position];
         *column.slot.get_or_insert_with(|| {
@@ -155,7 +155,7 @@ fn ambiguous(name: &str, at: Pos) -> SqlError {
     SqlError::invalid(at, format!("Column name {name} is ambiguous"))
 }
 
-/// A table's columns, by name and type.
+/// Returns a table's columns, by name and type.
 pub fn columns_of(table: &Table) -> Vec<(String, Type)> {
     table.columns.iter().map(|column| (column.name.clone(), column.column_type)).collect()
 }
@@ -171,12 +171,12 @@ impl Scope {
         self.frames.pop().unwrap_or_default()
     }
 
-    /// The query that was started last.
+    /// Returns the query that was started last.
     pub fn innermost(&mut self) -> Option<&mut Frame> {
         self.frames.last_mut()
     }
 
-    /// The column that a name stands for.
+    /// Returns the column that a name stands for.
     pub fn column(&mut self, table: Option<&str>, name: &str, at: Pos) -> Result<Typed> {
         for depth in (0..self.frames.len()).rev() {
             let frame = &self.frames[depth];
@@ -221,7 +221,7 @@ impl Scope {
         Err(SqlError::invalid(at, format!("Unrecognized name: {}", table.unwrap_or(name))))
     }
 
-    /// A column of the query that was started last, by position.
+    /// Returns a column of the query that was started last, by position.
     pub fn own_column(&mut self, relation: usize, position: usize, at: Pos) -> Result<Typed> {
         self.column_at(self.frames.len().saturating_sub(1), relation, position, at)
     }

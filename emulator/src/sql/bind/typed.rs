@@ -44,12 +44,12 @@ impl Typed {
         Typed { node, value_type: Some(value_type), origin: Origin::Computed, at }
     }
 
-    /// A constant.
+    /// Returns a constant.
     pub fn constant(at: Pos, value: Value, origin: Origin) -> Typed {
         Typed { value_type: value.value_type(), node: Node::Constant(value), origin, at }
     }
 
-    /// The type, as messages name it.
+    /// Returns the type, as messages name it.
     pub fn type_name(&self) -> &'static str {
         self.value_type.map_or("NULL", Type::name)
     }
@@ -140,7 +140,7 @@ impl Typed {
     }
 }
 
-/// The types of these expressions, as messages name them.
+/// Returns the types of these expressions, as messages name them.
 pub fn type_names(all: &[Typed]) -> String {
     all.iter().map(Typed::type_name).collect::<Vec<_>>().join(", ")
 }
@@ -179,7 +179,7 @@ pub fn coerced_all(all: Vec<Typed>, target: Type) -> Result<Option<Vec<Node>>> {
     Ok(coerced?.map(|all| all.into_iter().map(|typed| typed.node).collect()))
 }
 
-/// The text of a literal, as a value of its type.
+/// Returns the text of a literal, as a value of its type.
 pub fn parse(text: &str, target: Type, at: Pos) -> Result<Value> {
     match target {
         Type::Timestamp => time::timestamp(text, at).map(Value::Timestamp),

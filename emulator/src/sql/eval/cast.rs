@@ -4,7 +4,7 @@ use crate::engine::{Code, Numeric, Type, Value, double};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::time;
 
-/// The value as one of another type, as `CAST` makes it.
+/// Returns the value as one of another type, as `CAST` makes it.
 ///
 /// # Errors
 /// OUT_OF_RANGE if it is no such value.

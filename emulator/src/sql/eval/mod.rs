@@ -87,7 +87,7 @@ impl Evaluation {
         Ok(matches!(self.value(condition, rows)?, Value::Bool(true)))
     }
 
-    /// The value of an expression.
+    /// Returns the value of an expression.
     pub fn value(&self, node: &Node, rows: &Rows) -> Evaluated {
         self.count_steps(1)?;
         let at = |values: &[Value], place: usize| values.get(place).cloned().unwrap_or(Value::Null);
@@ -154,7 +154,7 @@ impl Evaluation {
         }
     }
 
-    /// The rows of a query inside an expression.
+    /// Returns the rows of a query inside an expression.
     pub fn rows_of(
         &self,
         subquery: &Subquery,

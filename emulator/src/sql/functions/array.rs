@@ -37,7 +37,7 @@ pub fn to_string(arguments: &[Value]) -> Result<Value> {
     joined(shown, separator)
 }
 
-/// The values, all STRING or all BYTES, with a separator between any two.
+/// Returns the values, all STRING or all BYTES, with a separator between any two.
 pub fn joined<'a>(values: impl Iterator<Item = &'a Value>, separator: &Value) -> Result<Value> {
     let (mut text, mut bytes) = (String::new(), Vec::new());
     for (place, value) in values.enumerate() {

@@ -40,12 +40,12 @@ static KNOWN: LazyLock<HashMap<&'static str, Known>> = LazyLock::new(|| {
     TABLE.iter().map(known).collect()
 });
 
-/// The function or operator of this name, which is in upper case.
+/// Returns the function or operator of this name, which is in upper case.
 pub fn known(name: &str) -> Option<&'static Known> {
     KNOWN.get(name)
 }
 
-/// Every function and operator, in the order of the table.
+/// Returns every function and operator, in the order of the table.
 pub fn functions() -> impl Iterator<Item = &'static Function> {
     TABLE.iter()
 }

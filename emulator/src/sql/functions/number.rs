@@ -73,7 +73,7 @@ fn binary(op: Op, arguments: &[Value]) -> Result<Value> {
     }
 }
 
-/// The number with the other sign.
+/// Returns the number with the other sign.
 pub fn negate(arguments: &[Value]) -> Result<Value> {
     match arguments {
         [Value::Int64(value)] => value

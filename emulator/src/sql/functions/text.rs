@@ -17,7 +17,7 @@ pub const MAX_VALUE_BYTES: usize = 10 << 20;
 /// The largest value that `REPEAT` and the like make.
 const MAX_MADE_BYTES: usize = 1 << 20;
 
-/// The parts, one behind the other: all STRING, all BYTES or all arrays.
+/// Returns the parts, one behind the other: all STRING, all BYTES or all arrays.
 pub fn concat(parts: &[Value]) -> Result<Value> {
     let mut parts = parts.iter();
     let mut all = parts.next().cloned().ok_or_else(|| misbound("CONCAT"))?;

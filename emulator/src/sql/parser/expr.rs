@@ -225,7 +225,7 @@ fn too_deep(at: Pos) -> SqlError {
     SqlError::invalid(at, format!("Expression is nested more than {MAX_DEPTH} levels deep"))
 }
 
-/// The integer `literal`, as a constant node holds it.
+/// Returns the integer `literal`, as a constant node holds it.
 pub(super) fn literal(at: Pos, literal: Literal) -> Expr {
     Expr::new(at, ExprKind::Literal(literal))
 }

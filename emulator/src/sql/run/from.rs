@@ -21,7 +21,7 @@ enum Candidates {
 }
 
 impl<A: Access> Execution<'_, A> {
-    /// The rows of `FROM` that pass `WHERE`.
+    /// Returns the rows of `FROM` that pass `WHERE`.
     pub(super) async fn source_rows(
         &mut self,
         query: &Query,
@@ -182,7 +182,7 @@ impl<A: Access> Execution<'_, A> {
         Ok((0..).map(Value::Int64).zip(values).map(|(place, value)| vec![value, place]).collect())
     }
 
-    /// The rows of a table that pass `filter`, as far as a statement that writes uses them.
+    /// Returns the rows of a table that pass `filter`, as far as a statement that writes uses them.
     pub(super) async fn rows_of(
         &mut self,
         scan: &Scan,

@@ -64,7 +64,7 @@ impl<A: Access> Execution<'_, A> {
         Ok(Path { index, ranges })
     }
 
-    /// The rows in these ranges of the table, with their keys.
+    /// Returns the rows in these ranges of the table, with their keys.
     pub(super) async fn rows_with_keys(
         &mut self,
         scan: &Scan,
@@ -81,8 +81,9 @@ impl<A: Access> Execution<'_, A> {
         Ok(rows)
     }
 
-    /// The rows in these ranges of an index, with their keys there. Columns that the index doesn't
-    /// keep come from the table, as does everything that is to be locked as if it were written.
+    /// Returns the rows in these ranges of an index, with their keys there. Columns that the index
+    /// doesn't keep come from the table, as does everything that is to be locked as if it were
+    /// written.
     pub(super) async fn rows_by_index(
         &mut self,
         scan: &Scan,
@@ -138,7 +139,8 @@ pub(super) fn covers(index: &BoundIndex, scan: &Scan) -> bool {
     used.all(|column| index.entries.position(&column.name).is_some())
 }
 
-/// The paths that show every row that passes `conditions`: the table first, then the indexes.
+/// Returns the paths that show every row that passes `conditions`: the table first, then the
+/// indexes.
 ///
 /// # Errors
 /// The index that the statement demands is none of them.
@@ -166,7 +168,7 @@ pub(super) fn ways<'q>(
     Ok(ways)
 }
 
-/// How much a path leaves out with these ranges.
+/// Returns how much a path leaves out with these ranges.
 pub(super) fn strength(scan: &Scan, way: Option<&BoundIndex>, ranges: &[KeyRange]) -> usize {
     match keys::strength(ranges) {
         // Nothing is nearer than the whole key of a row.
@@ -189,7 +191,7 @@ fn hidden_column<'q>(scan: &Scan, index: &'q BoundIndex, conditions: &[&Node]) -
     hidden.map(|(_, column)| column.name.as_str())
 }
 
-/// How to get the rows in these ranges, as far as a scan uses them.
+/// Returns how to get the rows in these ranges, as far as a scan uses them.
 pub(super) fn read(scan: &Scan, keys: Vec<KeyRange>) -> Read {
     let Table { name, columns, .. } = &scan.table;
     let used = scan.used.iter().filter_map(|(position, _)| columns.get(*position));

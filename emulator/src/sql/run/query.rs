@@ -17,7 +17,7 @@ impl<A: Access> Execution<'_, A> {
         Ok(Outcome::Rows { columns: columns(&query.outputs), rows })
     }
 
-    /// The rows of a query that gets these values from the query around.
+    /// Returns the rows of a query that gets these values from the query around.
     ///
     /// Queries nest, so the future is on the heap.
     pub(super) fn query_rows<'q>(
@@ -178,7 +178,7 @@ impl<A: Access> Execution<'_, A> {
     }
 }
 
-/// The columns of a result.
+/// Returns the columns of a result.
 pub(super) fn columns(outputs: &[Output]) -> Vec<(String, Type)> {
     outputs.iter().map(|output| (output.name.clone(), output.value_type)).collect()
 }

@@ -103,17 +103,18 @@ impl<A: Access> Execution<'_, A> {
     }
 }
 
-/// The key of a row whose first columns are those of the key.
+/// Returns the key of a row whose first columns are those of the key.
 pub(super) fn key(table: &Table, row: &[Value]) -> Result<Key> {
     table.key(row.iter().take(table.primary_key.len()).cloned())
 }
 
-/// The names of the columns at these positions.
+/// Returns the names of the columns at these positions.
 pub(super) fn names(table: &Table, positions: &[usize]) -> Vec<String> {
     positions.iter().map(|position| table.columns[*position].name.clone()).collect()
 }
 
-/// A row, as far as a statement uses it, with what is written to the columns at these positions.
+/// Returns a row, as far as a statement uses it, with what is written to the columns at these
+/// positions.
 pub(super) fn overlaid(
     target: &Target,
     mut row: Row,

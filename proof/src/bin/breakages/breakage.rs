@@ -55,8 +55,8 @@ impl Breakage {
         })
     }
 
-    /// The hash of what the patch changes and of all code that its first `checkers` read. Comments
-    /// decide nothing.
+    /// Returns the hash of what the patch changes and of all code that its first `checkers` read.
+    /// Comments decide nothing.
     pub fn key(&self, workspace: &Path, checkers: usize) -> io::Result<String> {
         let mut folders: Vec<&str> =
             self.checkers.iter().take(checkers).flat_map(Checker::reads).copied().collect();
@@ -88,7 +88,7 @@ impl Breakage {
         Ok(is_right && self.is_about(verdict, workspace)?)
     }
 
-    /// A row of the table in `docs/safety.md`.
+    /// Returns a row of the table in `docs/safety.md`.
     pub fn row(&self, catch: Option<&Catch>) -> String {
         let Breakage { name, what, .. } = self;
         match catch {
@@ -100,13 +100,13 @@ impl Breakage {
     }
 }
 
-/// The lines that a patch takes away and adds, and the law that it names.
+/// Returns the lines that a patch takes away and adds, and the law that it names.
 fn changes(patch: &str) -> String {
     let is_change = |line: &&str| line.starts_with(['+', '-']) || line.starts_with("Law: ");
     patch.lines().filter(is_change).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// A source without the lines that are comments.
+/// Returns a source without the lines that are comments.
 fn code(source: &str) -> String {
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     source.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect()

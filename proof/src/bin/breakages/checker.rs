@@ -29,7 +29,7 @@ const SIMULATION: [Checker; 2] = [
 ];
 
 impl Checker {
-    /// The checkers for what a patch touches, from the quickest to the most thorough.
+    /// Returns the checkers for what a patch touches, from the quickest to the most thorough.
     ///
     /// The model checker runs neither the driver nor the real table, and the simulation has no
     /// use for the model's specification of one. A patch with a line `Law: PACKAGE NAME` is for
@@ -78,8 +78,8 @@ impl Checker {
         }
     }
 
-    /// The folders with the sources that it runs or that judge; of the embedded Spanner those that
-    /// decide about transactions, not its SQL.
+    /// Returns the folders with the sources that it runs or that judge; of the embedded Spanner
+    /// those that decide about transactions, not its SQL.
     pub fn reads(&self) -> &'static [&'static str] {
         match self {
             Checker::Model(_) => &["protocol/src", "proof/src"],
