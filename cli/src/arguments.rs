@@ -134,7 +134,7 @@ pub enum Command {
         /// Locks whose names begin so; all of them without it.
         #[arg(default_value = "")]
         prefix: String,
-        /// From one look to the next.
+        /// From one poll to the next.
         #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
         interval: Duration,
     },

@@ -22,7 +22,7 @@ use crate::spindle::{RunHandle, Spindle};
 use crate::status::Health;
 use crate::token::FencingToken;
 
-/// From one look for the rows of the long gone to the next.
+/// From one search for the rows of the long gone to the next.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 
 impl LockTable {
@@ -70,7 +70,7 @@ impl MemberBuilder {
         self
     }
 
-    /// Sets the time from one look at the fleet to the next. As [`LockBuilder::poll_interval`].
+    /// Sets the time from one poll of the fleet to the next. As [`LockBuilder::poll_interval`].
     pub fn poll_interval(mut self, interval: Duration) -> MemberBuilder {
         self.lock = self.lock.poll_interval(interval);
         self
@@ -253,7 +253,7 @@ impl OwnRow {
     async fn tidies(&self) -> Infallible {
         loop {
             sleep(TIDY_INTERVAL.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
-            // A failed look is made good by the next one.
+            // A failed poll is made good by the next one.
             if let Ok(found) = look(self.table.table(), &[&self.members]).await {
                 tidy(self.table.table(), &found, self.lease).await;
             }

@@ -47,7 +47,7 @@ impl LockTable {
 /// shown until then, and one that has left is not.
 ///
 /// It works only while [`now`](Members::now) or [`next`](Members::next) is awaited: there is no task
-/// behind it. Each look is one strong read, however many members there are.
+/// behind it. Each poll is one strong read, however many members there are.
 #[derive(Clone, Debug)]
 #[must_use = "it reads nothing until `now` or `next` is called"]
 pub struct Members {
@@ -87,7 +87,7 @@ impl MemberState {
 }
 
 impl Members {
-    /// Sets the time from one look of [`next`](Members::next) to the following one; 1 s by default,
+    /// Sets the time from one poll of [`next`](Members::next) to the following one; 1 s by default,
     /// at least 1 ms.
     pub fn interval(mut self, interval: Duration) -> Members {
         self.interval = interval;
@@ -115,7 +115,7 @@ impl Members {
     /// Returns the live members: the first time at once, then each time that one has come, gone, or
     /// come again.
     ///
-    /// It looks once per interval. A member that comes and goes between two looks is not seen.
+    /// It polls once per interval. A member that comes and goes between two polls is not seen.
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
@@ -130,7 +130,7 @@ impl Members {
     /// # Errors
     ///
     /// As [`now`](Members::now); [`is_config`](Error::is_config) also for an interval that is too
-    /// short. The next call looks again, an interval later.
+    /// short. The next call polls again, an interval later.
     ///
     /// # Cancellation safety
     ///

@@ -31,7 +31,7 @@ pub(super) struct Place {
 }
 
 impl Pool {
-    /// Takes note of a look: these are free.
+    /// Takes note of a poll: these are free.
     pub(super) fn seen(&self, free: Vec<usize>) {
         let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.free = free;
@@ -62,7 +62,7 @@ impl Pool {
 }
 
 impl Place {
-    /// Gives the permit to the next caller here, without a look.
+    /// Gives the permit to the next caller here, without a poll.
     pub(super) fn give_back(self) {
         let pool = self.pool.clone();
         let number = self.number;

@@ -17,9 +17,9 @@ use crate::names::{check_part, number, permits_prefix};
 use crate::settings::LockBuilder;
 use crate::spanner::{LockTable, Table};
 
-/// Each look reads all of their rows.
+/// Each poll reads all of their rows.
 const PERMITS_MAX: usize = 1_000;
-/// Between two looks of which the first showed something free.
+/// Between two polls of which the first showed something free.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 
@@ -65,7 +65,7 @@ impl SemaphoreBuilder {
         self
     }
 
-    /// Sets the time from one look to the next while all permits are taken. As
+    /// Sets the time from one poll to the next while all permits are taken. As
     /// [`LockBuilder::poll_interval`].
     pub fn poll_interval(mut self, interval: Duration) -> SemaphoreBuilder {
         self.lock = self.lock.poll_interval(interval);
@@ -123,7 +123,7 @@ impl SemaphoreBuilder {
 /// # Not promised
 ///
 /// **There is no fairness.** A caller takes any permit that it sees free, and may be overtaken by
-/// others again and again. Callers in one process share their looks, so that many who wait poll no
+/// others again and again. Callers in one process share their polls, so that many who wait poll no
 /// more than one.
 ///
 /// ```
@@ -160,7 +160,7 @@ struct Inner {
     poll: Duration,
     lock: LockBuilder,
     pool: Pool,
-    /// When to look again. Its owner looks for all that wait in this process.
+    /// When to poll again. Its owner polls for all that wait in this process.
     look_at: tokio::sync::Mutex<Instant>,
     /// Looks in a row that brought nobody here a permit.
     fruitless: AtomicU32,
@@ -192,7 +192,7 @@ impl Semaphore {
                 Err(error) if error.is_config() || error.is_schema() => return Err(error),
                 Err(error) => {
                     self.note(Some(error));
-                    // The others would fail as well. They wait for the next look.
+                    // The others would fail as well. They wait for the next poll.
                     self.0.pool.seen(Vec::new());
                 }
             }
@@ -281,7 +281,7 @@ impl Semaphore {
         Ok(None)
     }
 
-    /// Waits for its turn, and looks when it is time, unless a permit is known to be free by then.
+    /// Waits for its turn, and polls when it is time, unless a permit is known to be free by then.
     async fn look_in_turn(&self) -> Result<()> {
         let mut look_at = self.0.look_at.lock().await;
         if !self.0.pool.is_empty() {
@@ -330,7 +330,7 @@ impl Semaphore {
         Ok((numbers.collect(), next.saturating_add(Duration::from_millis(1))))
     }
 
-    /// Returns a pause that doubles with each look that brought nothing: up to a poll, or to 10 s
+    /// Returns a pause that doubles with each poll that brought nothing: up to a poll, or to 10 s
     /// if something fails.
     fn longer_pause(&self, first: Duration) -> Duration {
         let fruitless = self.0.fruitless.fetch_add(1, Ordering::Relaxed).min(10);

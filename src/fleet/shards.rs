@@ -22,7 +22,7 @@ use crate::status::say;
 
 /// Each member reads all of their rows at every poll.
 const SHARDS_MAX: usize = 10_000;
-/// Between two looks, at the least.
+/// Between two polls, at the least.
 const LOOK_MIN: Duration = Duration::from_millis(20);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);

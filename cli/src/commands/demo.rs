@@ -23,7 +23,7 @@ const LEASE: &str = "3s";
 /// A killed node comes back after this.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// From one look at the locks to the next.
+/// From one poll of the locks to the next.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub async fn demo(demo: &Demo) -> Result<ExitCode> {

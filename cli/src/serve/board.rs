@@ -1,6 +1,6 @@
 //! The table at the last poll, and the viewers that are told of it.
 //!
-//! All viewers and scrapes share the looks: there is one a second at the most, and none while
+//! All viewers and scrapes share the polls: there is one a second at the most, and none while
 //! nobody wants to know.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::event::{Shown, encode};
 
-/// From one look to the next.
+/// From one poll to the next.
 pub const PERIOD: Duration = Duration::from_secs(1);
 
 /// Rows of one read: a table of as many locks is one read.
@@ -30,12 +30,12 @@ const VIEWERS_MAX: usize = 500;
 /// The result of a poll.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// When the look was over.
+    /// When the poll was over.
     pub at: Option<Instant>,
     pub read_at: Option<DateTime<Utc>>,
     pub states: BTreeMap<String, LockState>,
     pub shown: BTreeMap<String, Shown>,
-    /// Why the look failed; then the rest is what was seen before.
+    /// Why the poll failed; then the rest is what was seen before.
     pub trouble: Option<String>,
     pub looks: u64,
     pub failures: u64,
@@ -43,7 +43,7 @@ pub struct Seen {
 
 pub struct Board {
     table: LockTable,
-    /// When the last look was over. The caller that has the lock is the one that polls.
+    /// When the last poll was over. The caller that has the lock is the one that polls.
     looking: tokio::sync::Mutex<Option<Instant>>,
     inner: Mutex<Inner>,
     viewer_came: Notify,
@@ -97,7 +97,7 @@ impl Board {
         if looked.is_some_and(|at| at.elapsed() < age_max) {
             return self.seen();
         }
-        // A look that is dropped before its answer has cost a read all the same.
+        // A poll that is dropped before its answer has cost a read all the same.
         *looked = Some(Instant::now());
         let read = read(&self.table).await;
         let now = Instant::now();
@@ -107,7 +107,7 @@ impl Board {
         seen
     }
 
-    /// Resolves after the next look.
+    /// Resolves after the next poll.
     pub async fn looked(&self) {
         self.looked.notified().await;
     }

@@ -60,11 +60,11 @@ struct Lane {
     walk: Option<Walk>,
 }
 
-/// As much of a look as tells whether a term has ended since.
+/// As much of a poll as tells whether a term has ended since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Look(Option<FencingToken>, bool);
 
-/// A way back from a look to what is known already.
+/// A way back from a poll to what is known already.
 struct Walk {
     history: History,
     look: Look,
@@ -203,7 +203,7 @@ impl Lane {
 }
 
 impl Walk {
-    /// From the look back to the latest term that is known, or for an hour.
+    /// From the poll back to the latest term that is known, or for an hour.
     fn new(table: &LockTable, state: &LockState, known: Option<&PastTerm>) -> Walk {
         let since_known =
             known.and_then(|term| (state.read_at - term.token.to_datetime()).to_std().ok());

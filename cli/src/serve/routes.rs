@@ -20,7 +20,7 @@ use super::gauges;
 use super::lanes::Lanes;
 use crate::record::Record;
 
-/// A probe is content with a look as old as this.
+/// A probe is content with a poll as old as this.
 const HEALTH_AGE: Duration = Duration::from_secs(10);
 
 /// Locks of one request for lanes.
@@ -103,7 +103,7 @@ async fn wanted(State(shared): State<Shared>, Query(names): Names) -> Response {
     json(&shared.lanes.want(names.map(|(_, name)| name)))
 }
 
-/// All there is to say of one lock, as of the last look.
+/// All there is to say of one lock, as of the last poll.
 async fn lock(State(shared): State<Shared>, Query(names): Names) -> Response {
     let seen = shared.board.look(PERIOD).await;
     let name = names.into_iter().find_map(|(key, name)| (key == "name").then_some(name));

@@ -1,4 +1,4 @@
-//! Decides about one member's share, each time that it has looked at all shards.
+//! Decides about one member's share, each time that it has polled all shards.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::plan::{Plan, plan};
 use crate::{Moment, Timestamp, Timing};
 
-/// From one look to the next while a shard is being handed to this member.
+/// From one poll to the next while a shard is being handed to this member.
 const HASTE: Duration = Duration::from_millis(100);
-/// For how long nothing may arrive before the looks slow down again.
+/// For how long nothing may arrive before the polls slow down again.
 const HASTE_MAX: Duration = Duration::from_secs(5);
 /// Pauses after failures: at first, and at most.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
@@ -73,11 +73,11 @@ pub struct Step {
     pub take: Vec<usize>,
     /// The shards to give up, and to whom: once their tasks have ended.
     pub hand_over: Vec<(usize, String)>,
-    /// When to look again, counted from now.
+    /// When to poll again, counted from now.
     pub look_again: Duration,
 }
 
-/// One member's share of the shards: what it remembers from one look to the next.
+/// One member's share of the shards: what it remembers from one poll to the next.
 ///
 /// - **Calm.** A member counts once it has been there for three polls, or if it has a shard already.
 ///   A leave counts at once.
@@ -111,7 +111,7 @@ struct Pause {
 }
 
 impl Share {
-    /// Returns the share of the member `id` of so many shards, which looks at them every `poll`.
+    /// Returns the share of the member `id` of so many shards, which polls them every `poll`.
     ///
     /// All members should have the same lease.
     pub fn new(id: &str, shards: usize, lease: Duration, poll: Duration) -> Share {
@@ -128,7 +128,7 @@ impl Share {
         }
     }
 
-    /// Decides after a look. `parts` has the shards that this member does something about;
+    /// Decides after a poll. `parts` has the shards that this member does something about;
     /// `is_member` says whether it is one by its own clock.
     pub fn decide(
         &mut self,
