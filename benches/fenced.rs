@@ -4,9 +4,9 @@
 //! cargo bench --bench fenced
 //! ```
 //!
-//! 16 writers under the fence of a lock with five heartbeats a second take turns with the same
-//! transactions under the fence of a lock that nobody writes meanwhile. The heartbeats are measured
-//! as well. Real time, release build, the embedded Spanner in a process of its own.
+//! 16 writers under the fence of a lock with five heartbeats a second are compared with 16 under
+//! the fence of a lock that nobody writes. The heartbeats are measured as well. Real time, release
+//! build, the embedded Spanner in a process of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};

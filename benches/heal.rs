@@ -1,4 +1,5 @@
-//! Whether many locks heal by themselves: after a lack of CPU on either side, and after an outage.
+//! A measurement of how many locks heal by themselves: after a lack of CPU on either side, and
+//! after an outage.
 //!
 //! ```text
 //! cargo bench --bench heal -- 10000 600
@@ -108,7 +109,7 @@ async fn starve(
         kill_process(pid, Signal::STOP)?;
         sleep(Duration::from_secs(1) - SHARE).await;
         kill_process(pid, Signal::CONT)?;
-        // Who is starved is asked while it runs; its answer takes part of its share.
+        // A starved process is asked while it runs; its answer takes part of its share.
         let held = held(holders)?;
         if is_enough(held) {
             let took = start.elapsed();

@@ -1,5 +1,6 @@
-//! Writes the server half of `google.spanner.v1.Spanner`: no published crate has it, and from the
-//! messages of one that has the client half it needs no `.proto` files and no `protoc`.
+//! Writes the server half of `google.spanner.v1.Spanner`, which no published crate has. It starts
+//! from the messages of a crate that has the client half, so it needs no `.proto` files and no
+//! `protoc`.
 
 use tonic_build::manual::{Builder, Method, Service};
 

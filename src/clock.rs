@@ -9,10 +9,10 @@ use spindle_protocol::Moment;
 /// that is `CLOCK_BOOTTIME`; on Apple's systems `CLOCK_MONOTONIC`, which counts suspended time
 /// there. Elsewhere it is [`std::time::Instant`], which may not.
 ///
-/// Two pauses escape every clock of the machine: a hypervisor that stops the whole machine, to take
-/// a snapshot or to move it, and a process in a checkpoint (CRIU). A process that comes back from
-/// either believes in its lease for what was left of it when it stopped. Use a fence there, as
-/// anywhere.
+/// Two pauses escape every clock of the machine. A hypervisor can stop the whole machine, to take a
+/// snapshot or to move it. A process can spend time in a checkpoint (CRIU). A process that comes
+/// back from either believes in its lease for what was left of it when it stopped. Use a fence
+/// there, as anywhere.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 

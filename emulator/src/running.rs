@@ -1,4 +1,4 @@
-//! What runs, as whoever holds it and whoever controls it from outside share it.
+//! The running server, as its handle and its outside control share it.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::door::{Door, Doors};
 use crate::engine::{self, Database, Dialect};
 use crate::service::Core;
 
-/// What an emulator's handle and its control service share.
+/// The state that an emulator's handle and its control service share.
 pub(crate) struct Running {
     pub core: Arc<Core>,
     pub admin: Arc<Admin>,

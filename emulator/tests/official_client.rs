@@ -1,4 +1,4 @@
-//! What Google's own client sees of the emulator.
+//! The emulator as Google's own client sees it.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 

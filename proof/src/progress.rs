@@ -18,8 +18,9 @@ impl World {
         self.survivors().into_iter().all(holds)
     }
 
-    /// Checks I8: a term that is left alone and lives has no takeover row but its own once a
-    /// heartbeat interval has passed, and the longest pause after sweeps that have failed.
+    /// Checks I8: a term that is left alone and lives has no takeover row but its own after a
+    /// while. The while is a heartbeat interval and the longest pause after sweeps that have
+    /// failed.
     pub fn is_tidied(&self, scenario: &Scenario) -> bool {
         self.survivors().into_iter().all(|survivor| {
             let interval = scenario.members[survivor].timing.heartbeat_interval;

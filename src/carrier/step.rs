@@ -22,8 +22,8 @@ impl Step {
         Step { since: Instant::now(), phase }
     }
 
-    /// Returns the time to the last mark that is no later than `latest` from now. `within` is the
-    /// distance between marks, and how long before `latest` it may be.
+    /// Returns the time to the last mark that is no later than `latest` from now. The argument
+    /// `within` is the distance between marks, and how long before `latest` it may be.
     pub(crate) fn before(self, latest: Duration, within: Duration) -> Duration {
         if within.is_zero() {
             return latest;

@@ -215,7 +215,7 @@ mod facade {
             ("spindle_stalls_total", "Times that the loop ran late by more than a tick"),
         ];
         let gauges = [
-            ("spindle_held", "Whether this process holds the lock", Unit::Count),
+            ("spindle_held", "1 if this process holds the lock, otherwise 0", Unit::Count),
             ("spindle_remaining_seconds", "Validity left of the term", Unit::Seconds),
             ("spindle_contact_age_seconds", "Time since Spanner answered last", Unit::Seconds),
         ];

@@ -13,10 +13,11 @@ impl LockTable {
     /// says whether there was one.
     ///
     /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
-    /// own lease. A lock stays as it is if it is held, evicted and not yet run out, promised to a
-    /// successor, parked by a run or with its last holder kept away. So does an unreleased one
-    /// whose row tells no lease, in a table without `lease_ms`: nobody can say whether its holder
-    /// still believes in it. All of it is one transaction, which looks at the row again.
+    /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
+    /// a successor. It also stays if a run has parked it, or if its last holder is kept away. So
+    /// does an unreleased one whose row tells no lease, in a table without `lease_ms`: nobody can
+    /// say whether its holder still believes in it. All of it is one transaction, which looks at
+    /// the row again.
     ///
     /// Contenders may run: one that finds no row makes a new one, under a token that is later than
     /// any before. The record of the last [`run_once`](crate::LockBuilder::run_once) is forgotten.

@@ -49,11 +49,11 @@ impl Numbers {
 /// The text of a scrape; locks beyond the first `labels_max` are one.
 pub fn text(seen: &Seen, labels_max: usize) -> String {
     let mut text = String::new();
-    family(&mut text, "spindle_table_up", "gauge", "Whether the last look at the table succeeded");
+    family(&mut text, "spindle_table_up", "gauge", "1 if the last poll of the table succeeded");
     let _ = writeln!(text, "spindle_table_up {}", u8::from(seen.trouble.is_none()));
-    family(&mut text, "spindle_table_looks_total", "counter", "Looks at the table");
+    family(&mut text, "spindle_table_looks_total", "counter", "Polls of the table");
     let _ = writeln!(text, "spindle_table_looks_total {}", seen.looks);
-    family(&mut text, "spindle_table_look_failures_total", "counter", "Looks that failed");
+    family(&mut text, "spindle_table_look_failures_total", "counter", "Polls that failed");
     let _ = writeln!(text, "spindle_table_look_failures_total {}", seen.failures);
     if seen.trouble.is_some() {
         // The state of before may no longer be true.
@@ -82,7 +82,7 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
 fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
     type Value = fn(&Numbers) -> Option<f64>;
     let families: [(&str, &str, Value); 4] = [
-        ("spindle_held", "Whether somebody holds the lock", |lock| {
+        ("spindle_held", "1 if somebody holds the lock, otherwise 0", |lock| {
             Some(f64::from(u8::from(lock.held)))
         }),
         ("spindle_lease_seconds", "Lease of the last holder", |lock| lock.lease_seconds),

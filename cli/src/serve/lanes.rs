@@ -235,7 +235,7 @@ impl Walk {
     /// Why it goes no further, in words.
     fn end(&self) -> Option<String> {
         if self.failures >= FAILURES_MAX {
-            return Some("what was before could not be read".to_string());
+            return Some("the terms before could not be read".to_string());
         }
         if self.found.len() >= TERMS_MAX {
             return Some(format!("before that there were more than {TERMS_MAX} terms"));

@@ -1,5 +1,5 @@
-//! What the fuzz targets work on: the emulator's sources without its network, which takes many
-//! times as long to build and has nothing to do with reading texts.
+//! The code that the fuzz targets work on: the emulator's sources without its network. The network
+//! takes many times as long to build and has nothing to do with reading texts.
 
 #![allow(dead_code, unused_imports)]
 

@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-/// What a statement comes to.
+/// The answer to a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The types of the columns, and the rows.
     Rows(Vec<String>, Vec<Vec<Json>>),
-    /// The statement has a meaning. What it comes to is not asked.
+    /// The statement has a meaning. Its result is not asked.
     Accepted,
     /// It has none.
     Analysis(String),

@@ -2,8 +2,9 @@
 
 use crate::answer::Answer;
 
-/// What `exceptions.txt` says: a line each, `what the statement contains | what Google's answer
-/// contains | what the emulator's answer contains | reason`; what is empty is not asked for.
+/// The exceptions in `exceptions.txt`: a line each,
+/// `what the statement contains | what Google's answer contains | what the emulator's answer contains | reason`.
+/// An empty part is not asked for.
 pub struct Exceptions(Vec<[String; 4]>);
 
 impl Exceptions {

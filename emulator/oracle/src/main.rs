@@ -57,7 +57,7 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-/// What was asked so far and how the answers compare.
+/// The statements asked so far, and how the answers compare.
 struct Session {
     google: Google,
     ours: Ours,

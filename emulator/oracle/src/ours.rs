@@ -66,7 +66,7 @@ impl Ours {
         Ok(Ours { runtime, database })
     }
 
-    /// What the emulator makes of a statement. What it writes is undone.
+    /// Returns the emulator's answer to a statement. Its writes are undone.
     pub fn ask(&self, text: &str) -> Answer {
         let answer = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(self.answer(text))));
         answer.unwrap_or(Answer::Crash)

@@ -49,7 +49,7 @@ impl Tree {
         Tree { optional: true, ..self }
     }
 
-    /// What it says.
+    /// Returns its text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text);

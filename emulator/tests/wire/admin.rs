@@ -106,7 +106,7 @@ impl Office {
     }
 }
 
-/// What an operation made, which must be done.
+/// Returns what an operation made, which must be done.
 fn made<M: Message + Default>(operation: &longrunning::Operation, kind: &str) -> M {
     assert!(operation.done, "{operation:?}");
     match operation.result.as_ref().unwrap() {

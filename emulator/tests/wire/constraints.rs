@@ -58,7 +58,7 @@ async fn a_row_that_a_check_forbids_is_never_there() {
     assert_eq!(broken.code(), Code::OutOfRange);
     let message = "Check constraint `account`.`solvent` is violated for key {Int64(1)}";
     assert_eq!(broken.message(), message);
-    // What is NULL is not FALSE.
+    // A NULL is not FALSE.
     world.run(&["INSERT INTO account (id, balance) VALUES (1, 5)"]).await.unwrap();
     let (code, message) = world.fails(&["UPDATE account SET top = 4 WHERE id = 1"]).await;
     assert_eq!(code, Code::OutOfRange);

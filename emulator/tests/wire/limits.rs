@@ -1,4 +1,4 @@
-//! What is too large, too old or too much, and what is said of it.
+//! Requests that are too large, too old or too much, and the answers to them.
 
 use std::time::Duration;
 

@@ -130,7 +130,7 @@ async fn a_unique_index_refuses_a_second_row_and_null_is_a_value_to_it_unless_fi
     world.commit_once(filtered).await.unwrap();
     let same = [customer(5, Some("e"), Some("x"), 1)];
     assert_eq!(code(world.commit_once(same).await), Code::AlreadyExists);
-    // What the first row frees in the same commit is free.
+    // A key that the first row frees in the same commit is free.
     world
         .commit_once([customer(1, Some("z"), Some("y"), 1), customer(2, Some("a"), Some("x"), 1)])
         .await

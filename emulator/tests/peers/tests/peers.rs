@@ -86,7 +86,7 @@ async fn spindle_rs_acquires_heartbeats_and_takes_over() {
     emulator.stop().await;
 }
 
-/// Starts a contender for the lock in a process of its own: `spindle_rs` finds its server in the
+/// Starts a contender for the lock in a process of its own. `spindle_rs` finds its server in the
 /// environment, and a crash of it should be one.
 fn contender(emulator: &Emulator, id: &str) -> Child {
     let this = std::env::current_exe().expect("a test has a path");

@@ -47,7 +47,7 @@ const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
 type Story = Result<(), Box<dyn StdError + Send + Sync>>;
 
-/// What has been seen so far.
+/// The cases seen so far.
 #[derive(Default)]
 struct Cases {
     failed: bool,
@@ -154,7 +154,7 @@ async fn the_schema(world: &World) -> Story {
         (statements.len(), statements[0].contains("note STRING(MAX) DEFAULT ('none')")),
         (3, true),
     )?;
-    // What is reported makes the same database again.
+    // The reported DDL makes the same database again.
     world.create_database("copy", statements.clone()).await?;
     same(world.ddl("copy").await?, statements)
 }
