@@ -3,7 +3,7 @@
 use crate::history::Mark;
 use crate::scenario::{Budget, Clock, Member, Scenario, Start, TICK, timing};
 
-/// Returns those that run in CI: each is explored to its end.
+/// Returns the scenarios that run in CI: each is explored to its end.
 pub fn short() -> Vec<Scenario> {
     small().into_iter().chain(larger()).collect()
 }
@@ -49,7 +49,7 @@ fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
     Scenario { ticks, budget, expected, progress_checked_one_in: 8, ..scenario }
 }
 
-/// Returns those of a long run: the same, further, and with more at once.
+/// Returns the scenarios of a long run: the same, further, and with more at once.
 pub fn long() -> Vec<Scenario> {
     let hasty = |scenario: Scenario, name, ticks| Scenario {
         name,
@@ -104,7 +104,7 @@ fn pair() -> Scenario {
     }
 }
 
-/// Returns two contenders for a lock that nobody has.
+/// Describes two contenders for a lock that nobody has.
 pub fn contention() -> Scenario {
     Scenario {
         name: "contention",
@@ -123,7 +123,7 @@ pub fn contention() -> Scenario {
     }
 }
 
-/// Returns a holder and a contender.
+/// Describes a holder and a contender.
 pub fn one_term() -> Scenario {
     Scenario {
         name: "one term",
@@ -161,7 +161,7 @@ pub fn slow() -> Scenario {
     }
 }
 
-/// Returns a holder that hears nothing of its heartbeats, again and again.
+/// Describes a holder that hears nothing of its heartbeats, again and again.
 pub fn unheard() -> Scenario {
     Scenario {
         name: "unheard",
@@ -173,7 +173,7 @@ pub fn unheard() -> Scenario {
     }
 }
 
-/// Returns a contender whose attempt is followed by another before anybody knows what became of it.
+/// Describes a contender whose attempt is followed by another before anybody knows its outcome.
 pub fn again() -> Scenario {
     Scenario {
         name: "again",
@@ -214,7 +214,7 @@ pub fn holds() -> Scenario {
     }
 }
 
-/// Returns a tool that evicts whoever holds.
+/// Describes a tool that evicts whoever holds.
 pub fn evicted() -> Scenario {
     Scenario {
         name: "evicted",
@@ -226,7 +226,7 @@ pub fn evicted() -> Scenario {
     }
 }
 
-/// Returns a tool that evicts whoever holds, and keeps it away for longer than its lease.
+/// Describes a tool that evicts whoever holds, and keeps it away for longer than its lease.
 pub fn kept_away() -> Scenario {
     Scenario {
         name: "kept away",
@@ -239,7 +239,7 @@ pub fn kept_away() -> Scenario {
     }
 }
 
-/// Returns a tool that removes the row of a lock that is vacant.
+/// Describes a tool that removes the row of a lock that is vacant.
 pub fn removed() -> Scenario {
     Scenario {
         name: "removed",
@@ -251,7 +251,7 @@ pub fn removed() -> Scenario {
     }
 }
 
-/// Returns a rolling change of the lease: members with different ones.
+/// Describes a rolling change of the lease: members with different ones.
 pub fn leases() -> Scenario {
     Scenario {
         name: "leases",
@@ -358,7 +358,7 @@ pub fn hands() -> Scenario {
     }
 }
 
-/// Returns two edits in a row, while the outcome of an attempt is unknown.
+/// Describes two edits in a row, while the outcome of an attempt is unknown.
 pub fn forged() -> Scenario {
     let calm = timing(6, 2, 4, 1, 2);
     Scenario {

@@ -5,7 +5,7 @@ use super::operations::Done;
 use super::{Admin, encode, instance, longrunning, names, page, refuse};
 use crate::engine::{Code, Error, Result};
 
-/// Returns an instance that isn't there.
+/// Returns the error for an instance that isn't there.
 pub(super) fn not_found(name: &str) -> Error {
     let kind = "type.googleapis.com/google.spanner.admin.instance.v1.Instance";
     Error::resource_not_found(kind, "Instance", name)

@@ -14,7 +14,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Returns a request that makes no sense.
+    /// Returns the error for a request that makes no sense.
     pub fn malformed(reason: impl Into<String>) -> Refused {
         Refused { status: StatusCode::BAD_REQUEST, reason: reason.into() }
     }

@@ -135,12 +135,12 @@ impl Error {
         Error { code, message: message.into(), detail: Detail::None }
     }
 
-    /// Returns a request that is wrong whatever the database holds.
+    /// Returns the error for a request that is wrong whatever the database holds.
     pub fn invalid_argument(message: impl Into<String>) -> Error {
         Error::new(Code::InvalidArgument, message)
     }
 
-    /// Returns a request that the schema or the state refuses.
+    /// Returns the error for a request that the schema or the state refuses.
     pub fn failed_precondition(message: impl Into<String>) -> Error {
         Error::new(Code::FailedPrecondition, message)
     }
@@ -150,18 +150,18 @@ impl Error {
         Error::new(Code::Unimplemented, message)
     }
 
-    /// Returns a transaction that lost to another one and should be tried again.
+    /// Returns the error for a transaction that lost to another one and should be tried again.
     pub fn aborted(message: impl Into<String>) -> Error {
         let detail = Detail::RetryAfter(Duration::from_millis(1));
         Error { detail, ..Error::new(Code::Aborted, message) }
     }
 
-    /// Returns a table that a read, a mutation or a DDL statement names.
+    /// Returns the error for a missing table that a read, a mutation or a DDL statement names.
     pub fn table_not_found(table: &str) -> Error {
         Error::new(Code::NotFound, format!("Table not found: {table}"))
     }
 
-    /// Returns a column that a read, a mutation or a DDL statement names.
+    /// Returns the error for a missing column that a read, a mutation or a DDL statement names.
     pub fn column_not_found(table: &str, column: &str) -> Error {
         Error::new(Code::NotFound, format!("Column not found in table {table}: {column}"))
     }

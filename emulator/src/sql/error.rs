@@ -57,12 +57,12 @@ impl SqlError {
         SqlError { code, message: message.into(), at: None }
     }
 
-    /// Returns a text that is wrong as it stands, or that names what isn't there.
+    /// Returns the error for a text that is wrong as it stands, or that names what isn't there.
     pub fn invalid(at: Pos, message: impl Into<String>) -> SqlError {
         SqlError::new(Code::InvalidArgument, at, message)
     }
 
-    /// Returns a text that is no statement.
+    /// Returns the error for a text that is no statement.
     pub fn syntax(at: Pos, message: impl fmt::Display) -> SqlError {
         SqlError::invalid(at, format!("Syntax error: {message}"))
     }
@@ -72,7 +72,7 @@ impl SqlError {
         SqlError::new(Code::Unimplemented, at, format!("Not supported here: {construct}"))
     }
 
-    /// Returns a computation whose result no value can hold, or that has none.
+    /// Returns the error for a computation whose result no value can hold, or that has none.
     pub fn out_of_range(message: impl Into<String>) -> SqlError {
         SqlError::unplaced(Code::OutOfRange, message)
     }
