@@ -59,7 +59,7 @@ pub enum Change {
         /// The text left in `info`.
         info: Option<String>,
     },
-    /// Frees the lock at once, whoever holds it.
+    /// Frees the lock at once, from any holder.
     Seize {
         /// What follows.
         next: Succession,

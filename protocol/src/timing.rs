@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::Act;
 
-/// The durations that one instance lives by; validated by whoever builds it.
+/// The durations that one instance lives by; its maker validates them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     /// How long the last heartbeat protects a holder.

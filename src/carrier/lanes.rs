@@ -209,7 +209,7 @@ impl Waiting {
     }
 
     /// Acts whose predecessors met their limit: those least suspected together, and beside them
-    /// whoever has waited longest, alone.
+    /// the act that has waited longest, alone.
     fn suspects(&self, lane: Lane) -> Vec<usize> {
         let suspected = |parcel: &Parcel| parcel.suspicion > 0;
         match self.suspects_in_flight {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::outcome::Outcome;
 
-/// The kinds of request, which never mix; whoever comes first here goes first.
+/// The kinds of request, which never mix; the first one here goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// They read token and writer and write the heartbeat: no fence conflicts with them.

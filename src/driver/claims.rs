@@ -18,7 +18,7 @@ use crate::token::FencingToken;
 /// One request for the lock. A caller that asked and is gone has closed the reply.
 pub(crate) struct Claim {
     pub(crate) patience: Patience,
-    /// Fired to ask whoever holds to let go; without it, a resignation ends the term at once.
+    /// Fired to ask the holder to let go; without it, a resignation ends the term at once.
     pub(crate) asked_to_go: Option<CancellationToken>,
     pub(crate) reply: oneshot::Sender<Result<Result<Grant, Occupied>>>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Grant {
     pub(crate) end: oneshot::Sender<End>,
 }
 
-/// How whoever has the lock lets go of it.
+/// How the holder lets go of it.
 #[derive(Debug)]
 pub(crate) enum End {
     /// Release it, and say what came of that.
@@ -146,7 +146,7 @@ impl Claims {
         self.waiting.push_back(claim);
     }
 
-    /// Asks whoever has the lock to let go, if it wants to be asked.
+    /// Asks the holder to let go, if it wants to be asked.
     pub(crate) fn ask_to_go(&self) -> bool {
         let asked = self.holding.as_ref().and_then(|holding| holding.asked_to_go.as_ref());
         asked.map(CancellationToken::cancel).is_some()

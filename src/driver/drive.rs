@@ -64,7 +64,7 @@ pub(crate) struct Driver<R> {
     demand: Demand,
     claims: Claims,
     parting_info: Arc<Mutex<Option<String>>>,
-    /// A resignation that whoever has the lock was asked to carry out.
+    /// A resignation that the holder was asked to carry out.
     asked: Option<Resignation>,
     /// True if the instance was told that the lock is wanted.
     wanted: bool,

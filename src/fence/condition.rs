@@ -83,7 +83,7 @@ impl Fence {
 
     /// Checks, inside `transaction`, that the term is still the lock's.
     ///
-    /// If it isn't, the transaction is spoilt as well: whoever ignores the result can't commit.
+    /// If it isn't, the transaction is spoilt too: a caller that ignores the result can't commit.
     /// It costs one read, which may carry the transaction's begin, and doesn't contend with
     /// heartbeats: they write another column. The read keeps the next term from beginning until
     /// the transaction ends, so do it late and keep the transaction short. If its process dies in

@@ -12,7 +12,7 @@ use crate::status::Term;
 ///
 /// It is held like any lock, by a [`Guard`]: it can be lost, and dropping it releases it soon after.
 /// It derefs to its [`Term`], which has the token, the fence and the cancellation. The token is later
-/// than that of whoever had the permit of this number before.
+/// than that of the previous holder of this number's permit.
 #[derive(Debug)]
 #[must_use = "dropping a permit releases it"]
 pub struct Permit {

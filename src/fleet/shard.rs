@@ -21,7 +21,7 @@ use crate::status::{Term, say};
 /// A shard that this member has, given to its task. Cheap to clone.
 ///
 /// It is held like any lock. It derefs to its [`Term`], which has the token, the fence and the
-/// cancellation. The token is later than that of whoever had the shard before. A write that must not
+/// cancellation. The token is later than that of the shard's previous holder. A write that must not
 /// come late has to carry the [`fence`](Term::fence).
 ///
 /// [`cancelled`](Term::cancelled) resolves when the task is to stop: the shard goes to another

@@ -69,7 +69,7 @@ impl LockTable {
         Evict { step: Step::new(self, name.into()), keep_away: None }
     }
 
-    /// Takes the lock from whoever holds it, now: the next contender that polls takes it at once.
+    /// Takes the lock from its holder, now: the next contender that polls takes it at once.
     ///
     /// The old holder believes in its term until its next heartbeat is refused, or its lease has
     /// run out. For that long two instances believe that they hold the lock. **Only fenced writes

@@ -218,7 +218,7 @@ impl Instance {
         }
     }
 
-    /// Ends the term; whoever works under it has until its local expiry to stop.
+    /// Ends the term; work under it has until its local expiry to stop.
     fn end(&mut self, now: Moment, reason: EndReason, decision: &mut Decision) {
         let Phase::Holding(term) = &self.phase else { return };
         self.quiet_from = term.renewed + self.timing.validity();

@@ -139,7 +139,7 @@ impl Columns {
         known.sent = Some(Instant::now());
         let (asked, asking) = watch::channel(());
         known.asking = Some(asking.clone());
-        // It outlives whoever asks, so that impatient callers share its answer, and it ends with
+        // It outlives its caller, so that impatient callers share its answer, and it ends with
         // the table.
         let told = Arc::downgrade(&self.known);
         tokio::spawn(answer(connection.clone(), Arc::clone(&self.name), told, asked));

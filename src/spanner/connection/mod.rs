@@ -34,7 +34,7 @@ enum Origin {
 
 #[derive(Debug)]
 struct Own {
-    /// A malformed target is an error to whoever uses it.
+    /// A malformed target is an error to its user.
     target: Result<Target>,
     /// Locked for moments only, never while anything is sent.
     lines: Mutex<Vec<Line>>,
