@@ -1,6 +1,7 @@
 //! How fast the emulator is, and what it leaves behind: `cargo bench -p spindle-emulator`.
 //!
-//! Prints figures and asserts none of them, only that nothing was lost on the way.
+//! Prints a line `NAME: ok KEY=VALUE …` for each measurement. Asserts no figure, only that nothing
+//! was lost on the way.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark stops at what it did not expect")]
 
@@ -55,7 +56,9 @@ async fn readiness() {
     }
     let (started, answered) = (median(&mut started), median(&mut answered));
     println!(
-        "ready: {started:.2?} until it listens, {answered:.2?} until a client has its first reply (medians of 50)"
+        "ready: ok listening_ms={:.3} first_reply_ms={:.3} samples=50",
+        millis(started),
+        millis(answered)
     );
 }
 
@@ -78,7 +81,8 @@ async fn single_row_commits(tasks: i64) {
         })
         .collect();
     join(workers).await;
-    report(&format!("single-row commits, {tasks} tasks"), &commits, begin.elapsed());
+    let rate = per_second(&commits, begin.elapsed());
+    println!("single-row-commits: ok tasks={tasks} per_second={rate:.0}");
     emulator.stop().await;
 }
 
@@ -102,11 +106,15 @@ async fn contended_row(tasks: i64) {
         })
         .collect();
     join(workers).await;
-    report(&format!("read-modify-write of one row, {tasks} tasks"), &commits, begin.elapsed());
+    let rate = per_second(&commits, begin.elapsed());
     let counted = i64::try_from(commits.load(Ordering::Relaxed)).unwrap();
     let row = database.rows("counter").unwrap().remove(0);
     assert_eq!(row["value"], engine::Value::Int64(counted), "an increment was lost");
-    println!("  none lost: {counted} counted, {} attempts", attempts.load(Ordering::Relaxed));
+    println!(
+        "read-modify-write-of-one-row: ok tasks={tasks} per_second={rate:.0} none_lost_of={counted} \
+         attempts={}",
+        attempts.load(Ordering::Relaxed)
+    );
     emulator.stop().await;
 }
 
@@ -146,8 +154,8 @@ async fn without_network(tasks: i64) {
         })
         .collect();
     join(workers).await;
-    let what = format!("single-row commits on the engine itself, {tasks} tasks");
-    report(&what, &commits, begin.elapsed());
+    let rate = per_second(&commits, begin.elapsed());
+    println!("engine-single-row-commits: ok tasks={tasks} per_second={rate:.0}");
 }
 
 /// Many statements that write in one transaction, on the engine itself.
@@ -161,7 +169,8 @@ async fn statements_in_one_transaction(count: i64) {
         run(&mut InTransaction::read_write(&database, id), &insert).await;
     }
     database.commit(id, &[]).await.unwrap();
-    println!("{count} DML statements in one transaction: {:.2?}", begin.elapsed());
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("dml-in-one-transaction: ok statements={count} seconds={seconds:.3}");
 }
 
 /// Queries for one row by its key and by an index, beside reads of one row.
@@ -186,7 +195,8 @@ async fn point_queries(count: i64) {
         let read = engine::Read::row("counter", ["value"], key);
         assert_eq!(database.read_at(moment, &read).await.unwrap().len(), 1);
     }
-    let read = begin.elapsed() / 10_000;
+    let micros = |begin: Instant| begin.elapsed().as_secs_f64() * 1e6 / QUERIES as f64;
+    let read = micros(begin);
     let mut access = InTransaction::read_only(&database, moment);
     for (what, condition) in [("key", "id = "), ("index", "value = -")] {
         let begin = Instant::now();
@@ -194,8 +204,10 @@ async fn point_queries(count: i64) {
             let query = format!("SELECT id FROM counter WHERE {condition}{}", number * 97 % count);
             assert_eq!(run(&mut access, &query).await, 1);
         }
-        let each = begin.elapsed() / 10_000;
-        println!("a point query by {what} over {count} rows: {each:.2?}; a point read: {read:.2?}");
+        let each = micros(begin);
+        println!(
+            "point-query-by-{what}: ok rows={count} each_us={each:.1} a_point_read_us={read:.1}"
+        );
     }
 }
 
@@ -231,7 +243,7 @@ async fn many_databases(count: usize) {
     let after = resident_kib();
     match (before, full, after) {
         (Some(before), Some(full), Some(after)) => println!(
-            "memory: {before} KiB, {full} KiB with {count} databases, {after} KiB after dropping them"
+            "memory: ok databases={count} before_kib={before} full_kib={full} after_kib={after}"
         ),
         _ => println!("memory: not known on this system"),
     }
@@ -266,9 +278,12 @@ fn value_of(id: i64) -> ReadRequest {
         .build()
 }
 
-fn report(what: &str, commits: &AtomicU64, elapsed: Duration) {
-    let rate = commits.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64();
-    println!("{what}: {rate:.0}/s");
+fn per_second(commits: &AtomicU64, elapsed: Duration) -> f64 {
+    commits.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64()
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
 }
 
 fn median(durations: &mut [Duration]) -> Duration {
