@@ -425,7 +425,10 @@ fn constant(literal: &Literal, at: Pos) -> Result<Typed> {
         Literal::Float(written) => return float(written, at),
         Literal::Text(text) => Value::String(text.clone()),
         Literal::Bytes(bytes) => Value::Bytes(bytes.clone()),
-        Literal::Typed(value_type, text) => parse(text, *value_type, at)?,
+        // It says its type, so it is taken for no other as a plain literal is.
+        Literal::Typed(value_type, text) => {
+            return Ok(Typed::constant(at, parse(text, *value_type, at)?, Origin::Computed));
+        }
     };
     Ok(Typed::constant(at, value, Origin::Literal))
 }

@@ -106,13 +106,7 @@ fn average(values: &[Value]) -> Result<Value> {
     let count = values.len();
     match &values[0] {
         Value::Int64(_) => Ok(Value::Float64(integers(values)? as f64 / count as f64)),
-        Value::Float64(_) => {
-            let mut mean = 0.0;
-            for (place, value) in doubles_of(values).enumerate() {
-                mean += (value - mean) / (place + 1) as f64;
-            }
-            Ok(Value::Float64(mean))
-        }
+        Value::Float64(_) => Ok(Value::Float64(mean_of_doubles(values))),
         Value::Numeric(_) => Numeric::mean(numerics(values))
             .map(Value::Numeric)
             .ok_or_else(|| SqlError::out_of_range("numeric overflow: AVG")),
@@ -142,32 +136,57 @@ fn doubles_of(values: &[Value]) -> impl Iterator<Item = f64> + Clone {
     })
 }
 
+/// The factor that takes the largest sums into what a FLOAT64 can hold.
+const SCALE: f64 = 1_180_591_620_717_411_303_424.0;
+
 fn doubles(values: &[Value]) -> Result<f64> {
-    let sum = compensated(doubles_of(values));
+    let (sum, lost) = compensated(doubles_of(values));
     if sum.is_finite() || doubles_of(values).any(|value| !value.is_finite()) {
-        return Ok(sum);
+        return Ok(sum + lost);
     }
     // A sum that overflows on the way may fit in the end.
-    const SCALE: f64 = 1_180_591_620_717_411_303_424.0;
-    let sum = compensated(doubles_of(values).map(|value| value / SCALE)) * SCALE;
+    let (sum, lost) = compensated(doubles_of(values).map(|value| value / SCALE));
+    let sum = (sum + lost) * SCALE;
     sum.is_finite().then_some(sum).ok_or_else(|| SqlError::out_of_range("double overflow: SUM"))
 }
 
-/// The sum with what each addition loses, as Neumaier has it.
-fn compensated(values: impl Iterator<Item = f64> + Clone) -> f64 {
+/// The mean as it is rounded once, at the end: GoogleSQL carries more digits than a FLOAT64 has.
+fn mean_of_doubles(values: &[Value]) -> f64 {
+    let count = values.len() as f64;
+    if doubles_of(values).any(|value| !value.is_finite()) {
+        // The mean of the values so far moves with each.
+        let steps = doubles_of(values).zip(1_u32..);
+        return steps.fold(0.0, |mean, (value, place)| mean + (value - mean) / f64::from(place));
+    }
+    let (sum, lost) = compensated(doubles_of(values));
+    if sum.is_finite() {
+        return divided(sum, lost, count);
+    }
+    let (sum, lost) = compensated(doubles_of(values).map(|value| value / SCALE));
+    divided(sum, lost, count) * SCALE
+}
+
+/// The quotient of a sum and what it has lost, with what the division loses.
+fn divided(sum: f64, lost: f64, count: f64) -> f64 {
+    let quotient = sum / count;
+    let rest = (-quotient).mul_add(count, sum);
+    quotient + (rest + lost) / count
+}
+
+/// The sum, and what its additions have lost, as Neumaier has it.
+fn compensated(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     let plain: f64 = values.clone().sum();
     if !plain.is_finite() {
-        return plain;
+        return (plain, 0.0);
     }
-    let (sum, lost) = values.fold((0.0_f64, 0.0_f64), |(sum, lost), value| {
+    values.fold((0.0_f64, 0.0_f64), |(sum, lost), value| {
         let next = sum + value;
         let rest = match sum.abs() >= value.abs() {
             true => (sum - next) + value,
             false => (value - next) + sum,
         };
         (next, lost + rest)
-    });
-    sum + lost
+    })
 }
 
 pub fn greatest(arguments: &[Value]) -> Result<Value> {

@@ -77,6 +77,36 @@ fn values_are_computed_as_googlesql_does() {
 }
 
 #[test]
+fn a_plain_literal_becomes_what_a_typed_one_is() {
+    let mut world = Memory::new("");
+    for (expr, value) in [
+        ("0.1234567890123 * NUMERIC '1'", "0.123456789"),
+        ("NUMERIC '1' + 0.1234567890123", "1.123456789"),
+        ("SAFE_DIVIDE(0.1234567890123, NUMERIC '1')", "0.123456789"),
+        ("0.1234567890123 * CAST(NUMERIC '1' AS FLOAT64)", "0.1234567890123"),
+    ] {
+        assert_eq!(world.one(expr), value, "{expr}");
+    }
+    let (code, message) = world.error("SELECT 1e30 * NUMERIC '1'");
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(message.starts_with("Invalid NUMERIC value: 1e30"), "{message}");
+}
+
+#[test]
+fn a_mean_is_rounded_once() {
+    let mut world = Memory::new("");
+    for (values, mean) in [
+        ("1.0, 2.5, 0.0, 1.0, 2.5, 0.0", "1.1666666666666667"),
+        ("592.0, 920.0, 741.0, -55.2380566612, 867.6, 387.4", "575.4603238898"),
+        ("1e308, 1e308, 1.6e308", "1.2e308"),
+        ("1e400, 1.5", "NaN"),
+    ] {
+        let query = format!("SELECT AVG(x) FROM UNNEST([{values}]) AS x");
+        assert_eq!(world.rows(&query), [mean], "{values}");
+    }
+}
+
+#[test]
 fn what_cannot_be_computed_is_out_of_range() {
     let mut world = Memory::new("");
     for expr in [
