@@ -24,7 +24,7 @@ use crate::workshop::Workshop;
 const USAGE: &str = "usage: breakages [--only TEXT] [--again] [--minutes N] [--jobs N]
   --only TEXT  the patches whose names contain TEXT
   --again      also those whose verdict is kept and still true
-  --minutes N  begin no patch after so long; those left without a verdict are named
+  --minutes N  begin no patch after so long; one that is left without a verdict is a failure
   --jobs N     so many at once; two by default";
 
 struct Options {
@@ -103,8 +103,7 @@ fn run(options: &Options) -> io::Result<bool> {
     let verdicts = court.verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
     let tally = report(&breakages, &verdicts, &workspace)?;
     let total = breakages.len() - 1;
-    let may_be_left = limit.is_some();
-    let ok = tally.wrong == 0 && (tally.left == 0 || may_be_left) && total > 0;
+    let ok = tally.wrong == 0 && tally.left == 0 && total > 0;
     println!(
         "breakages: {} caught={}/{total} left={} seconds={}",
         if ok { "ok" } else { "FAILED" },
