@@ -46,6 +46,8 @@ fn listed() -> Result<Result<String, String>, String> {
     let status = Command::new("cargo")
         .args(["doc", "--quiet", "--workspace", "--no-deps", "--all-features"])
         .env("RUSTDOC", rustdoc)
+        // Cargo tells by the flags that the pages of another run are not what is asked for.
+        .env("RUSTDOCFLAGS", "--cfg api")
         .status()
         .map_err(|error| format!("cargo doc: {error}"))?;
     if !status.success() {
