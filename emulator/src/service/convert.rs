@@ -136,30 +136,35 @@ pub(super) fn row_type<'a>(
     proto::StructType { fields: columns.into_iter().map(field).collect() }
 }
 
-/// Returns the ranges of keys that a request names. With `stamped`, they can name the commit
-/// timestamp.
+/// Returns the ranges of keys that a request names, each of at most so many `parts`. With `stamped`,
+/// they can name the commit timestamp.
 pub(super) fn key_ranges(
     table: &Table,
+    parts: usize,
     keys: &proto::KeySet,
     stamped: bool,
 ) -> Result<Vec<KeyRange>> {
     if keys.all {
         return Ok(vec![KeyRange::all()]);
     }
+    let prefix = |key: &ListValue| key_prefix(table, parts, key, stamped);
     let mut ranges = Vec::with_capacity(keys.keys.len() + keys.ranges.len());
     for key in &keys.keys {
-        ranges.push(KeyRange::prefix(whole_key(table, key, stamped)?));
+        if key.values.len() < parts {
+            return Err(wrong_key_parts(table, parts, key));
+        }
+        ranges.push(KeyRange::prefix(prefix(key)?));
     }
     for range in &keys.ranges {
         ranges.push(KeyRange {
             start: match &range.start_key_type {
-                Some(StartKeyType::StartClosed(key)) => key_prefix(table, key, stamped)?,
-                Some(StartKeyType::StartOpen(key)) => key_prefix(table, key, stamped)?.after(),
+                Some(StartKeyType::StartClosed(key)) => prefix(key)?,
+                Some(StartKeyType::StartOpen(key)) => prefix(key)?.after(),
                 None => return Err(Error::invalid_argument("KeyRange must specify a start.")),
             },
             end: match &range.end_key_type {
-                Some(EndKeyType::EndClosed(key)) => key_prefix(table, key, stamped)?.after(),
-                Some(EndKeyType::EndOpen(key)) => key_prefix(table, key, stamped)?,
+                Some(EndKeyType::EndClosed(key)) => prefix(key)?.after(),
+                Some(EndKeyType::EndOpen(key)) => prefix(key)?,
                 None => return Err(Error::invalid_argument("KeyRange must specify an end.")),
             },
         });
@@ -184,18 +189,11 @@ fn check_deleted_range(range: &proto::KeyRange) -> Result<()> {
     }
 }
 
-fn whole_key(table: &Table, key: &ListValue, stamped: bool) -> Result<Key> {
-    if key.values.len() != table.primary_key.len() {
-        return Err(wrong_key_parts(table, key));
+fn key_prefix(table: &Table, parts: usize, key: &ListValue, stamped: bool) -> Result<Key> {
+    if key.values.len() > parts {
+        return Err(wrong_key_parts(table, parts, key));
     }
-    key_prefix(table, key, stamped)
-}
-
-fn key_prefix(table: &Table, key: &ListValue, stamped: bool) -> Result<Key> {
-    if key.values.len() > table.primary_key.len() {
-        return Err(wrong_key_parts(table, key));
-    }
-    let parts = table.primary_key.iter().zip(&key.values);
+    let values = table.primary_key.iter().zip(&key.values);
     let value = |(part, value): (&crate::engine::KeyColumn, &WireValue)| {
         let column = &table.columns[part.position];
         match &value.kind {
@@ -206,14 +204,13 @@ fn key_prefix(table: &Table, key: &ListValue, stamped: bool) -> Result<Key> {
             _ => decode(value, column.column_type),
         }
     };
-    table.key(parts.map(value).collect::<Result<Vec<_>>>()?)
+    table.key(values.map(value).collect::<Result<Vec<_>>>()?)
 }
 
-fn wrong_key_parts(table: &Table, key: &ListValue) -> Error {
+fn wrong_key_parts(table: &Table, parts: usize, key: &ListValue) -> Error {
     Error::failed_precondition(format!(
-        "Wrong number of key parts for {}. Expected {} key parts, found {}.",
+        "Wrong number of key parts for {}. Expected {parts} key parts, found {}.",
         table.name,
-        table.primary_key.len(),
         key.values.len()
     ))
 }
@@ -231,7 +228,7 @@ pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Resul
                 let table = table(schema, &delete.table)?;
                 let keys = delete.key_set.as_ref().map_or(Ok(vec![]), |keys| {
                     keys.ranges.iter().try_for_each(check_deleted_range)?;
-                    key_ranges(table, keys, true)
+                    key_ranges(table, table.primary_key.len(), keys, true)
                 })?;
                 decoded.push(Mutation::Delete { table: delete.table.clone(), keys });
                 continue;

@@ -19,16 +19,19 @@ impl Core {
         let schema = database.schema();
         let table = table(&schema, &request.table)?;
         let index = Some(request.index.clone()).filter(|index| !index.is_empty());
-        let table = match &index {
-            None => table,
-            Some(name) => entries(&schema, table, name)?,
+        let (table, parts) = match &index {
+            None => (table, table.primary_key.len()),
+            Some(name) => {
+                let index = of_index(&schema, table, name)?;
+                (&index.entries, index.key_parts())
+            }
         };
         let read = Read {
             table: request.table.clone(),
             index,
             columns: request.columns.clone(),
             keys: match &request.key_set {
-                Some(keys) => key_ranges(table, keys, false)?,
+                Some(keys) => key_ranges(table, parts, keys, false)?,
                 None => Vec::new(),
             },
             limit: match usize::try_from(request.limit) {
@@ -61,18 +64,17 @@ pub(super) fn check_directed(
     handle: Handle,
 ) -> Result<()> {
     match handle {
-        Handle::ReadWrite(_) if options.is_some() => Err(Error::failed_precondition(
+        Handle::ReadWrite(_) if options.is_some() => Err(Error::invalid_argument(
             "Directed reads can only be performed in a read-only transaction.",
         )),
         _ => Ok(()),
     }
 }
 
-/// The index that a read names, as a table.
-fn entries<'a>(schema: &'a Schema, table: &Table, name: &str) -> Result<&'a Table> {
+/// Returns the index that a read names.
+fn of_index<'a>(schema: &'a Schema, table: &Table, name: &str) -> Result<&'a BoundIndex> {
     let of_table = |index: &&BoundIndex| index.definition.table.eq_ignore_ascii_case(&table.name);
-    let index = schema.index(name).filter(of_table);
-    index.map(|index| &index.entries).ok_or_else(|| {
+    schema.index(name).filter(of_table).ok_or_else(|| {
         let message = format!("No index '{name}' was found for table '{}'.", table.name);
         Error::new(Code::NotFound, message)
     })

@@ -266,7 +266,7 @@ async fn only_a_read_only_transaction_is_sent_to_a_replica() {
     let single_use = directed(Selector::SingleUse(read_only(ReadOnly::default())));
     let read_write = directed(Selector::Id(id));
     world.client.read(single_use).await.unwrap();
-    assert_eq!(code(world.client.read(read_write).await), Code::FailedPrecondition);
+    assert_eq!(code(world.client.read(read_write).await), Code::InvalidArgument);
 }
 
 #[tokio::test]

@@ -60,6 +60,17 @@ async fn by(
     columns: &[&str],
     selector: Option<Selector>,
 ) -> Result<Vec<String>, Status> {
+    by_keys(world, table, index, columns, all(), selector).await
+}
+
+async fn by_keys(
+    world: &mut World,
+    table: &str,
+    index: &str,
+    columns: &[&str],
+    keys: proto::KeySet,
+    selector: Option<Selector>,
+) -> Result<Vec<String>, Status> {
     let request = proto::ReadRequest {
         session: world.session.clone(),
         transaction: selector
@@ -67,7 +78,7 @@ async fn by(
         table: table.into(),
         index: index.into(),
         columns: columns.iter().map(|column| (*column).into()).collect(),
-        key_set: Some(all()),
+        key_set: Some(keys),
         ..Default::default()
     };
     Ok(rows(&world.client.read(request).await?.into_inner()))
@@ -171,6 +182,40 @@ async fn a_statement_sees_the_entries_that_its_transaction_has_made() {
     let outside = world.client.execute_sql(second).await;
     assert_eq!(code(outside), Code::AlreadyExists);
     assert_eq!(by_city(&mut world).await, ["b 1 5"]);
+}
+
+#[tokio::test]
+async fn a_key_of_an_index_has_the_parts_that_its_definition_names_and_finds_every_row_with_them() {
+    let mut world = start().await;
+    let people = [
+        customer(1, Some("a"), Some("m"), 1),
+        customer(2, Some("b"), Some("m"), 2),
+        customer(3, Some("c"), Some("z"), 3),
+    ];
+    world.commit_once(people).await.unwrap();
+    let keys = |parts: &[&str]| proto::KeySet {
+        keys: vec![list(parts.iter().map(|part| text(*part)).collect::<Vec<_>>())],
+        ..Default::default()
+    };
+    for (index, parts, found) in [
+        ("by_city", &["m"][..], &["1", "2"][..]),
+        ("by_city", &["n"][..], &[][..]),
+        ("by_city_and_age", &["m", "2"][..], &["2"][..]),
+    ] {
+        let rows = by_keys(&mut world, "customer", index, &["id"], keys(parts), None).await;
+        assert_eq!(rows.unwrap(), found, "{index} {parts:?}");
+    }
+    for (index, parts, expected) in [
+        ("by_city", &[][..], "1 key parts, found 0."),
+        ("by_city", &["m", "1"][..], "1 key parts, found 2."),
+        ("by_city_and_age", &["m"][..], "2 key parts, found 1."),
+    ] {
+        let refused = by_keys(&mut world, "customer", index, &["id"], keys(parts), None).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        let message = format!("Wrong number of key parts for {index}. Expected {expected}");
+        assert_eq!(refused.message(), message);
+    }
 }
 
 /// Goal: whoever has read by an index finds it unchanged, and nobody else waits.
