@@ -28,7 +28,7 @@ impl Admin {
             ));
         }
         refuse("encryption_config", request.encryption_config.is_some())?;
-        refuse("proto_descriptors", !request.proto_descriptors.is_empty())?;
+        let descriptors = self.descriptors(request.proto_descriptors)?;
         let text = &request.create_statement;
         let id = parse_create_database_in(dialect, text).map_err(|error| error.in_text(text))?;
         names::database_id(&id)?;
@@ -43,6 +43,7 @@ impl Admin {
         let created = self.core.add_database(&name, created)?;
         let metadata = database::CreateDatabaseMetadata { database: name.clone() };
         let made = Done::Database(describe(&name, &created));
+        registry.proto_descriptors.extend(descriptors.map(|told| (name.clone(), told)));
         Ok(registry.operations.add(&name, "CreateDatabaseMetadata", &metadata, made))
     }
 
@@ -85,8 +86,19 @@ impl Admin {
         let found = self.core.database(&request.database)?;
         Ok(database::GetDatabaseDdlResponse {
             statements: definition::statements(&found.schema()),
-            ..Default::default()
+            proto_descriptors: self
+                .registry()
+                .proto_descriptors
+                .get(&request.database)
+                .cloned()
+                .unwrap_or_default(),
         })
+    }
+
+    /// Returns the descriptors of a request, if there are any, which only a lenient server keeps.
+    fn descriptors(&self, told: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        refuse("proto_descriptors", !told.is_empty() && !self.core.lenient_ddl)?;
+        Ok(Some(told).filter(|told| !told.is_empty()))
     }
 
     /// Changes the schema, statement by statement.
@@ -99,7 +111,7 @@ impl Admin {
         request: database::UpdateDatabaseDdlRequest,
     ) -> Result<longrunning::Operation> {
         let found = self.core.database(&request.database)?;
-        refuse("proto_descriptors", !request.proto_descriptors.is_empty())?;
+        let descriptors = self.descriptors(request.proto_descriptors)?;
         if request.statements.is_empty() {
             return Err(Error::invalid_argument("an update of the schema needs a statement"));
         }
@@ -119,6 +131,8 @@ impl Admin {
                 format!("Operation already exists: {name}"),
             ));
         }
+        let database = &request.database;
+        registry.proto_descriptors.extend(descriptors.map(|told| (database.clone(), told)));
         let (commit_timestamps, done) = apply(&found, &changes);
         let metadata = UpdateDatabaseDdlMetadata {
             database: request.database.clone(),

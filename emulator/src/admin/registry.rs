@@ -20,6 +20,8 @@ pub(super) struct Registry {
     /// By full name.
     pub instances: BTreeMap<String, instance::Instance>,
     pub operations: Operations,
+    /// What a lenient server was told of protos, by the name of the database.
+    pub proto_descriptors: BTreeMap<String, Vec<u8>>,
 }
 
 impl Admin {
@@ -57,6 +59,7 @@ impl Admin {
     pub fn remove_database(&self, name: &str) -> bool {
         let mut registry = self.registry();
         registry.operations.forget_below(name);
+        registry.proto_descriptors.remove(name);
         self.core.drop_database(name)
     }
 

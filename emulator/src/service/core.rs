@@ -121,7 +121,14 @@ impl Core {
     /// Returns the database that a session works on. The session is thereby in use.
     pub(super) fn database_of(&self, session: &str) -> Result<Database> {
         let now = self.clock.now();
-        Ok(self.sessions().find(session, now)?.database.clone())
+        let found = self.sessions().find(session, now).map(|found| found.database.clone());
+        found.map_err(|error| self.database_is_gone(session).unwrap_or(error))
+    }
+
+    /// Returns the error of a session whose database isn't there, if that is why it isn't found.
+    fn database_is_gone(&self, session: &str) -> Option<Error> {
+        let (database, _) = session.rsplit_once("/sessions/")?;
+        self.database(database).err().filter(|error| error.code() == Code::NotFound)
     }
 
     /// Returns the token that a read-write transaction on a multiplexed session has to bring when

@@ -240,7 +240,60 @@ async fn an_instance_takes_its_databases_and_their_sessions_along() {
     let request = instance::DeleteInstanceRequest { name: "projects/p/instances/i".into() };
     office.instances.delete_instance(request).await.unwrap();
     assert_eq!(office.names().await, (vec![], vec![]));
-    assert_eq!(code(world.users(None).await), Code::NotFound);
+    let gone = world.users(None).await.unwrap_err();
+    assert_eq!(gone.code(), Code::NotFound);
+    assert_eq!(gone.message(), format!("Database not found: {DATABASE}"));
+}
+
+#[tokio::test]
+async fn a_session_stays_lost_when_its_database_is_made_again() {
+    let mut world = World::start().await;
+    let emulator = std::mem::replace(&mut world.emulator, Emulator::start().await.unwrap());
+    let mut office = Office::of(emulator).await;
+    let drop = database::DropDatabaseRequest { database: DATABASE.into() };
+    office.databases.drop_database(drop).await.unwrap();
+    let gone = world.users(None).await.unwrap_err();
+    assert_eq!(gone.message(), format!("Database not found: {DATABASE}"));
+    office.emulator.create_database(DATABASE, DDL).await.unwrap();
+    let lost = world.users(None).await.unwrap_err();
+    assert_eq!(lost.code(), Code::NotFound);
+    assert_eq!(lost.message(), format!("Session not found: {}", world.session));
+}
+
+#[tokio::test]
+async fn a_lenient_server_keeps_the_descriptors_of_protos_and_another_refuses_them() {
+    let create = |descriptors: &[u8]| database::CreateDatabaseRequest {
+        parent: "projects/p/instances/orders".into(),
+        create_statement: "CREATE DATABASE `eu-1`".into(),
+        proto_descriptors: descriptors.to_vec(),
+        ..Default::default()
+    };
+    let mut strict = Office::open().await;
+    strict.create_instance("orders").await.unwrap();
+    let refused = strict.databases.create_database(create(b"told")).await;
+    assert_eq!(code(refused), Code::Unimplemented);
+
+    let emulator = Emulator::builder().lenient_ddl().start().await.unwrap();
+    let mut office = Office::of(emulator).await;
+    office.create_instance("orders").await.unwrap();
+    for (told, shown) in [(&b"told"[..], &b"told"[..]), (&[][..], &[][..])] {
+        office.databases.create_database(create(told)).await.unwrap();
+        let request = database::GetDatabaseDdlRequest { database: ORDERS.into() };
+        let found = office.databases.get_database_ddl(request).await.unwrap().into_inner();
+        assert_eq!(found.proto_descriptors, shown);
+        let update = database::UpdateDatabaseDdlRequest {
+            database: ORDERS.into(),
+            statements: vec![TABLE.into()],
+            proto_descriptors: b"more".to_vec(),
+            ..Default::default()
+        };
+        office.databases.update_database_ddl(update).await.unwrap();
+        let request = database::GetDatabaseDdlRequest { database: ORDERS.into() };
+        let found = office.databases.get_database_ddl(request).await.unwrap().into_inner();
+        assert_eq!(found.proto_descriptors, b"more");
+        let drop = database::DropDatabaseRequest { database: ORDERS.into() };
+        office.databases.drop_database(drop).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -99,7 +99,12 @@ impl Parser {
             return Err(self.unsupported(format_args!("the type {word}")));
         }
         let Some(scalar) = Type::scalars().find(|known| known.name() == word) else {
-            return Err(self.expected("a type"));
+            let error = self.expected("a type");
+            self.advance();
+            return Err(match self.sees_symbol(".") {
+                true => self.unsupported("the type of a proto"),
+                false => error,
+            });
         };
         self.advance();
         let length = length(self, scalar)?;

@@ -91,6 +91,7 @@ fn what_is_not_supported_is_named_with_its_place() {
         ("CREATE INDEX i ON t (a) WHERE a IS NOT NULL", "WHERE [at 1:25]"),
         ("CREATE TABLE s.t (a INT64) PRIMARY KEY (a)", "the named schema s [at 1:14]"),
         ("CREATE TABLE t (a UUID) PRIMARY KEY (a)", "the type UUID [at 1:19]"),
+        ("CREATE TABLE t (a x.Y) PRIMARY KEY (a)", "the type of a proto [at 1:20]"),
         ("CREATE TABLE t (a ARRAY<STRUCT<b INT64>>) PRIMARY KEY (a)", "the type STRUCT [at 1:25]"),
         (
             "CREATE TABLE t (a ARRAY<FLOAT64>(vector_length=>2)) PRIMARY KEY ()",
