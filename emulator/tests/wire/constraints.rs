@@ -1,5 +1,7 @@
 //! Constraints and generated columns: what no commit can break.
 
+use std::time::Duration;
+
 use super::*;
 
 fn change(world: &World, ddl: &str) -> Result<(), spindle_emulator::engine::Error> {
@@ -169,6 +171,29 @@ async fn two_blind_writers_leave_a_generated_column_that_fits_both() {
     assert_eq!(world.query("SELECT g FROM t").await.unwrap(), ["77"]);
 }
 
+/// Goal: who has read a generated column finds it unchanged, and writers of others don't wait.
+#[tokio::test]
+async fn a_generated_column_is_locked_with_what_it_is_made_of() {
+    let mut world = World::start().await;
+    change(
+        &world,
+        "CREATE TABLE t (k INT64, a INT64, b INT64, g INT64 AS (a + 1) STORED) PRIMARY KEY (k)",
+    )
+    .unwrap();
+    world.commit_once([inserted("t", [("k", 1), ("a", 1)])]).await.unwrap();
+    let id = world.begin_read_write().await;
+    let own = Some(Selector::Id(id.clone()));
+    let query = "SELECT g FROM t WHERE k = 1";
+    assert_eq!(rows(&world.execute(query, 1, own.clone()).await.unwrap()), ["2"]);
+    let update = |column| mutation(Operation::Update(numbers("t", ["k", column], [1, 5])));
+    let other = world.commit_once([update("b")]);
+    tokio::time::timeout(Duration::from_secs(5), other).await.unwrap().unwrap();
+    let same = world.commit_once([update("a")]);
+    assert!(tokio::time::timeout(Duration::from_millis(300), same).await.is_err());
+    assert_eq!(rows(&world.execute(query, 2, own).await.unwrap()), ["2"]);
+    world.commit(&id, []).await.unwrap();
+}
+
 const FOREIGN: &str = "
     CREATE TABLE city (id INT64, code INT64) PRIMARY KEY (id);
     CREATE TABLE person (id INT64, city INT64, code INT64,
@@ -221,6 +246,24 @@ async fn a_reference_has_its_row_when_a_commit_is_over() {
     assert_eq!(world.query("SELECT COUNT(*) FROM city").await.unwrap(), ["0"]);
 }
 
+/// Goal: a row that a statement refers to stays until its transaction is over.
+#[tokio::test]
+async fn a_statement_locks_the_row_that_it_refers_to() {
+    let mut world = World::start().await;
+    change(&world, FOREIGN).unwrap();
+    world
+        .commit_once([inserted("city", [("id", 1)]), inserted("city", [("id", 2)])])
+        .await
+        .unwrap();
+    let id = world.begin_read_write().await;
+    world.write(&id, 1, "INSERT INTO person (id, city) VALUES (1, 1)").await.unwrap();
+    let other = world.commit_once([deleted("city", 2)]);
+    tokio::time::timeout(Duration::from_secs(5), other).await.unwrap().unwrap();
+    let same = world.commit_once([deleted("city", 1)]);
+    assert!(tokio::time::timeout(Duration::from_millis(300), same).await.is_err());
+    world.commit(&id, []).await.unwrap();
+}
+
 #[tokio::test]
 async fn what_cascades_goes_with_the_row_it_refers_to() {
     let mut world = World::start().await;
@@ -241,6 +284,16 @@ async fn what_cascades_goes_with_the_row_it_refers_to() {
     world.commit(&id, []).await.unwrap();
     assert_eq!(world.query("SELECT id FROM toy").await.unwrap(), [""; 0]);
 
+    // A row goes as well that comes in the same commit.
+    world.commit_once([inserted("person", [("id", 8)])]).await.unwrap();
+    let pet = inserted("pet", [("id", 80), ("owner", 8)]);
+    world.commit_once([pet, deleted("person", 8)]).await.unwrap();
+    assert_eq!(world.query("SELECT id FROM pet").await.unwrap(), [""; 0]);
+
+    world.commit_once([inserted("person", [("id", 9)])]).await.unwrap();
+    let again = [deleted("person", 9), inserted("person", [("id", 9)])];
+    let again = world.commit_once(again).await.unwrap_err();
+    assert!(again.message().starts_with("Cannot write and delete the row"), "{again}");
     let both = [inserted("person", [("id", 7)]), deleted("person", 7)];
     let both = world.commit_once(both).await.unwrap_err();
     assert_eq!(both.code(), Code::FailedPrecondition);
