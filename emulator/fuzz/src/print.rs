@@ -304,6 +304,13 @@ impl Display for Text<'_, Expr> {
             ExprKind::Interval { amount, unit } => {
                 write!(f, "INTERVAL {} {}", Text(&**amount), Text(unit))
             }
+            ExprKind::Extract { part, operand, zone } => {
+                write!(f, "EXTRACT({} FROM {}", Text(part), Text(&**operand))?;
+                if let Some(zone) = zone {
+                    write!(f, " AT TIME ZONE {}", Text(&**zone))?;
+                }
+                f.write_str(")")
+            }
             ExprKind::Subquery { kind, query } => {
                 let word = match kind {
                     SubqueryKind::Value => "",

@@ -38,6 +38,9 @@ const ODD_LITERALS: &[&str] = &[
     "[1, 'x']",
     "1e",
 ];
+/// Paths into documents.
+const PATHS: &[&str] =
+    &["'$'", "'$.a'", "'$.b[1]'", "'$.\"a\"'", "'$[0]'", "'$.b.0'", "'a'", "NULL", "'$.a.x'"];
 /// How deep expressions nest.
 const DEPTH: usize = 3;
 
@@ -459,7 +462,17 @@ impl Generator {
             return self.leaf(kind);
         }
         let (name, parameters) = self.random.pick(&forms).clone();
-        let arguments = self.arguments(&parameters, kind, depth);
+        let mut arguments = self.arguments(&parameters, kind, depth);
+        if name == "EXTRACT" {
+            let zone = if arguments.len() > 2 { " AT TIME ZONE 'UTC'" } else { "" };
+            arguments.truncate(2);
+            arguments.reverse();
+            return Tree::node(&format!("EXTRACT(# FROM #{zone})"), arguments);
+        }
+        if name.starts_with("JSON_") && arguments.len() > 1 {
+            // A path has to be written out.
+            arguments[1] = Tree::leaf(*self.random.pick(PATHS));
+        }
         match name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "LIKE" {
             true => Tree::node(&format!("{name}(#)"), [Tree::list(arguments, ", ")]),
             false => Tree::node(&format!("(# {name} #)"), arguments),
@@ -514,6 +527,9 @@ impl Generator {
             "MONTH",
             "QUARTER",
             "YEAR",
+            "ISOYEAR",
+            "DAYOFWEEK",
+            "DAYOFYEAR",
         ])
     }
 
@@ -656,6 +672,7 @@ fn literals(kind: &str) -> &'static [&'static str] {
             "JSON '1e15'",
             "JSON '5e-324'",
             "JSON '{\"a\": 1, \"a\": 2}'",
+            "JSON '[true, {\"x\": \"é\"}]'",
         ],
         "ARRAY<INT64>" => &["[]", "[1]", "[1, 2, NULL]", "ARRAY<INT64>[3, 3]", "[NULL]", "[0, -1]"],
         "ARRAY<STRING>" => &["['x']", "['a', NULL, 'b']", "ARRAY<STRING>[]", "['']"],

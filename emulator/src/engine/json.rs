@@ -35,6 +35,31 @@ impl Json {
         }
     }
 
+    /// Returns the document behind these steps: each is a member's name or an element's place.
+    pub fn at(&self, steps: &[&str]) -> Option<Json> {
+        let mut text = self.0.clone();
+        for step in steps {
+            text = Reader { text: &text, at: 0, nesting: 0 }.part(step)?;
+        }
+        Some(Json(text))
+    }
+
+    /// Returns the text of a string, a number or a truth value.
+    pub fn scalar(&self) -> Option<String> {
+        match self.0.as_bytes().first()? {
+            b'{' | b'[' | b'n' => None,
+            b'"' => Reader { text: &self.0, at: 0, nesting: 0 }.string().ok(),
+            _ => Some(self.0.clone()),
+        }
+    }
+
+    /// Returns a text as a document holds it.
+    pub fn quoted(text: &str) -> String {
+        let mut quoted = String::with_capacity(text.len() + 2);
+        write_string(text, &mut quoted);
+        quoted
+    }
+
     /// Returns the document as it is kept.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -174,6 +199,34 @@ impl<'a> Reader<'a> {
         }
         out.push('}');
         Ok(())
+    }
+
+    /// Reads the member or the element that a step means, of a document as it is kept.
+    fn part(&mut self, step: &str) -> Option<String> {
+        let has_names = match self.peek()? {
+            b'{' => true,
+            b'[' => false,
+            _ => return None,
+        };
+        let is_number = step.bytes().all(|next| next.is_ascii_digit());
+        let wanted: Option<usize> = step.parse().ok().filter(|_| is_number);
+        self.at += 1;
+        let mut place = 0;
+        while !matches!(self.peek()?, b'}' | b']') {
+            let is_meant = match has_names {
+                true => self.string().ok()? == step,
+                false => wanted == Some(place),
+            };
+            self.reads(":");
+            let mut value = String::new();
+            self.value(&mut value).ok()?;
+            if is_meant {
+                return Some(value);
+            }
+            self.reads(",");
+            place += 1;
+        }
+        None
     }
 
     fn string(&mut self) -> Result<String, String> {

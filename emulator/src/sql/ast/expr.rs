@@ -71,6 +71,10 @@ impl ExprKind {
                 order.iter().for_each(|order| see(&order.expr));
             }
             ExprKind::Interval { amount, .. } => see(amount),
+            ExprKind::Extract { operand, zone, .. } => {
+                see(operand);
+                zone.iter().for_each(|zone| see(zone));
+            }
         }
     }
 }
@@ -196,6 +200,15 @@ pub enum ExprKind {
         amount: Box<Expr>,
         /// Of what.
         unit: Name,
+    },
+    /// `EXTRACT(part FROM … [AT TIME ZONE …])`
+    Extract {
+        /// Which part.
+        part: Name,
+        /// The date or the time.
+        operand: Box<Expr>,
+        /// Where that time is looked at.
+        zone: Option<Box<Expr>>,
     },
     /// `(SELECT …)`, `EXISTS (SELECT …)`, `ARRAY (SELECT …)`
     Subquery {

@@ -7,7 +7,7 @@ use super::typed::{Origin, Typed, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{Expr, ExprKind, Order};
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::functions::{self, Code, Known, Shape, Signature, date, timestamp};
+use crate::sql::functions::{self, Code, Known, Shape, Signature, date, extract, timestamp};
 use crate::sql::plan::Node;
 
 /// The function that is the time, and may be called without parentheses.
@@ -34,7 +34,9 @@ impl Binder<'_> {
         at: Pos,
     ) -> Result<Typed> {
         let name = function.to_ascii_uppercase();
-        let named = name.starts_with(|first: char| first.is_ascii_alphabetic() && name != "LIKE");
+        let named = name.starts_with(|first: char| first.is_ascii_alphabetic())
+            && name != "LIKE"
+            && name != extract::NAME;
         let known = functions::known(&name).filter(|_| named);
         let known = known.ok_or_else(|| self.unknown(function, at))?;
         let Modifiers { distinct, ignores_nulls, order } = modifiers;
@@ -109,6 +111,9 @@ impl Binder<'_> {
         if name == "ARRAY_CONCAT" && arguments.iter().any(|typed| typed.value_type.is_none()) {
             let message = "The argument to ARRAY_CONCAT must be an array type but was NULL";
             return Err(SqlError::invalid(at, message));
+        }
+        if matches!(name, "JSON_VALUE" | "JSON_QUERY") {
+            check_path(name, &arguments, at)?;
         }
         let (nodes, value_type) = self.matched(known, arguments, at)?;
         let node = match known.function.code {
@@ -258,6 +263,21 @@ impl Shape {
             Shape::ArrayOfAny => any?.array(),
             Shape::Part | Shape::Interval => Some(Type::String),
         }
+    }
+}
+
+/// Refuses a path that is computed, and a NULL that counts as a STRING rather than a document.
+fn check_path(function: &str, arguments: &[Typed], at: Pos) -> Result<()> {
+    if let Some(path) = arguments.get(1)
+        && matches!(path.origin, Origin::Computed)
+        && !matches!(path.node, Node::Constant(_))
+    {
+        let message = format!("Argument 2 to {function} must be a literal or query parameter");
+        return Err(SqlError::invalid(path.at, message));
+    }
+    match arguments.first().is_some_and(|document| document.value_type.is_none()) {
+        true => Err(SqlError::unsupported(at, format_args!("{function} of a NULL without a type"))),
+        false => Ok(()),
     }
 }
 

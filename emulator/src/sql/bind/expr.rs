@@ -60,6 +60,9 @@ impl Binder<'_> {
             ExprKind::Default => {
                 Err(SqlError::invalid(at, "DEFAULT may only be used as the value of a column"))
             }
+            ExprKind::Extract { part, operand, zone } => {
+                self.extract(part, operand, zone.as_deref(), at)
+            }
             ExprKind::Interval { .. } => Err(SqlError::unsupported(at, "INTERVAL as a value")),
             ExprKind::Subquery { kind, query } => self.subquery_as(*kind, query, at),
             ExprKind::InQuery { operand, query, negated } => {

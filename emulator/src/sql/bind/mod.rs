@@ -7,6 +7,7 @@ mod call;
 mod cast;
 mod dml;
 mod expr;
+mod extract;
 mod from;
 mod operands;
 mod query;

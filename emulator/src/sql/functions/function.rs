@@ -159,6 +159,7 @@ impl Function {
         let length = |value: Option<&Value>| match value {
             Some(Value::String(text)) => text.len(),
             Some(Value::Bytes(bytes)) => bytes.len(),
+            Some(Value::Json(json)) => json.as_str().len(),
             Some(Value::Array { values, .. }) => values.len(),
             _ => 0,
         };

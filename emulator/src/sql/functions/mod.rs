@@ -2,8 +2,10 @@
 
 pub mod array;
 pub mod date;
+pub mod extract;
 pub mod fold;
 mod function;
+mod json;
 mod like;
 mod misbound;
 pub mod number;

@@ -5,7 +5,7 @@ use super::function::Code::{
     Aggregate, Coalesce, If, Now, NullIf, PendingCommitTimestamp, Plain, Strict,
 };
 use super::function::{Code, Function};
-use super::{array, date, fold, like, number, text, timestamp};
+use super::{array, date, extract, fold, json, like, number, text, timestamp};
 
 const fn row(name: &'static str, forms: &'static str, code: Code) -> Function {
     Function { name, forms, code }
@@ -133,6 +133,16 @@ pub static TABLE: &[Function] = &[
     row("DATE_TRUNC", "DATE, PART -> DATE", Strict(date::truncate)),
     row("UNIX_DATE", "DATE -> INT64", Strict(date::days)),
     row("DATE_FROM_UNIX_DATE", "INT64 -> DATE", Strict(date::of_days)),
+    row(
+        extract::NAME,
+        "DATE, PART -> INT64; TIMESTAMP, PART, STRING -> INT64",
+        Strict(extract::extract),
+    ),
+    // Documents.
+    row("JSON_VALUE", "JSON, [STRING] -> STRING; others", Strict(json::scalar)),
+    row("JSON_QUERY", "JSON, STRING -> JSON; others", Strict(json::part)),
+    row("PARSE_JSON", "STRING -> JSON; others", Strict(json::parsed)),
+    row("TO_JSON_STRING", "T -> STRING; others", Plain(json::text)),
     // Of all rows.
     row("COUNT", "T -> INT64", Aggregate(Fold::Count)),
     row("COUNTIF", "BOOL -> INT64", Aggregate(Fold::CountIf)),

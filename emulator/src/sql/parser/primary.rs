@@ -8,8 +8,7 @@ use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::token::{Kind, is_reserved};
 
 /// Expressions that start with a keyword and that this parser doesn't know.
-const OTHER_EXPRESSIONS: &[&str] =
-    &["EXTRACT", "STRUCT", "NEW", "UNNEST", "GROUPING", "INTERVAL", "WITH"];
+const OTHER_EXPRESSIONS: &[&str] = &["STRUCT", "NEW", "UNNEST", "GROUPING", "INTERVAL", "WITH"];
 
 /// Words that make a literal with the string behind them, of types that the engine doesn't know.
 const OTHER_LITERALS: &[&str] = &["BIGNUMERIC", "DATETIME", "TIME", "UUID", "INTERVAL", "RANGE"];
@@ -82,6 +81,9 @@ impl Parser {
             if self.keyword("SAFE_CAST") {
                 return self.cast(at, true);
             }
+            if self.keyword("EXTRACT") {
+                return self.extract(at);
+            }
             self.refuse(&["LEFT", "RIGHT"])?;
         }
         self.refuse(OTHER_EXPRESSIONS)?;
@@ -133,6 +135,23 @@ impl Parser {
         self.refuse(&["FORMAT", "AT"])?;
         self.expect_symbol(")")?;
         self.node(at, ExprKind::Cast { operand, target, safe })
+    }
+
+    /// Reads `(part FROM … [AT TIME ZONE …])`.
+    fn extract(&mut self, at: Pos) -> Result<Expr> {
+        self.expect_symbol("(")?;
+        let part = Name { at: self.at(), text: self.identifier()? };
+        if self.sees_symbol("(") {
+            return Err(self.unsupported(format_args!("the date part {} of a weekday", part.text)));
+        }
+        self.expect_keyword("FROM")?;
+        let operand = Box::new(self.expr()?);
+        let zone = match self.keyword("AT TIME ZONE") {
+            true => Some(Box::new(self.expr()?)),
+            false => None,
+        };
+        self.expect_symbol(")")?;
+        self.node(at, ExprKind::Extract { part, operand, zone })
     }
 
     /// Reads `DATE '…'` and the like, if that comes next.

@@ -107,6 +107,94 @@ fn a_mean_is_rounded_once() {
 }
 
 #[test]
+fn a_part_is_taken_from_a_date_and_from_a_time_in_utc() {
+    let mut world = Memory::new("");
+    let time = "TIMESTAMP '1969-12-31 23:59:58.987654321Z' AT TIME ZONE 'UTC'";
+    for (from, parts) in [
+        ("DATE '2026-01-02'", "YEAR 2026, QUARTER 1, MONTH 1, DAY 2, DAYOFWEEK 6, DAYOFYEAR 2"),
+        ("DATE '2024-12-30'", "WEEK 52, ISOWEEK 1, ISOYEAR 2025, DAYOFYEAR 365, QUARTER 4"),
+        ("DATE '2023-01-01'", "WEEK 1, ISOWEEK 52, ISOYEAR 2022, DAYOFWEEK 1"),
+        ("DATE '2026-01-03'", "WEEK 0, ISOWEEK 1, ISOYEAR 2026, DAYOFWEEK 7"),
+        ("DATE '0001-01-01'", "ISOWEEK 1, ISOYEAR 1"),
+        ("DATE '9999-12-31'", "ISOWEEK 52, ISOYEAR 9999"),
+        (time, "HOUR 23, MINUTE 59, SECOND 58, MILLISECOND 987, NANOSECOND 987654321, DAY 31"),
+        ("CAST(NULL AS DATE)", "YEAR NULL"),
+    ] {
+        for (part, value) in parts.split(", ").filter_map(|part| part.split_once(' ')) {
+            let expr = format!("EXTRACT({part} FROM {from})");
+            assert_eq!(world.one(&expr), value, "{expr}");
+        }
+    }
+    for (expr, code) in [
+        ("EXTRACT(HOUR FROM DATE '2026-01-02')", Code::InvalidArgument),
+        ("EXTRACT(AGE FROM DATE '2026-01-02')", Code::InvalidArgument),
+        ("EXTRACT(DAY FROM DATE '2026-01-02' AT TIME ZONE 'UTC')", Code::InvalidArgument),
+        ("EXTRACT(DAY FROM '2026-01-02')", Code::InvalidArgument),
+        ("EXTRACT(DAY FROM 1)", Code::InvalidArgument),
+        ("EXTRACT(DAY FROM CURRENT_TIMESTAMP())", Code::Unimplemented),
+        ("EXTRACT(DAY FROM CURRENT_TIMESTAMP() AT TIME ZONE '+01')", Code::Unimplemented),
+        ("EXTRACT(DATE FROM CURRENT_TIMESTAMP() AT TIME ZONE 'UTC')", Code::Unimplemented),
+        ("EXTRACT(WEEK(MONDAY) FROM DATE '2026-01-02')", Code::Unimplemented),
+    ] {
+        assert_eq!(world.error(&format!("SELECT {expr}")).0, code, "{expr}");
+    }
+}
+
+#[test]
+fn documents_are_taken_apart_and_written() {
+    let mut world = Memory::new("");
+    let document = r#"JSON '{"a": [1.50, "x", null, {"b c": true}], "d": {}, "0": 7}'"#;
+    for (path, scalar, part) in [
+        ("$.a[0]", "1.5", "1.5"),
+        ("$.a.1", "x", "\"x\""),
+        ("$.a[2]", "NULL", "null"),
+        (r#"$.a[3]."b c""#, "true", "true"),
+        ("$.a[4]", "NULL", "NULL"),
+        ("$.a.b", "NULL", "NULL"),
+        ("$.a[0].b", "NULL", "NULL"),
+        ("$.d", "NULL", "{}"),
+        ("$[0]", "7", "7"),
+    ] {
+        let found = format!("JSON_VALUE({document}, '{path}')");
+        assert_eq!(world.one(&found), scalar, "{path}");
+        let found = format!("JSON_QUERY({document}, '{path}')");
+        assert_eq!(world.one(&found), part, "{path}");
+    }
+    for (expr, value) in [
+        ("JSON_VALUE(JSON '2')", "2"),
+        ("PARSE_JSON(' [1, 2.50] ')", "[1,2.5]"),
+        ("PARSE_JSON(CAST(NULL AS STRING))", "NULL"),
+        ("TO_JSON_STRING(NULL)", "null"),
+        (
+            "TO_JSON_STRING([9007199254740992, 9007199254740993])",
+            "[9007199254740992,\"9007199254740993\"]",
+        ),
+        ("TO_JSON_STRING([NUMERIC '1', NUMERIC '1.5'])", "[1,\"1.5\"]"),
+        ("TO_JSON_STRING([-0.0, 1e400])", "[0,\"Infinity\"]"),
+        (r"TO_JSON_STRING('a\u2028\n')", r#""a\u2028\n""#),
+        ("TO_JSON_STRING(b'x')", "\"eA==\""),
+        (
+            "TO_JSON_STRING(TIMESTAMP '2026-01-02 03:04:05.1234Z')",
+            "\"2026-01-02T03:04:05.123400Z\"",
+        ),
+        ("TO_JSON_STRING(DATE '2026-01-02')", "\"2026-01-02\""),
+        ("TO_JSON_STRING(JSON '{\"a\": 1}')", "{\"a\":1}"),
+    ] {
+        assert_eq!(world.one(expr), value, "{expr}");
+    }
+    for (expr, code) in [
+        ("PARSE_JSON('{')", Code::OutOfRange),
+        ("JSON_VALUE(JSON '1', 'a')", Code::OutOfRange),
+        ("JSON_VALUE(JSON '1', CONCAT('$', '.a'))", Code::InvalidArgument),
+        ("JSON_VALUE(JSON '1', '$[-1]')", Code::Unimplemented),
+        ("JSON_VALUE('1', '$')", Code::Unimplemented),
+        ("TO_JSON_STRING(1, TRUE)", Code::Unimplemented),
+    ] {
+        assert_eq!(world.error(&format!("SELECT {expr}")).0, code, "{expr}");
+    }
+}
+
+#[test]
 fn what_cannot_be_computed_is_out_of_range() {
     let mut world = Memory::new("");
     for expr in [
