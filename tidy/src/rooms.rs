@@ -60,9 +60,6 @@ const CRATES: &[Crate] = &[
 /// Crates whose modules may still use each other in circles.
 const WITH_CIRCLES: &[&str] = &["chaos/src/main.rs", "simulation/src/lib.rs"];
 
-/// Crates that have files beside the folders of their modules.
-const OF_ANOTHER_STYLE: &[&str] = &["emulator/src/lib.rs"];
-
 pub fn check(show_edges: bool) -> Result<String, String> {
     let mut wrong = Vec::new();
     let mut said = Vec::new();
@@ -86,11 +83,9 @@ pub fn check(show_edges: bool) -> Result<String, String> {
         }
         wrong.extend(out_of_order(rooms, &graph).into_iter().map(|it| format!("{root}: {it}")));
         let beside = modules.iter().filter(|(_, module)| module.is_beside_its_folder);
-        if !OF_ANOTHER_STYLE.contains(root) {
-            wrong.extend(beside.map(|(place, _)| {
-                format!("{root}: {0}.rs has children; its file is {0}/mod.rs", place.join("/"))
-            }));
-        }
+        wrong.extend(beside.map(|(place, _)| {
+            format!("{root}: {0}.rs has children; its file is {0}/mod.rs", place.join("/"))
+        }));
         let uses: usize = graph.values().map(BTreeSet::len).sum();
         said.push(format!("{root}: modules={} uses={uses} circles={}", graph.len(), circles.len()));
     }
