@@ -130,8 +130,9 @@ impl LockBuilder {
     ///
     /// A term outlives one lost heartbeat: a second attempt ends before the [renew
     /// deadline](LockBuilder::renew_deadline). For that an attempt takes at most 0.13 of the lease
-    /// by default. An outage shorter than 0.3 of the lease costs no term by default. With an
-    /// interval of a third of the lease, one shorter than 0.47 of it costs none.
+    /// by default. A term also outlives an outage of 0.14 of the lease in which requests vanish,
+    /// or of 0.25 in which they are refused. With an interval of a third of the lease these are
+    /// 0.22 and 0.42.
     pub fn heartbeat_interval(mut self, interval: Duration) -> LockBuilder {
         self.heartbeat_interval = Some(interval);
         self
