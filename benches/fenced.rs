@@ -8,8 +8,8 @@
 //! the fence of a lock that nobody writes. The heartbeats are measured as well. Real time, release
 //! build, the embedded Spanner in a process of its own.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+mod parts;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +24,8 @@ use spindle::{CancellationToken, Fence, LockBuilder, LockTable, Spindle, Term};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep};
 
+use crate::parts::{Failure, Part, load};
+
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 /// Long, so that a busy machine doesn't end the term, with heartbeats often enough to be counted.
 const LEASE: Duration = Duration::from_secs(10);
@@ -33,8 +35,6 @@ const IDLE_LEASE: Duration = Duration::from_secs(600);
 const WRITERS: u64 = 16;
 const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
@@ -55,7 +55,9 @@ async fn serve() -> Result<(), Failure> {
 }
 
 async fn measure() -> Result<(), Failure> {
-    let (_server, endpoint) = start_server()?;
+    let mut server = Part::start(&["server"])?;
+    let endpoint = server.line()?;
+    println!("{}", load());
     let client = connect(&endpoint).await?;
     let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
     let (lock, term) = hold(table.lock("job").lease(LEASE).heartbeat_interval(HEARTBEAT)).await?;
@@ -200,28 +202,4 @@ async fn watch_heartbeats(
 async fn connect(endpoint: &str) -> Result<DatabaseClient, Failure> {
     let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
     Ok(spanner.database_client(DATABASE).build().await?)
-}
-
-/// Killed when it is dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start_server() -> Result<(Server, String), Failure> {
-    let mut child = Command::new(std::env::current_exe()?)
-        .arg("server")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let output = child.stdout.take().ok_or("the server has no output")?;
-    let server = Server(child);
-    let mut endpoint = String::new();
-    BufReader::new(output).read_line(&mut endpoint)?;
-    Ok((server, endpoint.trim().to_string()))
 }

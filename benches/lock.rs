@@ -6,10 +6,10 @@
 //!
 //! Real time, release build, the embedded Spanner in a process of its own.
 
+mod parts;
+
 use std::alloc::System;
 use std::hint::black_box;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
@@ -22,13 +22,13 @@ use spindle_emulator::{Emulator, Rpc};
 use stats_alloc::{Region, StatsAlloc};
 use tokio::time::{Instant, sleep};
 
+use crate::parts::{Failure, Part, load};
+
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(1);
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
@@ -62,6 +62,7 @@ async fn hold(endpoint: &str) -> Result<(), Failure> {
 async fn measure() -> Result<(), Failure> {
     let mut server = Part::start(&["server"])?;
     let endpoint = server.line()?;
+    println!("{}", load());
     has_lock(&endpoint).await?;
     run_to_holding(&endpoint).await?;
     release_to_holding(&endpoint).await?;
@@ -157,7 +158,7 @@ async fn kill_to_holding(endpoint: &str) -> Result<(), Failure> {
         let running = lock.run(CancellationToken::new());
         sleep(LEASE).await;
         // SIGKILL, on Unix.
-        holder.0.kill()?;
+        holder.child.kill()?;
         let last_heartbeat = heartbeat(&client, "crash").await?;
         let token = held(&lock).await;
         samples.push(Duration::from_nanos(token.as_nanoseconds().saturating_sub(last_heartbeat)));
@@ -282,31 +283,4 @@ fn print(what: &str, setting: &str, mut samples: Vec<Duration>) {
         at(100),
         samples.len()
     );
-}
-
-/// Another process of this program, which ends with this one.
-struct Part(Child);
-
-impl Part {
-    fn start(arguments: &[&str]) -> Result<Part, Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        Ok(Part(child))
-    }
-
-    /// The next line that it prints.
-    fn line(&mut self) -> Result<String, Failure> {
-        let output = self.0.stdout.take().ok_or("one line only")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        Ok(line.trim().to_string())
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

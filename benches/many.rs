@@ -8,15 +8,18 @@
 //! while held. Real time, release build, lease 10 s, the embedded Spanner in a process of its own,
 //! which counts the requests.
 
-use std::collections::BTreeMap;
+#[path = "parts/counts.rs"]
+mod counts;
 mod parts;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep};
 
+use crate::counts::counts;
 use crate::parts::{Failure, Part, load};
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -80,20 +83,20 @@ async fn held_at_once(
     locks: usize,
     watched: Duration,
 ) -> Result<(), Failure> {
-    let before = server.counts()?;
+    let before = counts(server)?;
     let start = Instant::now();
     let fleet = Fleet::start(endpoint, locks)?;
     fleet.until_held(locks).await?;
-    let requests = total(&server.counts()?) - total(&before);
+    let requests = total(&counts(server)?) - total(&before);
     println!(
         "many-at-once: ok locks={locks} held_after_s={:.1} requests={requests}",
         start.elapsed().as_secs_f64()
     );
     let tokens: Vec<_> = fleet.locks.iter().map(|(lock, _)| lock.has_lock()).collect();
-    let (before, cpu, start) = (total(&server.counts()?), cpu()?, Instant::now());
+    let (before, cpu, start) = (total(&counts(server)?), cpu()?, Instant::now());
     sleep(watched).await;
     let over = start.elapsed().as_secs_f64();
-    let requests = total(&server.counts()?) - before;
+    let requests = total(&counts(server)?) - before;
     let kept =
         fleet.locks.iter().zip(&tokens).filter(|((lock, _), then)| lock.has_lock() == **then);
     println!(
@@ -147,7 +150,7 @@ async fn at_once(locks: usize, over: Duration) -> Result<(), Failure> {
             "{:.0} s: {} held; {:?}",
             start.elapsed().as_secs_f64(),
             fleet.held(),
-            server.counts()?
+            counts(&mut server)?
         );
         for (trouble, count) in troubles {
             println!("    {count} x {trouble}");
@@ -220,9 +223,9 @@ impl Fleet {
 }
 
 async fn rate(server: &mut Part, over: Duration) -> Result<f64, Failure> {
-    let (before, start) = (total(&server.counts()?), Instant::now());
+    let (before, start) = (total(&counts(server)?), Instant::now());
     sleep(over).await;
-    Ok((total(&server.counts()?) - before) as f64 / start.elapsed().as_secs_f64())
+    Ok((total(&counts(server)?) - before) as f64 / start.elapsed().as_secs_f64())
 }
 
 fn total(counts: &BTreeMap<String, u64>) -> u64 {

@@ -1,8 +1,7 @@
 //! Processes of a benchmark: the program starts itself in other parts.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -15,7 +14,6 @@ pub fn load() -> String {
 /// Another process of this program, which ends with this one.
 pub struct Part {
     pub child: Child,
-    input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
 }
 
@@ -24,22 +22,13 @@ impl Part {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child =
             command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let input = child.stdin.take().ok_or("no input")?;
         let output = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        Ok(Part { child, input, output })
+        Ok(Part { child, output })
     }
 
     /// The next line that it prints.
     pub fn line(&mut self) -> Result<String, Failure> {
         Ok(self.output.next().ok_or("it has ended")??)
-    }
-
-    /// The requests that the server has counted, by method.
-    pub fn counts(&mut self) -> Result<BTreeMap<String, u64>, Failure> {
-        writeln!(self.input)?;
-        let line = self.line()?;
-        let counts = line.split(' ').filter_map(|count| count.split_once('='));
-        counts.map(|(what, count)| Ok((what.to_string(), count.parse()?))).collect()
     }
 }
 
