@@ -20,7 +20,7 @@ pub(super) struct Registry {
     /// By full name.
     pub instances: BTreeMap<String, instance::Instance>,
     pub operations: Operations,
-    /// What a lenient server was told of protos, by the name of the database.
+    /// The descriptors of protos that a lenient server keeps, by the name of the database.
     pub proto_descriptors: BTreeMap<String, Vec<u8>>,
 }
 
@@ -104,14 +104,9 @@ impl Admin {
             )));
         }
         refuse("a filter of operations", !request.filter.is_empty())?;
-        let registry = self.registry();
         let below = format!("{}/", request.name);
-        let recent = registry.operations.recent.iter();
-        let mut all: Vec<_> = recent.filter(|found| found.name.starts_with(&below)).collect();
-        all.sort_by(|left, right| left.name.cmp(&right.name));
         let (operations, next_page_token) =
-            page(all.into_iter(), |found| &found.name, request.page_size, &request.page_token);
-        let operations = operations.into_iter().cloned().collect();
+            self.operations_below(&below, request.page_size, &request.page_token);
         Ok(longrunning::ListOperationsResponse {
             operations,
             next_page_token,
@@ -126,15 +121,25 @@ impl Admin {
     ) -> Result<database::ListDatabaseOperationsResponse> {
         names::instance(&request.parent)?;
         refuse("a filter of operations", !request.filter.is_empty())?;
-        let registry = self.registry();
         let below = format!("{}/databases/", request.parent);
-        let recent = registry.operations.recent.iter();
-        let mut all: Vec<_> = recent.filter(|found| found.name.starts_with(&below)).collect();
-        all.sort_by(|left, right| left.name.cmp(&right.name));
         let (operations, next_page_token) =
-            page(all.into_iter(), |found| &found.name, request.page_size, &request.page_token);
-        let operations = operations.into_iter().cloned().collect();
+            self.operations_below(&below, request.page_size, &request.page_token);
         Ok(database::ListDatabaseOperationsResponse { operations, next_page_token })
+    }
+
+    /// Returns one page of the operations whose names begin with `below`, and the token of the next.
+    fn operations_below(
+        &self,
+        below: &str,
+        page_size: i32,
+        page_token: &str,
+    ) -> (Vec<longrunning::Operation>, String) {
+        let registry = self.registry();
+        let recent = registry.operations.recent.iter();
+        let mut all: Vec<_> = recent.filter(|found| found.name.starts_with(below)).collect();
+        all.sort_by(|left, right| left.name.cmp(&right.name));
+        let (operations, next) = page(all.into_iter(), |found| &found.name, page_size, page_token);
+        (operations.into_iter().cloned().collect(), next)
     }
 
     /// Changes nothing: what is done is done.

@@ -218,16 +218,20 @@ async fn a_key_of_an_index_has_the_parts_that_its_definition_names_and_finds_eve
     }
 }
 
-/// Goal: whoever has read by an index finds it unchanged, and nobody else waits.
-#[tokio::test]
-async fn a_read_by_an_index_locks_the_entries_that_it_read_and_no_more() {
-    let mut world = start().await;
-    let people = [
+/// Customers of three cities, whose order is that of their ids.
+fn three_customers() -> [proto::Mutation; 3] {
+    [
         customer(1, Some("a"), Some("a"), 1),
         customer(2, Some("b"), Some("m"), 2),
         customer(3, Some("c"), Some("z"), 3),
-    ];
-    world.commit_once(people).await.unwrap();
+    ]
+}
+
+/// Goal: a reader by an index finds it unchanged, and nobody else waits.
+#[tokio::test]
+async fn a_read_by_an_index_locks_the_entries_that_it_read_and_no_more() {
+    let mut world = start().await;
+    world.commit_once(three_customers()).await.unwrap();
     let id = world.begin_read_write().await;
     let request = proto::ReadRequest {
         session: world.session.clone(),
@@ -259,12 +263,7 @@ async fn a_read_by_an_index_locks_the_entries_that_it_read_and_no_more() {
 #[tokio::test]
 async fn a_statement_that_goes_by_an_index_locks_what_it_read_and_no_more() {
     let mut world = start().await;
-    let people = [
-        customer(1, Some("a"), Some("a"), 1),
-        customer(2, Some("b"), Some("m"), 2),
-        customer(3, Some("c"), Some("z"), 3),
-    ];
-    world.commit_once(people).await.unwrap();
+    world.commit_once(three_customers()).await.unwrap();
     let id = world.begin_read_write().await;
     let own = Some(Selector::Id(id.clone()));
     let query = "SELECT age FROM customer WHERE email = 'b'";

@@ -203,7 +203,7 @@ pub enum ExprKind {
     },
     /// `EXTRACT(part FROM … [AT TIME ZONE …])`
     Extract {
-        /// Which part.
+        /// The part of the date or time, such as `YEAR`.
         part: Name,
         /// The date or the time.
         operand: Box<Expr>,

@@ -1,4 +1,4 @@
-//! Who binds.
+//! Binds the parts of one statement: the schema, the parameters and the scopes that they see.
 
 use super::scope::{Named, Scope};
 use crate::engine::{Dialect, Schema, Table, Timestamp};
