@@ -123,7 +123,8 @@ async fn kill_to_held(server: &mut Part, endpoint: &str, locks: usize) -> Result
         "many-waiting: ok locks={locks} requests_a_poll={:.1}",
         (of_both - of_holder) * POLL_INTERVAL.as_secs_f64()
     );
-    // SIGKILL, on Unix.
+    // SIGKILL, on Unix. The lease counts from the last heartbeat, up to half a lease earlier: so
+    // what follows may be negative.
     holder.child.kill()?;
     let start = Instant::now();
     fleet.until_held(1).await?;
