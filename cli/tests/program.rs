@@ -15,10 +15,10 @@ mod acts;
 mod answers;
 #[path = "program/demo.rs"]
 mod demo;
-#[path = "program/looks.rs"]
-mod looks;
 #[path = "program/page.rs"]
 mod page;
+#[path = "program/reads.rs"]
+mod reads;
 #[path = "program/runs.rs"]
 mod runs;
 #[path = "program/serve.rs"]

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::look::look;
 use super::members::{MemberState, Members};
+use super::poll::poll;
 use super::tidy::{forget, tidy};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -254,7 +254,7 @@ impl OwnRow {
         loop {
             sleep(TIDY_INTERVAL.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
             // A failed poll is made good by the next one.
-            if let Ok(found) = look(self.table.table(), &[&self.members]).await {
+            if let Ok(found) = poll(self.table.table(), &[&self.members]).await {
                 tidy(self.table.table(), &found, self.lease).await;
             }
         }

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use spindle_protocol::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::look::{holder, look};
+use super::poll::{holder, poll};
 use crate::error::{Error, Result};
 use crate::names::{check_part, check_table_name, members_prefix};
 use crate::operate::DEFAULT_LEASE;
@@ -36,7 +36,7 @@ impl LockTable {
             group: group.into(),
             interval: INTERVAL_DEFAULT,
             reported: None,
-            look_at: None,
+            poll_at: None,
         }
     }
 }
@@ -55,7 +55,7 @@ pub struct Members {
     group: String,
     interval: Duration,
     reported: Option<Vec<(String, FencingToken)>>,
-    look_at: Option<Instant>,
+    poll_at: Option<Instant>,
 }
 
 /// One live member of a group.
@@ -107,7 +107,7 @@ impl Members {
     pub async fn now(&self) -> Result<Vec<MemberState>> {
         check_table_name(&self.table.name)?;
         check_part("group", &self.group)?;
-        let found = look(&self.table, &[&members_prefix(&self.group)]).await?;
+        let found = poll(&self.table, &[&members_prefix(&self.group)]).await?;
         let read_at = found.read_at;
         Ok(found.rows.into_iter().filter_map(|full| MemberState::of(full, read_at)).collect())
     }
@@ -139,16 +139,16 @@ impl Members {
         let Members { group, interval, .. } = &*self;
         if *interval < INTERVAL_MIN {
             return Err(Error::config(format!(
-                "group `{group}`: interval {interval:?} between looks; at least {INTERVAL_MIN:?}"
+                "group `{group}`: interval {interval:?} between polls; at least {INTERVAL_MIN:?}"
             )));
         }
         loop {
-            if let Some(look_at) = self.look_at {
-                sleep_until(look_at).await;
+            if let Some(poll_at) = self.poll_at {
+                sleep_until(poll_at).await;
             }
-            let looked = self.now().await;
-            self.look_at = Some(Instant::now() + self.interval);
-            let members = looked?;
+            let polled = self.now().await;
+            self.poll_at = Some(Instant::now() + self.interval);
+            let members = polled?;
             let seen = members.iter().map(|member| (member.id.clone(), member.token)).collect();
             if self.reported.as_ref() != Some(&seen) {
                 self.reported = Some(seen);

@@ -3,10 +3,10 @@
 //! Each row here is an ordinary lock under the ordinary protocol, with a term, a token and a fence
 //! of its own. A wrong or an old view of the fleet costs time and never safety.
 
-mod look;
 mod member;
 mod members;
 mod permit;
+mod poll;
 mod pool;
 mod semaphore;
 mod shard;

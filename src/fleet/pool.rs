@@ -91,9 +91,9 @@ mod tests {
         let numbers: BTreeSet<usize> = places.iter().map(|place| place.number).collect();
         assert_eq!(numbers, BTreeSet::from([0, 1, 2]));
         pool.seen(vec![0, 1, 2]);
-        assert!(pool.pick().is_none(), "they are ours, whatever a look shows");
+        assert!(pool.pick().is_none(), "they are ours, whatever a poll shows");
         drop(places);
-        assert!(pool.pick().is_none(), "a look has to show that they are free");
+        assert!(pool.pick().is_none(), "a poll has to show that they are free");
         pool.seen(vec![1]);
         pool.pick().unwrap().give_back();
         assert_eq!(pool.pick().unwrap().number, 1);

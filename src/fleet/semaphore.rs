@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::look::{look, taken_until};
 use super::permit::Permit;
+use super::poll::{poll, taken_until};
 use super::pool::Pool;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
@@ -102,7 +102,7 @@ impl SemaphoreBuilder {
             poll: settings.timing.poll_interval,
             lock,
             pool: Pool::default(),
-            look_at: tokio::sync::Mutex::new(Instant::now()),
+            poll_at: tokio::sync::Mutex::new(Instant::now()),
             fruitless: AtomicU32::new(0),
             trouble: Mutex::default(),
         })))
@@ -161,8 +161,8 @@ struct Inner {
     lock: LockBuilder,
     pool: Pool,
     /// When to poll again. Its owner polls for all that wait in this process.
-    look_at: tokio::sync::Mutex<Instant>,
-    /// Looks in a row that brought nobody here a permit.
+    poll_at: tokio::sync::Mutex<Instant>,
+    /// Polls in a row that brought nobody here a permit.
     fruitless: AtomicU32,
     /// The last failure, until something succeeds.
     trouble: Mutex<Option<Error>>,
@@ -196,7 +196,7 @@ impl Semaphore {
                     self.0.pool.seen(Vec::new());
                 }
             }
-            self.look_in_turn().await?;
+            self.poll_in_turn().await?;
         }
     }
 
@@ -226,7 +226,7 @@ impl Semaphore {
         })
     }
 
-    /// Looks once, and takes a permit if one is free; nothing if all are taken.
+    /// Polls once, and takes a permit if one is free; nothing if all are taken.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl Semaphore {
     ///
     /// Outside of a tokio runtime.
     pub async fn try_acquire(&self) -> Result<Option<Permit>> {
-        let (free, _) = self.look().await?;
+        let (free, _) = self.poll().await?;
         self.0.pool.seen(free);
         self.take_one().await
     }
@@ -255,7 +255,7 @@ impl Semaphore {
     ///
     /// Dropping the future changes nothing.
     pub async fn available(&self) -> Result<usize> {
-        Ok(self.look().await?.0.len())
+        Ok(self.poll().await?.0.len())
     }
 
     /// Returns the number of all permits.
@@ -282,18 +282,18 @@ impl Semaphore {
     }
 
     /// Waits for its turn, and polls when it is time, unless a permit is known to be free by then.
-    async fn look_in_turn(&self) -> Result<()> {
-        let mut look_at = self.0.look_at.lock().await;
+    async fn poll_in_turn(&self) -> Result<()> {
+        let mut poll_at = self.0.poll_at.lock().await;
         if !self.0.pool.is_empty() {
             return Ok(());
         }
         tokio::select! {
             biased;
             () = self.0.pool.freed() => return Ok(()),
-            () = sleep_until(*look_at) => {}
+            () = sleep_until(*poll_at) => {}
         }
-        let looked = self.look().await;
-        let pause = match looked {
+        let polled = self.poll().await;
+        let pause = match polled {
             Ok((free, next)) if free.is_empty() => {
                 self.0.fruitless.store(0, Ordering::Relaxed);
                 next.min(self.0.poll)
@@ -309,13 +309,13 @@ impl Semaphore {
             }
         };
         let jitter = pause / 4;
-        *look_at = Instant::now() + pause - jitter.mul_f64(rand::random::<f64>());
+        *poll_at = Instant::now() + pause - jitter.mul_f64(rand::random::<f64>());
         Ok(())
     }
 
     /// Returns the permits that are free, and how long it is until the next lease is over.
-    async fn look(&self) -> Result<(Vec<usize>, Duration)> {
-        let found = look(&self.0.table, &[&self.0.prefix]).await?;
+    async fn poll(&self) -> Result<(Vec<usize>, Duration)> {
+        let found = poll(&self.0.table, &[&self.0.prefix]).await?;
         let mut is_free = vec![true; self.0.permits];
         let mut next = Duration::MAX;
         for full in &found.rows {

@@ -9,8 +9,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::look::{Place, Sight, declaration};
 use super::member::Member;
+use super::poll::{Place, Sight, declaration};
 use super::shard::{Finished, Hand, Shard, Worker};
 use super::tidy::{forget, tidy};
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ use crate::status::say;
 /// Each member reads all of their rows at every poll.
 const SHARDS_MAX: usize = 10_000;
 /// Between two polls, at the least.
-const LOOK_MIN: Duration = Duration::from_millis(20);
+const POLL_PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -200,7 +200,7 @@ struct Desk {
     hands: BTreeMap<usize, Hand>,
     workers: Workers,
     last: Option<View>,
-    /// Looks that failed in a row.
+    /// Polls that failed in a row.
     failures: u32,
     tidied: Instant,
 }
@@ -224,13 +224,13 @@ impl Desk {
         worked.and(left)
     }
 
-    /// Looks and acts until it is cancelled, or can't go on.
+    /// Polls and acts until it is cancelled, or can't go on.
     async fn work<F, Fut>(&mut self, task: &Arc<F>) -> Result<()>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let mut next_look = Instant::now();
+        let mut next_poll = Instant::now();
         loop {
             tokio::select! {
                 biased;
@@ -239,23 +239,23 @@ impl Desk {
                 Some(joined) = self.workers.tasks.join_next_with_id() => {
                     if self.finished(joined) && !self.hands.values().any(Hand::is_leaving) {
                         // The next tenth.
-                        next_look = next_look.min(Instant::now() + LOOK_MIN);
+                        next_poll = next_poll.min(Instant::now() + POLL_PAUSE_MIN);
                     }
                     continue;
                 }
-                () = sleep_until(next_look) => {}
+                () = sleep_until(next_poll) => {}
             }
-            let looked = tokio::select! {
+            let polled = tokio::select! {
                 biased;
                 () = self.dropped.cancelled() => return Ok(()),
                 () = self.cancel.cancelled() => return Ok(()),
-                looked = self.place.look() => looked,
+                polled = self.place.poll() => polled,
             };
-            let pause = match looked {
+            let pause = match polled {
                 Ok(sight) => self.act(sight, task).await?,
                 Err(error) => self.pause_after(&error),
             };
-            next_look = Instant::now() + pause;
+            next_poll = Instant::now() + pause;
         }
     }
 
@@ -274,7 +274,7 @@ impl Desk {
         let is_member = self.own.has_lock().is_some();
         let now = self.own.settings()?.clock.now();
         let step = self.share.decide(now, &sight.view, &parts, is_member);
-        let Step { take, hand_over, look_again } = step;
+        let Step { take, hand_over, poll_again } = step;
         for shard in take {
             self.take(shard, Arc::clone(task));
         }
@@ -286,9 +286,9 @@ impl Desk {
         self.tidy(&sight).await;
         self.last = Some(sight.view);
         // A little later than the change that it waits for, and not at the same time as the others.
-        let spread = (self.poll / 4).min(LOOK_MIN);
+        let spread = (self.poll / 4).min(POLL_PAUSE_MIN);
         let jitter = spread.mul_f64(rand::random::<f64>());
-        Ok(look_again.max(LOOK_MIN / 4) + jitter)
+        Ok(poll_again.max(POLL_PAUSE_MIN / 4) + jitter)
     }
 
     /// Refuses to go on beside members that came before and share another number.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
 
-use super::look::{Rows, taken_until};
+use super::poll::{Rows, taken_until};
 use crate::carrier::{Fate, Store as _};
 use crate::spanner::{LockTable, REQUEST_LIMIT, Table};
 use crate::status::say;

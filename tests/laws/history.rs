@@ -174,7 +174,7 @@ async fn a_parked_lock_is_told_with_the_time_it_is_parked_until_and_that_is_no_v
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_history_from_a_look_tells_the_same_and_reads_one_row_less() {
+async fn a_history_from_a_known_state_tells_the_same_and_reads_one_row_less() {
     let world = World::start().await;
     let table = world.table();
     for id in ["a", "b"] {
@@ -182,9 +182,9 @@ async fn a_history_from_a_look_tells_the_same_and_reads_one_row_less() {
         sleep(LEASE).await;
     }
     let c = world.elect("c").await;
-    let look = table.list().next().await.unwrap().unwrap();
+    let latest = table.list().next().await.unwrap().unwrap();
     let (asked, _, reads) = history(&table).await;
-    let mut going_on = table.history_from(&look).since(Duration::from_secs(60 * 60));
+    let mut going_on = table.history_from(&latest).since(Duration::from_secs(60 * 60));
     let mut terms = Vec::new();
     while let Some(term) = going_on.next().await.unwrap() {
         terms.push(term);
@@ -198,8 +198,8 @@ async fn a_history_from_a_look_tells_the_same_and_reads_one_row_less() {
 
     // A caller that knows the terms already goes back to the latest of them, and no further.
     let known = terms[1].token.to_datetime();
-    let window = (look.read_at - known).to_std().unwrap();
-    let mut refreshed = table.history_from(&look).since(window);
+    let window = (latest.read_at - known).to_std().unwrap();
+    let mut refreshed = table.history_from(&latest).since(window);
     let newest = refreshed.next().await.unwrap().unwrap();
     assert_eq!((newest.token, newest.vacancy), (terms[0].token, terms[0].vacancy));
     let before = refreshed.next().await.unwrap().unwrap();

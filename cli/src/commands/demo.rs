@@ -24,7 +24,7 @@ const LEASE: &str = "3s";
 const AWAY: Duration = Duration::from_secs(5);
 
 /// From one poll of the locks to the next.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub async fn demo(demo: &Demo) -> Result<ExitCode> {
     let emulator = start(demo.port).await.map_err(|error| {
@@ -135,7 +135,7 @@ async fn report(table: &LockTable) {
                 known.insert(lock.name, holder);
             }
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

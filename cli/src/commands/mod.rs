@@ -4,7 +4,7 @@ mod demo;
 mod depose;
 mod doctor;
 pub mod history;
-mod look;
+mod inspect;
 mod pages;
 mod process;
 mod run;
@@ -26,9 +26,9 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
     let out = Output::new(&common);
     let reach = || Place::reach(&common);
     match command {
-        Command::Ls { prefix } => look::ls(&reach().await?, &out, &prefix).await,
-        Command::Show { name } => look::show(&reach().await?, &out, &name).await,
-        Command::Who { name } => look::who(&reach().await?, &out, &name).await,
+        Command::Ls { prefix } => inspect::ls(&reach().await?, &out, &prefix).await,
+        Command::Show { name } => inspect::show(&reach().await?, &out, &name).await,
+        Command::Who { name } => inspect::who(&reach().await?, &out, &name).await,
         Command::History(asked) => history::history(&reach().await?, &out, &asked).await,
         Command::Watch { prefix, interval } => {
             watch::watch(&reach().await?, &out, &prefix, interval).await

@@ -33,7 +33,7 @@ pub async fn watch(
         return Err(Failure::new(Code::Usage, text));
     }
     // An error at the start ends the program; a later one is shown.
-    let first = look(place, prefix).await?;
+    let first = poll(place, prefix).await?;
     if io::stdout().is_terminal() && out.form == Form::Table {
         draw(place, prefix, interval, first).await
     } else {
@@ -41,7 +41,7 @@ pub async fn watch(
     }
 }
 
-async fn look(place: &Place, prefix: &str) -> Result<Vec<Record>> {
+async fn poll(place: &Place, prefix: &str) -> Result<Vec<Record>> {
     let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
     let mut records = Vec::new();
     while let Some(lock) = locks.next().await? {
@@ -70,7 +70,7 @@ async fn print(
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        match look(place, prefix).await {
+        match poll(place, prefix).await {
             Ok(records) => report(out, &mut known, records)?,
             Err(failure) => eprintln!("spindle: {failure}"),
         }
@@ -162,7 +162,7 @@ async fn follow(
     loop {
         terminal.draw(|frame| screen.draw(frame))?;
         tokio::select! {
-            _ = ticks.tick() => match look(place, prefix).await {
+            _ = ticks.tick() => match poll(place, prefix).await {
                 Ok(records) => (screen.records, screen.trouble) = (records, None),
                 Err(failure) => screen.trouble = Some(failure.to_string().replace('\n', " ")),
             },

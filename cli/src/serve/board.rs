@@ -37,17 +37,17 @@ pub struct Seen {
     pub shown: BTreeMap<String, Shown>,
     /// Why the poll failed; then the rest is what was seen before.
     pub trouble: Option<String>,
-    pub looks: u64,
+    pub polls: u64,
     pub failures: u64,
 }
 
 pub struct Board {
     table: LockTable,
     /// When the last poll was over. The caller that has the lock is the one that polls.
-    looking: tokio::sync::Mutex<Option<Instant>>,
+    polling: tokio::sync::Mutex<Option<Instant>>,
     inner: Mutex<Inner>,
     viewer_came: Notify,
-    looked: Notify,
+    polled: Notify,
 }
 
 #[derive(Default)]
@@ -78,10 +78,10 @@ impl Board {
     pub fn new(table: LockTable) -> Board {
         Board {
             table,
-            looking: tokio::sync::Mutex::default(),
+            polling: tokio::sync::Mutex::default(),
             inner: Mutex::default(),
             viewer_came: Notify::new(),
-            looked: Notify::new(),
+            polled: Notify::new(),
         }
     }
 
@@ -92,27 +92,27 @@ impl Board {
 
     /// Returns the content of the table, polled again if the last poll was longer ago than
     /// `age_max`.
-    pub async fn look(&self, age_max: Duration) -> Arc<Seen> {
-        let mut looked = self.looking.lock().await;
-        if looked.is_some_and(|at| at.elapsed() < age_max) {
+    pub async fn poll(&self, age_max: Duration) -> Arc<Seen> {
+        let mut polled = self.polling.lock().await;
+        if polled.is_some_and(|at| at.elapsed() < age_max) {
             return self.seen();
         }
         // A poll that is dropped before its answer has cost a read all the same.
-        *looked = Some(Instant::now());
+        *polled = Some(Instant::now());
         let read = read(&self.table).await;
         let now = Instant::now();
-        *looked = Some(now);
+        *polled = Some(now);
         let seen = self.publish(read, now);
-        self.looked.notify_waiters();
+        self.polled.notify_waiters();
         seen
     }
 
     /// Resolves after the next poll.
-    pub async fn looked(&self) {
-        self.looked.notified().await;
+    pub async fn polled(&self) {
+        self.polled.notified().await;
     }
 
-    /// Looks for as long as somebody watches.
+    /// Polls for as long as somebody watches.
     pub async fn follow(self: Arc<Board>) {
         loop {
             let came = self.viewer_came.notified();
@@ -120,7 +120,7 @@ impl Board {
                 came.await;
                 continue;
             }
-            let seen = self.look(PERIOD).await;
+            let seen = self.poll(PERIOD).await;
             if let Some(at) = seen.at {
                 sleep_until(at + PERIOD).await;
             }
@@ -129,7 +129,7 @@ impl Board {
 
     /// A stream of events: all that is there, then what changes. None if there are too many.
     pub async fn watch(&self) -> Option<mpsc::Receiver<Bytes>> {
-        self.look(PERIOD).await;
+        self.poll(PERIOD).await;
         let (sender, events) = mpsc::channel(BACKLOG);
         let mut inner = self.inner();
         inner.has_viewers();
@@ -165,7 +165,7 @@ impl Board {
         let before = Arc::clone(&inner.seen);
         let mut after = Seen {
             at: Some(at),
-            looks: before.looks + 1,
+            polls: before.polls + 1,
             failures: before.failures,
             ..Seen::default()
         };

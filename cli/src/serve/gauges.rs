@@ -51,10 +51,10 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
     let mut text = String::new();
     family(&mut text, "spindle_table_up", "gauge", "1 if the last poll of the table succeeded");
     let _ = writeln!(text, "spindle_table_up {}", u8::from(seen.trouble.is_none()));
-    family(&mut text, "spindle_table_looks_total", "counter", "Polls of the table");
-    let _ = writeln!(text, "spindle_table_looks_total {}", seen.looks);
-    family(&mut text, "spindle_table_look_failures_total", "counter", "Polls that failed");
-    let _ = writeln!(text, "spindle_table_look_failures_total {}", seen.failures);
+    family(&mut text, "spindle_table_polls_total", "counter", "Polls of the table");
+    let _ = writeln!(text, "spindle_table_polls_total {}", seen.polls);
+    family(&mut text, "spindle_table_poll_failures_total", "counter", "Polls that failed");
+    let _ = writeln!(text, "spindle_table_poll_failures_total {}", seen.failures);
     if seen.trouble.is_some() {
         // The state of before may no longer be true.
         return text;

@@ -53,7 +53,7 @@ struct Lane {
     /// The latest first.
     terms: Vec<PastTerm>,
     /// The poll for which the terms are complete; nothing before the first walk has ended.
-    complete_for: Option<Look>,
+    complete_for: Option<Known>,
     /// Why there is nothing earlier, in words.
     end: Option<String>,
     wanted_at: Option<Instant>,
@@ -62,12 +62,12 @@ struct Lane {
 
 /// As much of a poll as tells whether a term has ended since.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Look(Option<FencingToken>, bool);
+struct Known(Option<FencingToken>, bool);
 
 /// A way back from a poll to what is known already.
 struct Walk {
     history: History,
-    look: Look,
+    known: Known,
     read_at: DateTime<Utc>,
     found: Vec<PastTerm>,
     failures: u32,
@@ -83,9 +83,9 @@ pub struct Drawn {
     end: Option<String>,
 }
 
-impl Look {
-    fn new(state: &LockState) -> Look {
-        Look(state.token, state.is_held())
+impl Known {
+    fn new(state: &LockState) -> Known {
+        Known(state.token, state.is_held())
     }
 }
 
@@ -113,10 +113,10 @@ impl Lanes {
     /// Reads what is wanted, for ever.
     pub async fn walk(self: Arc<Lanes>) {
         loop {
-            let looked = self.board.looked();
+            let polled = self.board.polled();
             let Some((name, mut walk)) = self.next() else {
                 tokio::select! {
-                    () = looked => {}
+                    () = polled => {}
                     () = self.wanted.notified() => {}
                 }
                 continue;
@@ -137,7 +137,7 @@ impl Lanes {
         for (name, lane) in lanes.iter_mut().filter(|(_, lane)| lane.was_wanted(WANTED)) {
             if lane.walk.is_none()
                 && let Some(state) = seen.states.get(name)
-                && lane.complete_for.as_ref() != Some(&Look::new(state))
+                && lane.complete_for.as_ref() != Some(&Known::new(state))
             {
                 lane.walk = Some(Walk::new(&self.table, state, lane.terms.first()));
             }
@@ -179,7 +179,7 @@ impl Lane {
             if self.complete_for.is_none() {
                 self.end = Some(end);
             }
-            self.complete_for = Some(walk.look);
+            self.complete_for = Some(walk.known);
             return Some(self.drawn(name));
         }
         let tells = walk.told_at.elapsed() >= TOLD;
@@ -209,7 +209,7 @@ impl Walk {
             known.and_then(|term| (state.read_at - term.token.to_datetime()).to_std().ok());
         Walk {
             history: table.history_from(state).since(since_known.unwrap_or(WINDOW)).pace(PACE),
-            look: Look::new(state),
+            known: Known::new(state),
             read_at: state.read_at,
             found: Vec::new(),
             failures: 0,

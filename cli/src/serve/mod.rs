@@ -38,7 +38,7 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
     let table = LockTable::connect(&place.database, &place.table);
     let board = Arc::new(Board::new(table.clone()));
     let lanes = Arc::new(Lanes::new(table, Arc::clone(&board)));
-    let looking = tokio::spawn(until_end(Arc::clone(&board).follow(), end.clone()));
+    let polling = tokio::spawn(until_end(Arc::clone(&board).follow(), end.clone()));
     let walking = tokio::spawn(until_end(Arc::clone(&lanes).walk(), end.clone()));
     let page = routes::Page { title: format!("{} {}", place.database, place.table) };
     let routes = routes::routes(
@@ -63,7 +63,7 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
         () = overdue(&end) => Ok(()),
     };
     end.cancel();
-    for task in [looking, walking] {
+    for task in [polling, walking] {
         task.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
     }
     served?;

@@ -105,7 +105,7 @@ async fn wanted(State(shared): State<Shared>, Query(names): Names) -> Response {
 
 /// All there is to say of one lock, as of the last poll.
 async fn lock(State(shared): State<Shared>, Query(names): Names) -> Response {
-    let seen = shared.board.look(PERIOD).await;
+    let seen = shared.board.poll(PERIOD).await;
     let name = names.into_iter().find_map(|(key, name)| (key == "name").then_some(name));
     match name.and_then(|name| seen.states.get(&name)) {
         Some(state) => json(&Record::new(state)),
@@ -114,13 +114,13 @@ async fn lock(State(shared): State<Shared>, Query(names): Names) -> Response {
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
-    let seen = shared.board.look(PERIOD).await;
+    let seen = shared.board.poll(PERIOD).await;
     let text = gauges::text(&seen, shared.metrics_locks);
     typed("text/plain; version=0.0.4; charset=utf-8", text)
 }
 
 async fn health(State(shared): State<Shared>) -> Response {
-    match &shared.board.look(HEALTH_AGE).await.trouble {
+    match &shared.board.poll(HEALTH_AGE).await.trouble {
         None => "ok\n".into_response(),
         Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")).into_response(),
     }

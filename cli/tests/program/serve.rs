@@ -61,10 +61,10 @@ async fn health_follows_spanner() {
     let fault = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::PermissionDenied));
     world.emulator.inject(fault);
     sleep(Duration::from_millis(1_100)).await;
-    // A scrape looks again, and the probe learns of it.
+    // A scrape polls again, and the probe learns of it.
     let scraped = server.get("/metrics").await.body;
     assert!(scraped.contains("spindle_table_up 0"), "{scraped}");
-    assert!(scraped.contains("spindle_table_look_failures_total 1"), "{scraped}");
+    assert!(scraped.contains("spindle_table_poll_failures_total 1"), "{scraped}");
     assert!(!scraped.contains("spindle_held{"), "what was is not said to be so: {scraped}");
     let ill = server.get("/healthz").await;
     assert_eq!(ill.status, 503, "{ill:?}");
@@ -170,7 +170,7 @@ async fn twenty_viewers_and_a_scraper_cost_one_read_a_second() {
     for mut events in viewers {
         assert!(events.count_for(Duration::from_millis(100)).await >= 1, "each was told");
     }
-    // Once the last has gone, the looks end: a look may be under way.
+    // Once the last has gone, the polls end: one may be under way.
     sleep(Duration::from_secs(3)).await;
     let after = reads(&world);
     sleep(Duration::from_secs(2)).await;
@@ -212,7 +212,7 @@ async fn the_past_costs_ten_reads_a_second_at_most_and_is_read_once() {
     server.json(&path).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(reads(&world), after, "what was read is not read again");
-    // A takeover: one look, and what lies between the two terms.
+    // A takeover: one poll, and what lies between the two terms.
     world.write(&[("lock-0", Some("e"))]).await;
     server.get("/metrics").await;
     let one = "/lanes?lock=lock-0";

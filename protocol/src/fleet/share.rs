@@ -74,7 +74,7 @@ pub struct Step {
     /// The shards to give up, and to whom: once their tasks have ended.
     pub hand_over: Vec<(usize, String)>,
     /// When to poll again, counted from now.
-    pub look_again: Duration,
+    pub poll_again: Duration,
 }
 
 /// One member's share of the shards: what it remembers from one poll to the next.
@@ -139,7 +139,7 @@ impl Share {
     ) -> Step {
         self.note(now, view);
         let mut step =
-            Step { take: Vec::new(), hand_over: Vec::new(), look_again: self.next_change(view) };
+            Step { take: Vec::new(), hand_over: Vec::new(), poll_again: self.next_change(view) };
         if self.is_briefly_away(now, is_member) {
             return step;
         }
@@ -152,7 +152,7 @@ impl Share {
         step.hand_over = self.hands_over(now, view, parts, &plan);
         let awaited = self.awaited(view, &plan);
         if self.is_in_haste(now, awaited) {
-            step.look_again = step.look_again.min(HASTE);
+            step.poll_again = step.poll_again.min(HASTE);
         }
         step
     }

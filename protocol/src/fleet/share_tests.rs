@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(100);
 struct Node {
     share: Share,
     since: u64,
-    look_at: u64,
+    poll_at: u64,
     alive: bool,
     /// It takes no shard, though it is a live member.
     unable: bool,
@@ -49,8 +49,8 @@ impl World {
 
     fn join(&mut self, id: &'static str) {
         let share = Share::new(id, self.shards.len(), LEASE, POLL);
-        let (since, look_at) = (self.tick, self.tick);
-        let node = Node { share, since, look_at, alive: true, unable: false, stale: None };
+        let (since, poll_at) = (self.tick, self.tick);
+        let node = Node { share, since, poll_at, alive: true, unable: false, stale: None };
         self.nodes.insert(id, node);
     }
 
@@ -87,8 +87,8 @@ impl World {
         let now = Moment(TICK * u32::try_from(self.tick).unwrap());
         let node = self.nodes.get_mut(id).unwrap();
         let step = node.share.decide(now, &view, &parts, node.alive);
-        let look_again = step.look_again.as_millis().div_ceil(100).max(1);
-        node.look_at = self.tick + u64::try_from(look_again).unwrap();
+        let poll_again = step.poll_again.as_millis().div_ceil(100).max(1);
+        node.poll_at = self.tick + u64::try_from(poll_again).unwrap();
         for shard in step.take.iter().filter(|_| !node.unable) {
             let shard = &mut self.shards[*shard];
             // Another was faster: the row refuses.
@@ -124,7 +124,7 @@ impl World {
             }
             let ids: Vec<&str> = self.nodes.keys().copied().collect();
             for id in ids {
-                if self.nodes[id].look_at <= self.tick {
+                if self.nodes[id].poll_at <= self.tick {
                     self.act(id);
                 }
             }

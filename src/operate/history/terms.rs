@@ -45,7 +45,7 @@ impl LockTable {
         }
     }
 
-    /// Returns the terms of a lock so far, the latest first, beginning with what `look` has shown.
+    /// Returns the terms of a lock so far, the latest first, beginning with `latest`.
     /// That is not read again, so no read is a strong one.
     ///
     /// ```no_run
@@ -58,9 +58,9 @@ impl LockTable {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn history_from(&self, look: &LockState) -> History {
-        let mut history = self.history(&look.name);
-        history.walk = history.walk.begun_by(look.stored(), look.asked_at());
+    pub fn history_from(&self, latest: &LockState) -> History {
+        let mut history = self.history(&latest.name);
+        history.walk = history.walk.begun_by(latest.stored(), latest.asked_at());
         history
     }
 }

@@ -45,7 +45,7 @@ pub(crate) enum Version {
 pub(crate) struct Walk {
     window: Duration,
     /// The state that is known already, which is not read again.
-    look: Option<(Option<StoredRow>, Timestamp)>,
+    begun_by: Option<(Option<StoredRow>, Timestamp)>,
     since: Timestamp,
     place: Place,
     reads: u64,
@@ -66,7 +66,7 @@ impl Walk {
     pub(crate) fn new(window: Duration) -> Walk {
         Walk {
             window,
-            look: None,
+            begun_by: None,
             since: Timestamp::EPOCH,
             place: Place::Start,
             reads: 0,
@@ -74,14 +74,14 @@ impl Walk {
         }
     }
 
-    /// Begins with what a look has shown.
+    /// Begins with the state that a read has shown.
     pub(crate) fn begun_by(self, found: Option<StoredRow>, read_at: Timestamp) -> Walk {
-        Walk { look: Some((found, read_at)), ..self }
+        Walk { begun_by: Some((found, read_at)), ..self }
     }
 
     /// Goes so far back; it has not begun.
     pub(crate) fn since(self, window: Duration) -> Walk {
-        Walk { look: self.look, ..Walk::new(window) }
+        Walk { begun_by: self.begun_by, ..Walk::new(window) }
     }
 
     pub(crate) fn ended(&self) -> Option<HistoryEnd> {
@@ -127,8 +127,8 @@ impl Walk {
     }
 
     async fn start(&mut self, past: &impl Past) -> Result<()> {
-        let (found, read_at) = match self.look.take() {
-            Some(look) => look,
+        let (found, read_at) = match self.begun_by.take() {
+            Some(known) => known,
             None => {
                 self.reads += 1;
                 past.now().await?

@@ -320,14 +320,14 @@ function trouble(text) {
   if (byId("trouble").textContent !== (text ?? "")) byId("trouble").textContent = text ?? "";
 }
 
-function looked(at, said) {
+function polled(at, said) {
   if (at) spannerTime = { at: time(at), seen: performance.now() };
   trouble(said && `Spanner was not asked: ${said}`);
 }
 
 function all(event) {
   const data = JSON.parse(event.data);
-  looked(data.at, data.trouble);
+  polled(data.at, data.trouble);
   locks.clear();
   asked.clear();
   for (const lock of data.locks) locks.set(lock.name, lock);
@@ -338,7 +338,7 @@ function all(event) {
 
 function change(event) {
   const data = JSON.parse(event.data);
-  looked(data.at, data.trouble);
+  polled(data.at, data.trouble);
   const news = [];
   for (const lock of data.changed) {
     const before = locks.get(lock.name);

@@ -24,7 +24,7 @@ pub(super) struct Rows {
 }
 
 /// Reads all rows whose keys begin so. Each prefix ends with `/`.
-pub(super) async fn look(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
+pub(super) async fn poll(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
     let keys = prefixes.iter().fold(KeySet::builder(), |keys, prefix| {
         // `0` is the character after `/`.
         let end = format!("{}0", prefix.trim_end_matches('/'));
@@ -62,7 +62,7 @@ pub(super) struct Place {
     pub(super) lease: Duration,
 }
 
-/// One look at a [`Place`].
+/// One poll of a [`Place`].
 #[derive(Debug)]
 pub(super) struct Sight {
     pub(super) view: View,
@@ -81,8 +81,8 @@ impl Place {
         format!("{}{id}", self.shares)
     }
 
-    pub(super) async fn look(&self) -> Result<Sight> {
-        let rows = look(&self.table, &[&self.shares, &self.shards]).await?;
+    pub(super) async fn poll(&self) -> Result<Sight> {
+        let rows = poll(&self.table, &[&self.shares, &self.shards]).await?;
         let Rows { rows, takeovers, read_at } = rows;
         let mut shards = vec![Piece::Vacant; self.count];
         let (pieces, shares): (Vec<_>, Vec<_>) =
