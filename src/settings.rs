@@ -35,7 +35,7 @@ pub struct LockBuilder {
     lease: Duration,
     heartbeat_interval: Option<Duration>,
     renew_deadline: Option<Duration>,
-    margin: Option<Duration>,
+    clock_drift_margin: Option<Duration>,
     poll_interval: Option<Duration>,
     release_limit: Option<Duration>,
     stop_limit: Option<Duration>,
@@ -74,7 +74,7 @@ impl LockBuilder {
             lease: LEASE_DEFAULT,
             heartbeat_interval: None,
             renew_deadline: None,
-            margin: None,
+            clock_drift_margin: None,
             poll_interval: None,
             release_limit: None,
             stop_limit: None,
@@ -149,8 +149,8 @@ impl LockBuilder {
 
     /// Sets the clock drift margin: the time that a holder takes off its lease, for clocks that run
     /// at different rates. It is 1 % of the lease by default, and less than half of it.
-    pub fn margin(mut self, margin: Duration) -> LockBuilder {
-        self.margin = Some(margin);
+    pub fn clock_drift_margin(mut self, margin: Duration) -> LockBuilder {
+        self.clock_drift_margin = Some(margin);
         self
     }
 
@@ -227,7 +227,8 @@ impl LockBuilder {
             ));
         }
         self.lease = at_most;
-        (self.heartbeat_interval, self.renew_deadline, self.margin) = (None, None, None);
+        (self.heartbeat_interval, self.renew_deadline, self.clock_drift_margin) =
+            (None, None, None);
         let mut settings = self.settings()?;
         let to_stop = (at_most / 10).min(ONE_RUN_STOP_MAX);
         settings.timing.renew_deadline = settings.timing.validity() - to_stop;
@@ -286,11 +287,13 @@ impl LockBuilder {
             lease,
             heartbeat_interval: self.heartbeat_interval.unwrap_or(defaults.heartbeat_interval),
             renew_deadline: self.renew_deadline.unwrap_or(defaults.renew_deadline),
-            margin: self.margin.unwrap_or(defaults.margin),
+            clock_drift_margin: self.clock_drift_margin.unwrap_or(defaults.clock_drift_margin),
             poll_interval: self.poll_interval.unwrap_or(defaults.poll_interval),
             release_limit: self.release_limit.unwrap_or(defaults.release_limit),
         };
-        let Timing { heartbeat_interval: interval, renew_deadline, margin, .. } = timing;
+        let Timing {
+            heartbeat_interval: interval, renew_deadline, clock_drift_margin: margin, ..
+        } = timing;
         if interval.is_zero() || interval > lease / 2 {
             return Err(format!(
                 "heartbeat interval {interval:?}; more than zero and at most half of the lease \
@@ -298,12 +301,14 @@ impl LockBuilder {
             ));
         }
         if margin >= lease / 2 {
-            return Err(format!("margin {margin:?}; less than half of the lease {lease:?}"));
+            return Err(format!(
+                "clock drift margin {margin:?}; less than half of the lease {lease:?}"
+            ));
         }
         if renew_deadline <= interval || renew_deadline >= lease - margin {
             return Err(format!(
                 "renew deadline {renew_deadline:?}; more than the heartbeat interval \
-                 {interval:?} and less than the lease less the margin {:?}",
+                 {interval:?} and less than the lease less the clock drift margin {:?}",
                 lease - margin
             ));
         }

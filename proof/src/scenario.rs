@@ -116,7 +116,7 @@ pub fn timing(lease: u32, heartbeat: u32, renew: u32, margin: u32, poll: u32) ->
         lease: TICK * lease - HAIR,
         heartbeat_interval: TICK * heartbeat,
         renew_deadline: TICK * renew,
-        margin: (TICK * margin).saturating_sub(HAIR),
+        clock_drift_margin: (TICK * margin).saturating_sub(HAIR),
         poll_interval: TICK * poll,
         release_limit: TICK * 2,
     }

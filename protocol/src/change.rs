@@ -108,7 +108,7 @@ pub struct Reads {
 const TERM: &[Column] = &[Column::Token, Column::Writer];
 
 /// The columns that identify one heartbeat of one term, and tell a lock row from a takeover row.
-const BEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer];
+const HEARTBEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer];
 
 impl Act {
     /// Returns the change that the act asks for; none for an observation or a sweep, which begin
@@ -143,15 +143,17 @@ impl Change {
             | Change::Evict { .. }
             | Change::Fence { .. } => Reads { keys: lock_and(&[]), columns: TERM },
             Change::Takeover { seen, .. } => {
-                Reads { keys: lock_and(&[takeover_key(lock, seen.token)]), columns: BEAT }
+                Reads { keys: lock_and(&[takeover_key(lock, seen.token)]), columns: HEARTBEAT }
             }
             Change::Release { displaced, .. } => {
                 let takeover = displaced.map(|token| takeover_key(lock, token));
-                let columns = if takeover.is_some() { BEAT } else { TERM };
+                let columns = if takeover.is_some() { HEARTBEAT } else { TERM };
                 Reads { keys: lock_and(takeover.as_slice()), columns }
             }
-            Change::Seize { .. } => Reads { keys: lock_and(&[]), columns: BEAT },
-            Change::Remove { takeovers, .. } => Reads { keys: lock_and(takeovers), columns: BEAT },
+            Change::Seize { .. } => Reads { keys: lock_and(&[]), columns: HEARTBEAT },
+            Change::Remove { takeovers, .. } => {
+                Reads { keys: lock_and(takeovers), columns: HEARTBEAT }
+            }
             Change::Sweep { keys } => Reads { keys: keys.clone(), columns: &[Column::Heartbeat] },
         }
     }

@@ -13,7 +13,7 @@ pub struct Timing {
     pub renew_deadline: Duration,
     /// The clock drift margin: a holder takes it off its lease, for clocks that run at different
     /// rates.
-    pub margin: Duration,
+    pub clock_drift_margin: Duration,
     /// From one poll of a contender to the next, unless the lease runs out before.
     pub poll_interval: Duration,
     /// How long a release may go on trying.
@@ -27,7 +27,7 @@ impl Timing {
             lease,
             heartbeat_interval: lease / 2,
             renew_deadline: lease / 5 * 4,
-            margin: lease / 100,
+            clock_drift_margin: lease / 100,
             poll_interval: Duration::from_secs(1).min(lease / 5),
             release_limit: Duration::from_secs(5).min(lease),
         }
@@ -69,7 +69,7 @@ impl Timing {
     /// Returns how long a holder may call itself holder after the moment its last heartbeat was
     /// sent.
     pub fn validity(&self) -> Duration {
-        self.lease.saturating_sub(self.margin)
+        self.lease.saturating_sub(self.clock_drift_margin)
     }
 
     /// Returns how much before it is due a heartbeat may go, to travel with those of other locks.
