@@ -1,6 +1,6 @@
 //! Statements from a seed.
 
-use crate::ours::TABLES;
+use crate::ours::{Kept, TABLES};
 use crate::random::Random;
 use crate::sql::{FunctionCode, functions};
 use crate::tree::Tree;
@@ -41,6 +41,139 @@ const ODD_LITERALS: &[&str] = &[
 /// Paths into documents.
 const PATHS: &[&str] =
     &["'$'", "'$.a'", "'$.b[1]'", "'$.\"a\"'", "'$[0]'", "'$.b.0'", "'a'", "NULL", "'$.a.x'"];
+/// Regular expressions.
+const EXPRESSIONS: &[&str] = &[
+    "'x'",
+    "'[a-c]+'",
+    "r'(\\d+)-(\\d+)'",
+    "r'^\\s*(\\w)'",
+    "'a*'",
+    "''",
+    "'(?i)X|É'",
+    "'b$'",
+    "r'\\bab\\b'",
+    "'(a)|b'",
+    "'[^x]'",
+    "'.{2,3}?'",
+    "'a{,2}'",
+    "'{'",
+    "'[[:alpha:]]+'",
+    "'[]a]'",
+    "'(x)?'",
+    "r'[\\w%-]'",
+    "'a**'",
+    "'('",
+    "'[b-a]'",
+    "'x{1001}'",
+    "'(?s).'",
+    "'(?:a|b)+?c'",
+    "r'\\.'",
+    "r'\\-'",
+    "'é'",
+    "'[à-ü]'",
+    "'(?m)^'",
+    "r'\\pL'",
+    "'(a*)*'",
+    "r'\\Ax\\z'",
+    "'[a-]'",
+    "'[x&&y]'",
+    "'0x[[:xdigit:]]+'",
+    "r'[^\\d]'",
+    "'(?i)[^a-y]'",
+    "'+'",
+    "NULL",
+];
+/// Replacements.
+const REPLACEMENTS: &[&str] =
+    &["'-'", "r'<\\0>'", "r'\\1'", "r'\\2'", "r'\\\\'", "r'\\x'", "r'a\\'", "''", "'é'", "NULL"];
+/// Formats of dates and times.
+const TIME_FORMATS: &[&str] = &[
+    "'%Y-%m-%d'",
+    "'%F'",
+    "'%T'",
+    "'%F %T'",
+    "'%Y-%m-%dT%H:%M:%E*S'",
+    "'%Y%m%d'",
+    "'%E3S'",
+    "'%E6S %E9S'",
+    "'%j'",
+    "'%A %a'",
+    "'%B %b %h'",
+    "'%e'",
+    "'%I%p'",
+    "'%R'",
+    "'%s'",
+    "'%z %Z %Ez'",
+    "'%%é'",
+    "'%D %x'",
+    "'%y'",
+    "'%Q'",
+    "'%E4Y'",
+    "'%X'",
+    "'%n%t'",
+    "' %d  %m %Y '",
+    "'%k'",
+    "''",
+    "'x'",
+    "'%H'",
+    "'%E*S%Ez'",
+    "'%Y-%m-%d %H:%M:%S%z'",
+    "NULL",
+];
+/// Texts that these formats may read.
+const TIMES: &[&str] = &[
+    "'2026-01-02'",
+    "'2026-1-2'",
+    "' 2026-01-02 03:04:05 '",
+    "'2026-01-02T03:04:05.123456789'",
+    "'20260102'",
+    "'03:04:05'",
+    "'3: 4:5'",
+    "'2026-02-30'",
+    "'2026-01-02 03:04:05+0130'",
+    "'2026-01-02 03:04:05-14'",
+    "'05.5Z'",
+    "'05.+01:30'",
+    "'5-00:30'",
+    "'31  12 9999'",
+    "'0001-01-01'",
+    "'0000-01-01'",
+    "'10000-01-01'",
+    "'23'",
+    "'60'",
+    "''",
+    "'x'",
+    "'2026- 01-02'",
+];
+/// Formats, and the types that they take.
+const FORMATS: &[(&str, &[&str])] = &[
+    ("'%d'", &["INT64"]),
+    ("'%5d|%-5d|%05d'", &["INT64", "INT64", "INT64"]),
+    ("'%s'", &["STRING"]),
+    ("'%5s|%-4s'", &["STRING", "STRING"]),
+    ("'%f'", &["FLOAT64"]),
+    ("'%.2f %10.0f %010.3f'", &["FLOAT64", "FLOAT64", "FLOAT64"]),
+    ("'%f %.9f'", &["NUMERIC", "NUMERIC"]),
+    ("'%.2f'", &["NUMERIC"]),
+    ("'%t %T'", &["FLOAT64", "FLOAT64"]),
+    ("'%t %T'", &["STRING", "STRING"]),
+    ("'%t %T'", &["ARRAY<STRING>", "ARRAY<STRING>"]),
+    ("'%t%%%T'", &["NUMERIC", "NUMERIC"]),
+    ("'%t %T'", &["DATE", "DATE"]),
+    ("'%t'", &["ARRAY<INT64>"]),
+    ("'%t %T'", &["BOOL", "INT64"]),
+    ("'%T'", &["TIMESTAMP"]),
+    ("'%i'", &["INT64"]),
+    ("'é%8T'", &["STRING"]),
+    ("'%s'", &[]),
+    ("'x'", &["INT64"]),
+    ("'%s'", &["INT64"]),
+    ("'%'", &[]),
+    ("NULL", &["INT64"]),
+    ("'%d'", &["FLOAT64"]),
+    ("'%-6t'", &["DATE"]),
+    ("''", &[]),
+];
 /// How deep expressions nest.
 const DEPTH: usize = 3;
 
@@ -70,8 +203,9 @@ impl Generator {
     /// The next statement.
     pub fn statement(&mut self) -> Tree {
         (self.columns, self.aliases, self.subqueries) = (Vec::new(), 0, 0);
-        match self.random.below(20) {
+        match self.random.below(21) {
             0..8 => self.single(),
+            20 => self.kept(),
             8..16 => self.query(None).0,
             16 => self.with(),
             17 => self.insert(),
@@ -88,6 +222,21 @@ impl Generator {
         }
         self.enter_table("t", "t");
         Tree::node("SELECT # FROM t", [self.expr(kind, DEPTH)])
+    }
+
+    /// An expression in a generated column, or in a CHECK. There it has no query inside.
+    fn kept(&mut self) -> Tree {
+        self.subqueries = usize::MAX;
+        for (name, kind) in TABLES[0].columns {
+            self.columns.push(Column { name: (*name).into(), kind: (*kind).into() });
+        }
+        if self.random.percent(40) {
+            return Tree::node(&Kept::pattern(None), [self.expr("BOOL", DEPTH)]);
+        }
+        let kind = TYPES[self.random.below(COMPARABLE)];
+        // Beside an expression of another type, a column would convert it.
+        let expression = Tree::node(&format!("CAST(# AS {kind})"), [self.expr(kind, DEPTH)]);
+        Tree::node(&Kept::pattern(Some(kind)), [expression])
     }
 
     fn kind(&mut self) -> &'static str {
@@ -473,9 +622,41 @@ impl Generator {
             // A path has to be written out.
             arguments[1] = Tree::leaf(*self.random.pick(PATHS));
         }
+        self.write_out(name, &mut arguments, depth);
         match name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "LIKE" {
             true => Tree::node(&format!("{name}(#)"), [Tree::list(arguments, ", ")]),
             false => Tree::node(&format!("(# {name} #)"), arguments),
+        }
+    }
+
+    /// Replaces arguments by texts that mean something to the function.
+    fn write_out(&mut self, name: &str, arguments: &mut Vec<Tree>, depth: usize) {
+        let mut written = |place: usize, texts: &[&'static str], random: &mut Random| {
+            if random.percent(95)
+                && let Some(argument) = arguments.get_mut(place)
+            {
+                *argument = Tree::leaf(*random.pick(texts));
+            }
+        };
+        match name {
+            "REGEXP_CONTAINS" | "REGEXP_EXTRACT" | "REGEXP_REPLACE" => {
+                written(1, EXPRESSIONS, &mut self.random);
+                written(2, REPLACEMENTS, &mut self.random);
+            }
+            "FORMAT_DATE" => written(0, TIME_FORMATS, &mut self.random),
+            "FORMAT_TIMESTAMP" | "PARSE_DATE" | "PARSE_TIMESTAMP" => {
+                written(0, TIME_FORMATS, &mut self.random);
+                if name.starts_with("PARSE") {
+                    written(1, TIMES, &mut self.random);
+                }
+                written(2, &["'UTC'"], &mut self.random);
+            }
+            "FORMAT" => {
+                let (format, kinds) = *self.random.pick(FORMATS);
+                *arguments = vec![Tree::leaf(format)];
+                arguments.extend(kinds.iter().map(|kind| self.expr(kind, depth)));
+            }
+            _ => {}
         }
     }
 
@@ -501,6 +682,10 @@ impl Generator {
                 arguments.push(match text {
                     "T" | "T=" => self.expr(&any, depth),
                     "ARRAY<T>" => self.expr(&format!("ARRAY<{any}>"), depth),
+                    "ANY" => {
+                        let kind = self.kind();
+                        self.expr(kind, depth)
+                    }
                     "PART" => Tree::leaf(self.part()),
                     "INTERVAL" => {
                         let part = self.part();

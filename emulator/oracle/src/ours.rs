@@ -73,6 +73,12 @@ impl Ours {
     }
 
     async fn answer(&self, text: &str) -> Answer {
+        if let Some(kept) = Kept::of(text) {
+            return match kept.answer().await {
+                Ok(answer) => answer,
+                Err(error) => refused(&error),
+            };
+        }
         let statement = match parse_statement(text) {
             Ok(statement) => statement,
             Err(error) => return refused(&error.in_text(text)),
@@ -84,46 +90,113 @@ impl Ours {
             return Answer::Evaluation(error.to_string());
         }
         match outcome {
-            Ok(Outcome::Rows { columns, rows }) => {
-                let types = columns.iter().map(|(_, kind)| kind.to_string()).collect();
-                Answer::Rows(
-                    types,
-                    rows.iter().map(|row| row.iter().map(shown).collect()).collect(),
-                )
-            }
-            Ok(_) => Answer::Accepted,
+            Ok(outcome) => rows(outcome),
             Err(error) => refused(&error),
         }
     }
 }
 
+/// An expression that a table keeps, as a generated column or a CHECK.
+///
+/// Google's side has neither, so it is asked what they come to: a query of the expression on each row,
+/// or for the rows on which it isn't FALSE.
+pub struct Kept<'a> {
+    before: &'a str,
+    expression: &'a str,
+    behind: &'a str,
+}
+
+/// What both kinds of these queries end with.
+const KEPT: [(&str, &str, &str); 2] = [
+    ("SELECT a, b, (", ") FROM t", " /* generated "),
+    ("SELECT a, b FROM t WHERE (", ") IS NOT FALSE", " /* check "),
+];
+
+impl Kept<'_> {
+    /// The pattern of such a query, for a generated column of this type, or a CHECK.
+    pub fn pattern(generated: Option<&str>) -> String {
+        let (before, behind, mark) = KEPT[usize::from(generated.is_none())];
+        format!("{before}#{behind}{mark}{} */", generated.unwrap_or("BOOL"))
+    }
+
+    fn of(text: &str) -> Option<Kept<'_>> {
+        KEPT.iter().find_map(|(before, behind, mark)| {
+            let (query, kind) = text.strip_suffix(" */")?.rsplit_once(mark)?;
+            let expression = query.strip_prefix(before)?.strip_suffix(behind)?;
+            Some(Kept { before, expression, behind: kind })
+        })
+    }
+
+    async fn answer(&self) -> Result<Answer, Error> {
+        let (expression, kind) = (self.expression, self.behind);
+        let is_generated = self.before.ends_with("b, (");
+        let kind =
+            if kind == "STRING" || kind == "BYTES" { format!("{kind}(MAX)") } else { kind.into() };
+        let kept = match is_generated {
+            true => format!("kept {kind} AS ({expression}) STORED"),
+            false => format!("CHECK ({expression})"),
+        };
+        let database = Database::default();
+        database.change_schema(&parse_ddl(&definition(&TABLES[0], Some(&kept)))?)?;
+        for row in TABLES[0].rows {
+            match insert(&database, &TABLES[0], row).await {
+                // A row that breaks the CHECK is left out.
+                Err(error) if error.message().contains("is violated for key") => {}
+                other => other?,
+            }
+        }
+        let transaction = database.begin(&ReadWriteOptions::default());
+        let mut access = InTransaction::read_write(&database, transaction);
+        let text = if is_generated { "SELECT a, b, kept FROM t" } else { "SELECT a, b FROM t" };
+        let statement = parse_statement(text).map_err(|error| error.in_text(text))?;
+        Ok(rows(execute(&statement, text, &Parameters::default(), &mut access).await?))
+    }
+}
+
+/// The result of a statement, as Google's side shows it.
+fn rows(outcome: Outcome) -> Answer {
+    let Outcome::Rows { columns, rows } = outcome else { return Answer::Accepted };
+    let types = columns.iter().map(|(_, kind)| kind.to_string()).collect();
+    Answer::Rows(types, rows.iter().map(|row| row.iter().map(shown).collect()).collect())
+}
+
+/// The DDL of a table, with one more element.
+fn definition(table: &Table, more: Option<&str>) -> String {
+    let column = |(name, kind): &(&str, &str)| match *kind {
+        "STRING" | "BYTES" => format!("{name} {kind}(MAX)"),
+        "ARRAY<STRING>" => format!("{name} ARRAY<STRING(MAX)>"),
+        _ => format!("{name} {kind}"),
+    };
+    let mut elements: Vec<String> = table.columns.iter().map(column).collect();
+    elements.extend(more.map(str::to_owned));
+    let key = table.key.join(", ");
+    format!("CREATE TABLE {} ({}) PRIMARY KEY ({key})", table.name, elements.join(", "))
+}
+
+async fn insert(database: &Database, table: &Table, row: &str) -> Result<(), Error> {
+    let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
+    let text = format!("INSERT INTO {} ({}) VALUES ({row})", table.name, names.join(", "));
+    let statement = parse_statement(&text).map_err(|error| error.in_text(&text))?;
+    let transaction = database.begin(&ReadWriteOptions::default());
+    let mut access = InTransaction::read_write(database, transaction);
+    execute(&statement, &text, &Parameters::default(), &mut access).await?;
+    database.commit(transaction, &[]).await.map(drop)
+}
+
 async fn filled() -> Result<Database, Error> {
     let database = Database::default();
     for table in TABLES {
-        let column = |(name, kind): &(&str, &str)| match *kind {
-            "STRING" | "BYTES" => format!("{name} {kind}(MAX)"),
-            "ARRAY<STRING>" => format!("{name} ARRAY<STRING(MAX)>"),
-            _ => format!("{name} {kind}"),
-        };
-        let columns: Vec<String> = table.columns.iter().map(column).collect();
-        let (columns, key) = (columns.join(", "), table.key.join(", "));
-        let ddl = format!("CREATE TABLE {} ({columns}) PRIMARY KEY ({key})", table.name);
-        database.change_schema(&parse_ddl(&ddl)?)?;
+        database.change_schema(&parse_ddl(&definition(table, None))?)?;
         // So that statements go by them, wherever they can.
         for (number, (column, kind)) in table.columns.iter().enumerate() {
             if !kind.starts_with("ARRAY") && *kind != "JSON" {
-                let ddl = format!("CREATE INDEX {}_{number} ON {} ({column})", table.name, table.name);
+                let ddl =
+                    format!("CREATE INDEX {}_{number} ON {} ({column})", table.name, table.name);
                 database.change_schema(&parse_ddl(&ddl)?)?;
             }
         }
-        let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
         for row in table.rows {
-            let text = format!("INSERT INTO {} ({}) VALUES ({row})", table.name, names.join(", "));
-            let statement = parse_statement(&text).map_err(|error| error.in_text(&text))?;
-            let transaction = database.begin(&ReadWriteOptions::default());
-            let mut access = InTransaction::read_write(&database, transaction);
-            execute(&statement, &text, &Parameters::default(), &mut access).await?;
-            database.commit(transaction, &[]).await?;
+            insert(&database, table, row).await?;
         }
     }
     Ok(database)

@@ -7,7 +7,9 @@ use super::typed::{Origin, Typed, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{Expr, ExprKind, Order};
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::functions::{self, Code, Known, Shape, Signature, date, extract, timestamp};
+use crate::sql::functions::{
+    self, Code, Known, Shape, Signature, date, extract, format, timestamp,
+};
 use crate::sql::plan::Node;
 
 /// The function that is the time, and may be called without parentheses.
@@ -115,6 +117,9 @@ impl Binder<'_> {
         if matches!(name, "JSON_VALUE" | "JSON_QUERY") {
             check_path(name, &arguments, at)?;
         }
+        if name == format::NAME {
+            check_format(&arguments, at)?;
+        }
         let (nodes, value_type) = self.matched(known, arguments, at)?;
         let node = match known.function.code {
             Code::Now => Node::Constant(Value::Timestamp(self.now)),
@@ -155,9 +160,11 @@ impl Binder<'_> {
                 incomparable = Some(any);
                 continue;
             }
-            let types: Option<Vec<Type>> =
-                shapes.iter().map(|shape| shape.stands_for(any)).collect();
-            let Some(types) = types else { continue };
+            let types = shapes.iter().zip(&arguments).map(|(shape, argument)| match shape {
+                Shape::Each => Some(argument.value_type.unwrap_or(Type::Int64)),
+                shape => shape.stands_for(any),
+            });
+            let Some(types) = types.collect::<Option<Vec<Type>>>() else { continue };
             // These two have no form for FLOAT64, and literals alone don't make a NUMERIC one.
             let is_numeric = |typed: &Typed| typed.value_type == Some(Type::Numeric);
             if matches!(name, "MOD" | "DIV")
@@ -259,7 +266,7 @@ impl Shape {
     fn stands_for(self, any: Option<Type>) -> Option<Type> {
         match self {
             Shape::Exactly(known) => Some(known),
-            Shape::Any | Shape::Comparable => any,
+            Shape::Any | Shape::Comparable | Shape::Each => any,
             Shape::ArrayOfAny => any?.array(),
             Shape::Part | Shape::Interval => Some(Type::String),
         }
@@ -278,6 +285,20 @@ fn check_path(function: &str, arguments: &[Typed], at: Pos) -> Result<()> {
     match arguments.first().is_some_and(|document| document.value_type.is_none()) {
         true => Err(SqlError::unsupported(at, format_args!("{function} of a NULL without a type"))),
         false => Ok(()),
+    }
+}
+
+/// Refuses a format that is computed, and one that doesn't fit what follows it.
+fn check_format(arguments: &[Typed], at: Pos) -> Result<()> {
+    let Some((pattern, rest)) = arguments.split_first() else { return Ok(()) };
+    match &pattern.node {
+        Node::Constant(Value::String(text)) => {
+            let types: Vec<Type> =
+                rest.iter().map(|typed| typed.value_type.unwrap_or(Type::Int64)).collect();
+            format::check(text, &types, at)
+        }
+        Node::Constant(_) => Ok(()),
+        _ => Err(SqlError::unsupported(at, "FORMAT with a format that is computed")),
     }
 }
 

@@ -41,7 +41,8 @@ fn of_time(moment: Timestamp, part: &str) -> Option<i64> {
     })
 }
 
-fn of_date(date: Date, part: &str) -> Option<i64> {
+/// A part of a date; `None` of one that a date doesn't have.
+pub fn of_date(date: Date, part: &str) -> Option<i64> {
     let (year, month, day) = date.civil();
     // 1970-01-01 was a Thursday; Sunday is 0.
     let weekday = (date.days() + 4).rem_euclid(7);

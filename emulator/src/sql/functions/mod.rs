@@ -4,13 +4,17 @@ pub mod array;
 pub mod date;
 pub mod extract;
 pub mod fold;
+pub mod format;
 mod function;
 mod json;
 mod like;
 mod misbound;
 pub mod number;
+mod re2;
+mod regexp;
 mod table;
 pub mod text;
+mod time_format;
 pub mod timestamp;
 
 use std::collections::HashMap;

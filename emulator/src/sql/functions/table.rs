@@ -5,7 +5,9 @@ use super::function::Code::{
     Aggregate, Coalesce, If, Now, NullIf, PendingCommitTimestamp, Plain, Strict,
 };
 use super::function::{Code, Function};
-use super::{array, date, extract, fold, json, like, number, text, timestamp};
+use super::{
+    array, date, extract, fold, format, json, like, number, regexp, text, time_format, timestamp,
+};
 
 const fn row(name: &'static str, forms: &'static str, code: Code) -> Function {
     Function { name, forms, code }
@@ -103,6 +105,10 @@ pub static TABLE: &[Function] = &[
     row("TO_BASE64", "BYTES -> STRING", Strict(text::to_base64)),
     row("FROM_BASE64", "STRING -> BYTES", Strict(text::from_base64)),
     row("GENERATE_UUID", "-> STRING", Plain(text::uuid)),
+    row("REGEXP_CONTAINS", "STRING, STRING -> BOOL; others", Strict(regexp::contains)),
+    row("REGEXP_EXTRACT", "STRING, STRING -> STRING; others", Strict(regexp::extract)),
+    row("REGEXP_REPLACE", "STRING, STRING, STRING -> STRING; others", Strict(regexp::replace)),
+    row(format::NAME, "STRING, ANY... -> STRING", Plain(format::format)),
     // Arrays.
     row("ARRAY_LENGTH", "ARRAY<T> -> INT64", Strict(array::length)),
     row("ARRAY_CONCAT", "ARRAY<T>, ARRAY<T>... -> ARRAY<T>", Strict(text::concat)),
@@ -133,6 +139,18 @@ pub static TABLE: &[Function] = &[
     row("DATE_TRUNC", "DATE, PART -> DATE", Strict(date::truncate)),
     row("UNIX_DATE", "DATE -> INT64", Strict(date::days)),
     row("DATE_FROM_UNIX_DATE", "INT64 -> DATE", Strict(date::of_days)),
+    row("FORMAT_DATE", "STRING, DATE -> STRING", Strict(time_format::format_date)),
+    row(
+        "FORMAT_TIMESTAMP",
+        "STRING, TIMESTAMP, STRING -> STRING; others",
+        Strict(time_format::format_timestamp),
+    ),
+    row("PARSE_DATE", "STRING, STRING -> DATE", Strict(time_format::parse_date)),
+    row(
+        "PARSE_TIMESTAMP",
+        "STRING, STRING, [STRING] -> TIMESTAMP",
+        Strict(time_format::parse_timestamp),
+    ),
     row(
         extract::NAME,
         "DATE, PART -> INT64; TIMESTAMP, PART, STRING -> INT64",

@@ -7,6 +7,7 @@ mod defaults;
 mod indexes;
 mod joins;
 mod keys;
+mod patterns;
 mod refusals;
 mod returning;
 mod text;

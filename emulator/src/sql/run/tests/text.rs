@@ -108,7 +108,7 @@ fn texts_are_taken_apart_and_put_together() {
         ("LOWER()", Code::InvalidArgument),
         ("SUBSTR('a')", Code::InvalidArgument),
         ("GREATEST([1], [2])", Code::InvalidArgument),
-        ("FORMAT('%d', 1)", Code::Unimplemented),
+        ("NORMALIZE('a')", Code::Unimplemented),
         ("AVG(1)", Code::InvalidArgument),
     ] {
         assert_eq!(world.error(&format!("SELECT {expr}")).0, code, "{expr}");
