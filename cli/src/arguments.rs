@@ -79,11 +79,11 @@ pub struct Arguments {
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// Database, as projects/PROJECT/instances/INSTANCE/databases/DATABASE.
-    #[arg(long, short, global = true, env = "SPINDLE_DATABASE", value_name = "NAME")]
+    #[arg(long, short, global = true, env = "SPINDLE_DATABASE", value_name = "DATABASE")]
     #[arg(hide_env_values = true)]
     pub database: Option<String>,
     /// Table of the locks.
-    #[arg(long, short, global = true, env = "SPINDLE_TABLE", value_name = "NAME")]
+    #[arg(long, short, global = true, env = "SPINDLE_TABLE", value_name = "TABLE")]
     #[arg(default_value = "locktable", hide_env_values = true)]
     pub table: String,
     /// Form of the output: a table for people, JSON for programs, one JSON object a line for streams.
@@ -172,7 +172,7 @@ pub enum Command {
     Completions { shell: clap_complete::Shell },
     /// Print the manual page, or write one for each command into a directory.
     Man {
-        /// Write `spindle.1`, `spindle-ls.1` and so on into this directory.
+        /// Write `spindle.1`, `spindle-ls.1` and so on into this directory, and make it if need be.
         #[arg(long, value_name = "DIRECTORY")]
         into: Option<PathBuf>,
     },

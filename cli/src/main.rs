@@ -12,8 +12,8 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
 
 use arguments::Arguments;
 use failure::Code;
@@ -21,6 +21,10 @@ use failure::Code;
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
+        Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
+            eprint!("{}", Arguments::command().render_help());
+            return Code::Usage.exit();
+        }
         Err(error) => {
             // Nobody is left to tell if it can't be printed.
             let _ = error.print();

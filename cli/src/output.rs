@@ -107,9 +107,7 @@ impl Output {
             R::HEAD.iter().map(|name| Cell::painted(*name, Paint::Faint)).collect();
         let mut lines = vec![head];
         lines.extend(rows.iter().map(R::cells));
-        let widths: Vec<usize> = (0..R::HEAD.len())
-            .map(|column| lines.iter().map(|line| width(&line[column].text)).max().unwrap_or(0))
-            .collect();
+        let widths = widths(&lines, self.columns);
         let mut text = String::new();
         for line in &lines {
             text.push_str(&self.line(line, &widths));
@@ -118,16 +116,15 @@ impl Output {
         self.text(&text)
     }
 
-    /// One line, its last column cut where the terminal ends.
+    /// One line; a terminal cuts what is too wide for its column, a pipe gets it whole.
     fn line(&self, cells: &[Cell], widths: &[usize]) -> String {
         let mut line = String::new();
-        let mut used = 0;
-        for (index, (cell, width_max)) in cells.iter().zip(widths).enumerate() {
-            let is_last = index + 1 == cells.len();
-            let room = self.columns.map(|columns| columns.saturating_sub(used));
-            let text = cut(&printable(&cell.text), room.unwrap_or(usize::MAX));
-            let padding = if is_last { 0 } else { width_max + 2 - width(&text).min(*width_max) };
-            used += width(&text) + padding;
+        for (cell, width_max) in cells.iter().zip(widths) {
+            let mut text = printable(&cell.text);
+            if self.columns.is_some() {
+                text = cut(&text, *width_max);
+            }
+            let padding = (width_max + 2).saturating_sub(width(&text)).max(2);
             line.push_str(&self.paint(&text, cell.paint));
             line.extend(std::iter::repeat_n(' ', padding));
         }
@@ -135,17 +132,61 @@ impl Output {
     }
 }
 
-/// The text without what would steer a terminal: names and infos come from other people.
+/// Into a pipe, a wider text moves the rest of its own line and not of all others.
+const PIPE_WIDTH_MAX: usize = 60;
+
+/// A column that is wider is narrowed before one is left out.
+const COLUMN_MIN: usize = 12;
+
+/// Returns the width of each column that is shown.
+pub fn widths(lines: &[Vec<Cell>], columns: Option<usize>) -> Vec<usize> {
+    let count = lines.first().map_or(0, Vec::len);
+    let widest = |column: usize| lines.iter().map(|line| width(&line[column].text)).max();
+    let widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or(0)).collect();
+    match columns {
+        None => widths.into_iter().map(|width| width.min(PIPE_WIDTH_MAX)).collect(),
+        Some(columns) => fit(&widths, columns),
+    }
+}
+
+/// Narrows the widest columns until the line fits, and leaves out the last ones if it must.
+fn fit(widths: &[usize], columns: usize) -> Vec<usize> {
+    for count in (1..=widths.len()).rev() {
+        let mut fitting = widths[..count].to_vec();
+        let gaps = 2 * (count - 1);
+        while fitting.iter().sum::<usize>() + gaps > columns {
+            match fitting.iter_mut().max() {
+                Some(widest) if *widest > COLUMN_MIN => *widest -= 1,
+                _ => break,
+            }
+        }
+        if fitting.iter().sum::<usize>() + gaps <= columns {
+            return fitting;
+        }
+    }
+    vec![columns]
+}
+
+/// The text without what would steer a terminal, or show it in another order than it is written:
+/// names and infos come from other people.
 pub fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(shown).collect()
+    let is_unseen = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
+    };
+    text.chars().map(|c| if is_unseen(c) { '\u{fffd}' } else { c }).collect()
 }
 
 fn width(text: &str) -> usize {
     ratatui::text::Line::raw(text).width()
 }
 
-fn cut(text: &str, columns: usize) -> String {
+/// The text, with an ellipsis at its end if it is wider.
+pub fn cut(text: &str, columns: usize) -> String {
+    if columns == 0 {
+        return String::new();
+    }
     if width(text) <= columns {
         return text.to_string();
     }
@@ -174,7 +215,20 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_never_wider_than_the_terminal() {
+        let natural = [4_096, 14, 18, 5, 6, 10, 20];
+        for columns in 1..200 {
+            let fitted = fit(&natural, columns);
+            assert!(fitted.iter().sum::<usize>() + 2 * (fitted.len() - 1) <= columns, "{columns}");
+        }
+        assert_eq!(fit(&[13, 7, 4, 5, 6, 10, 20], 80), [13, 7, 4, 5, 6, 10, 20]);
+        assert_eq!(fit(&[40, 7, 4, 5, 6, 10, 20], 80), [18, 7, 4, 5, 6, 10, 18]);
+        assert_eq!(fit(&[40, 7, 4, 5, 6, 10, 20], 40), [18, 7, 4, 5]);
+    }
+
+    #[test]
     fn a_name_cannot_steer_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        assert_eq!(printable("a\u{202e}b\u{200b}"), "a\u{fffd}b\u{fffd}");
     }
 }

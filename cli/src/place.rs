@@ -56,7 +56,8 @@ async fn connect(database: &str) -> Result<(Spanner, DatabaseClient)> {
     })?;
     let mut options = google_cloud_gax::options::RequestOptions::default();
     options.set_retry_policy(google_cloud_gax::retry_policy::NeverRetry);
-    options.set_attempt_timeout(CONNECT_LIMIT);
+    // Longer than the limit of the whole, which says what to do.
+    options.set_attempt_timeout(CONNECT_LIMIT * 2);
     let client = spanner.database_client(database).with_request_options(options).build().await;
     Ok((spanner, client.map_err(|error| refused(database, &error))?))
 }

@@ -172,8 +172,8 @@ fn next(state: &LockState) -> String {
 /// Returns true if the holder's next heartbeat should have come by now.
 pub fn is_late(lock: &LockState) -> bool {
     let (Some(lease), Some(age)) = (lock.lease, lock.heartbeat_age) else { return false };
-    // One comes every third of the lease by default.
-    age > lease / 2
+    // One comes every half of the lease by default, and an attempt has an eighth.
+    age > lease / 3 * 2
 }
 
 fn milliseconds(milliseconds: u128) -> String {

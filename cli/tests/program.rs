@@ -4,6 +4,8 @@
 
 #[path = "program/browser.rs"]
 mod browser;
+#[path = "program/crowd.rs"]
+mod crowd;
 #[path = "program/http.rs"]
 mod http;
 #[path = "program/world.rs"]

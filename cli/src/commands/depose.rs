@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
+use spindle::Standing;
 use spindle::operate::Deposed;
 
 use crate::arguments::{Depose, Evict, ResignTo};
 use crate::confirm::confirm;
-use crate::failure::Result;
+use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, printable};
 use crate::place::Place;
 
@@ -63,7 +64,7 @@ pub async fn seize(place: &Place, out: &Output, seize: &Depose) -> Result<ExitCo
     let deposed = act.await?;
     let expect = match &deposed {
         Some(_) => {
-            "the next contender that looks takes it; the old holder may go on until its next \
+            "the next contender that polls takes it; the old holder may go on until its next \
              heartbeat, and only fenced writes are safe until then"
         }
         None => "nobody held it; whatever contenders waited for is over",
@@ -103,8 +104,13 @@ fn by(depose: &Depose) -> String {
     depose.by.clone().unwrap_or_else(here)
 }
 
+/// Returns who is deposed; refuses a name that no row has, which is mistyped more often than meant.
 async fn holder(place: &Place, name: &str) -> Result<String> {
     let state = place.locks.inspect(name).await?;
+    if state.standing == Standing::NeverHeld {
+        let text = format!("lock `{name}`: it has no row, so nothing was done");
+        return Err(Failure::new(Code::No, text).cure("`spindle ls` lists the locks there are"));
+    }
     Ok(state.holder().map_or_else(|| "nobody".to_string(), |id| format!("`{}`", printable(id))))
 }
 

@@ -14,8 +14,9 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle_protocol::Writer;
 use tokio::time::Instant;
 
+use crate::arguments::Form;
 use crate::failure::{Code, Failure, Result};
-use crate::output::{Cell, Line, Output, Paint};
+use crate::output::{Output, Paint, printable};
 use crate::place::Place;
 use crate::record::{in_words, is_late};
 
@@ -25,10 +26,13 @@ const ROUNDS: usize = 5;
 /// A row that no lock can have, so that deleting it changes nothing.
 const NO_ROW: &str = "spindle-doctor_0000000000000000000";
 
+/// Half takeovers in this many locks are enough to say so.
+const INSPECTED_MAX: usize = 20;
+
 /// A wall clock that is further off makes logs hard to compare.
 const DRIFT_MAX: Duration = Duration::from_secs(1);
 
-/// A third of the lease is there for one heartbeat; it should do with a tenth of that.
+/// An attempt at a heartbeat has an eighth of the lease; it should do with a quarter of that.
 const LEASE_PER_HEARTBEAT: u32 = 30;
 
 #[derive(Serialize)]
@@ -40,21 +44,21 @@ struct Finding {
     cure: Option<String>,
 }
 
-impl Line for Finding {
-    const HEAD: &'static [&'static str] = &["", "SUBJECT", "FOUND"];
-
-    fn cells(&self) -> Vec<Cell> {
+impl Finding {
+    /// A line, and the cure on one of its own: no terminal is wide enough for both.
+    fn in_words(&self, out: &Output) -> String {
         let paint = match self.verdict {
             "ok" => Paint::Good,
             "bad" => Paint::Bad,
             _ => Paint::Plain,
         };
-        let cure = self.cure.as_ref().map(|cure| format!("; cure: {cure}")).unwrap_or_default();
-        vec![
-            Cell::painted(self.verdict, paint),
-            Cell::plain(self.subject),
-            Cell::plain(format!("{}{cure}", self.found)),
-        ]
+        let verdict = out.paint(&format!("{:<6}", self.verdict), paint);
+        let found = printable(&self.found);
+        let mut text = format!("{verdict}{:<15}{found}\n", self.subject);
+        if let Some(cure) = &self.cure {
+            text.push_str(&format!("      cure: {cure}\n"));
+        }
+        text
     }
 }
 
@@ -86,7 +90,14 @@ pub async fn doctor(place: &Place, out: &Output) -> Result<ExitCode> {
         locks(place, &mut findings, lease_min).await?;
         rows(place, &mut findings).await?;
     }
-    out.rows(&findings.0)?;
+    match out.form {
+        Form::Table => {
+            let words: String = findings.0.iter().map(|finding| finding.in_words(out)).collect();
+            out.text(&words)?;
+        }
+        Form::Json => out.one(&findings.0, String::new)?,
+        Form::Jsonl => findings.0.iter().try_for_each(|finding| out.json_line(finding))?,
+    }
     let is_bad = findings.0.iter().any(|finding| finding.verdict == "bad");
     Ok(if is_bad { Code::No.exit() } else { ExitCode::SUCCESS })
 }
@@ -219,9 +230,8 @@ fn wall_clock() -> DateTime<Utc> {
 
 /// Late heartbeats, leases that are too short, and locks that nobody has.
 async fn locks(place: &Place, findings: &mut Findings, lease_min: Duration) -> Result<()> {
-    let mut listing = place.locks.list();
-    let (mut held, mut late, mut short, mut expired, mut obstacles) =
-        (0, Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut listing = place.locks.list().page_rows(1_000);
+    let (mut held, mut late, mut short, mut expired) = (0, Vec::new(), Vec::new(), Vec::new());
     while let Some(lock) = listing.next().await? {
         match &lock.standing {
             Standing::Held { .. } => {
@@ -230,11 +240,7 @@ async fn locks(place: &Place, findings: &mut Findings, lease_min: Duration) -> R
                 let is_short = lock.lease.is_some_and(|lease| lease < lease_min);
                 short.extend(is_short.then(|| lock.name.clone()));
             }
-            Standing::Expired { .. } => {
-                expired.push(lock.name.clone());
-                let inspected = place.locks.inspect(&lock.name).await?;
-                obstacles.extend(inspected.obstacle.map(|obstacle| obstacle.key));
-            }
+            Standing::Expired { .. } => expired.push(lock.name.clone()),
             _ => {}
         }
     }
@@ -252,6 +258,11 @@ async fn locks(place: &Place, findings: &mut Findings, lease_min: Duration) -> R
     if !expired.is_empty() {
         let cure = "start a contender, or `spindle rm` what is used no more";
         findings.note("nobody", format!("the lease ran out on {}", some(&expired)), cure);
+    }
+    let mut obstacles = Vec::new();
+    for name in expired.iter().take(INSPECTED_MAX) {
+        let inspected = place.locks.inspect(name).await?;
+        obstacles.extend(inspected.obstacle.map(|obstacle| obstacle.key));
     }
     if !obstacles.is_empty() {
         let cure = "contenders override it a lease after they saw it first: start one";

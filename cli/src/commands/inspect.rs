@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use spindle::Standing;
+
 use crate::arguments::Form;
 use crate::failure::{Code, Result};
 use crate::output::Output;
@@ -31,8 +33,13 @@ pub async fn ls(place: &Place, out: &Output, prefix: &str) -> Result<ExitCode> {
 }
 
 pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
-    let record = Record::new(&place.locks.inspect(name).await?);
+    let state = place.locks.inspect(name).await?;
+    let record = Record::new(&state);
     out.one(&record, || record.in_words())?;
+    if state.standing == Standing::NeverHeld {
+        let table = &place.table;
+        eprintln!("no row of table `{table}` has this name; `spindle ls` lists those there are");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -24,7 +24,8 @@ pub fn manual(out: &Output, into: Option<&Path>) -> Result<ExitCode> {
         out.text(&String::from_utf8_lossy(&text))?;
         return Ok(ExitCode::SUCCESS);
     };
-    clap_mangen::generate_to(command, directory).map_err(|error| {
+    let made = std::fs::create_dir_all(directory);
+    made.and_then(|()| clap_mangen::generate_to(command, directory)).map_err(|error| {
         let text = format!("directory `{}`: write the manual: {error}", directory.display());
         Failure::new(Code::No, text)
     })?;

@@ -63,7 +63,7 @@ async fn hold(lock: LockBuilder, run: Run, mut signals: Signals) -> Result<ExitC
 }
 
 async fn acquire(lock: &Spindle, run: &Run) -> Result<Guard> {
-    if run.try_only {
+    if run.try_only || run.wait == Some(Duration::ZERO) {
         return match lock.try_acquire().await? {
             Some(guard) => Ok(guard),
             None => {

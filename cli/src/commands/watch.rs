@@ -2,21 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Style, Stylize as _};
-use ratatui::widgets::{Row, Table, TableState};
+use ratatui::widgets::{Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::sleep;
 
 use crate::arguments::Form;
 use crate::failure::{Code, Failure, Result};
-use crate::output::{Line as _, Output, Paint};
+use crate::output::{Cell, Line as _, Output, Paint, cut, printable, widths};
 use crate::place::Place;
 use crate::record::Record;
 
@@ -58,23 +60,28 @@ async fn print(
     interval: Duration,
     first: Vec<Record>,
 ) -> Result<ExitCode> {
-    let mut ticks = interval_at(Instant::now() + interval, interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = BTreeMap::new();
     report(out, &mut known, first)?;
+    // One for all turns of the loop: a signal must not get lost between two.
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            ended = tokio::signal::ctrl_c() => {
+        let polled = tokio::select! {
+            polled = next(place, prefix, interval) => polled,
+            ended = &mut interrupted => {
                 ended?;
                 return Ok(ExitCode::SUCCESS);
             }
-        }
-        match poll(place, prefix).await {
+        };
+        match polled {
             Ok(records) => report(out, &mut known, records)?,
             Err(failure) => eprintln!("spindle: {failure}"),
         }
     }
+}
+
+async fn next(place: &Place, prefix: &str, interval: Duration) -> Result<Vec<Record>> {
+    sleep(interval).await;
+    poll(place, prefix).await
 }
 
 #[derive(Serialize)]
@@ -122,7 +129,7 @@ fn line(record: &Record) -> String {
         Some(holder) => format!("{since} {name}: {}, last held by {holder}", record.standing()),
         None => format!("{since} {name}: {}", record.standing()),
     };
-    format!("{}\n", crate::output::printable(&line))
+    format!("{}\n", printable(&line))
 }
 
 /// The content of the screen.
@@ -130,7 +137,11 @@ struct Screen {
     title: String,
     records: Vec<Record>,
     trouble: Option<String>,
-    selected: TableState,
+    selected: usize,
+    /// The first record in sight.
+    top: usize,
+    /// How many are in sight.
+    height: usize,
 }
 
 async fn draw(
@@ -140,36 +151,43 @@ async fn draw(
     first: Vec<Record>,
 ) -> Result<ExitCode> {
     let title = format!("{} {} {prefix}", place.database, place.table);
-    let selected = TableState::new().with_selected(0);
-    let mut screen = Screen { title, records: first, trouble: None, selected };
-    let mut events = listen();
-    let mut ticks = interval_at(Instant::now() + interval, interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut screen =
+        Screen { title, records: first, trouble: None, selected: 0, top: 0, height: 1 };
+    let mut terminated = signal(SignalKind::terminate())?;
     let mut terminal = ratatui::try_init()?;
-    let outcome = follow(place, prefix, &mut terminal, &mut screen, &mut events, &mut ticks).await;
+    let outcome = tokio::select! {
+        outcome = follow(place, prefix, interval, &mut terminal, &mut screen) => outcome,
+        // The terminal is left as it was.
+        _ = terminated.recv() => Ok(ExitCode::from(143)),
+    };
     ratatui::try_restore()?;
-    outcome.map(|()| ExitCode::SUCCESS)
+    outcome
 }
 
 async fn follow(
     place: &Place,
     prefix: &str,
+    interval: Duration,
     terminal: &mut DefaultTerminal,
     screen: &mut Screen,
-    events: &mut mpsc::Receiver<Event>,
-    ticks: &mut tokio::time::Interval,
-) -> Result<()> {
+) -> Result<ExitCode> {
+    let mut events = listen();
+    // A key is answered while a poll is under way.
+    let mut polling = pin!(next(place, prefix, interval));
     loop {
         terminal.draw(|frame| screen.draw(frame))?;
         tokio::select! {
-            _ = ticks.tick() => match poll(place, prefix).await {
-                Ok(records) => (screen.records, screen.trouble) = (records, None),
-                Err(failure) => screen.trouble = Some(failure.to_string().replace('\n', " ")),
-            },
+            polled = &mut polling => {
+                polling.set(next(place, prefix, interval));
+                match polled {
+                    Ok(records) => (screen.records, screen.trouble) = (records, None),
+                    Err(failure) => screen.trouble = Some(failure.to_string().replace('\n', " ")),
+                }
+            }
             event = events.recv() => match event {
-                Some(event) if screen.is_left_by(&event) => return Ok(()),
+                Some(event) if screen.is_left_by(&event) => return Ok(ExitCode::SUCCESS),
                 Some(_) => {}
-                None => return Ok(()),
+                None => return Ok(ExitCode::SUCCESS),
             },
         }
     }
@@ -198,12 +216,12 @@ impl Screen {
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return true,
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
-            KeyCode::Down | KeyCode::Char('j') => self.selected.select_next(),
-            KeyCode::Up | KeyCode::Char('k') => self.selected.select_previous(),
-            KeyCode::PageDown => self.selected.scroll_down_by(10),
-            KeyCode::PageUp => self.selected.scroll_up_by(10),
-            KeyCode::Home => self.selected.select_first(),
-            KeyCode::End => self.selected.select_last(),
+            KeyCode::Down | KeyCode::Char('j') => self.selected = self.selected.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => self.selected = self.selected.saturating_sub(1),
+            KeyCode::PageDown => self.selected = self.selected.saturating_add(self.height),
+            KeyCode::PageUp => self.selected = self.selected.saturating_sub(self.height),
+            KeyCode::Home => self.selected = 0,
+            KeyCode::End => self.selected = usize::MAX,
             _ => {}
         }
         false
@@ -215,21 +233,24 @@ impl Screen {
         let held = self.records.iter().filter(|record| record.is_held()).count();
         let count = format!("{}  {held} of {} held", self.title, self.records.len());
         frame.render_widget(ratatui::text::Line::raw(count).bold(), head);
-        let rows = self.records.iter().map(row);
-        let widths = [
-            Constraint::Fill(3),
-            Constraint::Fill(3),
-            Constraint::Length(16),
-            Constraint::Length(8),
-            Constraint::Length(7),
-            Constraint::Length(10),
-            Constraint::Fill(2),
-        ];
-        let table = Table::new(rows, widths)
-            .header(Row::new(Record::HEAD.iter().copied()).dim())
-            .row_highlight_style(Style::new().reversed());
-        frame.render_stateful_widget(table, body, &mut self.selected);
-        let selected = self.selected.selected().and_then(|index| self.records.get(index));
+        self.height = usize::from(body.height).saturating_sub(1).max(1);
+        self.selected = self.selected.min(self.records.len().saturating_sub(1));
+        self.top = self.top.clamp(self.selected.saturating_sub(self.height - 1), self.selected);
+        // Ten thousand rows are drawn no slower than those in sight.
+        let shown: Vec<Vec<Cell>> =
+            self.records.iter().skip(self.top).take(self.height).map(Record::cells).collect();
+        let head = Record::HEAD.iter().map(|name| Cell::painted(*name, Paint::Faint)).collect();
+        let lines: Vec<Vec<Cell>> = std::iter::once(head).chain(shown).collect();
+        let widths = widths(&lines, Some(usize::from(body.width)));
+        let columns = widths.iter().map(|width| u16::try_from(*width).unwrap_or(u16::MAX));
+        let rows = lines.iter().enumerate().map(|(index, line)| {
+            let is_selected = index > 0 && self.top + index - 1 == self.selected;
+            let style = if is_selected { Style::new().reversed() } else { Style::new() };
+            row(line, &widths).style(style)
+        });
+        let table = Table::new(rows, columns.map(Constraint::Length)).column_spacing(2);
+        frame.render_widget(table, body);
+        let selected = self.records.get(self.selected);
         let next = selected.map(|record| format!("next contender: {}", record.next));
         let trouble = self.trouble.clone().map(|trouble| ratatui::text::Line::raw(trouble).red());
         let lines = vec![
@@ -241,15 +262,15 @@ impl Screen {
     }
 }
 
-fn row(record: &Record) -> Row<'_> {
-    let cells = record.cells().into_iter().map(|cell| {
+fn row(cells: &[Cell], widths: &[usize]) -> Row<'static> {
+    let cells = cells.iter().zip(widths).map(|(cell, width)| {
         let style = match cell.paint {
             Paint::Plain => Style::new(),
             Paint::Good => Style::new().fg(Color::Green),
             Paint::Bad => Style::new().fg(Color::Red),
             Paint::Faint => Style::new().dim(),
         };
-        ratatui::text::Span::styled(crate::output::printable(&cell.text), style)
+        ratatui::text::Span::styled(cut(&printable(&cell.text), *width), style)
     });
     Row::new(cells)
 }

@@ -42,7 +42,7 @@ async fn an_evicted_holder_is_named_and_learns_of_it() {
     let history = world.run(&["history", "billing"]).await;
     assert!(history.out.contains("evicted by alice: bad deploy"), "{history:?}");
     until("the holder hears of it", async || held.lock.has_lock() != Some(token)).await;
-    let ran = world.run(&["evict", "nobody-has-it", "--yes", "-o", "json"]).await;
+    let ran = world.run(&["evict", "billing", "--yes", "-o", "json"]).await;
     let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(json["deposed"], serde_json::Value::Null);
 }
@@ -135,4 +135,16 @@ async fn a_row_is_removed_once_nobody_holds_and_not_before() {
     assert_eq!(world.table.inspect("billing").await.unwrap().standing, Standing::NeverHeld);
     let again = world.run(&["rm", "billing", "--yes"]).await;
     assert!(again.out.contains("there is no row"), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_no_row_has_is_refused() {
+    let world = World::start().await;
+    let acts: [&[&str]; 3] = [&["evict", "x"], &["seize", "x"], &["resign-to", "x", "node-1"]];
+    for act in acts {
+        let ran = world.run(&[act, &["--yes"]].concat()).await;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("no row") && ran.err.contains("spindle ls"), "{ran:?}");
+    }
+    assert_eq!(world.table.inspect("x").await.unwrap().standing, Standing::NeverHeld);
 }

@@ -105,3 +105,17 @@ async fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(status.code(), Some(141));
     held.release().await;
 }
+
+#[tokio::test]
+async fn no_command_gets_the_help_and_a_manual_makes_its_directory() {
+    let world = World::start().await;
+    let ran = world.run(&[]).await;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("Commands:") && !ran.err.contains("\n  contend "), "{ran:?}");
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual/new");
+    // Nothing is there unless an earlier run of this test left it.
+    let _ = std::fs::remove_dir_all(&directory);
+    let ran = world.run(&["man", "--into", directory.to_str().unwrap()]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(std::fs::read_to_string(directory.join("spindle-ls.1")).unwrap().contains("List"));
+}

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use spindle_emulator::engine::{Mutation, WriteKind};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::timeout;
 
-use crate::world::{DATABASE, PATIENCE, World};
+use crate::world::{DATABASE, PATIENCE, World, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -140,4 +141,44 @@ async fn history_tells_each_term_and_draws_them() {
     assert!(ran.out.contains("node-1") && ran.out.contains("released"), "{ran:?}");
     let svg = std::fs::read_to_string(file).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("node-2"), "{svg}");
+}
+
+#[tokio::test]
+async fn a_watch_ends_on_ctrl_c_though_a_poll_is_under_way() {
+    let world = World::start().await;
+    world.write(&[("billing", Some("node-1"))]).await;
+    let mut child = world.program(&["watch", "--interval", "100ms"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().is_some());
+    world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
+    let before = world.emulator.requests().get(Rpc::StreamingRead);
+    until("a poll is under way", async || {
+        world.emulator.requests().get(Rpc::StreamingRead) > before
+    })
+    .await;
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let status = timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_heartbeat_is_late_once_half_a_lease_and_an_attempt_are_over() {
+    let world = World::start().await;
+    world.write(&[("billing", Some("node-1"))]).await;
+    // Of a lease of 300 s.
+    world.emulator.advance(Duration::from_secs(165));
+    let ran = world.run(&["doctor"]).await;
+    assert!(ran.out.contains("no heartbeat is late"), "{ran:?}");
+    world.emulator.advance(Duration::from_secs(60));
+    let ran = world.run(&["doctor"]).await;
+    assert!(ran.code == Some(1) && ran.out.contains("late: `billing`"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn show_says_that_a_name_may_be_mistyped() {
+    let world = World::start().await;
+    let ran = world.run(&["show", "biling"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("no row") && ran.err.contains("spindle ls"), "{ran:?}");
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+use spindle_emulator::{Effect, Fault, Rpc};
 
+use crate::crowd;
 use crate::world::{DATABASE, PROGRAM, World, until};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -154,4 +156,38 @@ async fn ctrl_z_suspends_the_command_and_the_lock_stays_held() {
     terminal.types("hello\n");
     terminal.shows("got hello").await;
     assert_eq!(terminal.ends().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn q_is_answered_while_a_poll_is_under_way() {
+    let world = World::start().await;
+    let _held = world.hold("billing", "node-1", LEASE).await;
+    let mut terminal = Terminal::start(&world, 40, &["watch", "--interval", "100ms"]);
+    terminal.shows("billing  node-1  held").await;
+    world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
+    let before = world.emulator.requests().get(Rpc::StreamingRead);
+    until("a poll is under way", async || {
+        world.emulator.requests().get(Rpc::StreamingRead) > before
+    })
+    .await;
+    let typed = tokio::time::Instant::now();
+    terminal.types("q");
+    assert_eq!(terminal.ends().await, 0);
+    assert!(typed.elapsed() < Duration::from_secs(4), "it waited for the poll's limit");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn odd_names_fit_any_terminal() {
+    let world = World::start().await;
+    let now = world.emulator.clock().now();
+    let rows: Vec<_> =
+        crowd::odd_names().iter().map(|name| crowd::held_row(now, name, "node-1", None)).collect();
+    world.apply(&rows).await;
+    for columns in [20, 80] {
+        let mut terminal = Terminal::start(&world, columns, &["ls"]);
+        assert_eq!(terminal.ends().await, 0);
+        terminal.shows("xxxx").await;
+        let contents = terminal.contents();
+        assert_eq!(contents.trim_end().lines().count(), rows.len() + 1, "{contents}");
+    }
 }

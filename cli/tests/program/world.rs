@@ -68,7 +68,7 @@ impl World {
         self.apply(&[Mutation::write(WriteKind::Update, "locktable", cells)]).await;
     }
 
-    async fn apply(&self, rows: &[Mutation]) {
+    pub async fn apply(&self, rows: &[Mutation]) {
         self.emulator.database(DATABASE).unwrap().apply(rows).await.unwrap();
     }
 
