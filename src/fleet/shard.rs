@@ -96,7 +96,9 @@ impl Hand {
 pub(super) enum Finished {
     /// It was given up as it was told, or lost, or never won.
     Gone,
-    /// The task ended by itself, or the shard could not be taken; it had run for so long.
+    /// Whether this member may have it could not be found out.
+    Unanswered,
+    /// The task ended by itself; it had run for so long.
     Failed(Duration),
     /// The task could not be stopped, and still runs.
     Unstoppable(Error),
@@ -135,7 +137,7 @@ impl Worker {
             Err(error) => {
                 let shard = self.number;
                 say(|| tracing::debug!(shard, %error, "a shard could not be taken"));
-                return Finished::Failed(Duration::ZERO);
+                return Finished::Unanswered;
             }
         };
         self.hand.has_it.store(true, Ordering::Release);

@@ -334,6 +334,11 @@ impl Desk {
         let hand = self.hands.remove(&shard);
         match finished {
             Finished::Gone => {}
+            Finished::Unanswered => {
+                if let Ok(settings) = self.own.settings() {
+                    self.share.unanswered(settings.clock.now(), shard);
+                }
+            }
             Finished::Failed(ran) => {
                 if let Ok(settings) = self.own.settings() {
                     self.share.failed(settings.clock.now(), shard, ran);

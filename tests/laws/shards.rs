@@ -8,6 +8,7 @@ use spindle::{
     CancellationToken, Clock, Error, FencingToken,
     fleet::{Member, Shard},
 };
+use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -265,6 +266,24 @@ async fn a_task_that_returns_or_panics_leaves_its_shard_to_others_and_starves_no
     .await;
     cancel.cancel();
     timeout(EVENTUALLY, failing).await.expect("it ends").unwrap().unwrap();
+    floor.check();
+}
+
+/// No answer is no fault of the task: the pauses between the attempts end at 10 s.
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_could_not_be_taken_for_minutes_is_at_work_soon_after_it_can() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let key = "spindle:shard:orders/partitions/0";
+    let refusal = Fault::on(Rpc::Commit).table("locktable").key(key);
+    world.spanner.inject(refusal.effect(Effect::Fail(Code::Unavailable)));
+    let _only = work_on(&world, &floor, "a", 1);
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(floor.owners(), BTreeMap::new());
+    world.spanner.clear_faults();
+    let start = Instant::now();
+    until("it is at work", || (floor.owners().len() == 1).then_some(())).await;
+    assert!(start.elapsed() < Duration::from_secs(15), "after {:?}", start.elapsed());
     floor.check();
 }
 

@@ -13,6 +13,8 @@ const HASTE_MAX: Duration = Duration::from_secs(5);
 /// Pauses after failures: at first, and at most.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(600);
+/// At most, between two attempts to take a shard that Spanner did not answer.
+const PAUSE_UNANSWERED: Duration = Duration::from_secs(10);
 
 /// One read's picture of the members that share the shards and of the shards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +98,8 @@ pub struct Share {
     unheld_since: Vec<Option<Moment>>,
     /// The shards that this member's own tasks failed in.
     own: BTreeMap<usize, Pause>,
+    /// The shards that this member tried to take when Spanner did not answer.
+    unanswered: BTreeMap<usize, Pause>,
     /// The shards that another didn't take.
     declined: BTreeMap<(usize, String), Pause>,
     /// How many shards others have to hand over, and when one arrived last.
@@ -122,6 +126,7 @@ impl Share {
             calm: Timing::from_lease(lease).poll_interval * 3,
             unheld_since: vec![None; shards],
             own: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             declined: BTreeMap::new(),
             awaited: None,
             away_since: None,
@@ -138,6 +143,7 @@ impl Share {
         is_member: bool,
     ) -> Step {
         self.note(now, view);
+        self.unanswered.retain(|shard, _| parts.get(shard) != Some(&Part::Working));
         let mut step =
             Step { take: Vec::new(), hand_over: Vec::new(), poll_again: self.next_change(view) };
         if self.is_briefly_away(now, is_member) {
@@ -164,14 +170,22 @@ impl Share {
         plan.owners().iter().map(|owner| owner.map(str::to_string)).collect()
     }
 
-    /// Notes that this member's task in the shard ended by itself, or could not begin; `ran` is how
-    /// long it was at work. Others may have the shard first.
+    /// Notes that this member's task in the shard ended by itself; `ran` is how long it was at work.
+    /// Others may have the shard first.
     pub fn failed(&mut self, now: Moment, shard: usize, ran: Duration) {
         if ran >= PAUSE_LONGEST {
             self.own.remove(&shard);
         }
-        let pause = Pause::after(self.own.get(&shard), PAUSE_FIRST, now);
+        let pause = Pause::after(self.own.get(&shard), PAUSE_FIRST, PAUSE_LONGEST, now);
         self.own.insert(shard, pause);
+    }
+
+    /// Notes that this member could not find out whether it may have the shard. That is no fault of
+    /// the task, and forgotten once this member has the shard.
+    pub fn unanswered(&mut self, now: Moment, shard: usize) {
+        let last = self.unanswered.get(&shard);
+        let pause = Pause::after(last, PAUSE_FIRST, PAUSE_UNANSWERED, now);
+        self.unanswered.insert(shard, pause);
     }
 
     fn note(&mut self, now: Moment, view: &View) {
@@ -229,7 +243,10 @@ impl Share {
             .collect();
         let others: Vec<&str> = members.iter().copied().filter(|id| !late.contains(id)).collect();
         let second = super::plan(&others, &owners(view));
-        let is_resting = |shard: &usize| self.own.get(shard).is_some_and(|own| now < own.until);
+        let is_resting = |shard: &usize| {
+            let pauses = [self.own.get(shard), self.unanswered.get(shard)];
+            pauses.into_iter().flatten().any(|pause| now < pause.until)
+        };
         let mut taken = Vec::new();
         for (shard, piece) in view.shards.iter().enumerate() {
             let is_mine = match piece {
@@ -249,7 +266,7 @@ impl Share {
         for shard in &taken {
             if let Some(other) = plan.owner(*shard).filter(|owner| **owner != *self.id) {
                 let key = (*shard, other.to_string());
-                let pause = Pause::after(self.declined.get(&key), self.lease, now);
+                let pause = Pause::after(self.declined.get(&key), self.lease, PAUSE_LONGEST, now);
                 self.declined.insert(key, pause);
             }
         }
@@ -331,8 +348,8 @@ fn owners(view: &View) -> Vec<Option<&str>> {
 
 impl Pause {
     /// Twice as long as the last one.
-    fn after(last: Option<&Pause>, first: Duration, now: Moment) -> Pause {
-        let length = last.map_or(first, |last| (last.length * 2).min(PAUSE_LONGEST.max(first)));
+    fn after(last: Option<&Pause>, first: Duration, longest: Duration, now: Moment) -> Pause {
+        let length = last.map_or(first, |last| (last.length * 2).min(longest.max(first)));
         Pause { until: now + length, length }
     }
 }

@@ -279,6 +279,28 @@ fn a_shard_whose_task_failed_here_goes_to_another_and_comes_back_after_a_pause()
 }
 
 #[test]
+fn a_shard_that_spanner_gave_no_answer_about_is_tried_again_within_ten_seconds() {
+    let mut world = settled(&["a", "b"]);
+    let unanswered = |world: &mut World| {
+        let now = Moment(TICK * u32::try_from(world.tick).unwrap());
+        world.shards[0] = Shard::default();
+        for node in world.nodes.values_mut() {
+            node.share.unanswered(now, 0);
+        }
+    };
+    for _ in 0..20 {
+        unanswered(&mut world);
+    }
+    world.run(seconds(12));
+    let holder = world.shards[0].holder;
+    assert!(holder.is_some());
+    // It has had an answer since, so it begins with the shortest pause.
+    unanswered(&mut world);
+    world.run(seconds(3));
+    assert_eq!(world.shards[0].holder, holder);
+}
+
+#[test]
 fn views_of_different_age_end_in_the_same_plan() {
     let mut world = settled(&["a", "b", "c", "d"]);
     let old = world.view("a");
