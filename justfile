@@ -37,9 +37,9 @@ prove:
 breakages:
     cargo breakages
 
-# The lock hunted in real processes; what is left is in target/chaos/.
-chaos:
-    cargo chaos
+# Locks and fleets hunted in real processes (`just chaos --shards 64`); what is left is in target/chaos/.
+chaos *options:
+    cargo chaos {{ options }}
 
 # Google's clients in four languages, on the embedded Spanner.
 clients:

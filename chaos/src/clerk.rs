@@ -1,10 +1,10 @@
-//! The work that a holder does: increments, each written fenced to Spanner and unfenced to a file.
+//! The work under a lock: increments, each written fenced to Spanner and unfenced to a file.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use google_cloud_gax::options::RequestOptions;
@@ -17,23 +17,26 @@ use google_cloud_spanner::model::transaction_options::read_write::ReadLockMode;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
-use spindle::{Error, Fence, Spindle};
+use spindle::{Error, Fence};
+use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Event, Failure, Journal, Outcome, UNFENCED, append, now};
-use crate::worker::{DATABASE, linger};
+use crate::setup::DATABASE;
+use crate::tables::counter;
 
-pub const COUNTERS: [&str; 3] = ["red", "green", "blue"];
+const COLOURS: [&str; 3] = ["red", "green", "blue"];
 
 /// One request of a write may take this long, and a write as a whole twice as long.
 const LIMIT: Duration = Duration::from_secs(1);
 
+/// Writes for all locks of a worker.
 pub struct Clerk {
-    endpoint: String,
     id: String,
     journal: Arc<Journal>,
     unfenced: File,
-    client: Option<DatabaseClient>,
+    line: Line,
+    increments: AtomicU64,
 }
 
 /// One increment, known by its id wherever it shows up.
@@ -41,7 +44,7 @@ pub struct Clerk {
 struct Increment {
     id: String,
     worker: String,
-    counter: &'static str,
+    counter: String,
     fence: Fence,
 }
 
@@ -53,54 +56,78 @@ impl Clerk {
         journal: Arc<Journal>,
     ) -> Result<Clerk, Failure> {
         let unfenced = append(&out.join(UNFENCED))?;
-        let (endpoint, id) = (endpoint.to_string(), id.to_string());
-        Ok(Clerk { endpoint, id, journal, unfenced, client: None })
+        let line = Line { endpoint: endpoint.to_string(), client: Mutex::default() };
+        Ok(Clerk { id: id.to_string(), journal, unfenced, line, increments: AtomicU64::default() })
     }
 
-    pub async fn write_while_held(mut self, lock: Spindle) {
-        for number in 0_u64.. {
-            let Some(term) = lock.term() else {
-                sleep(Duration::from_millis(5)).await;
-                continue;
-            };
-            // The decision has been made: this is where a careless leader can be late.
-            linger(Duration::from_millis(20), Duration::from_millis(60)).await;
-            let increment = Increment {
-                id: format!("{}-{}-{number}", self.id, std::process::id()),
-                worker: self.id.clone(),
-                counter: COUNTERS[rand::random_range(0..COUNTERS.len())],
-                fence: term.fence(),
-            };
-            if self.write(increment).await.is_err() {
-                // The files can't be written: what happens from here on would go unseen.
-                std::process::exit(1);
-            }
+    /// Increments a counter of this lock, under a fence that was had a while ago.
+    pub async fn write(&self, lock: usize, fence: Fence) {
+        // The decision has been made: this is where a careless leader can be late.
+        linger(Duration::from_millis(20), Duration::from_millis(60)).await;
+        let number = self.increments.fetch_add(1, Ordering::Relaxed);
+        let increment = Increment {
+            id: format!("{}-{}-{number}", self.id, std::process::id()),
+            worker: self.id.clone(),
+            counter: counter(lock, COLOURS[rand::random_range(0..COLOURS.len())]),
+            fence,
+        };
+        if self.increment(lock, increment).await.is_err() {
+            // The files can't be written: what happens from here on would go unseen.
+            std::process::exit(1);
         }
     }
 
-    async fn write(&mut self, increment: Increment) -> Result<(), Failure> {
+    async fn increment(&self, lock: usize, increment: Increment) -> Result<(), Failure> {
         let (id, token) = (increment.id.clone(), increment.fence.token().as_nanoseconds());
-        let line = format!("{token} {} {id} {}\n", self.id, now());
-        self.unfenced.write_all(line.as_bytes())?;
-        let counter = increment.counter.to_string();
-        self.journal.write(Event::Attempt { id: id.clone(), token, counter })?;
-        let outcome = match self.client().await {
-            Some(client) => attempt(client, increment).await,
+        let line = format!("{lock} {token} {} {id} {}\n", self.id, now());
+        (&self.unfenced).write_all(line.as_bytes())?;
+        let counter = increment.counter.clone();
+        self.journal.write_of(lock, Event::Attempt { id: id.clone(), token, counter })?;
+        let outcome = match self.line.client().await {
+            Some((number, client)) => {
+                let outcome = attempt(client, increment).await;
+                if matches!(outcome, Outcome::NotSent | Outcome::Unknown) {
+                    self.line.drop_client(number).await;
+                }
+                outcome
+            }
             None => Outcome::NotSent,
         };
-        if matches!(outcome, Outcome::NotSent | Outcome::Unknown) {
-            // A client whose session is lost never makes another one.
-            self.client = None;
-        }
-        self.journal.write(Event::Outcome { id, outcome })
+        self.journal.write_of(lock, Event::Outcome { id, outcome })
+    }
+}
+
+/// The clerk's own way to Spanner.
+struct Line {
+    endpoint: String,
+    /// The present client, and how many there were before.
+    client: Mutex<(u64, Option<DatabaseClient>)>,
+}
+
+impl Line {
+    async fn client(&self) -> Option<(u64, DatabaseClient)> {
+        let client = async {
+            let mut slot = self.client.lock().await;
+            if slot.1.is_none() {
+                slot.1 = connect(&self.endpoint).await.ok();
+            }
+            slot.1.clone().map(|client| (slot.0, client))
+        };
+        timeout(LIMIT, client).await.ok().flatten()
     }
 
-    async fn client(&mut self) -> Option<DatabaseClient> {
-        if self.client.is_none() {
-            self.client = timeout(LIMIT, connect(&self.endpoint)).await.ok().and_then(Result::ok);
+    /// A client whose session is lost never makes another one.
+    async fn drop_client(&self, number: u64) {
+        let mut slot = self.client.lock().await;
+        if slot.0 == number {
+            *slot = (number + 1, None);
         }
-        self.client.clone()
     }
+}
+
+/// A random length, so that processes don't march in step.
+pub async fn linger(least: Duration, most: Duration) {
+    sleep(least + (most - least).mul_f64(rand::random())).await;
 }
 
 async fn attempt(client: DatabaseClient, increment: Increment) -> Outcome {
@@ -121,7 +148,7 @@ async fn attempt(client: DatabaseClient, increment: Increment) -> Outcome {
         .run(move |transaction: ReadWriteTransaction| {
             let (increment, may_commit) = (increment.clone(), Arc::clone(&progress));
             async move {
-                let value = read(&transaction, increment.counter).await? + 1;
+                let value = read(&transaction, &increment.counter).await? + 1;
                 increment.fence.check(&transaction).await?;
                 transaction.buffer(mutations(&increment, value))?;
                 may_commit.store(true, Ordering::SeqCst);
@@ -155,7 +182,7 @@ async fn read(
 fn mutations(increment: &Increment, value: i64) -> [Mutation; 2] {
     let counter = Mutation::new_insert_or_update_builder("counters")
         .set("name")
-        .to(increment.counter)
+        .to(&increment.counter)
         .set("value")
         .to(value)
         .build();
@@ -165,7 +192,7 @@ fn mutations(increment: &Increment, value: i64) -> [Mutation; 2] {
         .set("value")
         .to(value)
         .set("counter")
-        .to(increment.counter)
+        .to(&increment.counter)
         .set("token")
         .to(increment.fence.token().to_string())
         .set("worker")

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::history::Failure;
 use crate::proxy::{Proxy, Weather};
+use crate::setup::Target;
 
 /// A worker that was told to leave releases its lock first.
 const FAREWELL: Duration = Duration::from_secs(15);
@@ -21,6 +22,7 @@ const FAREWELL: Duration = Duration::from_secs(15);
 /// All workers. They are killed when this is dropped.
 pub struct Fleet {
     server: SocketAddr,
+    target: Target,
     out: PathBuf,
     workers: BTreeMap<String, Worker>,
     holder: Holder,
@@ -42,8 +44,8 @@ struct Process {
 }
 
 impl Fleet {
-    pub fn new(server: SocketAddr, out: PathBuf) -> Fleet {
-        Fleet { server, out, workers: BTreeMap::new(), holder: Holder::default() }
+    pub fn new(server: SocketAddr, target: Target, out: PathBuf) -> Fleet {
+        Fleet { server, target, out, workers: BTreeMap::new(), holder: Holder::default() }
     }
 
     /// Starts another process of this program as the contender `id`, or starts it again.
@@ -53,9 +55,10 @@ impl Fleet {
             self.workers.insert(id.to_string(), Worker { proxy, process: None });
         }
         let (out, holder) = (self.out.clone(), self.holder.clone());
+        let target = self.target.to_string();
         let worker = self.worker(id)?;
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["worker", &worker.proxy.endpoint(), id])
+            .args(["worker", &worker.proxy.endpoint(), id, &target])
             .arg(out)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::setup::Target;
+
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 pub const HISTORY: &str = "history.jsonl";
@@ -22,11 +24,15 @@ pub struct Record {
     pub who: String,
     /// Its process: a worker that was killed comes back as another one.
     pub pid: u32,
+    /// The lock that it is about, if it isn't about all.
+    pub lock: Option<usize>,
     pub event: Event,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// The hunt begins.
+    Hunt(Target),
     Started,
     /// `has_lock()` gave this token at some instant from `asked` to the record's `at`.
     Claim {
@@ -40,6 +46,11 @@ pub enum Event {
     Lost {
         token: u64,
         why: String,
+    },
+    /// A shard's task began although another one of it was still at work in the same process.
+    Beside {
+        token: u64,
+        other: u64,
     },
     /// A fenced write is about to be sent; the same write has been appended to the plain file.
     Attempt {
@@ -124,12 +135,16 @@ named!(Fault: Kill Stop Cut Silence Slow Restart Outage Lossy Resign Join Leave 
 impl Record {
     pub fn to_json(&self) -> Value {
         let mut json = match &self.event {
+            Event::Hunt(target) => json!({"event": "hunt", "target": target.to_string()}),
             Event::Started => json!({"event": "started"}),
             Event::Claim { token, asked, until } => {
                 json!({"event": "claim", "token": token, "asked": asked, "until": until})
             }
             Event::LetsGo => json!({"event": "lets_go"}),
             Event::Lost { token, why } => json!({"event": "lost", "token": token, "why": why}),
+            Event::Beside { token, other } => {
+                json!({"event": "beside", "token": token, "other": other})
+            }
             Event::Attempt { id, token, counter } => {
                 json!({"event": "attempt", "id": id, "token": token, "counter": counter})
             }
@@ -148,6 +163,9 @@ impl Record {
         json["at"] = self.at.into();
         json["who"] = self.who.as_str().into();
         json["pid"] = self.pid.into();
+        if let Some(lock) = self.lock {
+            json["lock"] = lock.into();
+        }
         json
     }
 
@@ -156,6 +174,7 @@ impl Record {
         let number = |name: &str| json[name].as_u64().ok_or_else(|| format!("no `{name}`"));
         let on = || json["on"].as_str().map(str::to_string);
         let event = match text("event")? {
+            "hunt" => Event::Hunt(Target::from_name(text("target")?)?),
             "started" => Event::Started,
             "claim" => Event::Claim {
                 token: number("token")?,
@@ -164,6 +183,7 @@ impl Record {
             },
             "lets_go" => Event::LetsGo,
             "lost" => Event::Lost { token: number("token")?, why: text("why")?.to_string() },
+            "beside" => Event::Beside { token: number("token")?, other: number("other")? },
             "attempt" => Event::Attempt {
                 id: text("id")?.to_string(),
                 token: number("token")?,
@@ -180,7 +200,8 @@ impl Record {
             other => return Err(format!("no event: {other}").into()),
         };
         let (at, pid) = (number("at")?, u32::try_from(number("pid")?)?);
-        Ok(Record { at, who: text("who")?.to_string(), pid, event })
+        let lock = json["lock"].as_u64().map(usize::try_from).transpose()?;
+        Ok(Record { at, who: text("who")?.to_string(), pid, lock, event })
     }
 }
 
@@ -199,11 +220,15 @@ impl Journal {
     }
 
     pub fn write(&self, event: Event) -> Result<(), Failure> {
-        self.write_at(now(), event)
+        self.write_at(now(), None, event)
     }
 
-    pub fn write_at(&self, at: u64, event: Event) -> Result<(), Failure> {
-        let record = Record { at, who: self.who.clone(), pid: self.pid, event };
+    pub fn write_of(&self, lock: usize, event: Event) -> Result<(), Failure> {
+        self.write_at(now(), Some(lock), event)
+    }
+
+    pub fn write_at(&self, at: u64, lock: Option<usize>, event: Event) -> Result<(), Failure> {
+        let record = Record { at, who: self.who.clone(), pid: self.pid, lock, event };
         let line = format!("{}\n", record.to_json());
         Ok((&self.file).write_all(line.as_bytes())?)
     }

@@ -6,19 +6,21 @@ use std::time::Duration;
 use spindle_emulator::Emulator;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::checker::{self, TABLES};
+use crate::checker::{self, Evidence, TABLES};
 use crate::history::{self, Failure, HISTORY, UNFENCED};
-use crate::nemesis::{Nemesis, PROGRESS_LIMIT};
+use crate::nemesis::Nemesis;
 use crate::picture;
+use crate::setup::{DATABASE, Target};
 use crate::summary::Figures;
 use crate::tables::{self, Outside};
-use crate::worker::{DATABASE, LEASE};
 
-const USAGE: &str = "usage: chaos [--minutes M] [--seed S] [--out DIR] | chaos check DIR";
+const USAGE: &str = "usage: chaos [--locks N | --shards N] [--members N] [--minutes M] [--seed S] [--out DIR] | chaos check DIR";
 const PICTURE: &str = "timeline.svg";
 const SUMMARY: &str = "summary.txt";
 
 struct Options {
+    target: Target,
+    members: usize,
     minutes: f64,
     seed: u64,
     out: PathBuf,
@@ -35,12 +37,21 @@ pub async fn start(arguments: &[&str]) -> Result<bool, Failure> {
 }
 
 fn parse(arguments: &[&str]) -> Result<Options, Failure> {
-    let mut options =
-        Options { minutes: 2.0, seed: rand::random_range(0..10_000), out: "target/chaos".into() };
+    let mut options = Options {
+        target: Target::One,
+        members: 5,
+        minutes: 2.0,
+        seed: rand::random_range(0..10_000),
+        out: "target/chaos".into(),
+    };
     let mut arguments = arguments.iter();
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or(USAGE)?;
         match *name {
+            "--locks" | "--shards" => {
+                options.target = Target::parse(name.trim_start_matches('-'), value)?;
+            }
+            "--members" => options.members = value.parse()?,
             "--minutes" => options.minutes = value.parse()?,
             "--seed" => options.seed = value.parse()?,
             "--out" => options.out = value.into(),
@@ -50,12 +61,15 @@ fn parse(arguments: &[&str]) -> Result<Options, Failure> {
     if !(0.5..=1_000.0).contains(&options.minutes) {
         return Err(format!("--minutes {}: expected 0.5 to 1000", options.minutes).into());
     }
+    if !(2..=20).contains(&options.members) {
+        return Err(format!("--members {}: expected 2 to 20", options.members).into());
+    }
     Ok(options)
 }
 
 async fn hunt(options: &Options) -> Result<bool, Failure> {
-    let Options { minutes, seed, out } = options;
-    println!("chaos: {minutes} minutes, seed {seed}, into {}", out.display());
+    let Options { target, members, minutes, seed, out } = options;
+    println!("chaos: {target}, {minutes} minutes, seed {seed}, into {}", out.display());
     std::fs::create_dir_all(out)?;
     for name in [HISTORY, UNFENCED, TABLES, PICTURE, SUMMARY] {
         match std::fs::remove_file(out.join(name)) {
@@ -70,7 +84,7 @@ async fn hunt(options: &Options) -> Result<bool, Failure> {
     let locks = include_str!("../../ddl/googlesql.sql").trim_end().trim_end_matches(';');
     let ddl = format!("{locks};\n{}", tables::DDL.trim());
     spanner.create_database(DATABASE, &ddl).await?;
-    let mut nemesis = Nemesis::new(&spanner, out, *seed).await?;
+    let mut nemesis = Nemesis::new(&spanner, *target, *members, out, *seed).await?;
     nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;
     drop(nemesis);
     let tables = Outside::connect(&spanner.endpoint()).await?.tables().await?;
@@ -81,12 +95,13 @@ async fn hunt(options: &Options) -> Result<bool, Failure> {
 
 /// Judges what a run has left in its folder, and writes the summary and the picture next to it.
 pub fn judge(folder: &Path, seed: Option<u64>) -> Result<bool, Failure> {
-    let evidence = checker::read(folder)?;
-    let violations = checker::judge(&evidence, LEASE, PROGRESS_LIMIT);
-    let figures = Figures::of(&evidence);
+    let evidence = Evidence::read(folder)?;
+    let target = evidence.target();
+    let violations = checker::judge(&evidence, target.lease(), target.progress_limit())?;
+    let figures = Figures::of(&evidence)?;
     let summary = figures.summary(seed, &violations);
     std::fs::write(folder.join(SUMMARY), &summary)?;
-    std::fs::write(folder.join(PICTURE), picture::draw(&evidence))?;
+    std::fs::write(folder.join(PICTURE), picture::draw(&evidence)?)?;
     println!("{summary}\n{}", figures.verdict(&violations));
     Ok(violations.is_empty())
 }

@@ -8,6 +8,14 @@
 //! them. Their acts are then judged by their history and Spanner's tables, without the library. The
 //! folder `target/chaos/` keeps the history, a summary and a picture; `cargo chaos check DIR`
 //! judges them again.
+//!
+//! ```text
+//! cargo chaos --locks 200
+//! cargo chaos --shards 64 --members 5
+//! ```
+//!
+//! With `--locks` each worker contends for so many locks at once. With `--shards` the workers are
+//! members of a group that share the shards out. Each lock and each shard is judged by itself.
 
 #[cfg(unix)]
 mod checker;
@@ -26,6 +34,8 @@ mod picture;
 #[cfg(unix)]
 mod proxy;
 #[cfg(unix)]
+mod setup;
+#[cfg(unix)]
 mod summary;
 #[cfg(unix)]
 mod tables;
@@ -40,8 +50,8 @@ async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match arguments[..] {
-        ["worker", endpoint, id, out] => {
-            worker::work(endpoint, id, out.into()).await.map(|()| true)
+        ["worker", endpoint, id, target, out] => {
+            worker::work(endpoint, id, target, out.into()).await.map(|()| true)
         }
         ["check", folder] => hunt::judge(folder.as_ref(), None),
         ref options => hunt::start(options).await,

@@ -15,14 +15,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::fleet::Fleet;
 use crate::history::{Event, Failure, Fault, Journal, Phase};
 use crate::proxy::Weather;
+use crate::setup::Target;
 use crate::tables::{Hand, Outside};
-use crate::worker::LEASE;
 
-/// After the last fault somebody has to have written by then. An abandoned transaction may hold the
-/// row for Spanner's idle limit of 10 s, then a lease runs out.
-pub const PROGRESS_LIMIT: Duration = Duration::from_secs(20);
-const CREW: [&str; 5] = ["w1", "w2", "w3", "w4", "w5"];
-const RESERVE: [&str; 2] = ["w6", "w7"];
+/// So many workers come and go beside the crew.
+const RESERVE: usize = 2;
 
 /// Every so many faults each of these was among them. A leader is met three times out of four.
 const BAG: [Plan; 14] = [
@@ -70,8 +67,10 @@ enum Cure {
 
 pub struct Nemesis<'a> {
     spanner: &'a Emulator,
+    target: Target,
+    members: usize,
     outside: Outside,
-    pub fleet: Fleet,
+    fleet: Fleet,
     journal: Journal,
     random: SmallRng,
     bag: Vec<Plan>,
@@ -82,11 +81,19 @@ pub struct Nemesis<'a> {
 }
 
 impl<'a> Nemesis<'a> {
-    pub async fn new(spanner: &'a Emulator, out: &Path, seed: u64) -> Result<Nemesis<'a>, Failure> {
+    pub async fn new(
+        spanner: &'a Emulator,
+        target: Target,
+        members: usize,
+        out: &Path,
+        seed: u64,
+    ) -> Result<Nemesis<'a>, Failure> {
         Ok(Nemesis {
             spanner,
+            target,
+            members,
             outside: Outside::connect(&spanner.endpoint()).await?,
-            fleet: Fleet::new(spanner.address(), out.to_path_buf()),
+            fleet: Fleet::new(spanner.address(), target, out.to_path_buf()),
             journal: Journal::open(out, "nemesis")?,
             random: SmallRng::seed_from_u64(seed),
             bag: Vec::new(),
@@ -99,9 +106,10 @@ impl<'a> Nemesis<'a> {
     /// Runs the whole of it, and leaves no worker behind.
     pub async fn run(&mut self, length: Duration) -> Result<(), Failure> {
         let hands = (length / 8).clamp(Duration::from_secs(6), Duration::from_secs(60));
+        self.journal.write(Event::Hunt(self.target))?;
         self.journal.write(Event::Phase(Phase::Storm))?;
-        for id in CREW {
-            self.fleet.start(id).await?;
+        for id in ids(1, self.members) {
+            self.fleet.start(&id).await?;
         }
         // So that there is somebody to be hit.
         sleep(Duration::from_secs(3)).await;
@@ -153,11 +161,12 @@ impl<'a> Nemesis<'a> {
             }
             Plan::Lossy => self.lose_replies(),
             Plan::Join => {
-                let absent = |id: &&str| !self.fleet.running().iter().any(|other| other == id);
-                let Some(id) = RESERVE.into_iter().find(absent) else { return Ok(()) };
-                self.say(Fault::Join, Some(id))?;
-                self.fleet.start(id).await?;
-                self.later(5_000, 15_000, Cure::Leave(id.to_string()));
+                let running = self.fleet.running();
+                let mut reserve = ids(self.members + 1, RESERVE);
+                let Some(id) = reserve.find(|id| !running.contains(id)) else { return Ok(()) };
+                self.say(Fault::Join, Some(&id))?;
+                self.fleet.start(&id).await?;
+                self.later(5_000, 15_000, Cure::Leave(id));
                 Ok(())
             }
             _ => match self.victim() {
@@ -179,7 +188,7 @@ impl<'a> Nemesis<'a> {
                 self.say(Fault::Stop, Some(&id))?;
                 self.fleet.signal(&id, Signal::STOP)?;
                 self.suffer(&id);
-                let lease = u64::try_from(LEASE.as_millis())?;
+                let lease = u64::try_from(self.target.lease().as_millis())?;
                 let (least, most) = if plan == Plan::StopLong {
                     (lease + 300, lease * 3)
                 } else {
@@ -292,7 +301,8 @@ impl<'a> Nemesis<'a> {
         Ok(())
     }
 
-    /// Edits or deletes the lock row, each kind in turn.
+    /// Edits or deletes lock rows, each kind in turn. Of many locks it leaves every second one
+    /// alone: what is done to one row must not be felt under another.
     async fn hands(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
         let mut kinds: Vec<Hand> = Vec::new();
@@ -304,21 +314,29 @@ impl<'a> Nemesis<'a> {
                 continue;
             };
             let fault = if hand == Hand::Delete { Fault::Delete } else { Fault::Edit };
-            self.say(fault, None)?;
-            self.outside.lay(hand).await?;
+            for _ in 0..self.target.count().div_ceil(20) {
+                let lock = self.random.random_range(0..self.target.count().div_ceil(2)) * 2;
+                self.journal.write_of(lock, Event::Fault { fault, on: None })?;
+                self.outside.lay(hand, &self.target.key(lock)).await?;
+            }
             sleep(self.between(500, 3_500)).await;
         }
         Ok(())
     }
 
-    /// Leaves the fleet alone until somebody writes again, and for `length` at least.
+    /// Leaves the fleet alone until somebody writes again under each lock, and for `length` at
+    /// least.
     async fn calm(&mut self, length: Duration) -> Result<(), Failure> {
         let begin = Instant::now();
         // The last term's decisions don't count: the last hand may not have been felt yet.
-        sleep(LEASE).await;
+        sleep(self.target.lease()).await;
         let before = self.outside.increments().await?;
-        while self.outside.increments().await? == before {
-            if begin.elapsed() > PROGRESS_LIMIT {
+        loop {
+            let now = self.outside.increments().await?;
+            if (0..self.target.count()).all(|lock| now.get(&lock) > before.get(&lock)) {
+                break;
+            }
+            if begin.elapsed() > self.target.progress_limit() {
                 // The checker says so.
                 return Ok(());
             }
@@ -362,4 +380,9 @@ impl<'a> Nemesis<'a> {
     fn over(&self, fault: Fault, on: Option<&str>) -> Result<(), Failure> {
         self.journal.write(Event::Over { fault, on: on.map(str::to_string) })
     }
+}
+
+/// The ids of so many workers from a number on.
+fn ids(from: usize, count: usize) -> impl Iterator<Item = String> {
+    (from..from + count).map(|number| format!("w{number}"))
 }

@@ -2,51 +2,51 @@
 
 use std::collections::BTreeMap;
 
-use crate::checker::{Evidence, Term, Violation, late_lines, phase, terms};
-use crate::history::{Event, Fault, Outcome, Phase, Record};
+use crate::checker::{Evidence, Term, Violation, phase, terms, written_after};
+use crate::history::{Event, Failure, Fault, Outcome, Phase, Record};
+use crate::setup::Target;
 
 pub struct Figures {
-    pub terms: Vec<Term>,
+    pub target: Target,
+    pub terms: usize,
     pub minutes: f64,
     pub faults: BTreeMap<Fault, usize>,
     pub outcomes: BTreeMap<String, usize>,
     pub unfenced_late: usize,
-    /// The share of the run in which somebody held, by what it claimed.
+    /// The share of the run in which somebody held, by what it claimed; the average of all locks.
     pub availability: f64,
     /// How long nobody held between two terms, in milliseconds, sorted; by what ended the first.
     pub takeovers: BTreeMap<String, Vec<f64>>,
+    /// From the last fault to a write under the last of the locks, in seconds.
+    pub all_written_after: Option<f64>,
 }
 
 impl Figures {
-    pub fn of(evidence: &Evidence) -> Figures {
-        let terms = terms(&evidence.records);
-        let begin = phase(&evidence.records, Phase::Storm).unwrap_or(0);
-        let last = evidence.records.last().map_or(begin, |record| record.at);
-        let end = phase(&evidence.records, Phase::End).unwrap_or(last);
-        let mut faults = BTreeMap::new();
-        let mut outcomes = BTreeMap::new();
-        let mut attempts = 0;
-        for record in &evidence.records {
-            match &record.event {
-                Event::Fault { fault, .. } => *faults.entry(*fault).or_default() += 1,
-                Event::Outcome { outcome, .. } => {
-                    *outcomes.entry(format!("{outcome:?}")).or_default() += 1;
-                }
-                Event::Attempt { .. } => attempts += 1,
-                _ => {}
-            }
-        }
-        let answered: usize = outcomes.values().sum();
-        outcomes.insert("NeverAnswered".to_string(), attempts - answered);
-        Figures {
+    pub fn of(evidence: &Evidence) -> Result<Figures, Failure> {
+        let parts = evidence.by_lock()?;
+        let records = &evidence.records;
+        let begin = phase(records, Phase::Storm).unwrap_or(0);
+        let last = records.last().map_or(begin, |record| record.at);
+        let end = phase(records, Phase::End).unwrap_or(last);
+        let mut figures = Figures {
+            target: evidence.target(),
+            terms: 0,
             minutes: (end.saturating_sub(begin)) as f64 / 60e9,
-            availability: availability(&terms, begin, end),
-            takeovers: takeovers(&terms, &evidence.records),
-            unfenced_late: late_lines(&evidence.unfenced).len(),
-            terms,
-            faults,
-            outcomes,
+            faults: faults(records),
+            outcomes: outcomes(records),
+            unfenced_late: parts.iter().map(|part| part.late_lines().len()).sum(),
+            availability: 0.0,
+            takeovers: BTreeMap::new(),
+            all_written_after: all_written_after(&parts),
+        };
+        for part in &parts {
+            let terms = terms(&part.records);
+            figures.terms += terms.len();
+            figures.availability += availability(&terms, begin, end) / parts.len() as f64;
+            takeovers(&terms, &part.records, &mut figures.takeovers);
         }
+        figures.takeovers.values_mut().for_each(|gaps| gaps.sort_by(f64::total_cmp));
+        Ok(figures)
     }
 
     fn count(&self, faults: &[Fault]) -> usize {
@@ -65,12 +65,22 @@ impl Figures {
             0 => "ok".to_string(),
             broken => format!("FAILED violations={broken}"),
         };
+        let what = match self.target {
+            Target::One => String::new(),
+            Target::Locks(count) => format!(" locks={count}"),
+            Target::Shards(count) => format!(" shards={count}"),
+        };
+        let again = match (self.target, self.all_written_after) {
+            (Target::One, _) => String::new(),
+            (_, Some(seconds)) => format!(" all_at_work_after_s={seconds:.1}"),
+            (_, None) => " all_at_work_after_s=never".to_string(),
+        };
         format!(
-            "chaos: {verdict} minutes={:.1} terms={} kills={} stops={} cuts={} restarts={} \
+            "chaos: {verdict}{what} minutes={:.1} terms={} kills={} stops={} cuts={} restarts={} \
              late_writes_refused={} unfenced_late_writes={} availability={:.1}% \
-             takeover_p50={:.0}ms takeover_p99={:.0}ms",
+             takeover_p50={:.0}ms takeover_p99={:.0}ms{again}",
             self.minutes,
-            self.terms.len(),
+            self.terms,
             self.count(&[Fault::Kill]),
             self.count(&[Fault::Stop]),
             self.count(&[Fault::Cut, Fault::Silence, Fault::Slow, Fault::Lossy]),
@@ -90,7 +100,7 @@ impl Figures {
         if let Some(seed) = seed {
             line(format!("seed {seed}"));
         }
-        line(format!("{:.1} minutes, {} terms", self.minutes, self.terms.len()));
+        line(format!("{}; {:.1} minutes, {} terms", self.target, self.minutes, self.terms));
         line("\nwhat was done".to_string());
         for (fault, count) in &self.faults {
             line(format!("  {:<14} {count:>6}", format!("{fault:?}")));
@@ -137,17 +147,47 @@ fn availability(terms: &[Term], begin: u64, end: u64) -> f64 {
     held as f64 / end.saturating_sub(begin).max(1) as f64
 }
 
-fn takeovers(terms: &[Term], records: &[Record]) -> BTreeMap<String, Vec<f64>> {
-    let mut takeovers: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+fn takeovers(terms: &[Term], records: &[Record], takeovers: &mut BTreeMap<String, Vec<f64>>) {
     for pair in terms.windows(2) {
         let [earlier, later] = pair else { continue };
         let gap = later.begin.saturating_sub(earlier.last) as f64 / 1e6;
         takeovers.entry(cause(earlier, records)).or_default().push(gap);
     }
-    for gaps in takeovers.values_mut() {
-        gaps.sort_by(f64::total_cmp);
+}
+
+fn faults(records: &[Record]) -> BTreeMap<Fault, usize> {
+    let mut faults = BTreeMap::new();
+    for record in records {
+        if let Event::Fault { fault, .. } = &record.event {
+            *faults.entry(*fault).or_default() += 1;
+        }
     }
-    takeovers
+    faults
+}
+
+fn outcomes(records: &[Record]) -> BTreeMap<String, usize> {
+    let (mut outcomes, mut attempts) = (BTreeMap::new(), 0);
+    for record in records {
+        match &record.event {
+            Event::Outcome { outcome, .. } => {
+                *outcomes.entry(format!("{outcome:?}")).or_default() += 1;
+            }
+            Event::Attempt { .. } => attempts += 1,
+            _ => {}
+        }
+    }
+    let answered: usize = outcomes.values().sum();
+    outcomes.insert("NeverAnswered".to_string(), attempts - answered);
+    outcomes
+}
+
+fn all_written_after(parts: &[Evidence]) -> Option<f64> {
+    let mut all = 0.0_f64;
+    for part in parts {
+        let calm = phase(&part.records, Phase::Calm)?;
+        all = all.max((written_after(&part.records, calm)? - calm) as f64 / 1e9);
+    }
+    Some(all)
 }
 
 /// The last thing that was done to the holder, or to the server, in its term.

@@ -11,7 +11,18 @@ use google_cloud_spanner::value::Timestamp;
 use serde_json::{Value, json};
 
 use crate::history::Failure;
-use crate::worker::{DATABASE, LOCK};
+use crate::setup::DATABASE;
+
+/// The counter of this colour that is incremented under a lock.
+pub fn counter(lock: usize, colour: &str) -> String {
+    format!("{lock}/{colour}")
+}
+
+/// The lock under which a counter is incremented.
+pub fn lock_of(counter: &str) -> Result<usize, Failure> {
+    let (lock, _) = counter.split_once('/').ok_or_else(|| format!("no counter: {counter}"))?;
+    Ok(lock.parse()?)
+}
 
 /// Neither key forbids what the laws forbid: an increment that was lost or doubled shows.
 pub const DDL: &str = "
@@ -125,26 +136,27 @@ impl Outside {
         Ok(Tables { counters, log })
     }
 
-    /// How many increments there have been.
-    pub async fn increments(&self) -> Result<i64, Failure> {
-        let mut sum = 0;
-        for row in self.read("counters", &["value"]).await? {
-            sum += row.get::<i64>("value")?;
+    /// How many increments there have been under each lock.
+    pub async fn increments(&self) -> Result<BTreeMap<usize, i64>, Failure> {
+        let mut sums = BTreeMap::new();
+        for row in self.read("counters", &["name", "value"]).await? {
+            let lock = lock_of(&row.get::<String>("name")?)?;
+            *sums.entry(lock).or_default() += row.get::<i64>("value")?;
         }
-        Ok(sum)
+        Ok(sums)
     }
 
-    /// Edits or deletes the lock row. False if there is none.
-    pub async fn lay(&self, hand: Hand) -> Result<bool, Failure> {
-        let keys = KeySet::builder().add_key(key![LOCK]).build();
+    /// Edits or deletes the row of a lock. False if there is none.
+    pub async fn lay(&self, hand: Hand, lock: &str) -> Result<bool, Failure> {
+        let keys = KeySet::builder().add_key(key![lock]).build();
         let read = ReadRequest::builder("locktable", vec!["token"]).with_keys(keys).build();
         let mut rows = self.0.single_use().build().execute_read(read).await?;
         let Some(row) = rows.next().await.transpose()? else { return Ok(false) };
         let token: Timestamp = row.get("token")?;
-        let edit = Mutation::new_update_builder("locktable").set("name").to(LOCK);
+        let edit = Mutation::new_update_builder("locktable").set("name").to(lock);
         let mutation = match hand {
             Hand::Delete => {
-                let keys = KeySet::builder().add_key(key![LOCK]).build();
+                let keys = KeySet::builder().add_key(key![lock]).build();
                 Mutation::delete("locktable", keys)
             }
             Hand::Backdate => edit.set("heartbeat").to(Timestamp::clamp(0, 0)).build(),

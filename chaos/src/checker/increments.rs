@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Evidence, Law, Violation};
+use super::evidence::{Evidence, Law, Violation};
 use crate::history::{Event, Outcome};
 use crate::tables::Tables;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Law, Violation};
+use super::evidence::{Law, Violation};
 use crate::history::{Event, Record};
 
 /// One process's account of one term.
@@ -137,4 +137,19 @@ pub fn tokens_increase(terms: &[Term], lawless: Option<(u64, u64)>) -> Vec<Viola
         }
     }
     violations
+}
+
+/// A process begins a shard's task only after the last one of that shard has ended.
+pub fn one_task(records: &[Record]) -> Vec<Violation> {
+    let broken = records.iter().filter_map(|record| match record.event {
+        Event::Beside { token, other } => Some(Violation {
+            law: Law::OneTask,
+            what: format!(
+                "{} ({}) began a task under {token} beside its own under {other}",
+                record.who, record.pid
+            ),
+        }),
+        _ => None,
+    });
+    broken.collect()
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Evidence, Law, Line, judge};
+use super::{Evidence, Law, Line, Violation};
 use crate::history::{Event, Fault, Outcome, Phase, Record};
+use crate::setup::Target;
 use crate::tables::Row;
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -31,9 +32,14 @@ fn story() -> Evidence {
     evidence
 }
 
+/// The nemesis speaks of all locks, and workers of the only one.
 fn tell(evidence: &mut Evidence, ms: u64, who: &str, event: Event) {
+    tell_of((who != "nemesis").then_some(0), evidence, ms, who, event);
+}
+
+fn tell_of(lock: Option<usize>, evidence: &mut Evidence, ms: u64, who: &str, event: Event) {
     let pid = who.bytes().map(u32::from).sum();
-    evidence.records.push(Record { at: ms * MS, who: who.to_string(), pid, event });
+    evidence.records.push(Record { at: ms * MS, who: who.to_string(), pid, lock, event });
     evidence.records.sort_by_key(|record| record.at);
 }
 
@@ -48,12 +54,12 @@ fn hold(evidence: &mut Evidence, who: &str, token: u64, from: u64, to: u64) {
 
 fn write(evidence: &mut Evidence, id: &str, token: u64, ms: u64, outcome: Outcome) {
     let (who, token) = (&id[..1], token * MS);
-    let counter = "red".to_string();
+    let counter = "0/red".to_string();
     let attempt = Event::Attempt { id: id.to_string(), token, counter: counter.clone() };
     tell(evidence, ms, who, attempt);
     tell(evidence, ms + 5, who, Event::Outcome { id: id.to_string(), outcome });
     let worker = who.to_string();
-    let line = Line { token, worker: worker.clone(), id: id.to_string(), at: ms * MS };
+    let line = Line { lock: 0, token, worker: worker.clone(), id: id.to_string(), at: ms * MS };
     evidence.unfenced.push(line);
     if outcome == Outcome::Committed {
         let value = evidence.tables.counters.entry(counter.clone()).or_default();
@@ -61,6 +67,10 @@ fn write(evidence: &mut Evidence, id: &str, token: u64, ms: u64, outcome: Outcom
         let (value, id, committed) = (*value, id.to_string(), (ms + 4) * MS);
         evidence.tables.log.push(Row { id, value, counter, token, worker, committed });
     }
+}
+
+fn judge(evidence: &Evidence, lease: Duration, limit: Duration) -> Vec<Violation> {
+    super::judge(evidence, lease, limit).unwrap()
 }
 
 fn broken(evidence: &Evidence) -> Vec<Law> {
@@ -113,6 +123,9 @@ fn two_holders_are_nobodys_fault_while_hands_are_at_the_row() {
     let mut evidence = story();
     hold(&mut evidence, "c", 3_500, 3_510, 3_520);
     tell(&mut evidence, 3_400, "nemesis", Event::Phase(Phase::Hands));
+    assert_eq!(broken(&evidence), [Law::OneHolder], "they left the row alone");
+    let edit = Event::Fault { fault: Fault::Edit, on: None };
+    tell_of(Some(0), &mut evidence, 3_450, "nemesis", edit);
     assert_eq!(broken(&evidence), []);
     // Before they were, it is.
     hold(&mut evidence, "d", 1_700, 1_710, 1_720);
@@ -151,7 +164,8 @@ fn a_write_accepted_in_a_later_term_is_seen_even_if_that_term_wrote_nothing_befo
 fn a_late_write_that_was_accepted_is_seen() {
     let mut evidence = story();
     // An unfenced write: whatever timestamp it bears, it came after `b`'s.
-    let line = Line { token: 1_000 * MS, worker: "a".into(), id: "a2".into(), at: 8_000 * MS };
+    let line =
+        Line { lock: 0, token: 1_000 * MS, worker: "a".into(), id: "a2".into(), at: 8_000 * MS };
     evidence.unfenced.retain(|line| line.id != "a2");
     evidence.unfenced.push(line);
     assert_eq!(broken(&evidence), [Law::LateIsRefused]);
@@ -164,7 +178,7 @@ fn an_increment_that_was_lost_is_seen() {
     row(&mut evidence, "b1").value = 2;
     assert_eq!(broken(&evidence), [Law::IncrementsCount]);
     let mut evidence = story();
-    evidence.tables.counters.insert("red".into(), 3);
+    evidence.tables.counters.insert("0/red".into(), 3);
     assert_eq!(broken(&evidence), [Law::IncrementsCount]);
 }
 
@@ -174,7 +188,7 @@ fn an_increment_that_was_doubled_is_seen() {
     let mut again = row(&mut evidence, "b2").clone();
     again.value += 1;
     evidence.tables.log.push(again);
-    evidence.tables.counters.insert("red".into(), 5);
+    evidence.tables.counters.insert("0/red".into(), 5);
     assert_eq!(broken(&evidence), [Law::IncrementsCount]);
 }
 
@@ -202,7 +216,7 @@ fn an_outcome_that_is_not_true_is_seen() {
 fn a_committed_write_that_is_not_there_is_seen() {
     let mut evidence = story();
     evidence.tables.log.retain(|row| row.id != "b2");
-    evidence.tables.counters.insert("red".into(), 3);
+    evidence.tables.counters.insert("0/red".into(), 3);
     assert!(broken(&evidence).contains(&Law::OutcomesAreTrue));
 }
 
@@ -230,9 +244,67 @@ fn a_history_of_nothing_is_seen() {
     assert!(broken(&Evidence::default()).contains(&Law::SomethingHappened));
 }
 
+/// The story of the first lock, told of another one as well.
+fn story_of_two() -> Evidence {
+    let mut evidence = story();
+    let twin = |id: &str| id.replace(['a', 'b'], "z");
+    for mut record in story().records.into_iter().filter(|record| record.lock.is_some()) {
+        record.lock = Some(1);
+        if let Event::Attempt { id, counter, .. } = &mut record.event {
+            (*id, *counter) = (format!("{}-{id}", twin(id)), "1/red".to_string());
+        } else if let Event::Outcome { id, .. } = &mut record.event {
+            *id = format!("{}-{id}", twin(id));
+        }
+        evidence.records.push(record);
+    }
+    for mut row in story().tables.log {
+        (row.id, row.counter) = (format!("{}-{}", twin(&row.id), row.id), "1/red".to_string());
+        evidence.tables.log.push(row);
+    }
+    evidence.tables.counters.insert("1/red".to_string(), 4);
+    for mut line in story().unfenced {
+        (line.id, line.lock) = (format!("{}-{}", twin(&line.id), line.id), 1);
+        evidence.unfenced.push(line);
+    }
+    tell(&mut evidence, 0, "nemesis", Event::Hunt(Target::Locks(2)));
+    evidence
+}
+
+#[test]
+fn locks_are_judged_each_by_itself() {
+    // Both have the same tokens at the same time, and none of them is late for the other.
+    assert_eq!(judge(&story_of_two(), LEASE, LIMIT), []);
+    let mut evidence = story_of_two();
+    row(&mut evidence, "z2-a2").committed = 8_000 * MS;
+    let wrong = judge(&evidence, LEASE, LIMIT);
+    assert!(wrong.iter().all(|wrong| wrong.law == Law::WritesInOrder), "{wrong:?}");
+    assert!(wrong.iter().all(|wrong| wrong.what.starts_with("lock 1: ")), "{wrong:?}");
+    assert!(!wrong.is_empty());
+}
+
+#[test]
+fn a_lock_that_nobody_works_under_after_the_last_fault_is_seen_beside_one_that_is_well() {
+    let mut evidence = story_of_two();
+    evidence.records.retain(|record| record.lock != Some(1) || record.at < 6_500 * MS);
+    evidence.unfenced.retain(|line| line.lock == 0 || line.at < 6_500 * MS);
+    evidence.tables.log.retain(|row| row.counter == "0/red" || row.committed < 6_500 * MS);
+    evidence.tables.counters.insert("1/red".to_string(), 3);
+    assert_eq!(broken(&evidence), [Law::Progress]);
+    let mut evidence = story();
+    tell(&mut evidence, 0, "nemesis", Event::Hunt(Target::Shards(2)));
+    assert_eq!(broken(&evidence), [Law::Progress], "the second is never heard of");
+}
+
+#[test]
+fn a_task_that_begins_beside_another_one_of_its_shard_is_seen() {
+    let mut evidence = story();
+    tell(&mut evidence, 5_100, "b", Event::Beside { token: 5_000 * MS, other: 1_000 * MS });
+    assert_eq!(broken(&evidence), [Law::OneTask]);
+}
+
 #[test]
 fn the_history_reads_as_it_was_written() {
-    for record in story().records {
+    for record in story_of_two().records {
         let read = Record::from_json(&record.to_json()).unwrap();
         assert_eq!(read, record);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Evidence, Law, Violation, late_lines};
+use super::evidence::{Evidence, Law, Violation};
 use crate::tables::Row;
 
 /// Checks that by Spanner's clock writes come in the order of their tokens. Each must be within its
@@ -36,7 +36,7 @@ pub fn in_order(log: &[Row], tokens: &[u64]) -> Vec<Violation> {
 /// A write goes to the file first: where it came late there, it came late to Spanner too.
 pub fn late_is_refused(evidence: &Evidence) -> Vec<Violation> {
     let accepted: BTreeSet<&str> = evidence.tables.log.iter().map(|row| row.id.as_str()).collect();
-    let late = late_lines(&evidence.unfenced);
+    let late = evidence.late_lines();
     let wrong = late.into_iter().filter(|line| accepted.contains(line.id.as_str()));
     wrong
         .map(|line| Violation {

@@ -1,37 +1,62 @@
 //! The meaning of the picture's marks.
 
-use super::{LEFT, marks};
+use super::frame::LEFT;
+use super::marks;
 
-pub const HEIGHT: f64 = 112.0;
 const ROW: f64 = 26.0;
 
+/// Where each sample stands, and what it means.
+pub type Row = &'static [(f64, Sample, &'static str)];
+
+const LINES: Row = &[
+    (0.0, Sample::Strip("cut"), "line cut"),
+    (190.0, Sample::Strip("silence"), "line silent"),
+    (430.0, Sample::Strip("slow"), "line slow"),
+];
+const SERVER: Row = &[
+    (0.0, Sample::Span("outage"), "server away"),
+    (190.0, Sample::Restart, "server restarted"),
+    (430.0, Sample::Span("lossy"), "replies lost, commits late"),
+    (640.0, Sample::Delete, "lock row deleted from outside"),
+    (930.0, Sample::Edit, "lock row edited from outside"),
+];
+
+pub const ONE: [Row; 4] = [
+    &[
+        (0.0, Sample::Terms, "a term, numbered and coloured by its fencing token"),
+        (430.0, Sample::Line, "the process is alive"),
+        (640.0, Sample::Refused, "a late write that Spanner refused"),
+        (930.0, Sample::Late, "a late write that the plain file took"),
+    ],
+    &[
+        (0.0, Sample::Kill, "killed (SIGKILL)"),
+        (190.0, Sample::Span("stop"), "stopped (SIGSTOP)"),
+        (430.0, Sample::Resign, "asked to resign"),
+    ],
+    LINES,
+    SERVER,
+];
+
+pub const MANY: [Row; 4] = [
+    &[
+        (0.0, Sample::Workers, "a process that is alive, and its terms, in its colour"),
+        (640.0, Sample::RefusedSmall, "a late write that Spanner refused"),
+    ],
+    &[
+        (0.0, Sample::Kill, "killed (SIGKILL)"),
+        (190.0, Sample::Span("stop"), "stopped (SIGSTOP)"),
+        (430.0, Sample::Resign, "asked to resign, or to take part anew"),
+    ],
+    LINES,
+    SERVER,
+];
+
+pub fn height(rows: &[Row]) -> f64 {
+    rows.len() as f64 * ROW + 8.0
+}
+
 /// The legend, in rows below `top`.
-pub fn draw(top: f64) -> String {
-    let rows: [&[(f64, Sample, &str)]; 4] = [
-        &[
-            (0.0, Sample::Terms, "a term, numbered and coloured by its fencing token"),
-            (430.0, Sample::Line, "the process is alive"),
-            (640.0, Sample::Refused, "a late write that Spanner refused"),
-            (930.0, Sample::Late, "a late write that the plain file took"),
-        ],
-        &[
-            (0.0, Sample::Kill, "killed (SIGKILL)"),
-            (190.0, Sample::Span("stop"), "stopped (SIGSTOP)"),
-            (430.0, Sample::Resign, "asked to resign"),
-        ],
-        &[
-            (0.0, Sample::Strip("cut"), "line cut"),
-            (190.0, Sample::Strip("silence"), "line silent"),
-            (430.0, Sample::Strip("slow"), "line slow"),
-        ],
-        &[
-            (0.0, Sample::Span("outage"), "server away"),
-            (190.0, Sample::Restart, "server restarted"),
-            (430.0, Sample::Span("lossy"), "replies lost, commits late"),
-            (640.0, Sample::Delete, "lock row deleted from outside"),
-            (930.0, Sample::Edit, "lock row edited from outside"),
-        ],
-    ];
+pub fn draw(rows: &[Row], top: f64) -> String {
     let mut svg = String::new();
     for (row, items) in rows.iter().enumerate() {
         let y = top + ROW * row as f64 + 8.0;
@@ -48,8 +73,10 @@ pub fn draw(top: f64) -> String {
     svg
 }
 
-enum Sample {
+pub enum Sample {
     Terms,
+    Workers,
+    RefusedSmall,
     Line,
     Kill,
     Resign,
@@ -70,6 +97,11 @@ impl Sample {
                 marks::term(1, "a term", (x, y - 8.0), (14.0, 16.0))
                     + &marks::term(2, "the next one", (x + 16.0, y - 8.0), (14.0, 16.0))
             }
+            Sample::Workers => {
+                marks::line("life w0", (x, y), (x + 14.0, y))
+                    + &marks::rect("w1", (x + 16.0, y - 5.0), (14.0, 10.0))
+            }
+            Sample::RefusedSmall => marks::refused_small(middle, y),
             Sample::Line => marks::line("alive", (x, y), (x + 30.0, y)),
             Sample::Kill => marks::cross(middle, y),
             Sample::Resign => marks::resign(middle, y - 4.0),

@@ -1,5 +1,7 @@
 //! The shapes and the colours of the picture.
 
+use std::fmt::Write as _;
+
 /// Light by default, dark where the reader's page is.
 const STYLE: &str = "
 text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif }
@@ -24,6 +26,8 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 .resign { fill: #0969da; stroke: #ffffff; stroke-width: 1 }
 .late { fill: #cf222e; stroke: #ffffff; stroke-width: 1 }
 .refused { fill: #ffffff; stroke: #1a7f37; stroke-width: 2 }
+.refused-small { fill: #ffffff; stroke: #1f2328; stroke-width: 1.2 }
+.life { stroke-width: 5; stroke-linecap: round }
 @media (prefers-color-scheme: dark) {
 .page { fill: #0d1117 } .ink { fill: #f0f6fc } .dim { fill: #9198a1 }
 .grid { stroke: #2f363d }
@@ -42,11 +46,22 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 }
 ";
 
-pub fn head(width: f64, height: f64) -> String {
+/// More workers than these have no colour of their own.
+const WORKERS: usize = 22;
+
+pub fn head(width: f64, height: f64, name: &str) -> String {
+    let mut style = STYLE.to_string();
+    for number in 0..WORKERS {
+        let colour = colour(number);
+        let _ = writeln!(
+            style,
+            ".w{number} {{ fill: {colour} }} .life.w{number} {{ stroke: {colour} }}"
+        );
+    }
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"Who held the lock, and \
-         what was done to whom\">\n<style>{STYLE}</style>\n\
+         width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{name}, and what was \
+         done to whom\">\n<style>{style}</style>\n\
          <defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
          patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" class=\"hatch-page\"/>\
          <line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" class=\"hatch\"/></pattern></defs>\n\
@@ -115,6 +130,11 @@ pub fn late(x: f64, y: f64) -> String {
 /// A write that Spanner refused.
 pub fn refused(x: f64, y: f64) -> String {
     format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" class=\"refused\"/>\n")
+}
+
+/// The same, in a thin lane.
+pub fn refused_small(x: f64, y: f64) -> String {
+    format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.4\" class=\"refused-small\"/>\n")
 }
 
 /// A hand at the row.

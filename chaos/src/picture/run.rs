@@ -1,0 +1,104 @@
+//! The parts of a run to draw.
+
+use std::collections::BTreeSet;
+
+use crate::checker::{Evidence, Line, Term, phase, terms};
+use crate::history::{Event, Failure, Fault, Phase, Record};
+
+pub struct Run<'a> {
+    begin: u64,
+    end: u64,
+    /// By name.
+    pub workers: Vec<&'a str>,
+    pub locks: usize,
+    /// With the lock that each is of.
+    pub terms: Vec<(usize, Term)>,
+    /// Token by token: its place is the term's number.
+    pub tokens: Vec<u64>,
+    pub records: &'a [Record],
+    /// What the plain file took too late, and how much of it Spanner took as well.
+    pub late: Vec<Line>,
+    pub late_accepted: usize,
+}
+
+impl<'a> Run<'a> {
+    pub fn of(evidence: &'a Evidence) -> Result<Run<'a>, Failure> {
+        let records = &evidence.records[..];
+        let begin = phase(records, Phase::Storm).unwrap_or(0);
+        let last = records.last().map_or(begin, |record| record.at);
+        let end = phase(records, Phase::End).unwrap_or(last);
+        let started = records.iter().filter(|record| record.event == Event::Started);
+        let workers: BTreeSet<&str> = started.map(|record| record.who.as_str()).collect();
+        let (mut all, mut late) = (Vec::new(), Vec::new());
+        for (lock, part) in evidence.by_lock()?.iter().enumerate() {
+            all.extend(terms(&part.records).into_iter().map(|term| (lock, term)));
+            late.extend(part.late_lines().into_iter().cloned());
+        }
+        let tokens: BTreeSet<u64> = all.iter().map(|(_, term)| term.token).collect();
+        let accepted: BTreeSet<&str> =
+            evidence.tables.log.iter().map(|row| row.id.as_str()).collect();
+        let late_accepted = late.iter().filter(|line| accepted.contains(&*line.id)).count();
+        Ok(Run {
+            begin,
+            end,
+            workers: workers.into_iter().collect(),
+            locks: evidence.target().count(),
+            terms: all,
+            tokens: tokens.into_iter().collect(),
+            records,
+            late,
+            late_accepted,
+        })
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.second(self.end)
+    }
+
+    pub fn second(&self, at: u64) -> f64 {
+        at.saturating_sub(self.begin) as f64 / 1e9
+    }
+
+    /// How many of these faults there were.
+    pub fn count(&self, wanted: &[Fault]) -> usize {
+        let is = |record: &&Record| matches!(&record.event, Event::Fault { fault, .. } if wanted.contains(fault));
+        self.records.iter().filter(is).count()
+    }
+
+    /// From each event that `begins` matches to the next that `ends` matches, or to the end.
+    pub fn spans(
+        &self,
+        begins: impl Fn(&Record) -> bool,
+        ends: impl Fn(&Record) -> bool,
+    ) -> Vec<(f64, f64)> {
+        let mut spans = Vec::new();
+        let mut open = None;
+        for record in self.records {
+            if open.is_none() && begins(record) {
+                open = Some(record.at);
+            } else if ends(record)
+                && let Some(from) = open.take()
+            {
+                spans.push((self.second(from), self.second(record.at)));
+            }
+        }
+        spans.extend(open.map(|from| (self.second(from), self.seconds())));
+        spans
+    }
+
+    pub fn fault_spans(&self, wanted: Fault, on: Option<&str>) -> Vec<(f64, f64)> {
+        let of = |fault: &Fault, whom: &Option<String>| *fault == wanted && whom.as_deref() == on;
+        self.spans(
+            |record| matches!(&record.event, Event::Fault { fault, on } if of(fault, on)),
+            |record| matches!(&record.event, Event::Over { fault, on } if of(fault, on)),
+        )
+    }
+
+    pub fn faults(&self, wanted: Fault, on: Option<&str>) -> Vec<f64> {
+        let is = |record: &&Record| match &record.event {
+            Event::Fault { fault, on: whom } => *fault == wanted && whom.as_deref() == on,
+            _ => false,
+        };
+        self.records.iter().filter(is).map(|record| self.second(record.at)).collect()
+    }
+}

@@ -1,0 +1,81 @@
+//! What a worker says that it holds, from a thread that no runtime can hold up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle::{FencingToken, Term};
+
+use crate::history::{Event, Failure, Journal, nanoseconds, now};
+
+/// How often a holder of one lock says that it holds; one of many says so about each lock less often.
+const SAMPLE: Duration = Duration::from_millis(5);
+/// A claim that took longer says too little of when it was made.
+const PRECISE: Duration = Duration::from_millis(1);
+
+/// The locks that a worker may hold.
+pub trait Held: Send + 'static {
+    fn count(&self) -> usize;
+    /// The token under which the lock is held at this moment.
+    fn token(&self, lock: usize) -> Option<FencingToken>;
+    fn term(&self, lock: usize) -> Option<Term>;
+}
+
+/// Writes down what is held, again and again.
+pub fn say_who_holds(held: impl Held, journal: Arc<Journal>) {
+    std::thread::spawn(move || {
+        let count = held.count();
+        let few = u32::try_from(count.div_ceil(16)).unwrap_or(u32::MAX);
+        // A thousand lines a second, however many locks there are.
+        let pause = count as u64 * 1_000_000;
+        let mut said: Vec<Option<Claim>> = vec![None; count];
+        loop {
+            std::thread::sleep(SAMPLE.max(Duration::from_millis(2) * few));
+            for (lock, said) in said.iter_mut().enumerate() {
+                let Some(claim) = Claim::of(&held, lock) else { continue };
+                if said.is_none_or(|said| claim.is_worth_saying(said, pause)) {
+                    *said = Some(claim);
+                    if claim.write(lock, &journal).is_err() {
+                        // Without a history there is nothing to do here.
+                        std::process::exit(1);
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[derive(Clone, Copy)]
+struct Claim {
+    token: FencingToken,
+    asked: u64,
+    at: u64,
+    until: u64,
+}
+
+impl Claim {
+    fn of(held: &impl Held, lock: usize) -> Option<Claim> {
+        let asked = now();
+        let token = held.token(lock);
+        let at = now();
+        let token = token.filter(|_| at - asked <= nanoseconds(PRECISE))?;
+        // Read after the claim: at worst it says too little.
+        let read = now();
+        let until = match held.term(lock) {
+            Some(term) if term.token() == token => read + nanoseconds(term.remaining()),
+            _ => at,
+        };
+        let until = if now() - read > nanoseconds(PRECISE) { at } else { until };
+        Some(Claim { token, asked, at, until })
+    }
+
+    /// A claim beyond what was said to be its end is always said.
+    fn is_worth_saying(self, said: Claim, pause: u64) -> bool {
+        self.token != said.token || self.at > said.until || self.at - said.at >= pause
+    }
+
+    fn write(self, lock: usize, journal: &Journal) -> Result<(), Failure> {
+        let Claim { token, asked, at, until } = self;
+        let claim = Event::Claim { token: token.as_nanoseconds(), asked, until };
+        journal.write_at(at, Some(lock), claim)
+    }
+}

@@ -1,0 +1,91 @@
+//! A contender for each of some locks.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle::{CancellationToken, FencingToken, Spindle, Term, TermChange};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::claims::{Held, say_who_holds};
+use super::{Order, Worker};
+use crate::clerk::{Clerk, linger};
+use crate::history::{Event, Failure, Journal};
+
+/// The release limit of each lock is shorter.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+impl Worker {
+    pub(super) async fn contend(mut self) -> Result<(), Failure> {
+        let build = |lock| {
+            self.table.lock(self.target.key(lock)).lease(self.target.lease()).id(&*self.id).build()
+        };
+        let locks = (0..self.target.count()).map(build).collect::<Result<Vec<Spindle>, _>>()?;
+        let cancel = CancellationToken::new();
+        let running: Vec<_> = locks.iter().map(|lock| lock.run(cancel.clone())).collect();
+        say_who_holds(Locks(locks.clone()), Arc::clone(&self.journal));
+        for (number, lock) in locks.iter().enumerate() {
+            tokio::spawn(report(number, lock.clone(), Arc::clone(&self.journal)));
+            let clerk = Arc::clone(&self.clerk);
+            tokio::spawn(write_while_held(clerk, number, lock.clone(), self.target.pace()));
+        }
+        while let Some(Order::Resign) = self.orders.recv().await {
+            self.journal.write(Event::LetsGo)?;
+            for lock in locks.clone() {
+                tokio::spawn(async move { lock.resign().await });
+            }
+        }
+        self.journal.write(Event::LetsGo)?;
+        cancel.cancel();
+        let limit = Instant::now() + FAREWELL;
+        for running in running {
+            // A lock that is not released is left to its lease.
+            let _ = timeout_at(limit, running).await;
+        }
+        Ok(())
+    }
+}
+
+struct Locks(Vec<Spindle>);
+
+impl Held for Locks {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn token(&self, lock: usize) -> Option<FencingToken> {
+        self.0[lock].has_lock()
+    }
+
+    fn term(&self, lock: usize) -> Option<Term> {
+        self.0[lock].term()
+    }
+}
+
+async fn write_while_held(clerk: Arc<Clerk>, number: usize, lock: Spindle, pace: Duration) {
+    loop {
+        linger(pace / 2, pace * 3 / 2).await;
+        match lock.term() {
+            Some(term) => clerk.write(number, term.fence()).await,
+            None => sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
+/// Tells the parent who holds, so that it knows whom to hit.
+async fn report(number: usize, lock: Spindle, journal: Arc<Journal>) -> Result<(), Failure> {
+    let mut watch = lock.watch();
+    while let Some(change) = watch.next().await {
+        match change {
+            TermChange::Gained(_) => writeln!(std::io::stdout(), "holds")?,
+            TermChange::Lost(term) => {
+                let token = term.token().as_nanoseconds();
+                let why = format!("{:?}", term.loss());
+                journal.write_of(number, Event::Lost { token, why })?;
+                writeln!(std::io::stdout(), "lost")?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
