@@ -221,7 +221,7 @@ impl<W: Watch> LockRow for Watched<W> {
 #[derive(Debug)]
 pub struct Member {
     published: Arc<Published>,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<Box<Command>>,
 }
 
 /// The future that drives an instance, until it is cancelled.
@@ -291,7 +291,7 @@ impl Member {
             clock,
         };
         let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
-        (Member { published, commands }, Box::pin(driver.run(cancel)))
+        (Member { published, commands }, Box::pin(Box::new(driver).run(cancel)))
     }
 
     /// As [`Spindle::has_lock`](crate::Spindle::has_lock).
@@ -307,7 +307,7 @@ impl Member {
     /// Asks the loop to give up its term; false if it can't be asked now.
     pub fn resign(&self, next: Succession) -> bool {
         let (done, _) = oneshot::channel();
-        self.commands.try_send(Command::Resign { next, done }).is_ok()
+        self.commands.try_send(Box::new(Command::Resign { next, done })).is_ok()
     }
 }
 

@@ -68,9 +68,9 @@ struct Shared {
     /// The settings, or the error that `run` resolves to.
     settings: Result<Settings>,
     published: Arc<Published>,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<Box<Command>>,
     /// Taken by `run`: the loop ends when the senders, one for all handles, are gone.
-    inbox: Mutex<Option<mpsc::Receiver<Command>>>,
+    inbox: Mutex<Option<mpsc::Receiver<Box<Command>>>>,
     /// How the loop was started, once it was.
     demand: OnceLock<Demand>,
 }
@@ -190,6 +190,7 @@ impl Spindle {
             if demand == Demand::Claimed {
                 driver = driver.on_demand(parting_info);
             }
+            let driver = Box::new(driver);
             async move {
                 driver.run(cancel).await;
                 // Nobody waits any more if it can't be delivered.
@@ -342,14 +343,14 @@ impl Spindle {
         let (reply, answer) = oneshot::channel();
         let claim = Claim { patience, asked_to_go, reply };
         let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
-        self.0.commands.send(Command::Claim(claim)).await.map_err(|_| gone())?;
+        self.0.commands.send(Box::new(Command::Claim(claim))).await.map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
     async fn resign_for(&self, next: Succession) -> bool {
         let (done, resigned) = oneshot::channel();
         // Either error means that no loop is left, which holds nothing.
-        if self.0.commands.send(Command::Resign { next, done }).await.is_err() {
+        if self.0.commands.send(Box::new(Command::Resign { next, done })).await.is_err() {
             return false;
         }
         resigned.await.unwrap_or(false)

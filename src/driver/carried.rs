@@ -104,7 +104,8 @@ impl Carried {
     /// row whose lease was not read although there may be one (I1).
     async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
         let Some(table) = &self.table else { return Ok(()) };
-        let ready = table.ready(Need::Begin, limit).await;
+        // Boxed: it is seldom under way, and thousands of acts would keep room for it.
+        let ready = Box::pin(table.ready(Need::Begin, limit)).await;
         ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
         if matches!(change, Change::Takeover { .. })
             && table.optional.has_lease()

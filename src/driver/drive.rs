@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(crate) enum Demand {
     Claimed,
 }
 
-/// A handle's request to the loop.
+/// A handle's request to the loop; boxed on its way, since a channel keeps room for 32 of them.
 pub(crate) enum Command {
     /// Give the lock to this one, in turn.
     Claim(Claim),
@@ -59,7 +59,7 @@ pub(crate) struct Driver<R> {
     instance: Instance,
     settings: Settings,
     published: Arc<Published>,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<Box<Command>>,
     resigned: Vec<oneshot::Sender<bool>>,
     demand: Demand,
     claims: Claims,
@@ -98,7 +98,7 @@ impl<R: LockRow> Driver<R> {
         row: R,
         settings: Settings,
         published: Arc<Published>,
-        commands: mpsc::Receiver<Command>,
+        commands: mpsc::Receiver<Box<Command>>,
         seed: u64,
     ) -> Driver<R> {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -137,7 +137,9 @@ impl<R: LockRow> Driver<R> {
     }
 
     /// Runs until cancelled, or until the last handle is gone, and the lock is released.
-    pub(crate) async fn run(mut self, cancel: CancellationToken) {
+    ///
+    /// Boxed, since a future keeps room for its argument twice, and a process may run thousands.
+    pub(crate) async fn run(mut self: Box<Self>, cancel: CancellationToken) {
         let mut under_way: Option<UnderWay> = None;
         let mut stopping = false;
         let mut event = self.demanded().unwrap_or(Event::Wake);
@@ -167,13 +169,13 @@ impl<R: LockRow> Driver<R> {
             self.meter.sleeps_until(nap.map(|nap| now + nap));
             event = tokio::select! {
                 biased;
-                outcome = answer(&mut under_way) => self.answered(outcome),
+                outcome = answer(&mut under_way, &self.settings.name, self.act.0) => self.answered(outcome),
                 () = cancel.cancelled(), if !stopping => {
                     stopping = true;
                     Event::Stop
                 }
                 command = self.commands.recv(), if !stopping => match command {
-                    Some(command) => self.obey(command),
+                    Some(command) => self.obey(*command),
                     None => {
                         stopping = true;
                         self.journal.last_handle_gone(self.demand == Demand::Always);
@@ -273,8 +275,7 @@ impl<R: LockRow> Driver<R> {
         }
         self.journal.sends(self.act.0);
         let limit = self.settings.timing.attempt_limit(&act);
-        let doing = format!("lock `{}`: {}", self.settings.name, self.act.0);
-        Box::pin(caught(doing, self.row.carry_out(act, limit)))
+        Box::pin(self.row.carry_out(act, limit))
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
@@ -446,16 +447,21 @@ impl<R> Drop for Driver<R> {
     }
 }
 
-/// Returns the answer to the act under way, if there is one.
-async fn answer(under_way: &mut Option<UnderWay>) -> Outcome {
-    match under_way {
-        Some(act) => {
-            let outcome = act.await;
-            *under_way = None;
-            outcome
-        }
-        None => std::future::pending().await,
-    }
+/// Returns the answer to the act under way, if there is one. A panic in it, such as a log
+/// subscriber's, is a request that failed.
+async fn answer(under_way: &mut Option<UnderWay>, lock: &str, name: &str) -> Outcome {
+    let Some(act) = under_way else { return std::future::pending().await };
+    let outcome = poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| act.as_mut().poll(context))).unwrap_or_else(|panic| {
+            let message = format!("the request panicked: {}", panic_message(&*panic));
+            let source = google_cloud_spanner::Error::io(std::io::Error::other(message));
+            let error = Error::from_write(format!("lock `{lock}`: {name}"), source);
+            Poll::Ready(Outcome::failed(Answer::Unknown, error))
+        })
+    })
+    .await;
+    *under_way = None;
+    outcome
 }
 
 async fn sleep_for(nap: Option<Duration>) {
@@ -463,20 +469,6 @@ async fn sleep_for(nap: Option<Duration>) {
         Some(nap) => sleep(nap).await,
         None => std::future::pending().await,
     }
-}
-
-/// Carries out an act whose panic, such as a log subscriber's, is a request that failed.
-async fn caught(doing: String, act: impl Future<Output = Outcome> + Send) -> Outcome {
-    let mut act = pin!(act);
-    poll_fn(|context| {
-        catch_unwind(AssertUnwindSafe(|| act.as_mut().poll(context))).unwrap_or_else(|panic| {
-            let message = format!("the request panicked: {}", panic_message(&*panic));
-            let source = google_cloud_spanner::Error::io(std::io::Error::other(message));
-            let error = Error::from_write(doing.as_str(), source);
-            Poll::Ready(Outcome::failed(Answer::Unknown, error))
-        })
-    })
-    .await
 }
 
 /// Returns the name of an act, and the part that fails with it.
