@@ -13,7 +13,7 @@ use super::store::Row;
 use super::transaction::{Committed, Concurrency, Status};
 use super::value::{Timestamp, Value};
 
-/// The most cells that one commit may write.
+/// The most cells and entries of indexes that one commit may write.
 pub const MUTATIONS_MAX: usize = 80_000;
 
 /// The writes of some mutations, and the locks that this takes.
@@ -85,6 +85,8 @@ impl State {
         // Others may have written since the statements ran, so their entries are made again.
         drafts.retain(|name, _| self.schema.table(name).is_some());
         let follows = self.consequences(&drafts, None, Timestamp::MAX, timestamp)?;
+        let mutation_count = mutation_count + follows.changed_entries;
+        check_count(mutation_count)?;
         locks.extend(follows.locks);
         drafts.extend(follows.entries);
         if let Some(blocked) = self.acquire(number, &locks, false, now) {

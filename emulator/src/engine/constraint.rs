@@ -20,6 +20,8 @@ pub(super) struct Consequences {
     pub entries: Drafts,
     /// The locks that the commit needs for those.
     pub locks: Vec<(String, Lock)>,
+    /// How many entries of indexes come and go; one that is replaced does both.
+    pub changed_entries: usize,
     /// The ranges that were read to find out that all is well.
     pub looked_at: Vec<(String, Lock)>,
 }
@@ -212,5 +214,6 @@ fn change_entry(
         let range = KeyRange::prefix(key.clone());
         found.locks.push((name.clone(), Lock { range, columns, mode: Mode::Exclusive }));
         found.entries.entry(name.clone()).or_default().insert(key, draft);
+        found.changed_entries += 1;
     }
 }
