@@ -189,8 +189,7 @@ impl Emulator {
     /// # Errors
     /// There is no such database, or the name is taken or none.
     pub fn copy_database(&self, from: &str, to: &str) -> engine::Result<Database> {
-        let copied = self.running.core.database(from)?.copy();
-        self.running.admin.add_made(to, copied)
+        self.running.admin.copy_database(from, to)
     }
 
     /// Opens another port for one client, which a test can cut off by it.

@@ -162,8 +162,16 @@ fn describe(name: &str, found: &Database) -> database::Database {
             Dialect::GoogleSql => DatabaseDialect::GoogleStandardSql.into(),
             Dialect::PostgreSql => DatabaseDialect::Postgresql.into(),
         },
+        default_leader: default_leader(&found.schema()),
         ..Default::default()
     }
+}
+
+/// Returns the option of that name, without the quotes in which it is kept; empty without it.
+fn default_leader(schema: &Schema) -> String {
+    let (_, mut options) = schema.options();
+    let value = options.find(|(name, _)| *name == "default_leader").map(|(_, value)| value);
+    value.map(|value| value.trim_matches('\'').to_owned()).unwrap_or_default()
 }
 
 /// Returns the changes that the statements of a request ask for, one for each.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::operations::Operations;
+use super::operations::{Filter, Operations};
 use super::{configuration, database, instance, longrunning, names, page, refuse};
 use crate::engine::{Database, Dialect, Error, Result, SchemaChange};
 use crate::service::Core;
@@ -92,6 +92,16 @@ impl Admin {
         self.registry().operations.find(&request.name).cloned()
     }
 
+    /// Copies a database under another name.
+    pub fn copy_database(&self, from: &str, to: &str) -> Result<Database> {
+        let copied = self.add_made(to, self.core.database(from)?.copy())?;
+        let mut registry = self.registry();
+        if let Some(told) = registry.proto_descriptors.get(from).cloned() {
+            registry.proto_descriptors.insert(to.to_owned(), told);
+        }
+        Ok(copied)
+    }
+
     /// Lists the operations of one resource, whose name with `/operations` is what is asked for.
     pub(super) fn list_operations(
         &self,
@@ -105,8 +115,12 @@ impl Admin {
         }
         refuse("a filter of operations", !request.filter.is_empty())?;
         let below = format!("{}/", request.name);
-        let (operations, next_page_token) =
-            self.operations_below(&below, request.page_size, &request.page_token);
+        let (operations, next_page_token) = self.operations_below(
+            &below,
+            &Filter::default(),
+            request.page_size,
+            &request.page_token,
+        );
         Ok(longrunning::ListOperationsResponse {
             operations,
             next_page_token,
@@ -120,10 +134,10 @@ impl Admin {
         request: database::ListDatabaseOperationsRequest,
     ) -> Result<database::ListDatabaseOperationsResponse> {
         names::instance(&request.parent)?;
-        refuse("a filter of operations", !request.filter.is_empty())?;
+        let filter = Filter::parse(&request.filter)?;
         let below = format!("{}/databases/", request.parent);
         let (operations, next_page_token) =
-            self.operations_below(&below, request.page_size, &request.page_token);
+            self.operations_below(&below, &filter, request.page_size, &request.page_token);
         Ok(database::ListDatabaseOperationsResponse { operations, next_page_token })
     }
 
@@ -131,12 +145,14 @@ impl Admin {
     fn operations_below(
         &self,
         below: &str,
+        filter: &Filter,
         page_size: i32,
         page_token: &str,
     ) -> (Vec<longrunning::Operation>, String) {
         let registry = self.registry();
         let recent = registry.operations.recent.iter();
-        let mut all: Vec<_> = recent.filter(|found| found.name.starts_with(below)).collect();
+        let mut all: Vec<_> =
+            recent.filter(|found| found.name.starts_with(below) && filter.passes(found)).collect();
         all.sort_by(|left, right| left.name.cmp(&right.name));
         let (operations, next) = page(all.into_iter(), |found| &found.name, page_size, page_token);
         (operations.into_iter().cloned().collect(), next)

@@ -291,6 +291,12 @@ async fn a_lenient_server_keeps_the_descriptors_of_protos_and_another_refuses_th
         let request = database::GetDatabaseDdlRequest { database: ORDERS.into() };
         let found = office.databases.get_database_ddl(request).await.unwrap().into_inner();
         assert_eq!(found.proto_descriptors, b"more");
+        let copy = format!("{ORDERS}-copy");
+        office.emulator.copy_database(ORDERS, &copy).unwrap();
+        let request = database::GetDatabaseDdlRequest { database: copy.clone() };
+        let copied = office.databases.get_database_ddl(request).await.unwrap().into_inner();
+        assert_eq!(copied.proto_descriptors, b"more");
+        assert!(office.emulator.drop_database(&copy));
         let drop = database::DropDatabaseRequest { database: ORDERS.into() };
         office.databases.drop_database(drop).await.unwrap();
     }
@@ -571,6 +577,39 @@ async fn the_operations_of_an_instances_databases_are_listed() {
     let page = office.databases.list_database_operations(request).await.unwrap().into_inner();
     let names: Vec<String> = page.operations.into_iter().map(|found| found.name).collect();
     assert!(names.contains(&changed) && names.len() == 2, "{names:?}");
+    let kind = "type.googleapis.com/google.spanner.admin.database.v1";
+    for (filter, found) in [
+        (
+            format!(
+                "(metadata.@type:{kind}.CreateDatabaseMetadata) AND (name:{ORDERS}/operations/)"
+            ),
+            1,
+        ),
+        (format!("name:{ORDERS}/operations/"), 2),
+        ("(name:none)".to_owned(), 0),
+    ] {
+        let request = database::ListDatabaseOperationsRequest {
+            parent: INSTANCE.into(),
+            filter: filter.clone(),
+            ..Default::default()
+        };
+        let page = office.databases.list_database_operations(request).await.unwrap().into_inner();
+        assert_eq!(page.operations.len(), found, "{filter}");
+    }
+    let request = database::ListDatabaseOperationsRequest {
+        parent: INSTANCE.into(),
+        filter: "done:true".into(),
+        ..Default::default()
+    };
+    let refused = office.databases.list_database_operations(request).await;
+    assert_eq!(code(refused), Code::Unimplemented);
+    office
+        .update(&["ALTER DATABASE `eu-1` SET OPTIONS (default_leader = 'europe-west1')"])
+        .await
+        .unwrap();
+    let request = database::GetDatabaseRequest { name: ORDERS.into() };
+    let found = office.databases.get_database(request).await.unwrap().into_inner();
+    assert_eq!(found.default_leader, "europe-west1");
 }
 
 #[tokio::test]
