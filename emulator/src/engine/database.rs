@@ -98,6 +98,11 @@ impl Database {
         Arc::clone(&self.state().schema)
     }
 
+    /// Returns the tables as they were defined at a moment.
+    pub fn schema_at(&self, moment: Timestamp) -> Arc<Schema> {
+        Arc::clone(self.state().schema_at(moment))
+    }
+
     /// Returns the database's clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.clock
@@ -131,7 +136,7 @@ impl Database {
                 table.rows = rows;
             }
         }
-        state.schema = Arc::new(schema);
+        state.replace_schema(schema, now);
         Ok(())
     }
 

@@ -221,6 +221,7 @@ impl State {
         reading: &mut Reading,
         moment: Timestamp,
     ) -> Result<Vec<Vec<Value>>> {
+        self.check_form(&reading.read, moment)?;
         let positions = self.positions(&reading.read)?;
         let page = reading.page(self.place_of(reading)?, &positions, moment, None)?;
         Ok(reading.turn(page))

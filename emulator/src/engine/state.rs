@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::error::{Code, Error, Result};
 use super::index::BoundIndex;
 use super::locks::{Lock, LockTable, TransactionNumber, compete};
+use super::read::Read;
 use super::schema::Schema;
 use super::store::Rows;
 use super::table::Table;
@@ -46,6 +47,8 @@ pub(super) enum Step<T> {
 #[derive(Debug)]
 pub(super) struct State {
     pub schema: Arc<Schema>,
+    /// The schemas before it and when each ended, oldest first, as far back as versions can be read.
+    pub former: VecDeque<(Timestamp, Arc<Schema>)>,
     /// By name in lower case, like the schema.
     pub tables: BTreeMap<String, TableData>,
     pub transactions: BTreeMap<TransactionNumber, Transaction>,
@@ -71,6 +74,7 @@ impl State {
     pub fn new(changed: Arc<Notify>) -> State {
         State {
             schema: Arc::default(),
+            former: VecDeque::new(),
             tables: BTreeMap::new(),
             transactions: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -93,6 +97,7 @@ impl State {
         };
         State {
             schema: Arc::clone(&self.schema),
+            former: self.former.clone(),
             tables: self.tables.iter().map(table).collect(),
             last_timestamp: self.last_timestamp,
             written: Arc::clone(&self.written),
@@ -109,6 +114,46 @@ impl State {
     #[expect(clippy::unused_self, reason = "only a test can break it")]
     pub const fn is_broken(&self) -> bool {
         false
+    }
+
+    /// Puts another schema in place. It counts from now on, like a commit.
+    pub fn replace_schema(&mut self, schema: Schema, now: Timestamp) {
+        let horizon = now.saturating_sub(VERSION_RETENTION);
+        self.former.retain(|(until, _)| *until > horizon);
+        // The first tables belong to the creation of the database.
+        if self.schema.tables().next().is_some() {
+            self.last_timestamp = self.next_timestamp(now);
+            self.former.push_back((self.last_timestamp, Arc::clone(&self.schema)));
+        }
+        self.schema = Arc::new(schema);
+    }
+
+    /// Returns the schema of a moment.
+    pub fn schema_at(&self, moment: Timestamp) -> &Arc<Schema> {
+        let then = self.former.iter().find(|(until, _)| moment < *until);
+        then.map_or(&self.schema, |(_, schema)| schema)
+    }
+
+    /// Refuses a read of columns that weren't there at that moment, or have changed since.
+    pub fn check_form(&self, read: &Read, moment: Timestamp) -> Result<()> {
+        let name = read.index.as_ref().unwrap_or(&read.table);
+        let since = self.former.iter().filter(|(until, _)| moment < *until);
+        let mut since = since.map(|(_, schema)| schema).chain([&self.schema]);
+        let Some(then) = since.next().and_then(|schema| schema.relation(name)) else {
+            return Ok(());
+        };
+        if let Some(column) = read.columns.iter().find(|column| then.position(column).is_none()) {
+            return Err(Error::column_not_found(&then.name, column));
+        }
+        let is_same = |schema: &Arc<Schema>| {
+            schema.relation(name).is_some_and(|table| table.has_form_of(then, &read.columns))
+        };
+        match since.all(is_same) {
+            true => Ok(()),
+            false => Err(Error::unimplemented(format!(
+                "Not supported here: a read of {name} at {moment}, before its columns changed"
+            ))),
+        }
     }
 
     /// Returns the definition and the contents of a table.

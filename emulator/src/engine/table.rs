@@ -97,6 +97,23 @@ pub enum OnDelete {
 }
 
 impl Table {
+    /// Returns true if rows of the other have the same keys, and the same in these columns.
+    pub(super) fn has_form_of(&self, other: &Table, columns: &[String]) -> bool {
+        let types = |table: &Table| -> Vec<Option<Type>> {
+            let at = |name: &String| table.position(name);
+            let places = columns.iter().map(at);
+            places.map(|at| at.map(|at| table.columns[at].column_type)).collect()
+        };
+        let key = |table: &Table| -> Vec<(String, Type, bool)> {
+            let part = |part: &KeyColumn| {
+                let column = &table.columns[part.position];
+                (column.name.clone(), column.column_type, part.descending)
+            };
+            table.primary_key.iter().map(part).collect()
+        };
+        key(self) == key(other) && types(self) == types(other)
+    }
+
     /// Returns a table of this name, without columns so far.
     pub fn new(name: &str) -> Table {
         Table {

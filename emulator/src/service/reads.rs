@@ -16,7 +16,10 @@ impl Core {
         check_supported(request)?;
         let mut selected = self.select(&request.session, request.transaction.as_ref())?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
-        let schema = database.schema();
+        let schema = match selected.handle {
+            Handle::ReadOnly(moment) => database.schema_at(moment),
+            Handle::ReadWrite(_) => database.schema(),
+        };
         let table = table(&schema, &request.table)?;
         let index = Some(request.index.clone()).filter(|index| !index.is_empty());
         let (table, parts) = match &index {

@@ -31,7 +31,7 @@ impl<'a> InTransaction<'a> {
     /// Returns the database as it was at a moment.
     pub fn read_only(database: &'a Database, moment: Timestamp) -> InTransaction<'a> {
         let transaction = Transaction::ReadOnly(moment);
-        InTransaction { database, schema: database.schema(), transaction }
+        InTransaction { database, schema: database.schema_at(moment), transaction }
     }
 }
 
