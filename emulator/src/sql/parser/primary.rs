@@ -250,6 +250,12 @@ impl Parser {
             self.refuse(&["OVER"])?;
             return self.node(at, ExprKind::CountRows);
         }
+        let takes_sequence = self.sees("SEQUENCE")
+            && matches!(self.ahead(1).kind, Kind::Word(_) | Kind::Quoted(_))
+            && [")", ",", "."].iter().any(|symbol| self.sees_ahead(2, symbol));
+        if takes_sequence {
+            return Err(SqlError::unsupported(at, format_args!("the function {function}")));
+        }
         let distinct = self.keyword("DISTINCT");
         let arguments = match self.sees_symbol(")") {
             true => Vec::new(),

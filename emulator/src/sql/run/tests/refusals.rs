@@ -73,3 +73,17 @@ fn a_statement_that_fails_has_written_nothing() {
     assert_eq!(world.error("INSERT Flags (k) VALUES ('new'), ('on')").0, Code::AlreadyExists);
     assert_eq!(world.rows("SELECT COUNT(*) FROM Flags"), ["3"]);
 }
+
+#[test]
+fn functions_of_a_sequence_are_named() {
+    let mut world = world();
+    for function in ["GET_INTERNAL_SEQUENCE_STATE", "GET_NEXT_SEQUENCE_VALUE"] {
+        let (code, message) = world.error(&format!("SELECT {function}(SEQUENCE s)"));
+        assert_eq!(code, Code::Unimplemented);
+        assert!(message.contains(function), "{message}");
+    }
+    let column = "SELECT COUNT(sequence), MAX(sequence + 1) FROM UNNEST([1]) AS sequence";
+    assert_eq!(world.rows(column), ["1 2"], "a column may have that name");
+    let column = "SELECT LOGICAL_OR(sequence IS NULL) FROM UNNEST([1]) AS sequence";
+    assert_eq!(world.rows(column), ["false"]);
+}
