@@ -66,12 +66,12 @@ impl History {
 
     /// Notes what the step under way did.
     pub fn mark(&mut self, mark: Mark) {
-        self.marks.0 |= 1 << mark as u32;
+        self.marks.0 |= 1 << mark as u64;
     }
 
     /// Returns true if the last step did this.
     pub fn has_mark(&self, mark: Mark) -> bool {
-        self.marks.0 & (1 << mark as u32) != 0
+        self.marks.0 & (1 << mark as u64) != 0
     }
 
     /// Forgets what the last step did.
@@ -119,7 +119,7 @@ impl History {
 /// The events of the step into a state. It tells no states apart: two that differ in nothing else
 /// have the same future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-struct Marks(u32);
+struct Marks(u64);
 
 impl Hash for Marks {
     fn hash<H: Hasher>(&self, _: &mut H) {}
@@ -176,4 +176,5 @@ marks! {
     CameBack: "an evicted holder came back after its time",
     TookFromKeptAway: "another took over from an evicted holder that keeps away",
     Removed: "the row of a vacant lock was removed",
+    WentEarly: "a heartbeat went before it was due",
 }

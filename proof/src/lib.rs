@@ -13,6 +13,7 @@ mod progress;
 pub mod run;
 pub mod scenario;
 pub mod scenarios;
+pub mod shard;
 mod sightings;
 pub mod steps;
 pub mod table;

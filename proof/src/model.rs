@@ -116,13 +116,17 @@ impl LockModel {
 
     /// Returns true if this is one of the states that are followed to their end.
     fn is_continued(&self, world: &World) -> bool {
-        let one_in = self.scenario.progress_checked_one_in;
-        let hash = || BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
-        one_in <= 1 || hash() % one_in == 0
+        world.is_chosen(self.scenario.progress_checked_one_in)
     }
 }
 
 impl World {
+    /// Returns true for one world in so many.
+    pub(crate) fn is_chosen(&self, one_in: u64) -> bool {
+        let hash = || BuildHasherDefault::<DefaultHasher>::default().hash_one(self);
+        one_in <= 1 || hash() % one_in == 0
+    }
+
     /// Checks I7: nobody that gets its time still shows a term that is over by its own clock.
     fn nobody_is_late(&self) -> bool {
         self.nodes

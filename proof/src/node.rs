@@ -33,6 +33,8 @@ pub struct Node {
     /// The act under way.
     pub asked: Option<Asked>,
     wake: Option<Wake>,
+    /// When a heartbeat may go early, to travel with others.
+    early: Option<Wake>,
     clock: u16,
     /// Ticks since the clock last went wrong, as far as it matters.
     steady: u8,
@@ -85,6 +87,7 @@ impl Node {
             winding_down: None,
             asked: None,
             wake: None,
+            early: None,
             // Every clock has an origin of its own.
             clock: 10 + 7 * index as u16,
             steady: 0,
@@ -115,7 +118,7 @@ impl Node {
         self.published = None;
         self.winding_down = None;
         self.unresolved = false;
-        self.wake = None;
+        (self.wake, self.early) = (None, None);
         self.asked.take()
     }
 
@@ -138,6 +141,12 @@ impl Node {
     /// Returns true if the moment to ask again has come.
     pub fn wake_is_due(&self) -> bool {
         self.instance.is_some() && self.wake.is_some_and(|wake| wake.at <= self.now())
+    }
+
+    /// Returns true if a heartbeat may go now, though it is not due yet.
+    pub fn may_go_early(&self) -> bool {
+        let may = self.early.is_some_and(|early| early.at <= self.now());
+        may && self.asked.is_none() && !self.paused && !self.wake_is_due()
     }
 
     /// Returns true if a request leaves at this instant.
@@ -201,8 +210,12 @@ impl Node {
             };
         }
         let Some(instance) = &mut self.instance else { return None };
-        // That a heartbeat may go early adds no state: it changes nothing but when one is due.
-        let Decision { announce, act, wake, early: _ } = instance.decide(now, event);
+        let is_early = event == Event::Early;
+        let Decision { announce, act, wake, early } = instance.decide(now, event);
+        self.early = early;
+        if is_early && matches!(act, Some(Act::Heartbeat { .. })) {
+            history.mark(Mark::WentEarly);
+        }
         let (ended, term) = (instance.has_ended(), instance.term());
         if let Some(announcement) = announce {
             self.publish(announcement, history);

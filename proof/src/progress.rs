@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Everything that can happen at this instant happens, and nothing goes wrong.
-    fn settle(&mut self, scenario: &Scenario, survivor: usize) {
+    pub(crate) fn settle(&mut self, scenario: &Scenario, survivor: usize) {
         // More than any instant asks for; an endless loop is a failure to make progress.
         for _ in 0..16 {
             let node = &self.nodes[survivor];

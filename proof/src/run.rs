@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
@@ -60,7 +61,16 @@ pub fn stopwatch() -> Instant {
 
 /// Explores the scenario, breadth first.
 pub fn explore(scenario: &Scenario, limits: Limits) -> Report {
-    let model = LockModel { scenario: scenario.clone() };
+    check(scenario.name, LockModel { scenario: scenario.clone() }, limits)
+}
+
+/// Explores a model, breadth first.
+pub fn check<M>(name: &'static str, model: M, limits: Limits) -> Report
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + fmt::Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + fmt::Debug + PartialEq,
+{
     let properties = model.properties();
     let invariants: BTreeSet<_> = properties
         .iter()
@@ -100,7 +110,7 @@ pub fn explore(scenario: &Scenario, limits: Limits) -> Report {
     let sights = properties.len() - invariants.len();
     let seen = discoveries.keys().filter(|name| !invariants.contains(*name)).count();
     Report {
-        name: scenario.name,
+        name,
         transitions: checker.state_count(),
         states: checker.unique_state_count(),
         depth: checker.max_depth(),

@@ -9,7 +9,7 @@ pub fn short() -> Vec<Scenario> {
 }
 
 fn small() -> Vec<Scenario> {
-    vec![slow(), unheard(), again()]
+    vec![slow(), slow_answers(), early(), unheard(), again()]
 }
 
 fn larger() -> Vec<Scenario> {
@@ -157,6 +157,39 @@ pub fn slow() -> Scenario {
         ticks: 10,
         budget: Budget { faults: 2, delays: 2, unknowns: 1, pauses: 1, ..Budget::default() },
         expected: vec![Mark::TookOver, Mark::ResolvedOurs],
+        ..pair()
+    }
+}
+
+/// Answers to heartbeats that come so late that it matters from when a term counts. That takes a
+/// limit of more than a tick, and so an interval that is short beside the deadline.
+pub fn slow_answers() -> Scenario {
+    Scenario {
+        name: "slow answers",
+        members: vec![
+            Member::new("a", timing(6, 1, 4, 1, 1)),
+            Member::new("b", timing(4, 1, 2, 1, 1)),
+        ],
+        starts: vec![Start::Held],
+        ticks: 10,
+        budget: Budget { faults: 2, delays: 2, unknowns: 1, ..Budget::default() },
+        expected: vec![Mark::TookOver],
+        ..pair()
+    }
+}
+
+/// Describes a holder whose heartbeats may go a sixth of its lease early, which is a tick here.
+pub fn early() -> Scenario {
+    Scenario {
+        name: "early",
+        members: vec![
+            Member::new("a", timing(7, 2, 4, 1, 1)),
+            Member::new("b", timing(4, 1, 2, 1, 1)),
+        ],
+        starts: vec![Start::Held],
+        ticks: 10,
+        budget: faults(1),
+        expected: vec![Mark::WentEarly, Mark::TookOver, Mark::OutOfContact],
         ..pair()
     }
 }

@@ -17,6 +17,8 @@ pub enum Step {
     },
     /// The moment to ask again has come.
     Wake(usize),
+    /// A heartbeat goes before it is due, to travel with others.
+    Early(usize),
     /// The request is carried out, and the answer reaches its process in no time.
     Exchange(usize),
     /// The request is held up.
@@ -179,6 +181,9 @@ impl World {
         if node.wake_is_due() {
             steps.push(Step::Wake(index));
         }
+        if node.may_go_early() {
+            steps.push(Step::Early(index));
+        }
         if node.asked.is_some() {
             self.passage_steps(index, scenario, steps);
         } else if left.faults > 0 && left.crashes > 0 {
@@ -263,6 +268,7 @@ impl World {
         match step {
             Step::Tick { drift } => self.pass(scenario, drift),
             Step::Wake(index) => self.decide(index, Event::Wake, scenario),
+            Step::Early(index) => self.decide(index, Event::Early, scenario),
             Step::Exchange(index) => self.exchange(index, scenario),
             Step::HoldUp(index) => {
                 (left.faults, left.delays) = (left.faults - 1, left.delays - 1);

@@ -67,7 +67,12 @@ impl World {
 
     /// Spanner's clock.
     pub fn spanner(&self) -> Timestamp {
-        DAWN + TICK * u32::from(self.tick)
+        self.spanner_at(self.tick)
+    }
+
+    /// Spanner's clock in that tick.
+    pub fn spanner_at(&self, tick: u16) -> Timestamp {
+        DAWN + TICK * u32::from(tick)
     }
 
     /// Returns the node, to be changed.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::{KeyRange, KeySet};
 use spindle_protocol::fleet::{Participant, Piece, View};
-use spindle_protocol::{Named, Row, Timestamp, is_takeover_key};
+use spindle_protocol::{Row, Timestamp, is_takeover_key};
 
 use crate::error::Result;
 use crate::names::number;
@@ -90,7 +90,7 @@ impl Place {
         for full in &pieces {
             let shard = full.name.strip_prefix(&self.shards).and_then(number);
             if let Some(piece) = shard.and_then(|shard| shards.get_mut(shard)) {
-                *piece = self.piece(&full.row, read_at);
+                *piece = Piece::of(&full.row, self.lease, read_at);
             }
         }
         let (mut members, mut others) = (Vec::new(), Vec::new());
@@ -110,14 +110,6 @@ impl Place {
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards };
         Ok(Sight { view, others, shares: Rows { rows: shares, takeovers, read_at } })
-    }
-
-    fn piece(&self, row: &Row, read_at: Timestamp) -> Piece {
-        let Some(until) = taken_until(row, self.lease, read_at) else { return Piece::Vacant };
-        match row.writer.names() {
-            Named::Successor(to) if row.is_released() => Piece::Promised { to: to.to_string() },
-            _ => Piece::Held { by: row.writer.id().map(str::to_string), until },
-        }
     }
 }
 

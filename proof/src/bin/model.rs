@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use spindle_proof::run::{Limits, explore, stopwatch};
+use spindle_proof::run::{Limits, check, explore, stopwatch};
 use spindle_proof::scenarios;
+use spindle_proof::shard::ShardModel;
 
 const USAGE: &str = "usage: model [--quick | --long] [--only NAME] [--first] [--seconds N] [--states N] [--threads N]
   --quick      one fault at most
@@ -38,7 +39,9 @@ fn main() -> ExitCode {
     };
     let began = stopwatch();
     let (mut states, mut depth, mut failed, mut explored) = (0, 0, 0, 0);
-    for scenario in scenarios {
+    let shard = if options.quick { ShardModel::quick() } else { ShardModel::short() };
+    let locks = scenarios.into_iter().map(|scenario| (scenario, None));
+    for (scenario, shard) in locks.chain([(shard.scenario.clone(), Some(shard))]) {
         if options.only.as_ref().is_some_and(|only| only != scenario.name) {
             continue;
         }
@@ -46,7 +49,11 @@ fn main() -> ExitCode {
             Duration::from_secs(seconds).saturating_sub(began.elapsed()).max(Duration::from_secs(1))
         });
         let threads = options.threads.unwrap_or(2);
-        let report = explore(&scenario, Limits { time: left, states: options.states, threads });
+        let limits = Limits { time: left, states: options.states, threads };
+        let report = match shard {
+            Some(shard) => check(scenario.name, shard, limits),
+            None => explore(&scenario, limits),
+        };
         println!("{report}");
         explored += 1;
         states += report.states;

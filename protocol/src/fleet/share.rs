@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::plan::{Plan, plan};
-use crate::{Moment, Timestamp, Timing};
+use crate::{Moment, Named, Row, Timestamp, Timing};
 
 /// From one poll to the next while a shard is being handed to this member.
 const HASTE: Duration = Duration::from_millis(100);
@@ -88,7 +88,7 @@ pub struct Step {
 /// - **Progress.** A shard that its planned owner has left alone for a lease goes to the member that
 ///   would have it without that owner. After two leases anyone takes it. The taker doesn't hand it
 ///   back before a pause, which grows each time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
     id: String,
     lease: Duration,
@@ -108,7 +108,7 @@ pub struct Share {
     away_since: Option<Moment>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Pause {
     until: Moment,
     length: Duration,
@@ -327,6 +327,17 @@ impl Share {
 }
 
 impl Piece {
+    /// Returns the standing of a shard whose row was read at `read_at`, by a member of this lease.
+    pub fn of(row: &Row, lease: Duration, read_at: Timestamp) -> Piece {
+        // Nobody has the empty id.
+        let until = row.vacant_from("", lease);
+        match row.writer.names() {
+            _ if until <= read_at => Piece::Vacant,
+            Named::Successor(to) if row.is_released() => Piece::Promised { to: to.to_string() },
+            _ => Piece::Held { by: row.writer.id().map(str::to_string), until },
+        }
+    }
+
     fn holder(&self) -> Option<&str> {
         match self {
             Piece::Held { by, .. } => by.as_deref(),
