@@ -18,6 +18,7 @@ mod alter;
 mod callers;
 mod checks;
 mod chronicle;
+mod fleet;
 mod format;
 mod hands;
 mod machine;
@@ -36,6 +37,7 @@ mod user;
 mod world;
 
 pub use checks::{Invariant, Violation};
+pub use fleet::{FleetPlan, Trial, run_fleet};
 pub use plan::{CallerPlan, LockPlan, MemberPlan, Plan};
 pub use sightings::{Sighting, Sightings};
 pub use world::{Report, run};

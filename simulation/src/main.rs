@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use spindle_simulation::{Plan, Report, Sightings, run};
+use spindle_simulation::{FleetPlan, Plan, Report, Sightings, run, run_fleet};
 
 /// Seeds that once found something: one a line, with the reason behind a `#`.
 const REGRESSIONS: &str = include_str!("../regressions.txt");
@@ -18,7 +18,8 @@ usage: simulate [--seconds N] [--seed S] [--first S] [--threads N] [--client] [-
   --first S     the first of the seeds (drawn at random)
   --threads N   how many worlds at once (one for each processor)
   --client      only through the real client and server
-  --locks N     only processes that contend for N locks each, on one carrier";
+  --locks N     only processes that contend for N locks each, on one carrier
+  --fleets      only members that share shards and permits";
 
 /// With fewer seeds a run is too short to have seen everything.
 const LONG_RUN_SEEDS: u64 = 1_000;
@@ -30,6 +31,7 @@ struct Arguments {
     threads: usize,
     client: bool,
     locks: Option<usize>,
+    fleets: bool,
 }
 
 #[derive(Default)]
@@ -66,11 +68,16 @@ fn arguments() -> Result<Arguments, String> {
         threads: thread::available_parallelism().map_or(1, usize::from),
         client: false,
         locks: None,
+        fleets: false,
     };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
         if name == "--client" {
             arguments.client = true;
+            continue;
+        }
+        if name == "--fleets" {
+            arguments.fleets = true;
             continue;
         }
         let value = given.next().ok_or(format!("{name}: expected a value"))?;
@@ -87,17 +94,28 @@ fn arguments() -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-fn plan(arguments: &Arguments, seed: u64) -> Plan {
-    match arguments.locks {
+/// Lives what the seed stands for; with `prints`, tells it.
+fn live(arguments: &Arguments, seed: u64, prints: bool) -> Report {
+    let is_any = !arguments.client && arguments.locks.is_none();
+    if arguments.fleets || (is_any && FleetPlan::is_of(seed)) {
+        let plan = FleetPlan::from_seed(seed);
+        if prints {
+            println!("{plan:#?}");
+        }
+        return run_fleet(&plan, prints);
+    }
+    let plan = match arguments.locks {
         Some(locks) => Plan::of_many(seed, locks),
         None => Plan::from_seed_through(seed, arguments.client),
+    };
+    if prints {
+        println!("{plan:#?}");
     }
+    run(&plan, prints)
 }
 
 fn replay(arguments: &Arguments, seed: u64) -> ExitCode {
-    let plan = plan(arguments, seed);
-    println!("{plan:#?}");
-    let report = run(&plan, true);
+    let report = live(arguments, seed, true);
     println!("{}", report.sightings);
     let simulated = report.simulated;
     match report.violation {
@@ -129,7 +147,7 @@ fn explore(arguments: &Arguments) -> ExitCode {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let of_list = usize::try_from(index).ok().and_then(|index| regressions.get(index));
             let seed = of_list.copied().unwrap_or(arguments.first.wrapping_add(index));
-            let report = run(&plan(arguments, seed), false);
+            let report = live(arguments, seed, false);
             let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
             totals.add(seed, &report);
             is_over.fetch_or(totals.failed.is_some(), Ordering::Relaxed);
@@ -148,14 +166,19 @@ fn verdict(arguments: &Arguments, totals: &Totals, elapsed: Duration) -> ExitCod
     println!("seen: {}", totals.sightings);
     if let Some((seed, violation)) = &totals.failed {
         println!(
-            "replay: cargo simulate --seed {seed}{}",
-            if arguments.client { " --client" } else { "" }
+            "replay: cargo simulate --seed {seed}{}{}",
+            if arguments.client { " --client" } else { "" },
+            if arguments.fleets { " --fleets" } else { "" },
         );
         println!("simulate: FAILED seed={seed} {violation}");
         return ExitCode::FAILURE;
     }
     let missing = totals.sightings.missing();
-    if totals.seeds >= LONG_RUN_SEEDS && !arguments.client && !missing.is_empty() {
+    if totals.seeds >= LONG_RUN_SEEDS
+        && !arguments.client
+        && !arguments.fleets
+        && !missing.is_empty()
+    {
         println!("simulate: FAILED never seen: {missing:?} {}", totals.line(elapsed));
         return ExitCode::FAILURE;
     }

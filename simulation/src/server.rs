@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_spanner::client::{DatabaseClient, Spanner};
-use rand::RngExt as _;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
 use spindle::LockTable;
 use spindle_emulator::engine::{Code, Database};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
@@ -62,6 +63,15 @@ impl Server {
         &self.tables[self.seats + index].0
     }
 
+    /// The session of a caller's table, as the server knows it.
+    pub(crate) fn callers_session(&self, index: usize) -> &str {
+        &self.tables[self.seats + index].1
+    }
+
+    pub(crate) fn emulator(&self) -> &Emulator {
+        &self.emulator
+    }
+
     pub(crate) fn tools_table(&self) -> &LockTable {
         &self.tables[self.tables.len() - 1].0
     }
@@ -91,13 +101,15 @@ impl Server {
             self.emulator.inject(Fault::any().session(session).effect(effect));
         }
         if loss > 0.0 {
-            self.inject_loss(world, loss);
+            let seed = world.random(|random| random.random());
+            self.inject_loss(world.plan.longest_lease(), loss, seed);
         }
     }
 
-    fn inject_loss(&self, world: &World, loss: f64) {
-        let long = world.plan.longest_lease();
-        let lease = |share| world.random(|random| long.mul_f64(random.random_range(0.0..share)));
+    /// Has a share of the requests fare badly in one way or another.
+    pub(crate) fn inject_loss(&self, long: Duration, loss: f64, seed: u64) {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut lease = |share| long.mul_f64(random.random_range(0.0..share));
         let effects = [
             Effect::Delay(lease(1.5)),
             Effect::DelayReply(lease(1.5)),
@@ -114,7 +126,7 @@ impl Server {
         ];
         let each = loss / effects.len() as f64;
         for effect in effects {
-            let seed = world.random(|random| random.random());
+            let seed = random.random();
             let fault = if effect == Effect::Abort { Fault::on(Rpc::Commit) } else { Fault::any() };
             self.emulator.inject(fault.probability(each, seed).effect(effect));
         }

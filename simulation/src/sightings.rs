@@ -109,9 +109,37 @@ pub enum Sighting {
     RemovedByTool,
     /// The tool kept an evicted holder away, and another held meanwhile.
     KeptAwayByTool,
+    /// A member with shards died.
+    MemberCrashed,
+    /// A member gave all its shards up and left.
+    MemberLeft,
+    /// A member decided by views that were old.
+    StaleViews,
+    /// A shard was taken by the member for which it was released.
+    HandedOver,
+    /// A shard was taken by another, since that one had left it alone.
+    PromiseLapsed,
+    /// A shard whose owner had died was taken.
+    ShardOfTheDeadTaken,
+    /// A shard's task did not stop and was aborted.
+    ShardTaskAborted,
+    /// A shard's task ended by itself.
+    ShardTaskFailed,
+    /// A write under a shard's earlier term was refused.
+    LateWorkRefused,
+    /// A member joined a calm fleet, and no more moved than it got.
+    JoinMovedItsShare,
+    /// A member came and went all the time, and nothing moved.
+    CameAndWent,
+    /// A member died soon after each join, and no shard was left alone for long.
+    DiedAgainAndAgain,
+    /// A member could take no shard, and none was left alone for long.
+    UnableStarvedNone,
+    /// One of a semaphore's permits was taken.
+    PermitTaken,
 }
 
-const ALL: [Sighting; 52] = {
+const ALL: [Sighting; 66] = {
     use Sighting as S;
     [
         S::Inserted,
@@ -166,6 +194,20 @@ const ALL: [Sighting; 52] = {
         S::ParkedTook,
         S::RemovedByTool,
         S::KeptAwayByTool,
+        S::MemberCrashed,
+        S::MemberLeft,
+        S::StaleViews,
+        S::HandedOver,
+        S::PromiseLapsed,
+        S::ShardOfTheDeadTaken,
+        S::ShardTaskAborted,
+        S::ShardTaskFailed,
+        S::LateWorkRefused,
+        S::JoinMovedItsShare,
+        S::CameAndWent,
+        S::DiedAgainAndAgain,
+        S::UnableStarvedNone,
+        S::PermitTaken,
     ]
 };
 

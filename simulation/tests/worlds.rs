@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use spindle_simulation::{Plan, Sighting, Sightings, run};
+use spindle_simulation::{FleetPlan, Plan, Sighting, Sightings, Trial, run, run_fleet};
 
 /// A plan of a seed, cut short.
 fn brief(seed: u64) -> Plan {
@@ -94,6 +94,21 @@ fn processes_of_a_hundred_locks_keep_them_through_their_carriers() {
         seen.add(&report.sightings);
     }
     for sighting in [Sighting::ReadTogether, Sighting::WrittenTogether, Sighting::TookOver] {
+        assert!(seen.count(sighting) > 0, "never seen: {sighting:?} in {seen}");
+    }
+}
+
+#[test]
+fn members_share_shards_and_permits_through_storms() {
+    let mut seen = Sightings::default();
+    let trials = [vec![Trial::JoinAndLeave, Trial::ComeAndGo], vec![Trial::Unable]];
+    for (seed, trials) in (1..).zip(trials) {
+        let plan = FleetPlan::from_seed(seed);
+        let report = run_fleet(&FleetPlan { trials, storm: plan.lease * 5, ..plan }, false);
+        assert_eq!(report.violation, None, "replay: cargo simulate --fleets --seed {seed}");
+        seen.add(&report.sightings);
+    }
+    for sighting in [Sighting::HandedOver, Sighting::JoinMovedItsShare, Sighting::CameAndWent] {
         assert!(seen.count(sighting) > 0, "never seen: {sighting:?} in {seen}");
     }
 }

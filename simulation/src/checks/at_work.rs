@@ -5,14 +5,14 @@ use spindle::Term;
 
 /// The work under way: on which lock, under which term.
 #[derive(Debug, Default)]
-pub(super) struct AtWork {
+pub(crate) struct AtWork {
     under_way: Vec<(u64, usize, Term)>,
     begun: u64,
 }
 
 impl AtWork {
     /// Work begins; the number is to be given back when it ends.
-    pub(super) fn begins(&mut self, lock: usize, term: &Term) -> (u64, Result<(), String>) {
+    pub(crate) fn begins(&mut self, lock: usize, term: &Term) -> (u64, Result<(), String>) {
         let rival = self.on(lock).map(|rival| {
             format!("lock `{}`: work under {} goes on", rival.lock(), rival.token())
                 + &format!(", and that under {} begins", term.token())
@@ -22,7 +22,7 @@ impl AtWork {
         (self.begun, rival.map_or(Ok(()), Err))
     }
 
-    pub(super) fn ends(&mut self, number: u64) -> Result<(), String> {
+    pub(crate) fn ends(&mut self, number: u64) -> Result<(), String> {
         let Some(index) = self.under_way.iter().position(|(work, ..)| *work == number) else {
             return Ok(());
         };
@@ -35,7 +35,12 @@ impl AtWork {
     }
 
     /// The term under which there is work on a lock.
-    pub(super) fn on(&self, lock: usize) -> Option<&Term> {
+    pub(crate) fn on(&self, lock: usize) -> Option<&Term> {
         self.under_way.iter().find(|(_, of, _)| *of == lock).map(|(.., term)| term)
+    }
+
+    /// How many terms are under way that are still valid.
+    pub(crate) fn valid(&self) -> usize {
+        self.under_way.iter().filter(|(.., term)| !term.remaining().is_zero()).count()
     }
 }

@@ -17,7 +17,7 @@ const TERMS_KEPT: usize = 64;
 
 /// The same from what anybody could see: the published terms, and the writes.
 #[derive(Debug, Default)]
-pub(super) struct Writes(BTreeMap<String, Terms>);
+pub(crate) struct Writes(BTreeMap<String, Terms>);
 
 #[derive(Debug, Default)]
 struct Terms {
@@ -26,7 +26,7 @@ struct Terms {
 }
 
 impl Writes {
-    pub(super) fn began(&mut self, lock: &str, token: u64) -> Result<(), String> {
+    pub(crate) fn began(&mut self, lock: &str, token: u64) -> Result<(), String> {
         let terms = self.0.entry(lock.to_string()).or_default();
         terms.last_write.entry(token).or_default();
         if terms.last_write.len() > TERMS_KEPT {
@@ -35,7 +35,7 @@ impl Writes {
         terms.judge(lock)
     }
 
-    pub(super) fn wrote(&mut self, lock: &str, token: u64, at: u64) -> Result<(), String> {
+    pub(crate) fn wrote(&mut self, lock: &str, token: u64, at: u64) -> Result<(), String> {
         let terms = self.0.entry(lock.to_string()).or_default();
         let last = terms.last_write.entry(token).or_default();
         *last = (*last).max(Some(at));

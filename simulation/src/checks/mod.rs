@@ -23,11 +23,14 @@ use spindle::Term;
 use spindle_emulator::engine::Mutation;
 use spindle_protocol::{Act, Change, Row, Succession, TermId, Timestamp};
 
+pub(crate) use at_work::AtWork;
 pub(crate) use beside::check as bounded_rows;
+pub(crate) use fenced::Writes;
 pub(crate) use history::History;
 pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
 pub(crate) use past::Past;
 pub(crate) use progress::settles;
+pub(crate) use tokens::Tokens;
 
 use crate::format::Format;
 use crate::plan::Plan;
@@ -56,6 +59,8 @@ pub enum Invariant {
     /// A named successor has first refusal, nobody takes a parked lock, and an evicted instance
     /// keeps away for as long as it was told to.
     Reserved,
+    /// No more shards change hands than the plan asks for.
+    Moves,
 }
 
 /// A case in which an invariant did not hold.
@@ -133,11 +138,11 @@ impl Purpose {
 pub(crate) struct Checks {
     pub(crate) history: History,
     one_holder: bool,
-    writes: fenced::Writes,
-    tokens: tokens::Tokens,
+    writes: Writes,
+    tokens: Tokens,
     announced: Vec<announced::Announced>,
     load: Vec<load::Load>,
-    at_work: at_work::AtWork,
+    at_work: AtWork,
     runs: once::Runs,
     through_client: bool,
     violation: Option<Violation>,
@@ -150,12 +155,12 @@ impl Checks {
             history: History::new(seats),
             // Hands that delete or edit rows can cause two holders.
             one_holder: !plan.has_hands,
-            writes: fenced::Writes::default(),
+            writes: Writes::default(),
             // One more, for the scheduled runs.
-            tokens: tokens::Tokens::new(plan.locks.len() + 1),
+            tokens: Tokens::new(plan.locks.len() + 1),
             announced: (0..members).map(|_| announced::Announced::default()).collect(),
             load: (0..members).map(|_| load::Load::default()).collect(),
-            at_work: at_work::AtWork::default(),
+            at_work: AtWork::default(),
             runs: once::Runs::default(),
             through_client: plan.through_client,
             violation: None,

@@ -1,0 +1,167 @@
+//! Who is at work on which shard, and who has which permit.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use spindle::Term;
+
+use crate::checks::{AtWork, Invariant, Tokens, Violation, Writes};
+
+/// Everything that watches a fleet.
+#[derive(Debug)]
+pub(crate) struct Books {
+    shards: AtWork,
+    permits: AtWork,
+    shard_tokens: Tokens,
+    permit_tokens: Tokens,
+    writes: Writes,
+    /// The life that works each shard.
+    owners: BTreeMap<usize, u64>,
+    /// When the last work on a shard ended.
+    left: Vec<Duration>,
+    /// How often a task of a shard has begun.
+    starts: usize,
+    longest_gap: Duration,
+    /// What each life has under way, by the number of the entry.
+    lives: BTreeMap<u64, (u64, What)>,
+    permits_max: usize,
+    violation: Option<Violation>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Shard(usize),
+    Permit(usize),
+}
+
+impl Books {
+    pub(crate) fn new(shards: usize, permits: usize) -> Books {
+        Books {
+            shards: AtWork::default(),
+            permits: AtWork::default(),
+            shard_tokens: Tokens::new(shards),
+            permit_tokens: Tokens::new(permits),
+            writes: Writes::default(),
+            owners: BTreeMap::new(),
+            left: vec![Duration::ZERO; shards],
+            starts: 0,
+            longest_gap: Duration::ZERO,
+            lives: BTreeMap::new(),
+            permits_max: permits,
+            violation: None,
+        }
+    }
+
+    pub(crate) fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// Keeps the first violation; what follows from it is no news.
+    pub(crate) fn fail(&mut self, invariant: Invariant, at: Duration, what: String) {
+        self.violation.get_or_insert(Violation { invariant, at, what });
+    }
+
+    fn expect(&mut self, invariant: Invariant, at: Duration, found: Result<(), String>) {
+        if let Err(what) = found {
+            self.fail(invariant, at, what);
+        }
+    }
+
+    /// A life begins to work a shard, or has got a permit; the number is to be given back.
+    pub(crate) fn begins(&mut self, life: u64, what: What, term: &Term, now: Duration) -> u64 {
+        let token = term.token().as_nanoseconds();
+        let (book, tokens, number) = match what {
+            What::Shard(number) => (&mut self.shards, &mut self.shard_tokens, number),
+            What::Permit(number) => (&mut self.permits, &mut self.permit_tokens, number),
+        };
+        let Some(increased) = tokens.try_began(number, token) else {
+            self.fail(Invariant::I6, now, format!("there is no {what:?}"));
+            return 0;
+        };
+        let (entry, alone) = book.begins(number, term);
+        let begun = self.writes.began(term.lock(), token);
+        self.expect(Invariant::I2, now, increased);
+        self.expect(Invariant::I1, now, alone);
+        self.expect(Invariant::I3, now, begun);
+        match what {
+            What::Shard(number) => {
+                self.starts += 1;
+                self.owners.insert(number, life);
+                let gap = now.saturating_sub(self.left[number]);
+                self.longest_gap = self.longest_gap.max(gap);
+            }
+            What::Permit(_) => {
+                let held = self.permits.valid();
+                if held > self.permits_max {
+                    let most = self.permits_max;
+                    self.fail(
+                        Invariant::I1,
+                        now,
+                        format!("{held} permits are held; at most {most}"),
+                    );
+                }
+            }
+        }
+        let entry = entry * 2 + u64::from(matches!(what, What::Permit(_)));
+        self.lives.insert(entry, (life, what));
+        entry
+    }
+
+    /// The work is over, or the permit is about to be given back.
+    pub(crate) fn ends(&mut self, entry: u64, now: Duration) {
+        // One that died has taken it along already.
+        let Some((_, what)) = self.lives.remove(&entry) else { return };
+        let ended = self.close(entry, what, now);
+        self.expect(Invariant::I7, now, ended);
+    }
+
+    /// A process has died, and all its work with it.
+    pub(crate) fn died(&mut self, life: u64, now: Duration) {
+        let dead: Vec<u64> =
+            self.lives.iter().filter(|(_, (of, _))| *of == life).map(|(entry, _)| *entry).collect();
+        for entry in dead {
+            if let Some((_, what)) = self.lives.remove(&entry) {
+                // How late it was is no matter: the dead do nothing.
+                let _ = self.close(entry, what, now);
+            }
+        }
+    }
+
+    fn close(&mut self, entry: u64, what: What, now: Duration) -> Result<(), String> {
+        match what {
+            What::Shard(number) => {
+                self.owners.remove(&number);
+                self.left[number] = now;
+                self.shards.ends(entry / 2)
+            }
+            What::Permit(_) => self.permits.ends(entry / 2),
+        }
+    }
+
+    /// A write under a fence was committed.
+    pub(crate) fn wrote(&mut self, term: &Term, at: u64, now: Duration) {
+        let written = self.writes.wrote(term.lock(), term.token().as_nanoseconds(), at);
+        self.expect(Invariant::I3, now, written);
+    }
+
+    /// The life that works each shard.
+    pub(crate) fn owners(&self) -> &BTreeMap<usize, u64> {
+        &self.owners
+    }
+
+    pub(crate) fn starts(&self) -> usize {
+        self.starts
+    }
+
+    /// Forgets how long shards were left alone so far.
+    pub(crate) fn forget_gaps(&mut self) {
+        self.longest_gap = Duration::ZERO;
+    }
+
+    /// The longest time for which a shard was left alone.
+    pub(crate) fn longest_gap(&self, now: Duration) -> Duration {
+        let idle = (0..self.left.len()).filter(|shard| !self.owners.contains_key(shard));
+        let open = idle.map(|shard| now.saturating_sub(self.left[shard])).max();
+        self.longest_gap.max(open.unwrap_or_default())
+    }
+}

@@ -1,0 +1,295 @@
+//! What a fleet has to do once nothing goes wrong any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle::fleet::plan;
+use spindle_emulator::Rpc;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::plan::Trial;
+use super::seat::Seat;
+use super::world::FleetWorld;
+use crate::checks::Invariant;
+use crate::network::TABLE;
+use crate::sightings::Sighting;
+
+type Judged = Result<(), (Invariant, String)>;
+
+/// Over any window of this length (I8).
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Sees that the shards are shared, stay where they are, and move no more than they must. The
+/// `guest` is a seat for members that come later.
+pub(crate) async fn judge(
+    world: &Arc<FleetWorld>,
+    seats: &[Arc<Seat>],
+    guest: &Arc<Seat>,
+) -> Judged {
+    all_at_work(world).await?;
+    even(world, seats).await?;
+    // A view from the storm may be as old as a poll may take, and a task as slow to stop.
+    sleep(Duration::from_secs(10) + world.plan.lease).await;
+    even(world, seats).await?;
+    nothing_moves(world, "in a calm fleet", 0, async {
+        // Terms that have just begun sweep.
+        sleep(world.plan.lease).await;
+        bounded_load(world, seats).await
+    })
+    .await?;
+    for trial in &world.plan.trials {
+        world.tell(|| format!("{trial:?}"));
+        match trial {
+            Trial::JoinAndLeave => join_and_leave(world, seats, guest).await?,
+            Trial::ComeAndGo => come_and_go(world, guest).await?,
+            Trial::CrashLoop => crash_loop(world, seats, guest).await?,
+            Trial::Unable => unable(world, seats, guest).await?,
+        }
+    }
+    members_are_told(world, seats).await
+}
+
+/// Waits until every shard is at work.
+async fn all_at_work(world: &FleetWorld) -> Judged {
+    let patience = world.plan.patience();
+    let since = world.now();
+    while world.books(|books| books.owners().len()) < world.plan.shards {
+        if world.now() > since + patience {
+            let at_work = world.books(|books| books.owners().clone());
+            let what = format!("{patience:?} after the last fault only {at_work:?} are at work");
+            return Err((Invariant::I5, what));
+        }
+        sleep(world.plan.lease / 20).await;
+    }
+    Ok(())
+}
+
+/// Waits until the members that live share them evenly.
+async fn even(world: &FleetWorld, seats: &[Arc<Seat>]) -> Judged {
+    let patience = world.plan.patience_until_even();
+    let since = world.now();
+    while !is_even(world, seats) {
+        if world.now() > since + patience {
+            let owners = world.books(|books| books.owners().clone());
+            let what = format!("{patience:?} after the last fault the shares are {owners:?}");
+            return Err((Invariant::I5, what));
+        }
+        sleep(world.plan.lease / 20).await;
+    }
+    Ok(())
+}
+
+fn is_even(world: &FleetWorld, seats: &[Arc<Seat>]) -> bool {
+    let mut shares: BTreeMap<u64, usize> = BTreeMap::new();
+    for seat in seats {
+        let Some(life) = seat.life() else { return false };
+        shares.insert(life.number, 0);
+    }
+    let owners = world.books(|books| books.owners().clone());
+    for owner in owners.values() {
+        *shares.entry(*owner).or_default() += 1;
+    }
+    let (least, most) = (shares.values().min(), shares.values().max());
+    let spread = most.unwrap_or(&0) - least.unwrap_or(&0);
+    owners.len() == world.plan.shards && shares.len() == seats.len() && spread <= 1
+}
+
+/// Sees that so many tasks begin meanwhile, and not one more.
+async fn nothing_moves(
+    world: &FleetWorld,
+    when: &str,
+    but: usize,
+    meanwhile: impl Future<Output = Judged>,
+) -> Judged {
+    let before = world.books(|books| books.starts());
+    meanwhile.await?;
+    let moved = world.books(|books| books.starts()) - before;
+    if moved == but {
+        return Ok(());
+    }
+    Err((Invariant::Moves, format!("{moved} shards moved {when}; the plan asks for {but}")))
+}
+
+/// Has the guest begin a life.
+async fn invite(guest: &Arc<Seat>) -> JoinHandle<()> {
+    let living = Arc::clone(guest);
+    let joined = tokio::spawn(async move { living.live_once().await });
+    while guest.life().is_none() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    joined
+}
+
+async fn join_and_leave(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Seat>) -> Judged {
+    let lives = lives(seats);
+    let owners = world.books(|books| books.owners().clone());
+    let owners: Vec<Option<&str>> =
+        owners.values().map(|life| lives.get(life).map(String::as_str)).collect();
+    let mut members: Vec<&str> = lives.values().map(String::as_str).collect();
+    members.push(&guest.id);
+    let due = plan(&members, &owners).moves().len();
+    let mut all = seats.to_vec();
+    all.push(Arc::clone(guest));
+    let living = invite(guest).await;
+    nothing_moves(world, "when a member joined", due, async {
+        even(world, &all).await?;
+        sleep(world.plan.lease * 2).await;
+        Ok(())
+    })
+    .await?;
+    world.saw(Sighting::JoinMovedItsShare);
+    let guests = guest.life().map(|life| life.number);
+    let due = world
+        .books(|books| books.owners().values().filter(|owner| Some(**owner) == guests).count());
+    nothing_moves(world, "when a member left", due, async {
+        guest.leave(Duration::ZERO);
+        let _ = living.await;
+        even(world, seats).await?;
+        sleep(world.plan.lease * 2).await;
+        Ok(())
+    })
+    .await
+}
+
+/// The ids of those who live, by their lives.
+fn lives(seats: &[Arc<Seat>]) -> BTreeMap<u64, String> {
+    seats.iter().filter_map(|seat| Some((seat.life()?.number, seat.id.clone()))).collect()
+}
+
+/// A member that is never there for long enough to count.
+async fn come_and_go(world: &Arc<FleetWorld>, guest: &Arc<Seat>) -> Judged {
+    let calm = world.plan.calm();
+    nothing_moves(world, "while a member came and went", 0, async {
+        for _ in 0..6 {
+            let living = invite(guest).await;
+            sleep(calm.mul_f64(0.7)).await;
+            guest.leave(Duration::ZERO);
+            let _ = living.await;
+            sleep(calm / 2).await;
+        }
+        Ok(())
+    })
+    .await?;
+    world.saw(Sighting::CameAndWent);
+    Ok(())
+}
+
+/// The row of a member that dies soon counts until its lease is over. What it is given meanwhile
+/// is taken back.
+async fn crash_loop(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Seat>) -> Judged {
+    world.books(super::books::Books::forget_gaps);
+    for _ in 0..3 {
+        let living = invite(guest).await;
+        sleep(world.plan.calm().mul_f64(0.7)).await;
+        guest.crash(spindle_emulator::Effect::Stall, Duration::ZERO);
+        let _ = living.await;
+        sleep(world.plan.lease).await;
+    }
+    left_alone_for_a_moment(world, "a member died again and again")?;
+    world.saw(Sighting::DiedAgainAndAgain);
+    all_at_work(world).await?;
+    even(world, seats).await
+}
+
+/// Sees that no shard was left alone for longer than a lease and what comes with it.
+fn left_alone_for_a_moment(world: &FleetWorld, when: &str) -> Judged {
+    let now = world.now();
+    let gap = world.books(|books| books.longest_gap(now));
+    // A lease of grace, the polls, and a task that takes its time to stop.
+    let most = world.plan.lease.mul_f64(1.3) + world.plan.poll * 2 + Duration::from_secs(2);
+    if gap <= most {
+        return Ok(());
+    }
+    Err((
+        Invariant::I5,
+        format!("a shard was left alone for {gap:?} when {when}; at most {most:?}"),
+    ))
+}
+
+/// A member that counts and can take nothing.
+async fn unable(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Seat>) -> Judged {
+    let living = invite(guest).await;
+    let line = guest.line();
+    world.change_weather(|weather| weather.lines[line].is_unable = true);
+    world.books(super::books::Books::forget_gaps);
+    sleep(world.plan.lease * 6).await;
+    left_alone_for_a_moment(world, "a member could take none")?;
+    world.saw(Sighting::UnableStarvedNone);
+    guest.leave(Duration::ZERO);
+    let _ = living.await;
+    world.change_weather(|weather| weather.lines[line].is_unable = false);
+    all_at_work(world).await?;
+    even(world, seats).await
+}
+
+/// Counts the requests of a calm member (I8).
+async fn bounded_load(world: &FleetWorld, seats: &[Arc<Seat>]) -> Judged {
+    let sessions: Vec<_> = seats.iter().map(|seat| seat.line()).collect();
+    let requests = world.server.emulator().requests();
+    let sent = || -> Vec<u64> {
+        let sessions = sessions.iter().map(|line| world.server.callers_session(*line));
+        let all =
+            [Rpc::StreamingRead, Rpc::Read, Rpc::Commit, Rpc::BeginTransaction, Rpc::Rollback];
+        let of = |session| all.iter().map(|rpc| requests.of_session(session, *rpc)).sum();
+        sessions.map(of).collect()
+    };
+    let before = sent();
+    sleep(WINDOW).await;
+    let most = steady(world);
+    let least = before.iter().zip(sent()).map(|(before, after)| after - before).max();
+    match least {
+        Some(sent) if sent > most => {
+            let what =
+                format!("a calm member sent {sent} requests within {WINDOW:?}; at most {most}");
+            Err((Invariant::I8, what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Its polls, and two requests for the heartbeats at each of their marks.
+fn steady(world: &FleetWorld) -> u64 {
+    let times = |interval: Duration| {
+        u64::try_from(WINDOW.as_nanos().div_ceil(interval.as_nanos())).unwrap_or(u64::MAX)
+    };
+    times(world.plan.poll) * 4 / 3 + 2 + (times(world.plan.lease / 6) + 1) * 2
+}
+
+/// Whoever asks is told of those who live, and of nobody else.
+async fn members_are_told(world: &FleetWorld, seats: &[Arc<Seat>]) -> Judged {
+    // Rows of those that crashed count until their leases are over.
+    sleep(world.plan.lease * 2).await;
+    let told = world.server.tools_table().members("fleet").now().await;
+    let told = told.map_err(|error| (Invariant::I5, error.to_string()))?;
+    let told: Vec<_> = told.into_iter().map(|member| member.id).collect();
+    let mut ids: Vec<_> = seats.iter().map(|seat| seat.id.clone()).collect();
+    ids.sort();
+    if told == ids {
+        return Ok(());
+    }
+    Err((Invariant::I5, format!("{ids:?} are members, and {told:?} were told")))
+}
+
+/// Once all have left, nothing stands there but what the shards and permits need. The rows of one
+/// that died stay for ten leases.
+pub(crate) fn nothing_is_left(world: &FleetWorld, dead: &str) -> Judged {
+    let Ok(rows) = world.database.rows(TABLE) else { return Ok(()) };
+    let names: Vec<String> = rows
+        .iter()
+        .filter_map(|row| match row.get("name") {
+            Some(spindle_emulator::engine::Value::String(name)) => Some(name.clone()),
+            _ => None,
+        })
+        .collect();
+    // The takeover row of a permit's dead holder goes with the next term, which may never come.
+    let is_left = |name: &&String| {
+        let is_of_all = name.starts_with("spindle:shard:") && !name.contains('_');
+        !is_of_all && !name.starts_with("spindle:permit:") && !name.contains(dead)
+    };
+    match names.iter().find(is_left) {
+        None => Ok(()),
+        Some(name) => Err((Invariant::I8, format!("row `{name}` is left after all have left"))),
+    }
+}

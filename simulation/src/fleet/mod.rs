@@ -1,0 +1,82 @@
+//! Members that share shards and permits, as they ship: through the real client and carrier.
+//!
+//! A world of its own, since what is watched is another thing than a lock: who is at work on which
+//! shard, and how often that changes. Each member is a process with a connection, a carrier and a
+//! clock of its own. When the storm is over, every shard has to be at work within
+//! [`FleetPlan::patience`], the shares have to become even, and then nothing may move but what a
+//! join or a leave makes move.
+
+mod books;
+mod calm;
+mod plan;
+mod seat;
+mod storm;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub use plan::{FleetPlan, Trial};
+
+use self::seat::Seat;
+use self::world::FleetWorld;
+use crate::checks::Invariant;
+use crate::world::Report;
+
+/// Lives the plan; with `prints`, tells every event.
+pub fn run_fleet(plan: &FleetPlan, prints: bool) -> Report {
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(true).build();
+    runtime.expect("a runtime on this thread alone").block_on(live(plan, prints))
+}
+
+async fn live(plan: &FleetPlan, prints: bool) -> Report {
+    let world = Arc::new(FleetWorld::new(plan, prints).await);
+    let members = plan.rates.len();
+    let seats: Vec<_> = (0..members).map(|index| Arc::new(Seat::new(&world, index))).collect();
+    let guest = Arc::new(Seat::new(&world, members));
+    let fleet: Vec<_> = seats.iter().map(|seat| tokio::spawn(Arc::clone(seat).live())).collect();
+    let whole = async {
+        storm::rage(&world, &seats).await;
+        if let Err((invariant, what)) = calm::judge(&world, &seats, &guest).await {
+            world.fail(invariant, what);
+        }
+        end(&world, &seats, fleet, &guest.id).await;
+    };
+    tokio::select! {
+        biased;
+        () = world.failed.cancelled() => {}
+        () = whole => {}
+    }
+    Report {
+        violation: world.books(|books| books.violation().cloned()),
+        simulated: world.now(),
+        instances: members + 1,
+        faults: world.faults(),
+        sightings: world.sightings(),
+        trace: 0,
+        history: Ok(BTreeMap::new()),
+    }
+}
+
+/// Has all leave, and looks at what they leave behind.
+async fn end(world: &FleetWorld, seats: &[Arc<Seat>], fleet: Vec<JoinHandle<()>>, guest: &str) {
+    world.close();
+    seats.iter().for_each(|seat| seat.leave(Duration::ZERO));
+    for living in fleet {
+        if timeout(world.plan.lease * 4, living).await.is_err() {
+            world.fail(Invariant::I5, "a member does not leave".to_string());
+        }
+    }
+    // Late requests of the dead.
+    tokio::time::sleep(world.plan.lease * 2).await;
+    if let Err((invariant, what)) = calm::nothing_is_left(world, guest) {
+        world.fail(invariant, what);
+    }
+    world.compare_told();
+}

@@ -1,0 +1,106 @@
+//! The plan of a fleet that a seed stands for.
+
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+/// Members that share shards and permits, and what befalls them.
+#[derive(Clone, Debug)]
+pub struct FleetPlan {
+    /// The seed that it follows from.
+    pub seed: u64,
+    /// How fast the clock of each member runs, within the margin.
+    pub rates: Vec<f64>,
+    /// How many shards they share.
+    pub shards: usize,
+    /// How many permits they compete for.
+    pub permits: usize,
+    /// How many callers of each member want one of the permits.
+    pub callers: usize,
+    /// The lease of all members.
+    pub lease: Duration,
+    /// From one poll of a member to the next.
+    pub poll: Duration,
+    /// How long things go wrong.
+    pub storm: Duration,
+    /// How far Spanner's timestamps may be ahead of true time.
+    pub uncertainty: Duration,
+    /// The mean time between two faults.
+    pub fault_every: Duration,
+    /// How likely a request fares badly, from 0 to 1, while the network is bad.
+    pub loss: f64,
+    /// What is tried once nothing goes wrong any more.
+    pub trials: Vec<Trial>,
+}
+
+/// Something that a calm fleet has to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trial {
+    /// A member joins, and another leaves.
+    JoinAndLeave,
+    /// A member joins and leaves every few seconds.
+    ComeAndGo,
+    /// A member joins and dies every few seconds.
+    CrashLoop,
+    /// A member joins that can take no shard.
+    Unable,
+}
+
+impl FleetPlan {
+    /// Returns true if the seed stands for a fleet of members rather than for one of locks.
+    pub fn is_of(seed: u64) -> bool {
+        // Of chance of its own, so that the other seeds' plans stay as they are.
+        SmallRng::seed_from_u64(!seed ^ 2).random_bool(0.05)
+    }
+
+    /// The plan of a seed.
+    pub fn from_seed(seed: u64) -> FleetPlan {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let members = random.random_range(2..6);
+        let lease = Duration::from_millis(random.random_range(3_000..15_000));
+        // A rate within the margin of 1 %, with room for the rounding of timers.
+        let rates = (0..members).map(|_| random.random_range(0.9905..1.0095)).collect();
+        let trials = [Trial::JoinAndLeave, Trial::ComeAndGo, Trial::CrashLoop, Trial::Unable];
+        let trials = trials.into_iter().filter(|_| random.random_bool(0.3)).collect();
+        FleetPlan {
+            seed,
+            rates,
+            shards: random.random_range(1..48),
+            permits: random.random_range(1..5),
+            callers: random.random_range(0..3),
+            lease,
+            poll: lease / random.random_range(4..7),
+            storm: lease * random.random_range(4..11),
+            uncertainty: Duration::from_millis(random.random_range(0..8)),
+            fault_every: lease.mul_f64(random.random_range(0.2..1.5)),
+            loss: random.random_range(0.02..0.4),
+            trials,
+        }
+    }
+
+    /// How long a member has to be there until it counts.
+    pub(crate) fn calm(&self) -> Duration {
+        spindle_protocol::Timing::from_lease(self.lease).poll_interval * 3
+    }
+
+    /// How long a task has to stop.
+    pub(crate) fn stop_limit(&self) -> Duration {
+        self.lease / 4
+    }
+
+    /// Returns the bound within which every shard must be at work once nothing goes wrong any more.
+    ///
+    /// It counts two leases until anyone may take it, one for a term that died, and the pauses: 10 s
+    /// after reads that failed, 10 s after attempts that failed, Spanner's 10 s for a transaction
+    /// that somebody left open, and that of a task that failed here.
+    pub fn patience(&self) -> Duration {
+        self.lease * 4 + Duration::from_secs(40)
+    }
+
+    /// Returns the bound within which they must be shared evenly: no pause before a shard is handed
+    /// over to a member that did not take it is longer than all that has happened so far.
+    pub fn patience_until_even(&self) -> Duration {
+        self.patience() * 2 + self.storm * 2
+    }
+}

@@ -1,0 +1,134 @@
+//! The faults of a fleet, and their times.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use spindle_emulator::Effect;
+use tokio::time::{sleep, timeout};
+
+use super::seat::Seat;
+use super::world::{FleetWorld, Line};
+use crate::network::Outage;
+use crate::sightings::Sighting;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Crash,
+    Leave,
+    Cut(Effect),
+    StaleView,
+    Unable,
+    Evict,
+    Outage(Outage),
+    Restart,
+    BadNetwork,
+}
+
+const FAULTS: [Fault; 16] = [
+    Fault::Crash,
+    Fault::Crash,
+    Fault::Crash,
+    Fault::Leave,
+    Fault::Leave,
+    Fault::Cut(Effect::Stall),
+    Fault::Cut(Effect::StallReply),
+    Fault::StaleView,
+    Fault::StaleView,
+    Fault::Unable,
+    Fault::Evict,
+    Fault::Outage(Outage::Refused),
+    Fault::Outage(Outage::Silent),
+    Fault::Restart,
+    Fault::BadNetwork,
+    Fault::BadNetwork,
+];
+
+/// Does harm until the storm is over.
+pub(crate) async fn rage(world: &Arc<FleetWorld>, seats: &[Arc<Seat>]) {
+    while world.now() < world.plan.storm && !world.failed.is_cancelled() {
+        let (pause, who, which) = world.random(|random| {
+            let pause = world.plan.fault_every.mul_f64(random.random_range(0.0..2.0));
+            let who = random.random_range(0..seats.len());
+            (pause, who, random.random_range(0..FAULTS.len()))
+        });
+        sleep(pause.max(Duration::from_millis(1))).await;
+        strike(world, &seats[who], FAULTS[which]).await;
+    }
+    world.end_storm();
+    world.tell(|| "the storm is over".to_string());
+}
+
+async fn strike(world: &Arc<FleetWorld>, seat: &Arc<Seat>, fault: Fault) {
+    world.fault(|| format!("{}: {fault:?}", seat.id));
+    let long = world.some_leases(2.0);
+    let line = seat.line();
+    match fault {
+        Fault::Crash => {
+            world.saw(Sighting::MemberCrashed);
+            // Most die at once; of some the last requests arrive.
+            let arrives = world.random(|random| random.random_bool(0.2));
+            let cut = if arrives { Effect::StallReply } else { Effect::Stall };
+            seat.crash(cut, long);
+        }
+        Fault::Leave => seat.leave(long),
+        Fault::Cut(effect) => {
+            change_line(world, line, long, move |line| line.cut = Some(effect));
+        }
+        Fault::StaleView => {
+            world.saw(Sighting::StaleViews);
+            // A poll gives up after 5 s.
+            let by = Duration::from_secs(4).mul_f64(world.random(|random| random.random()));
+            change_line(world, line, long * 2, move |line| line.stale = Some(by));
+        }
+        Fault::Unable => change_line(world, line, long * 2, |line| line.is_unable = true),
+        Fault::Evict => {
+            let shard = world.random(|random| random.random_range(0..world.plan.shards));
+            let eviction = world.server.tools_table().evict(world.shard_key(shard));
+            let _ = timeout(world.plan.lease, eviction).await;
+        }
+        Fault::Outage(outage) => {
+            world.change_weather(|weather| weather.outage = Some(outage));
+            after(world, long, |world| world.change_weather(|weather| weather.outage = None));
+        }
+        Fault::Restart => {
+            world.database.abort_all();
+            world.change_weather(|weather| weather.outage = Some(Outage::Refused));
+            after(world, long / 4, |world| world.change_weather(|weather| weather.outage = None));
+        }
+        Fault::BadNetwork => {
+            world.change_weather(|weather| weather.loss = world.plan.loss);
+            let usual = world.plan.loss / 20.0;
+            after(world, long * 2, move |world| {
+                world.change_weather(|weather| weather.loss = usual);
+            });
+        }
+    }
+}
+
+fn change_line(
+    world: &Arc<FleetWorld>,
+    line: usize,
+    long: Duration,
+    change: impl FnOnce(&mut Line),
+) {
+    world.change_weather(|weather| change(&mut weather.lines[line]));
+    after(world, long, move |world| {
+        world.change_weather(|weather| weather.lines[line] = Line::default());
+    });
+}
+
+fn after(
+    world: &Arc<FleetWorld>,
+    delay: Duration,
+    then: impl FnOnce(&FleetWorld) + Send + 'static,
+) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        sleep(delay).await;
+        // After the storm everything is well already.
+        if world.is_stormy() {
+            then(&world);
+        }
+    });
+}

@@ -1,0 +1,328 @@
+//! The world of a fleet: a server, its weather, and the books.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use spindle::{CancellationToken, Term, simulation};
+use spindle_emulator::engine::{
+    Cell, Concurrency, Database, Mutation, Read, ReadWriteOptions, Timestamp as EngineTimestamp,
+    WriteKind,
+};
+use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_protocol::{Change, Named, StoredRow, TermId, Timestamp, Writer};
+use tokio::time::{Instant, sleep};
+
+use super::books::{Books, What};
+use super::plan::FleetPlan;
+use crate::checks::Invariant;
+use crate::machine::{TrueTime, lock};
+use crate::network::{LEDGER, Outage, TABLE, decode, key};
+use crate::server::Server;
+use crate::sightings::{Sighting, Sightings};
+use crate::told::{self, Told};
+use crate::world::SCHEMA;
+
+/// Each member has two connections: those of a life that died may still be cut off.
+pub(crate) const LINES: usize = 2;
+
+/// How requests fare at present.
+#[derive(Clone, Debug)]
+pub(crate) struct Weather {
+    pub(crate) outage: Option<Outage>,
+    pub(crate) loss: f64,
+    /// For each connection.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// How one connection fares.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Line {
+    pub(crate) cut: Option<Effect>,
+    /// Its reads come back so late.
+    pub(crate) stale: Option<Duration>,
+    /// It commits nothing about a shard.
+    pub(crate) is_unable: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct FleetWorld {
+    pub(crate) plan: FleetPlan,
+    pub(crate) server: Server,
+    pub(crate) database: Database,
+    started: Instant,
+    random: Mutex<SmallRng>,
+    weather: Mutex<Weather>,
+    books: Mutex<Books>,
+    told: Mutex<told::Ledger>,
+    sightings: Mutex<Sightings>,
+    faults: Mutex<u64>,
+    lives: Mutex<u64>,
+    prints: bool,
+    pub(crate) failed: CancellationToken,
+    storm_over: CancellationToken,
+    closing: CancellationToken,
+}
+
+impl FleetWorld {
+    pub(crate) async fn new(plan: &FleetPlan, prints: bool) -> FleetWorld {
+        let clock = Arc::new(TrueTime::new(plan.uncertainty));
+        // One more, for those who come once things are calm.
+        let lines = (plan.rates.len() + 1) * LINES;
+        let (server, database) = Server::start(clock, SCHEMA, 0, lines).await;
+        FleetWorld {
+            plan: plan.clone(),
+            server,
+            database,
+            started: Instant::now(),
+            random: Mutex::new(SmallRng::seed_from_u64(plan.seed.rotate_left(32))),
+            weather: Mutex::new(Weather {
+                outage: None,
+                loss: plan.loss / 20.0,
+                lines: vec![Line::default(); lines],
+            }),
+            books: Mutex::new(Books::new(plan.shards, plan.permits)),
+            told: Mutex::default(),
+            sightings: Mutex::default(),
+            faults: Mutex::default(),
+            lives: Mutex::default(),
+            prints,
+            failed: CancellationToken::new(),
+            storm_over: CancellationToken::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Virtual time since the start.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Draws from the one source of chance.
+    pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
+        draw(&mut lock(&self.random))
+    }
+
+    /// Up to so many leases.
+    pub(crate) fn some_leases(&self, most: f64) -> Duration {
+        let share = self.random(|random| random.random_range(0.0..most));
+        self.plan.lease.mul_f64(share) + Duration::from_millis(1)
+    }
+
+    pub(crate) fn saw(&self, sighting: Sighting) {
+        lock(&self.sightings).saw(sighting);
+    }
+
+    pub(crate) fn sightings(&self) -> Sightings {
+        *lock(&self.sightings)
+    }
+
+    pub(crate) fn faults(&self) -> u64 {
+        *lock(&self.faults)
+    }
+
+    /// Something happens, which a replay tells.
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        if self.prints {
+            println!("{:>12.3}s {}", self.now().as_secs_f64(), what());
+        }
+    }
+
+    /// Something goes wrong.
+    pub(crate) fn fault(&self, what: impl FnOnce() -> String) {
+        *lock(&self.faults) += 1;
+        self.tell(what);
+    }
+
+    pub(crate) fn new_life(&self) -> u64 {
+        let mut lives = lock(&self.lives);
+        *lives += 1;
+        *lives
+    }
+
+    pub(crate) fn is_stormy(&self) -> bool {
+        !self.storm_over.is_cancelled()
+    }
+
+    /// Sleeps for `duration`, but no longer than the storm lasts.
+    pub(crate) async fn wait_in_storm(&self, duration: Duration) {
+        tokio::select! {
+            biased;
+            () = self.storm_over.cancelled() => sleep(Duration::from_millis(1)).await,
+            () = sleep(duration) => {}
+        }
+    }
+
+    /// Nothing goes wrong from here on.
+    pub(crate) fn end_storm(&self) {
+        self.change_weather(|weather| {
+            weather.lines.fill(Line::default());
+            (weather.outage, weather.loss) = (None, 0.0);
+        });
+        self.storm_over.cancel();
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.cancel();
+    }
+
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    pub(crate) fn change_weather(&self, change: impl FnOnce(&mut Weather)) {
+        let mut weather = lock(&self.weather);
+        change(&mut weather);
+        let emulator = self.server.emulator();
+        emulator.clear_faults();
+        let all = match weather.outage {
+            Some(Outage::Refused) => {
+                Some(Effect::Fail(spindle_emulator::engine::Code::Unavailable))
+            }
+            Some(Outage::Silent) => Some(Effect::Stall),
+            None => None,
+        };
+        if let Some(effect) = all {
+            emulator.inject(Fault::any().effect(effect));
+        }
+        for (index, line) in weather.lines.iter().enumerate() {
+            let of_line = |fault: Fault| fault.session(self.server.callers_session(index));
+            if let Some(effect) = line.cut {
+                emulator.inject(of_line(Fault::any()).effect(effect));
+            }
+            if let Some(by) = line.stale {
+                let late = Fault::on(Rpc::StreamingRead).effect(Effect::DelayReply(by));
+                emulator.inject(of_line(late));
+            }
+            if line.is_unable {
+                for shard in 0..self.plan.shards {
+                    let commits = Fault::on(Rpc::Commit).key(self.shard_key(shard));
+                    emulator.inject(of_line(commits).effect(Effect::Stall));
+                }
+            }
+        }
+        if weather.loss > 0.0 {
+            let seed = self.random(|random| random.random());
+            self.server.inject_loss(self.plan.lease, weather.loss, seed);
+        }
+    }
+
+    pub(crate) fn shard_key(&self, shard: usize) -> String {
+        format!("spindle:shard:fleet/work/{shard}")
+    }
+
+    /// Lets somebody look into the books or write in them, and ends the world on a violation.
+    pub(crate) fn books<T>(&self, write: impl FnOnce(&mut Books) -> T) -> T {
+        let mut books = lock(&self.books);
+        let written = write(&mut books);
+        if books.violation().is_some() {
+            self.failed.cancel();
+        }
+        written
+    }
+
+    pub(crate) fn fail(&self, invariant: Invariant, what: String) {
+        let now = self.now();
+        self.books(|books| books.fail(invariant, now, what));
+    }
+
+    /// A life begins to work a shard, or has got a permit; it is over when this is dropped.
+    pub(crate) fn begins(self: &Arc<Self>, life: u64, what: What, term: &Term) -> Entry {
+        let now = self.now();
+        self.tell(|| format!("life {life} begins {what:?} under {}", term.token()));
+        let number = self.books(|books| books.begins(life, what, term, now));
+        Entry { world: Arc::clone(self), number }
+    }
+
+    /// Judges how a shard came to its new owner, by the row as it was just before.
+    pub(crate) async fn look_back(&self, shard: usize, id: &str, token: u64) {
+        let token = Timestamp(token.cast_signed());
+        let Some(row) = self.row_before(&self.shard_key(shard), token).await else { return };
+        let row = row.row();
+        match row.writer.names() {
+            Named::Successor(to) if row.is_released() && to == id => self.saw(Sighting::HandedOver),
+            Named::Successor(to) if row.is_released() => {
+                let until = row.token + row.lease.unwrap_or(self.plan.lease);
+                if token < until {
+                    let what =
+                        format!("shard {shard}: {id} took at {token:?} what is {to}'s, {row:?}");
+                    self.fail(Invariant::Reserved, what);
+                }
+                self.saw(Sighting::PromiseLapsed);
+            }
+            Named::Term { id: holder, .. } if !row.is_released() && holder != id => {
+                self.saw(Sighting::ShardOfTheDeadTaken);
+            }
+            _ => {}
+        }
+    }
+
+    async fn row_before(&self, name: &str, at: Timestamp) -> Option<StoredRow> {
+        const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
+        let at = EngineTimestamp::from_nanos(i128::from(at.0) - 1)?;
+        let read = Read::row(TABLE, COLUMNS, key(name));
+        let rows = self.database.read_at(at, &read).await.ok()?;
+        rows.first().map(|row| decode(name, &COLUMNS, row))
+    }
+
+    /// Writes under a term by no rule but its fence, whether or not the term is over here.
+    pub(crate) async fn write_late(&self, term: &Term, serial: i64) {
+        let writer = Writer::from(simulation::writer(term));
+        let token = Timestamp(term.token().as_nanoseconds().cast_signed());
+        let fence = Change::Fence { term: TermId { token, writer } };
+        const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
+        let options = ReadWriteOptions { concurrency: Concurrency::Pessimistic, previous: None };
+        let id = self.database.begin(&options);
+        let read = Read::row(TABLE, COLUMNS, key(term.lock()));
+        let Ok(rows) = self.database.read(id, &read).await else { return };
+        let found: Vec<_> = rows.iter().map(|row| decode(term.lock(), &COLUMNS, row)).collect();
+        if fence.judge(term.lock(), &found).is_err() {
+            self.saw(Sighting::LateWorkRefused);
+            // An open transaction would hold the next owner up.
+            let _ = self.database.rollback(id);
+            return;
+        }
+        let cells = [("serial", Cell::from(serial)), ("lock_name", term.lock().into())];
+        let row = Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells);
+        if let Ok(committed) = self.database.commit(id, &[row]).await {
+            let at = u64::try_from(committed.timestamp.nanos()).unwrap_or(0);
+            self.wrote(term, at);
+        }
+    }
+
+    /// A write under a fence was committed.
+    pub(crate) fn wrote(&self, term: &Term, at: u64) {
+        let now = self.now();
+        self.saw(Sighting::FencedWrite);
+        self.books(|books| books.wrote(term, at, now));
+    }
+
+    /// Somebody was told what became of the write of this serial number.
+    pub(crate) fn told(&self, serial: i64, told: Told) {
+        lock(&self.told).insert(serial, told);
+    }
+
+    /// Compares what was told with what was committed.
+    pub(crate) fn compare_told(&self) {
+        if let Ok(rows) = self.database.rows(LEDGER)
+            && let Err(what) = told::compare(&lock(&self.told), &rows)
+        {
+            self.fail(Invariant::I3, what);
+        }
+    }
+}
+
+/// Something that a life does or has; over when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    world: Arc<FleetWorld>,
+    number: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let now = self.world.now();
+        self.world.books(|books| books.ends(self.number, now));
+    }
+}
