@@ -39,6 +39,13 @@ pub(crate) fn check_part(what: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Returns the fleet to which a row of the library's own belongs: all of the name but its last part.
+pub(crate) fn fleet_of(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix(RESERVED)?;
+    // A kind alone, such as `rw:jobs`, is a fleet's own row.
+    Some(rest.rfind('/').map_or(name, |end| &name[..RESERVED.len() + end]))
+}
+
 /// Returns the key of the row of the member `id`.
 pub(crate) fn member_key(group: &str, id: &str) -> String {
     format!("{}{id}", members_prefix(group))
@@ -166,6 +173,21 @@ mod tests {
         }
         for name in ["spindle", "spindles:a", "a spindle:", "Spindle:a"] {
             assert!(check_not_reserved(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_the_librarys_own_belongs_to_a_fleet() {
+        for (name, fleet) in [
+            ("spindle:member:orders/node-1", Some("spindle:member:orders")),
+            ("spindle:shard:orders/emails/17", Some("spindle:shard:orders/emails")),
+            ("spindle:permit:api/0", Some("spindle:permit:api")),
+            ("spindle:rw:jobs", Some("spindle:rw:jobs")),
+            ("spindle:rw:jobs/reader", Some("spindle:rw:jobs")),
+            ("orders/1", None),
+            ("spindles:a/b", None),
+        ] {
+            assert_eq!(fleet_of(name), fleet, "{name}");
         }
     }
 

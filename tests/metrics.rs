@@ -130,6 +130,8 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
     }
     emulator.clear_faults();
 
+    fleets_have_one_label_each(address, &table()).await;
+
     // Somebody deletes the row.
     let spanner = spindle::google_cloud_spanner::client::Spanner::builder();
     let spanner = spanner.with_endpoint(emulator.endpoint()).build().await.unwrap();
@@ -154,6 +156,56 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
         .map(|name| base(name).to_string())
         .collect();
     assert_eq!(shown, documented());
+}
+
+/// A hundred shards are one label, with their number as its value.
+async fn fleets_have_one_label_each(address: std::net::SocketAddr, table: &LockTable) {
+    let member = table.member("orders").id("m").build().unwrap();
+    let cancel = CancellationToken::new();
+    let running = member.run(cancel.clone());
+    let shards = member.shards("emails", 100);
+    let task = |shard: spindle::fleet::Shard| async move { shard.cancelled().await };
+    let shared = tokio::spawn({
+        let cancel = cancel.clone();
+        async move { shards.run(cancel, task).await }
+    });
+    let semaphore = table.semaphore("api", 5).build().unwrap();
+    let permits = [semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap()];
+    let held = async |fleet: &str| {
+        let label = format!("lock=\"spindle:{fleet}\"");
+        Scraped::from(address).await.sum("spindle_held", &[&label])
+    };
+    while held("shard:orders/emails").await < 100.0 {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(held("member:orders").await, 1.0);
+    assert_eq!(held("permit:api").await, 2.0);
+    let scraped = Scraped::from(address).await;
+    let shards = ["lock=\"spindle:shard:orders/emails\""];
+    assert_eq!(scraped.sum("spindle_terms_begun_total", &shards), 100.0);
+    let remaining = async || Scraped::from(address).await.sum("spindle_remaining_seconds", &shards);
+    // From their first heartbeats on.
+    while remaining().await == 0.0 {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert!(remaining().await <= 10.0, "the least of all");
+    assert!(scraped.sum("spindle_contact_age_seconds", &shards) < 60.0);
+    let series = scraped.0.lines().filter(|line| line.starts_with("spindle_held{lock=\"spindle:"));
+    // The members, those who share, the shards, the permits.
+    assert_eq!(series.count(), 4, "{}", scraped.0);
+
+    drop(permits);
+    cancel.cancel();
+    shared.await.unwrap().unwrap();
+    running.await.unwrap();
+    while held("permit:api").await > 0.0 {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(held("shard:orders/emails").await, 0.0);
+    let scraped = Scraped::from(address).await;
+    for gauge in ["spindle_remaining_seconds", "spindle_contact_age_seconds"] {
+        assert_eq!(scraped.sum(gauge, &shards), 0.0, "nothing is left of them: {gauge}");
+    }
 }
 
 #[test]

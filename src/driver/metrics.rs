@@ -19,9 +19,8 @@ const STALLS_PER_LEASE: u32 = 10;
 /// The meter of one instance.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Its label; one for all beyond a thousand.
     #[cfg(feature = "metrics")]
-    lock: metrics::SharedString,
+    label: facade::Shared,
     holds: bool,
     /// The act under way, and when it was sent.
     act: Option<(&'static str, Moment)>,
@@ -85,10 +84,8 @@ impl Meter {
 
     /// Notes that the loop comes round, with this much validity left to its term.
     pub(crate) fn turns(&mut self, now: Moment, remaining: Duration, lease: Duration) {
-        self.set("spindle_remaining_seconds", remaining);
-        if let Some(answered) = self.answered {
-            self.set("spindle_contact_age_seconds", now.since(answered));
-        }
+        let age = self.answered.map(|answered| now.since(answered));
+        self.report(Some(remaining).filter(|remaining| !remaining.is_zero()), age);
         if self.due.take().is_some_and(|due| now.since(due) > lease / STALLS_PER_LEASE) {
             self.count("spindle_stalls_total", &[]);
         }
@@ -99,7 +96,7 @@ impl Meter {
         self.due = due;
     }
 
-    /// Several instances of a process may have the same label, so what they hold adds up.
+    /// Instances of a process that have the same label hold so many locks together.
     fn held(&mut self, holds: bool) {
         if std::mem::replace(&mut self.holds, holds) != holds {
             self.add("spindle_held", if holds { 1.0 } else { -1.0 });
@@ -111,8 +108,7 @@ impl Drop for Meter {
     fn drop(&mut self) {
         // The last report of a loop that is gone would stand for ever.
         self.ended(&Loss::Abandoned);
-        self.set("spindle_remaining_seconds", Duration::ZERO);
-        self.set("spindle_contact_age_seconds", Duration::ZERO);
+        self.report(None, None);
     }
 }
 
@@ -148,33 +144,48 @@ fn code(error: &Error) -> &'static str {
 
 #[cfg(feature = "metrics")]
 mod facade {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Mutex, PoisonError};
 
     use metrics::{Key, KeyName, Label, Level, Metadata, SharedString, Unit, with_recorder};
 
     use super::{Arc, Duration, Meter};
+    use crate::names::fleet_of;
 
-    /// Locks of a process that have a label of their own: labels cost memory wherever they go.
-    const LOCKS_MAX: usize = 1_000;
+    /// Labels that a process gives: they cost memory wherever they go.
+    const LABELS_MAX: usize = 1_000;
 
-    static LOCKS: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
+    static LABELS: Mutex<BTreeMap<Arc<str>, Arc<Mutex<Extremes>>>> = Mutex::new(BTreeMap::new());
+
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+
+    /// The label of one instance, which others of the process may have too: those of the same fleet,
+    /// those of the same lock, and all that come after the first thousand.
+    #[derive(Debug)]
+    pub(super) struct Shared {
+        name: SharedString,
+        extremes: Arc<Mutex<Extremes>>,
+        number: u64,
+        remaining: Option<Duration>,
+        age: Option<Duration>,
+    }
+
+    /// The values that the instances of a label reported last; a gauge shows the worst of them.
+    #[derive(Debug, Default)]
+    struct Extremes {
+        remaining: BTreeSet<(Duration, u64)>,
+        ages: BTreeSet<(Duration, u64)>,
+    }
 
     static METADATA: Metadata<'static> =
         Metadata::new("spindle", Level::INFO, Some(module_path!()));
 
     impl Meter {
         pub(crate) fn new(lock: &Arc<str>) -> Meter {
-            let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_new = !locks.contains(lock);
-            let lock = if is_new && locks.len() >= LOCKS_MAX {
-                SharedString::const_str("(others)")
-            } else {
-                locks.insert(Arc::clone(lock));
-                SharedString::from_shared(Arc::clone(lock))
-            };
+            let label = Shared::new(fleet_of(lock).map_or_else(|| Arc::clone(lock), Arc::from));
             describe();
-            Meter { lock, holds: false, act: None, answered: None, displaced: None, due: None }
+            Meter { label, holds: false, act: None, answered: None, displaced: None, due: None }
         }
 
         pub(super) fn count(&self, name: &'static str, labels: &[(&'static str, &'static str)]) {
@@ -187,9 +198,24 @@ mod facade {
             with_recorder(|recorder| recorder.register_histogram(&key, &METADATA).record(seconds));
         }
 
-        pub(super) fn set(&self, name: &'static str, duration: Duration) {
-            let (key, seconds) = (self.key(name, &[]), duration.as_secs_f64());
-            with_recorder(|recorder| recorder.register_gauge(&key, &METADATA).set(seconds));
+        /// Reports the validity that is left of the term, if there is one, and the age of contact.
+        pub(super) fn report(&mut self, remaining: Option<Duration>, age: Option<Duration>) {
+            let keys = ["spindle_remaining_seconds", "spindle_contact_age_seconds"]
+                .map(|name| self.key(name, &[]));
+            let (extremes, number) = (Arc::clone(&self.label.extremes), self.label.number);
+            // Until the gauges are set: a later report must not be overwritten by this one.
+            let mut extremes = extremes.lock().unwrap_or_else(PoisonError::into_inner);
+            let Extremes { remaining: all, ages } = &mut *extremes;
+            replace(all, number, self.label.remaining, remaining);
+            replace(ages, number, self.label.age, age);
+            let worst = [all.first(), ages.last()];
+            with_recorder(|recorder| {
+                for (key, worst) in keys.iter().zip(worst) {
+                    let seconds = worst.map_or(0.0, |(duration, _)| duration.as_secs_f64());
+                    recorder.register_gauge(key, &METADATA).set(seconds);
+                }
+            });
+            (self.label.remaining, self.label.age) = (remaining, age);
         }
 
         pub(super) fn add(&self, name: &'static str, by: f64) {
@@ -198,10 +224,39 @@ mod facade {
         }
 
         fn key(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
-            let mut all = vec![Label::new("lock", self.lock.clone())];
+            let mut all = vec![Label::new("lock", self.label.name.clone())];
             all.extend(labels.iter().map(|(name, value)| Label::from_static_parts(name, value)));
             Key::from_parts(KeyName::from_const_str(name), all)
         }
+    }
+
+    impl Shared {
+        fn new(lock: Arc<str>) -> Shared {
+            let mut labels = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
+            let others = "(others)";
+            let is_over = labels.len() >= LABELS_MAX && !labels.contains_key(&lock);
+            let lock = if is_over { Arc::from(others) } else { lock };
+            let extremes = Arc::clone(labels.entry(Arc::clone(&lock)).or_default());
+            Shared {
+                name: SharedString::from_shared(lock),
+                extremes,
+                number: NEXT.fetch_add(1, Ordering::Relaxed),
+                remaining: None,
+                age: None,
+            }
+        }
+    }
+
+    fn replace(
+        all: &mut BTreeSet<(Duration, u64)>,
+        number: u64,
+        before: Option<Duration>,
+        now: Option<Duration>,
+    ) {
+        if let Some(before) = before {
+            all.remove(&(before, number));
+        }
+        all.extend(now.map(|now| (now, number)));
     }
 
     /// Describes each metric for scrapes. A recorder that is installed later learns of it from the
@@ -215,7 +270,7 @@ mod facade {
             ("spindle_stalls_total", "Times that the loop ran late by more than a tick"),
         ];
         let gauges = [
-            ("spindle_held", "1 if this process holds the lock, otherwise 0", Unit::Count),
+            ("spindle_held", "How many instances of this process hold the lock", Unit::Count),
             ("spindle_remaining_seconds", "Validity left of the term", Unit::Seconds),
             ("spindle_contact_age_seconds", "Time since Spanner answered last", Unit::Seconds),
         ];
@@ -247,7 +302,7 @@ impl Meter {
 
     fn measure(&self, _: &'static str, _: Duration) {}
 
-    fn set(&self, _: &'static str, _: Duration) {}
+    fn report(&mut self, _: Option<Duration>, _: Option<Duration>) {}
 
     fn add(&self, _: &'static str, _: f64) {}
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
+use crate::names::fleet_of;
 use crate::spanner::FullRow;
 use crate::token::FencingToken;
 
@@ -113,6 +114,15 @@ impl LockState {
     /// Returns true if somebody holds the lock.
     pub fn is_held(&self) -> bool {
         matches!(self.standing, Standing::Held { .. })
+    }
+
+    /// Returns the fleet to which a row of the library's own belongs, such as
+    /// `spindle:shard:orders/emails`; nothing for a lock of a user's.
+    ///
+    /// Its rows have this name, `/`, and the id or the number. Of readers and writers, the fleet is also
+    /// the name of the writer's row.
+    pub fn fleet(&self) -> Option<&str> {
+        fleet_of(&self.name)
     }
 
     /// Returns since when the holder holds, by Spanner's clock. If nobody holds, it is when a

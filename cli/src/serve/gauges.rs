@@ -11,9 +11,9 @@ use crate::record::Record;
 /// The locks that have no label of their own share this one.
 const OTHERS: &str = "(others)";
 
-/// One lock in numbers.
+/// One lock in numbers, or one fleet.
 struct Numbers {
-    held: bool,
+    held: u32,
     lease_seconds: Option<f64>,
     heartbeat_age_seconds: Option<f64>,
     /// When the term began or was ended.
@@ -23,7 +23,7 @@ struct Numbers {
 impl Numbers {
     fn new(state: &LockState) -> Numbers {
         Numbers {
-            held: state.is_held(),
+            held: u32::from(state.is_held()),
             lease_seconds: state.lease.map(|lease| lease.as_secs_f64()),
             heartbeat_age_seconds: state.heartbeat_age.map(|age| age.as_secs_f64()),
             token_timestamp_seconds: state
@@ -34,19 +34,35 @@ impl Numbers {
 
     /// The worse of two: an alert about either is one about both.
     fn worse(self, other: Numbers) -> Numbers {
-        let held = self.held && other.held;
-        let ages = [self.heartbeat_age_seconds, other.heartbeat_age_seconds];
-        let age = ages.into_iter().flatten().reduce(f64::max);
         Numbers {
-            held,
+            held: self.held.min(other.held).min(1),
             lease_seconds: None,
-            heartbeat_age_seconds: age,
+            heartbeat_age_seconds: greater(self.heartbeat_age_seconds, other.heartbeat_age_seconds),
             token_timestamp_seconds: None,
+        }
+    }
+
+    /// Two rows of one fleet. The rows that are not held, such as those of members that have gone,
+    /// count for nothing.
+    fn together(self, other: Numbers) -> Numbers {
+        let age = |numbers: &Numbers| numbers.heartbeat_age_seconds.filter(|_| numbers.held > 0);
+        Numbers {
+            held: self.held + other.held,
+            lease_seconds: greater(self.lease_seconds, other.lease_seconds),
+            heartbeat_age_seconds: greater(age(&self), age(&other)),
+            token_timestamp_seconds: greater(
+                self.token_timestamp_seconds,
+                other.token_timestamp_seconds,
+            ),
         }
     }
 }
 
-/// The text of a scrape; locks beyond the first `labels_max` are one.
+fn greater(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    [one, other].into_iter().flatten().reduce(f64::max)
+}
+
+/// The text of a scrape. The rows of a fleet are one; locks beyond the first `labels_max` are one.
 pub fn text(seen: &Seen, labels_max: usize) -> String {
     let mut text = String::new();
     family(&mut text, "spindle_table_up", "gauge", "1 if the last poll of the table succeeded");
@@ -67,13 +83,17 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
     for (state, count) in states {
         let _ = writeln!(text, "spindle_locks{{state=\"{state}\"}} {count}");
     }
-    let mut states = seen.states.iter();
-    let mut locks: Vec<(&str, Numbers)> = states
-        .by_ref()
-        .take(labels_max)
-        .map(|(name, state)| (name.as_str(), Numbers::new(state)))
-        .collect();
-    let others = states.map(|(_, state)| Numbers::new(state)).reduce(Numbers::worse);
+    let mut labelled = BTreeMap::<&str, Numbers>::new();
+    for state in seen.states.values() {
+        let (label, mut numbers) = (state.fleet().unwrap_or(&state.name), Numbers::new(state));
+        if let Some(before) = labelled.remove(label) {
+            numbers = before.together(numbers);
+        }
+        labelled.insert(label, numbers);
+    }
+    let mut labelled = labelled.into_iter();
+    let mut locks: Vec<(&str, Numbers)> = labelled.by_ref().take(labels_max).collect();
+    let others = labelled.map(|(_, numbers)| numbers).reduce(Numbers::worse);
     locks.extend(others.map(|numbers| (OTHERS, numbers)));
     of_locks(&mut text, &locks);
     text
@@ -82,8 +102,8 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
 fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
     type Value = fn(&Numbers) -> Option<f64>;
     let families: [(&str, &str, Value); 4] = [
-        ("spindle_held", "1 if somebody holds the lock, otherwise 0", |lock| {
-            Some(f64::from(u8::from(lock.held)))
+        ("spindle_held", "1 if somebody holds the lock; of a fleet, how many are held", |lock| {
+            Some(f64::from(lock.held))
         }),
         ("spindle_lease_seconds", "Lease of the last holder", |lock| lock.lease_seconds),
         ("spindle_heartbeat_age_seconds", "Time since the last heartbeat", |lock| {
