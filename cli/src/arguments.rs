@@ -119,9 +119,13 @@ pub enum Colour {
 pub enum Command {
     /// List the locks, and who holds each.
     Ls {
-        /// Locks whose names begin so; all of them without it.
+        /// Locks whose names begin so; all of them without it. `spindle:` shows the rows of fleets.
         #[arg(default_value = "")]
         prefix: String,
+        /// Show each row of members, shards, permits and readers, and not one line for each fleet.
+        /// JSON always has each row; its field `fleet` tells them from locks.
+        #[arg(long, short)]
+        all: bool,
     },
     /// Show all there is to say of one lock.
     Show { name: String },
@@ -134,10 +138,26 @@ pub enum Command {
         /// Locks whose names begin so; all of them without it.
         #[arg(default_value = "")]
         prefix: String,
+        /// Show each row of members, shards, permits and readers, and not one line for each fleet.
+        /// JSON always has each row; its field `fleet` tells them from locks.
+        #[arg(long, short)]
+        all: bool,
         /// From one poll to the next.
         #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
         interval: Duration,
     },
+    /// List the live members of a group, or of all groups.
+    Members { group: Option<String> },
+    /// Tell which member has which shards.
+    Shards {
+        /// Group and name of the shards; without it, all there are are listed.
+        #[arg(value_name = "GROUP/NAME")]
+        name: Option<String>,
+    },
+    /// Tell who has which permits of a semaphore, or list the semaphores.
+    Permits { name: Option<String> },
+    /// Tell who reads, who writes and who waits to write, or list the locks that are read and written.
+    Readers { name: Option<String> },
     /// Print the statements that make the table, or that bring an old one up to date.
     Ddl(Ddl),
     /// Make the table, or add the columns that an old one lacks.

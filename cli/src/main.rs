@@ -5,6 +5,7 @@ mod commands;
 mod confirm;
 mod drawing;
 mod failure;
+mod fleets;
 mod output;
 mod place;
 mod record;

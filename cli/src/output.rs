@@ -102,7 +102,8 @@ impl Output {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    fn table<R: Line>(&self, rows: &[R]) -> io::Result<()> {
+    /// Prints rows, aligned.
+    pub fn table<R: Line>(&self, rows: &[R]) -> io::Result<()> {
         let head: Vec<Cell> =
             R::HEAD.iter().map(|name| Cell::painted(*name, Paint::Faint)).collect();
         let mut lines = vec![head];

@@ -14,6 +14,8 @@ const LEASE_ASSUMED: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
     pub name: String,
+    /// The fleet that the row belongs to; nothing for a lock of a user's.
+    pub fleet: Option<String>,
     /// `held`, `never_held`, `released`, `promised`, `parked`, `evicted` or `expired`.
     pub state: &'static str,
     /// The holder; the last holder where its lease ran out.
@@ -46,6 +48,7 @@ impl Record {
         let since = state.since();
         Record {
             name: state.name.clone(),
+            fleet: state.fleet().map(str::to_string),
             state: name,
             holder,
             reserved_for,
@@ -77,6 +80,11 @@ impl Record {
         Some(in_words(Duration::from_millis(milliseconds)))
     }
 
+    /// How long ago the last heartbeat came.
+    pub fn heartbeat(&self) -> Option<String> {
+        self.heartbeat_age_ms.map(|age_ms| format!("{} ago", milliseconds(age_ms)))
+    }
+
     /// All there is to say, one line each.
     pub fn in_words(&self) -> String {
         let mut lines = vec![("lock", self.name.clone()), ("state", self.standing())];
@@ -91,9 +99,7 @@ impl Record {
                 if matches!(self.state, "promised" | "parked") { "reserved" } else { "lease" };
             lines.push((name, milliseconds(lease_ms)));
         }
-        if let Some(age_ms) = self.heartbeat_age_ms {
-            lines.push(("heartbeat", format!("{} ago", milliseconds(age_ms))));
-        }
+        lines.extend(self.heartbeat().map(|heartbeat| ("heartbeat", heartbeat)));
         lines.extend(self.token.clone().map(|token| ("token", token)));
         lines.extend(self.info.clone().map(|info| ("info", info)));
         lines.push(("next", self.next.clone()));
@@ -108,20 +114,20 @@ impl Line for Record {
 
     fn cells(&self) -> Vec<Cell> {
         let paint = match self.state {
-            "held" => Paint::Good,
+            "held" | "waiting" => Paint::Good,
             "expired" | "evicted" => Paint::Bad,
             _ => Paint::Faint,
         };
         let dash = || "-".to_string();
-        let holder = if self.is_held() { self.holder.clone() } else { None };
-        let ago = |age_ms| format!("{} ago", milliseconds(age_ms));
+        let has_holder = matches!(self.state, "held" | "waiting");
+        let holder = if has_holder { self.holder.clone() } else { None };
         vec![
             Cell::plain(self.name.clone()),
             Cell::plain(holder.unwrap_or_else(dash)),
             Cell::painted(self.standing(), paint),
             Cell::plain(self.duration().unwrap_or_else(dash)),
             Cell::plain(self.lease_ms.map_or_else(dash, milliseconds)),
-            Cell::plain(self.heartbeat_age_ms.map_or_else(dash, ago)),
+            Cell::plain(self.heartbeat().unwrap_or_else(dash)),
             Cell::plain(self.info.clone().unwrap_or_default()),
         ]
     }

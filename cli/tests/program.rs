@@ -17,6 +17,8 @@ mod acts;
 mod answers;
 #[path = "program/demo.rs"]
 mod demo;
+#[path = "program/fleets.rs"]
+mod fleets;
 #[path = "program/page.rs"]
 mod page;
 #[path = "program/reads.rs"]

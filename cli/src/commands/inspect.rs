@@ -6,11 +6,12 @@ use spindle::Standing;
 
 use crate::arguments::Form;
 use crate::failure::{Code, Result};
+use crate::fleets::grouped;
 use crate::output::Output;
 use crate::place::Place;
 use crate::record::Record;
 
-pub async fn ls(place: &Place, out: &Output, prefix: &str) -> Result<ExitCode> {
+pub async fn ls(place: &Place, out: &Output, prefix: &str, all: bool) -> Result<ExitCode> {
     let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
     let mut records = Vec::new();
     while let Some(lock) = locks.next().await? {
@@ -28,7 +29,10 @@ pub async fn ls(place: &Place, out: &Output, prefix: &str) -> Result<ExitCode> {
         eprintln!("no lock of table `{}` begins with `{prefix}`", place.table);
         return Ok(ExitCode::SUCCESS);
     }
-    out.rows(&records)?;
+    match out.form {
+        Form::Table => out.table(&grouped(records, prefix, all))?,
+        Form::Json | Form::Jsonl => out.rows(&records)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,6 +3,7 @@
 mod demo;
 mod depose;
 mod doctor;
+mod fleet;
 pub mod history;
 mod inspect;
 mod pages;
@@ -26,13 +27,18 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
     let out = Output::new(&common);
     let reach = || Place::reach(&common);
     match command {
-        Command::Ls { prefix } => inspect::ls(&reach().await?, &out, &prefix).await,
+        Command::Ls { prefix, all } => inspect::ls(&reach().await?, &out, &prefix, all).await,
         Command::Show { name } => inspect::show(&reach().await?, &out, &name).await,
         Command::Who { name } => inspect::who(&reach().await?, &out, &name).await,
         Command::History(asked) => history::history(&reach().await?, &out, &asked).await,
-        Command::Watch { prefix, interval } => {
-            watch::watch(&reach().await?, &out, &prefix, interval).await
+        Command::Watch { prefix, all, interval } => {
+            let asked = watch::Asked { prefix, all, interval };
+            watch::watch(&reach().await?, &out, &asked).await
         }
+        Command::Members { group } => fleet::members(&reach().await?, &out, group.as_deref()).await,
+        Command::Shards { name } => fleet::shards(&reach().await?, &out, name.as_deref()).await,
+        Command::Permits { name } => fleet::permits(&reach().await?, &out, name.as_deref()).await,
+        Command::Readers { name } => fleet::readers(&reach().await?, &out, name.as_deref()).await,
         Command::Ddl(ddl) => schema::ddl(&out, &ddl, &common.table),
         Command::Init => {
             let endpoint = common.admin_endpoint.as_deref();

@@ -18,33 +18,37 @@ use tokio::time::sleep;
 
 use crate::arguments::Form;
 use crate::failure::{Code, Failure, Result};
+use crate::fleets::{Entry, grouped};
 use crate::output::{Cell, Line as _, Output, Paint, cut, printable, widths};
 use crate::place::Place;
 use crate::record::Record;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-pub async fn watch(
-    place: &Place,
-    out: &Output,
-    prefix: &str,
-    interval: Duration,
-) -> Result<ExitCode> {
+/// The locks to follow, and how often.
+pub struct Asked {
+    pub prefix: String,
+    pub all: bool,
+    pub interval: Duration,
+}
+
+pub async fn watch(place: &Place, out: &Output, asked: &Asked) -> Result<ExitCode> {
+    let interval = asked.interval;
     if interval < INTERVAL_MIN {
         let text = format!("--interval {interval:?}: at least {INTERVAL_MIN:?}");
         return Err(Failure::new(Code::Usage, text));
     }
     // An error at the start ends the program; a later one is shown.
-    let first = poll(place, prefix).await?;
+    let first = poll(place, asked).await?;
     if io::stdout().is_terminal() && out.form == Form::Table {
-        draw(place, prefix, interval, first).await
+        draw(place, asked, first).await
     } else {
-        print(place, out, prefix, interval, first).await
+        print(place, out, asked, first).await
     }
 }
 
-async fn poll(place: &Place, prefix: &str) -> Result<Vec<Record>> {
-    let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
+async fn poll(place: &Place, asked: &Asked) -> Result<Vec<Record>> {
+    let mut locks = place.locks.list().prefix(&*asked.prefix).page_rows(1_000);
     let mut records = Vec::new();
     while let Some(lock) = locks.next().await? {
         records.push(Record::new(&lock));
@@ -53,35 +57,29 @@ async fn poll(place: &Place, prefix: &str) -> Result<Vec<Record>> {
 }
 
 /// One line for each change: who gained, who lost, what went wrong.
-async fn print(
-    place: &Place,
-    out: &Output,
-    prefix: &str,
-    interval: Duration,
-    first: Vec<Record>,
-) -> Result<ExitCode> {
+async fn print(place: &Place, out: &Output, asked: &Asked, first: Vec<Record>) -> Result<ExitCode> {
     let mut known = BTreeMap::new();
-    report(out, &mut known, first)?;
+    report(out, &mut known, first, asked)?;
     // One for all turns of the loop: a signal must not get lost between two.
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
         let polled = tokio::select! {
-            polled = next(place, prefix, interval) => polled,
+            polled = next(place, asked) => polled,
             ended = &mut interrupted => {
                 ended?;
                 return Ok(ExitCode::SUCCESS);
             }
         };
         match polled {
-            Ok(records) => report(out, &mut known, records)?,
+            Ok(records) => report(out, &mut known, records, asked)?,
             Err(failure) => eprintln!("spindle: {failure}"),
         }
     }
 }
 
-async fn next(place: &Place, prefix: &str, interval: Duration) -> Result<Vec<Record>> {
-    sleep(interval).await;
-    poll(place, prefix).await
+async fn next(place: &Place, asked: &Asked) -> Result<Vec<Record>> {
+    sleep(asked.interval).await;
+    poll(place, asked).await
 }
 
 #[derive(Serialize)]
@@ -94,18 +92,30 @@ fn report(
     out: &Output,
     known: &mut BTreeMap<String, (String, Option<String>)>,
     records: Vec<Record>,
+    asked: &Asked,
 ) -> Result<()> {
     let mut before = std::mem::take(known);
-    for record in records {
-        let now = (record.standing(), record.token.clone());
-        if before.remove(&record.name).as_ref() != Some(&now) {
-            if out.form == Form::Table {
-                out.text(&line(&record))?;
-            } else {
-                out.json_line(&record)?;
+    // JSON has each row.
+    let all = asked.all || out.form != Form::Table;
+    for entry in grouped(records, &asked.prefix, all) {
+        let now = match &entry {
+            Entry::Lock(record) => (record.standing(), record.token.clone()),
+            Entry::Fleet(fleet) => (fleet.standing(), None),
+        };
+        let name = entry.name().to_string();
+        if before.remove(&name).as_ref() != Some(&now) {
+            match &entry {
+                Entry::Lock(record) if out.form == Form::Table => out.text(&line(record))?,
+                Entry::Lock(record) => out.json_line(record)?,
+                Entry::Fleet(fleet) => {
+                    out.text(&format!(
+                        "{}\n",
+                        printable(&format!("{name}: {}", fleet.standing()))
+                    ))?;
+                }
             }
         }
-        known.insert(record.name, now);
+        known.insert(name, now);
     }
     for name in before.keys() {
         let gone = Gone { name, state: "deleted" };
@@ -135,7 +145,7 @@ fn line(record: &Record) -> String {
 /// The content of the screen.
 struct Screen {
     title: String,
-    records: Vec<Record>,
+    entries: Vec<Entry>,
     trouble: Option<String>,
     selected: usize,
     /// The first record in sight.
@@ -144,19 +154,14 @@ struct Screen {
     height: usize,
 }
 
-async fn draw(
-    place: &Place,
-    prefix: &str,
-    interval: Duration,
-    first: Vec<Record>,
-) -> Result<ExitCode> {
-    let title = format!("{} {} {prefix}", place.database, place.table);
-    let mut screen =
-        Screen { title, records: first, trouble: None, selected: 0, top: 0, height: 1 };
+async fn draw(place: &Place, asked: &Asked, first: Vec<Record>) -> Result<ExitCode> {
+    let title = format!("{} {} {}", place.database, place.table, asked.prefix);
+    let entries = grouped(first, &asked.prefix, asked.all);
+    let mut screen = Screen { title, entries, trouble: None, selected: 0, top: 0, height: 1 };
     let mut terminated = signal(SignalKind::terminate())?;
     let mut terminal = ratatui::try_init()?;
     let outcome = tokio::select! {
-        outcome = follow(place, prefix, interval, &mut terminal, &mut screen) => outcome,
+        outcome = follow(place, asked, &mut terminal, &mut screen) => outcome,
         // The terminal is left as it was.
         _ = terminated.recv() => Ok(ExitCode::from(143)),
     };
@@ -166,21 +171,23 @@ async fn draw(
 
 async fn follow(
     place: &Place,
-    prefix: &str,
-    interval: Duration,
+    asked: &Asked,
     terminal: &mut DefaultTerminal,
     screen: &mut Screen,
 ) -> Result<ExitCode> {
     let mut events = listen();
     // A key is answered while a poll is under way.
-    let mut polling = pin!(next(place, prefix, interval));
+    let mut polling = pin!(next(place, asked));
     loop {
         terminal.draw(|frame| screen.draw(frame))?;
         tokio::select! {
             polled = &mut polling => {
-                polling.set(next(place, prefix, interval));
+                polling.set(next(place, asked));
                 match polled {
-                    Ok(records) => (screen.records, screen.trouble) = (records, None),
+                    Ok(records) => {
+                        screen.entries = grouped(records, &asked.prefix, asked.all);
+                        screen.trouble = None;
+                    }
                     Err(failure) => screen.trouble = Some(failure.to_string().replace('\n', " ")),
                 }
             }
@@ -230,16 +237,20 @@ impl Screen {
     fn draw(&mut self, frame: &mut Frame<'_>) {
         let parts = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(3)];
         let [head, body, foot] = Layout::vertical(parts).areas(frame.area());
-        let held = self.records.iter().filter(|record| record.is_held()).count();
-        let count = format!("{}  {held} of {} held", self.title, self.records.len());
+        let (mut held, mut locks) = (0, 0);
+        for entry in &self.entries {
+            let (held_here, of) = entry.held_of();
+            (held, locks) = (held + held_here, locks + of);
+        }
+        let count = format!("{}  {held} of {locks} held", self.title);
         frame.render_widget(ratatui::text::Line::raw(count).bold(), head);
         self.height = usize::from(body.height).saturating_sub(1).max(1);
-        self.selected = self.selected.min(self.records.len().saturating_sub(1));
+        self.selected = self.selected.min(self.entries.len().saturating_sub(1));
         self.top = self.top.clamp(self.selected.saturating_sub(self.height - 1), self.selected);
         // Ten thousand rows are drawn no slower than those in sight.
         let shown: Vec<Vec<Cell>> =
-            self.records.iter().skip(self.top).take(self.height).map(Record::cells).collect();
-        let head = Record::HEAD.iter().map(|name| Cell::painted(*name, Paint::Faint)).collect();
+            self.entries.iter().skip(self.top).take(self.height).map(Entry::cells).collect();
+        let head = Entry::HEAD.iter().map(|name| Cell::painted(*name, Paint::Faint)).collect();
         let lines: Vec<Vec<Cell>> = std::iter::once(head).chain(shown).collect();
         let widths = widths(&lines, Some(usize::from(body.width)));
         let columns = widths.iter().map(|width| u16::try_from(*width).unwrap_or(u16::MAX));
@@ -250,8 +261,8 @@ impl Screen {
         });
         let table = Table::new(rows, columns.map(Constraint::Length)).column_spacing(2);
         frame.render_widget(table, body);
-        let selected = self.records.get(self.selected);
-        let next = selected.map(|record| format!("next contender: {}", record.next));
+        let selected = self.entries.get(self.selected);
+        let next = selected.map(Entry::next);
         let trouble = self.trouble.clone().map(|trouble| ratatui::text::Line::raw(trouble).red());
         let lines = vec![
             ratatui::text::Line::raw(next.unwrap_or_default()),

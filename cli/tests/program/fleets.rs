@@ -1,0 +1,96 @@
+//! The rows of fleets, as what they are: members, shards, permits, readers and writers.
+
+use serde_json::Value;
+use spindle::CancellationToken;
+
+use crate::crowd;
+use crate::http::Server;
+use crate::world::{Ran, World, until};
+
+const SHARDS: usize = 8;
+
+/// A fleet of one member with eight shards, a permit that is used, and a lock that somebody reads
+/// while somebody waits to write.
+async fn fleet(world: &World) -> (CancellationToken, spindle::fleet::Permit) {
+    let cancel = CancellationToken::new();
+    let member = world.table.member("orders").id("node-1").info("http://10.0.0.7");
+    let member = member.build().unwrap();
+    tokio::spawn(member.run(cancel.clone()));
+    let (shards, end) = (member.shards("emails", SHARDS), cancel.clone());
+    let task = |shard: spindle::fleet::Shard| async move { shard.cancelled().await };
+    tokio::spawn(async move { shards.run(end, task).await });
+    let semaphore = world.table.semaphore("api", 3).build().unwrap();
+    let permit = semaphore.acquire().await.unwrap();
+    let now = world.emulator.clock().now();
+    let row = |name, id| crowd::held_row(now, name, id, None);
+    world.apply(&[row("spindle:rw:jobs", "node-2"), row("spindle:rw:jobs/node-3", "node-3")]).await;
+    world.write(&[("billing", Some("node-1"))]).await;
+    until("all shards are held", async || {
+        let ran = world.run(&["ls", "spindle:shard:"]).await;
+        ran.out.matches(" held ").count() == SHARDS
+    })
+    .await;
+    (cancel, permit)
+}
+
+fn ok(ran: Ran) -> String {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    ran.out
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
+    let world = World::start().await;
+    let _fleet = fleet(&world).await;
+    let ls = ok(world.run(&["ls"]).await);
+    // The head, the lock, members, who shares, shards, permits, readers and writers.
+    assert_eq!(ls.lines().count(), 7, "{ls}");
+    let line = ls.lines().find(|line| line.starts_with("spindle:shard:orders/emails ")).unwrap();
+    assert!(line.contains("node-1") && line.contains("8 of 8 held"), "{ls}");
+    assert!(line.ends_with("spindle shards orders/emails"), "{ls}");
+    assert_eq!(ok(world.run(&["ls", "--all"]).await).lines().count(), 1 + 1 + 1 + 1 + 8 + 1 + 2);
+    assert_eq!(ok(world.run(&["ls", "spindle:permit:"]).await).lines().count(), 2);
+    let json: Value = serde_json::from_str(&ok(world.run(&["ls", "-o", "json"]).await)).unwrap();
+    let fleets: Vec<&Value> = json.as_array().unwrap().iter().map(|row| &row["fleet"]).collect();
+    assert_eq!(fleets.len(), 14, "JSON has each row: {json}");
+    assert_eq!((fleets[0], fleets[1]), (&Value::Null, &"spindle:member:orders".into()));
+
+    for members in [ok(world.run(&["members"]).await), ok(world.run(&["members", "orders"]).await)]
+    {
+        let line = members.lines().nth(1).unwrap();
+        assert!(line.starts_with("orders  node-1  "), "{members}");
+        assert!(line.ends_with("http://10.0.0.7"), "{members}");
+    }
+    let shards = ok(world.run(&["shards", "orders/emails"]).await);
+    assert_eq!(shards.lines().nth(1), Some("node-1  8      0-7"), "{shards}");
+    assert!(ok(world.run(&["shards"]).await).contains("8 of 8 held"));
+    let permits = world.run(&["permits", "api"]).await;
+    assert!(permits.err.contains("1 used"), "{permits:?}");
+    assert_eq!(ok(permits).lines().count(), 2);
+    let readers = ok(world.run(&["readers", "jobs"]).await);
+    let lines: Vec<&str> = readers.lines().collect();
+    assert!(lines[1].starts_with("writer  -       node-2  waiting"), "{readers}");
+    assert!(lines[2].starts_with("reader  node-3  node-3  held"), "{readers}");
+
+    for nothing in [["members", "x"], ["shards", "x/y"], ["permits", "x"], ["readers", "job"]] {
+        let ran = world.run(&nothing).await;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("spindle ls spindle:"), "{ran:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_is_one_series_of_each_metric_and_its_value_is_how_many_are_held() {
+    let world = World::start().await;
+    let _fleet = fleet(&world).await;
+    let server = Server::start(&world, &[]).await;
+    let scraped = server.get("/metrics").await.body;
+    for (fleet, held) in
+        [("shard:orders/emails", SHARDS), ("member:orders", 1), ("permit:api", 1), ("rw:jobs", 2)]
+    {
+        let line = format!("spindle_held{{lock=\"spindle:{fleet}\"}} {held}\n");
+        assert!(scraped.contains(&line), "{line}: {scraped}");
+    }
+    let series = scraped.lines().filter(|line| line.starts_with("spindle_held{")).count();
+    assert_eq!(series, 6, "the lock, and five fleets: {scraped}");
+}
