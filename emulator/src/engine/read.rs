@@ -2,11 +2,13 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::cell::Cell;
 use super::error::{Error, Result};
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
 use super::mutation::{Draft, TableDraft, cells_of};
+use super::schema::Schema;
 use super::state::{State, Step, TableData};
 use super::store::Row;
 use super::table::Table;
@@ -213,6 +215,28 @@ impl State {
 
     fn place_of(&self, reading: &Reading) -> Result<(&Table, &TableData)> {
         self.place(&reading.read.table, reading.read.index.as_deref())
+    }
+
+    /// Refuses a read of columns that weren't there at that moment, or have changed since.
+    fn check_form(&self, read: &Read, moment: Timestamp) -> Result<()> {
+        let name = read.index.as_ref().unwrap_or(&read.table);
+        let since = self.former.iter().filter(|(until, _)| moment < *until);
+        let mut since = since.map(|(_, schema)| schema).chain([&self.schema]);
+        let Some(then) = since.next().and_then(|schema| schema.relation(name)) else {
+            return Ok(());
+        };
+        if let Some(column) = read.columns.iter().find(|column| then.position(column).is_none()) {
+            return Err(Error::column_not_found(&then.name, column));
+        }
+        let is_same = |schema: &Arc<Schema>| {
+            schema.relation(name).is_some_and(|table| table.has_form_of(then, &read.columns))
+        };
+        match since.all(is_same) {
+            true => Ok(()),
+            false => Err(Error::unimplemented(format!(
+                "Not supported here: a read of {name} at {moment}, before its columns changed"
+            ))),
+        }
     }
 
     /// Reads the next page at a moment.

@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 use super::error::{Code, Error, Result};
 use super::index::BoundIndex;
 use super::locks::{Lock, LockTable, TransactionNumber, compete};
-use super::read::Read;
 use super::schema::Schema;
 use super::store::Rows;
 use super::table::Table;
@@ -132,28 +131,6 @@ impl State {
     pub fn schema_at(&self, moment: Timestamp) -> &Arc<Schema> {
         let then = self.former.iter().find(|(until, _)| moment < *until);
         then.map_or(&self.schema, |(_, schema)| schema)
-    }
-
-    /// Refuses a read of columns that weren't there at that moment, or have changed since.
-    pub fn check_form(&self, read: &Read, moment: Timestamp) -> Result<()> {
-        let name = read.index.as_ref().unwrap_or(&read.table);
-        let since = self.former.iter().filter(|(until, _)| moment < *until);
-        let mut since = since.map(|(_, schema)| schema).chain([&self.schema]);
-        let Some(then) = since.next().and_then(|schema| schema.relation(name)) else {
-            return Ok(());
-        };
-        if let Some(column) = read.columns.iter().find(|column| then.position(column).is_none()) {
-            return Err(Error::column_not_found(&then.name, column));
-        }
-        let is_same = |schema: &Arc<Schema>| {
-            schema.relation(name).is_some_and(|table| table.has_form_of(then, &read.columns))
-        };
-        match since.all(is_same) {
-            true => Ok(()),
-            false => Err(Error::unimplemented(format!(
-                "Not supported here: a read of {name} at {moment}, before its columns changed"
-            ))),
-        }
     }
 
     /// Returns the definition and the contents of a table.
