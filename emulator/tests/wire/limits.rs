@@ -281,6 +281,7 @@ async fn a_session_of_a_role_is_refused_by_name() {
 
 /// How many nanoseconds this thread, which runs client and server, has computed. Time itself, where
 /// the system doesn't say; a busy machine makes no difference to the former.
+#[expect(clippy::disallowed_methods, reason = "nothing here runs on a virtual clock")]
 fn computed() -> u128 {
     static START: std::sync::LazyLock<std::time::Instant> =
         std::sync::LazyLock::new(std::time::Instant::now);
