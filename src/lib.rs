@@ -121,6 +121,8 @@ mod loss;
 mod names;
 pub mod operate;
 mod outcome;
+mod rank;
+mod roster;
 mod settings;
 #[cfg(all(feature = "__simulation", unix))]
 #[doc(hidden)]

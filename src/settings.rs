@@ -1,3 +1,4 @@
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use spindle_protocol::Timing;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::names::{
-    INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_table_name, default_id,
+    INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_part, check_table_name,
+    default_id, member_key,
 };
 use crate::spanner::{LockTable, Table};
 
@@ -41,6 +43,8 @@ pub struct LockBuilder {
     stop_limit: Option<Duration>,
     start_limit: Option<Duration>,
     own_thread: bool,
+    rank: Option<u32>,
+    preempts: bool,
     clock: Clock,
 }
 
@@ -53,7 +57,18 @@ pub(crate) struct Settings {
     pub(crate) timing: Timing,
     pub(crate) stop_limit: Duration,
     pub(crate) own_thread: bool,
+    pub(crate) rank: Option<Rank>,
     pub(crate) clock: Clock,
+}
+
+/// How a contender is ranked.
+#[derive(Clone, Debug)]
+pub(crate) struct Rank {
+    pub(crate) rank: u32,
+    /// True if it hands over to a higher rank while it leads.
+    pub(crate) preempts: bool,
+    /// The settings of its row among the members of the lock.
+    pub(crate) member: Box<Settings>,
 }
 
 impl LockTable {
@@ -80,13 +95,16 @@ impl LockBuilder {
             stop_limit: None,
             start_limit: None,
             own_thread: false,
+            rank: None,
+            preempts: false,
             clock: Clock::system(),
         }
     }
 
     /// Returns the same settings for a row of the library's own.
     pub(crate) fn for_row(&self, key: String, info: Option<String>) -> LockBuilder {
-        LockBuilder { name: key, is_reserved: true, info, ..self.clone() }
+        let (is_reserved, rank, preempts) = (true, None, false);
+        LockBuilder { name: key, is_reserved, info, rank, preempts, ..self.clone() }
     }
 
     /// Fixes the id, and says it.
@@ -197,6 +215,83 @@ impl LockBuilder {
         self
     }
 
+    /// Contends by rank: whenever the lock is vacant, the live contender of the highest rank takes it.
+    ///
+    /// While it wants the lock, a ranked contender is a member of the group that is called like the
+    /// lock: [`LockTable::members`] shows all of them. At a vacancy each reads the members. The
+    /// highest rank takes at once; of equal ranks, the lesser id. Each of the others waits a grace
+    /// for everyone before it, so that a member that can't take starves nobody. The grace is two
+    /// polls, or a tenth of the lease if that is longer. The one that held last comes last, whatever
+    /// its rank: it let go, or its lease ran out. If it was evicted, it sits out another grace.
+    ///
+    /// A holder that lives keeps the lock, unless it was told to [`preempt`](LockBuilder::preempt).
+    /// A release for a [named successor](crate::Spindle::resign_to) goes before ranks.
+    ///
+    /// # Promises
+    ///
+    /// Who leads follows from who lives, once things are calm. Ranks decide about time alone: with
+    /// wrong or old views the lock is exclusive all the same.
+    ///
+    /// # Cost
+    ///
+    /// An ordinary contender sends one read a poll and writes nothing. A ranked one also keeps a
+    /// row `spindle:member:<lock>/<id>` by heartbeats: a write each half of the lease, by two
+    /// requests that it shares with the other locks of its [`LockTable`]. At a vacancy each poll is
+    /// two reads. A leader that preempts reads the members at each poll interval.
+    ///
+    /// # Rules
+    ///
+    /// The name of the lock and the id have no `/` and no control character, and at most 256 bytes.
+    /// The ids of all contenders differ, also from those of members of a group of that name. All
+    /// contenders of the lock should be ranked: others take whenever they can. The table needs the
+    /// column `info`. Where one poll decides there are no turns, so
+    /// [`try_acquire`](crate::Spindle::try_acquire) and [`run_once`](LockBuilder::run_once) refuse
+    /// a ranked lock.
+    ///
+    /// ```
+    /// use spindle::{CancellationToken, LockTable};
+    /// # use spindle_emulator::Emulator;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let database = "projects/p/instances/i/databases/d";
+    /// # let emulator = Emulator::start().await?;
+    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+    /// let lock = table.lock("billing").id("big-node").by_rank(3).preempt().build()?;
+    /// let cancel = CancellationToken::new();
+    /// let running = lock.run(cancel.clone());
+    /// while lock.has_lock().is_none() {
+    ///     tokio::task::yield_now().await;
+    /// }
+    /// let contenders = table.members("billing").now().await?;
+    /// assert_eq!(contenders[0].info.as_deref(), Some("rank 3"));
+    /// cancel.cancel();
+    /// running.await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn by_rank(mut self, rank: u32) -> LockBuilder {
+        self.rank = Some(rank);
+        self
+    }
+
+    /// Hands over, while it leads, to a live contender of strictly higher rank; needs
+    /// [`by_rank`](LockBuilder::by_rank).
+    ///
+    /// The hand-over is that of [`resign_to`](crate::Spindle::resign_to): a task of
+    /// [`lead`](crate::Spindle::lead) stops first, a guard loses its term at once. It begins within
+    /// a poll interval of the other's arrival, by one more read a poll.
+    ///
+    /// A leader hands over to each contender once in a term of its membership. It hands nothing to
+    /// one that it has seen with the lock since that one joined. So a higher contender whose task
+    /// keeps failing doesn't make the lock flap, and one that was evicted or has resigned isn't
+    /// handed the lock back. A leader that has handed over backs off for a lease, then contends anew.
+    pub fn preempt(mut self) -> LockBuilder {
+        self.preempts = true;
+        self
+    }
+
     /// Sets the clock by which validity is judged; for tests on virtual time, with
     /// [`Clock::runtime`].
     pub fn clock(mut self, clock: Clock) -> LockBuilder {
@@ -212,6 +307,9 @@ impl LockBuilder {
         at_most: Duration,
     ) -> Result<(Arc<Table>, Settings, Duration)> {
         let refuse = |rule: String| Err(Error::config(format!("lock `{}`: {rule}", self.name)));
+        if self.rank.is_some() || self.preempts {
+            return refuse("`run_once` polls once, so that it can't wait for a turn".to_string());
+        }
         if !(LEASE_MIN..=LEASE_MAX).contains(&at_most) {
             return refuse(format!("at most {at_most:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));
         }
@@ -265,8 +363,10 @@ impl LockBuilder {
                 "stop limit {stop_limit:?}; more than zero and at most {LEASE_MAX:?}"
             ));
         }
+        let rank = self.rank(&id)?;
         Ok(Settings {
             name: self.name.as_str().into(),
+            rank,
             id: id.into(),
             info: self.info.clone(),
             timing,
@@ -274,6 +374,22 @@ impl LockBuilder {
             own_thread: self.own_thread,
             clock: self.clock.clone(),
         })
+    }
+
+    /// Returns the rank, and the settings of the row that shows it to others.
+    fn rank(&self, id: &str) -> Result<Option<Rank>> {
+        let refuse =
+            |rule: &dyn Display| Error::config(format!("lock `{}` by rank: {rule}", self.name));
+        let Some(rank) = self.rank else {
+            let without = "`preempt` without `by_rank`";
+            return if self.preempts { Err(refuse(&without)) } else { Ok(None) };
+        };
+        check_part("lock name", &self.name)
+            .and_then(|()| check_part("id", id))
+            .map_err(|error| refuse(&error))?;
+        let row = self.for_row(member_key(&self.name, id), Some(format!("rank {rank}")));
+        let member = row.id(id).settings().map_err(|error| refuse(&error))?;
+        Ok(Some(Rank { rank, preempts: self.preempts, member: Box::new(member) }))
     }
 
     /// Returns the durations with their defaults, or the rule that they break.

@@ -288,6 +288,7 @@ impl Member {
             timing,
             stop_limit,
             own_thread: false,
+            rank: None,
             clock,
         };
         let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);

@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use google_cloud_spanner::client::DatabaseClient;
-use spindle_protocol::{Holder, Succession};
+use spindle_protocol::Succession;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::driver::{
-    Carried, CarriedRow, Claim, Command, Demand, Driver, Grant, Occupied, Patience, Told,
-    overdue_limit,
+    CarriedRow, Claim, Command, Demand, Driver, Grant, Occupied, Patience, overdue_limit,
 };
 use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
+use crate::rank::Place;
 use crate::settings::{LockBuilder, Settings};
 use crate::spanner::{Connection, LockTable, REQUEST_LIMIT, Table};
 use crate::status::{Health, Published, Term, TermWatch};
@@ -73,10 +73,25 @@ struct Shared {
     inbox: Mutex<Option<mpsc::Receiver<Box<Command>>>>,
     /// How the loop was started, once it was.
     demand: OnceLock<Demand>,
+    /// How many want the lock, if it is ranked: the contender is a member while somebody does.
+    wanted: Option<watch::Sender<usize>>,
 }
 
+/// A caller's wish for the lock, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Wish(Spindle);
+
+impl Drop for Wish {
+    fn drop(&mut self) {
+        self.0.is_wanted_by(|claims| claims - 1);
+    }
+}
+
+/// A loop that is made, so that it says that it is gone even if never polled.
+type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Where a loop runs.
-enum Place {
+enum Site {
     OwnThread(Connection),
     Runtime(Handle),
 }
@@ -104,7 +119,9 @@ impl Spindle {
         let published = Arc::new(Published::new(clock, name, table.name.as_str().into()));
         let inbox = Mutex::new(Some(inbox));
         let demand = OnceLock::new();
-        Spindle(Arc::new(Shared { table, settings, published, commands, inbox, demand }))
+        let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());
+        let wanted = is_ranked.then(|| watch::Sender::new(0));
+        Spindle(Arc::new(Shared { table, settings, published, commands, inbox, demand, wanted }))
     }
 
     /// Starts the loop. The returned handle resolves once the loop has ended and the lock is
@@ -152,7 +169,7 @@ impl Spindle {
         done: oneshot::Sender<Result<()>>,
     ) -> Result<()> {
         let settings = self.0.settings.clone()?;
-        let place = self.place(&settings)?;
+        let site = self.site(&settings)?;
         let inbox = {
             let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
             let taken = inbox.take();
@@ -169,40 +186,42 @@ impl Spindle {
             };
             return Err(Error::config(format!("lock `{}`: {before}", settings.name)));
         };
-        let holder = Holder { lease: settings.timing.lease, info: settings.info.clone() };
-        let lock = Arc::clone(&settings.name);
         let published = Arc::clone(&self.0.published);
         published.starts(overdue_limit(settings.timing.lease));
+        let commands = self.0.commands.downgrade();
+        let wanted = self.0.wanted.as_ref().map(watch::Sender::subscribe);
+        if demand == Demand::Always {
+            // For as long as the loop runs.
+            self.is_wanted_by(|claims| claims + 1);
+        }
         let drive = move |table: Arc<Table>| {
             let parting_info = Arc::default();
-            let seat = table.carriers.seat(&table, lock, rand::random());
-            let row = CarriedRow(Arc::new(Carried {
-                seat,
-                table: Some(table),
-                holder,
-                parting_info: Arc::clone(&parting_info),
-                told: Told::default(),
-                saw_lease: Arc::default(),
-                saw_seizure: Arc::default(),
-            }));
-            // Made outside of the future, so that it says that it is gone even if never polled.
-            let mut driver = Driver::new(row, settings, published, inbox, rand::random());
-            if demand == Demand::Claimed {
-                driver = driver.on_demand(parting_info);
-            }
-            let driver = Box::new(driver);
+            let row = CarriedRow::new(&table, &settings, Arc::clone(&parting_info));
+            let looping: Loop = match settings.rank.clone().zip(wanted) {
+                None => {
+                    let driver = Driver::new(row, settings, published, inbox, rand::random());
+                    Box::pin(Box::new(driver.for_demand(demand, parting_info)).run(cancel))
+                }
+                Some((rank, wanted)) => {
+                    let lock = Arc::clone(&published);
+                    let place = Place::new(&table, &settings, rank, lock, commands, wanted);
+                    let row = place.row(row);
+                    let driver = Driver::new(row, settings, published, inbox, rand::random());
+                    Box::pin(place.beside(driver.for_demand(demand, parting_info), cancel))
+                }
+            };
             async move {
-                driver.run(cancel).await;
+                looping.await;
                 // Nobody waits any more if it can't be delivered.
                 let _ = done.send(Ok(()));
             }
         };
-        match place {
-            Place::OwnThread(connection) => {
+        match site {
+            Site::OwnThread(connection) => {
                 let table = Arc::new(Table::new(connection, self.0.table.name.clone()));
                 self.start_thread(move || drive(table))
             }
-            Place::Runtime(runtime) => {
+            Site::Runtime(runtime) => {
                 runtime.spawn(drive(Arc::clone(&self.0.table)));
                 Ok(())
             }
@@ -210,12 +229,12 @@ impl Spindle {
     }
 
     /// Finds where the loop is to run, before anything is taken that a refusal would lose.
-    fn place(&self, settings: &Settings) -> Result<Place> {
+    fn site(&self, settings: &Settings) -> Result<Site> {
         if let Some(connection) = self.0.table.connection.another().filter(|_| settings.own_thread)
         {
-            return Ok(Place::OwnThread(connection));
+            return Ok(Site::OwnThread(connection));
         }
-        Handle::try_current().map(Place::Runtime).map_err(|_| {
+        Handle::try_current().map(Site::Runtime).map_err(|_| {
             let lock = &settings.name;
             Error::config(format!("lock `{lock}`: started outside of a tokio runtime"))
         })
@@ -345,6 +364,18 @@ impl Spindle {
         let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
         self.0.commands.send(Box::new(Command::Claim(claim))).await.map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Says that a caller wants the lock, also between two claims.
+    pub(crate) fn wish(&self) -> Wish {
+        self.is_wanted_by(|claims| claims + 1);
+        Wish(self.clone())
+    }
+
+    fn is_wanted_by(&self, count: impl FnOnce(usize) -> usize) {
+        if let Some(wanted) = &self.0.wanted {
+            wanted.send_modify(|claims| *claims = count(*claims));
+        }
     }
 
     async fn resign_for(&self, next: Succession) -> bool {

@@ -58,6 +58,8 @@ mod outages;
 mod permits;
 #[path = "laws/postgresql.rs"]
 mod postgresql;
+#[path = "laws/rank.rs"]
+mod rank;
 #[path = "laws/rows.rs"]
 mod rows;
 #[path = "laws/schema.rs"]

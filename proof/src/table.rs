@@ -101,7 +101,7 @@ impl Table {
             (Act::Sweep { before }, None) => self.sweep(now, *before),
             (_, None) => {
                 let read_at = self.read_timestamp(now);
-                Answer::Observed(Observation { row: self.lock(), read_at })
+                Answer::Observed(Observation { row: self.lock(), read_at, wait: Duration::ZERO })
             }
         }
     }

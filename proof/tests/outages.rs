@@ -68,7 +68,8 @@ fn outlives(timing: &Timing, fate: Fate, begin: Duration, outage: Duration, jitt
                     (Some(Fate::Silence), _) => (Answer::Unknown, timing.attempt_limit(&act)),
                     (Some(Fate::Refusal), _) => (Answer::NotApplied, LATENCY),
                     (None, Act::Observe) => {
-                        let seen = Observation { row: None, read_at: spanner(now) };
+                        let seen =
+                            Observation { row: None, read_at: spanner(now), wait: Duration::ZERO };
                         (Answer::Observed(seen), LATENCY)
                     }
                     (None, _) => (Answer::Applied { at: spanner(now) }, LATENCY),

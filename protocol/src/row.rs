@@ -280,6 +280,9 @@ pub struct Observation {
     pub row: Option<Row>,
     /// Spanner's timestamp of the read.
     pub read_at: Timestamp,
+    /// For how long the reader leaves the lock to others, should it be vacant: a choice of its
+    /// owner, which costs time alone.
+    pub wait: Duration,
 }
 
 /// Returns true if `key` is the exact pattern of a takeover row of `lock`, not another lock's name

@@ -62,7 +62,7 @@ fn observed(parcels: &[Arc<Parcel>], read: Result<Sight>) -> Return {
             saw_seizure.store(row.is_some_and(|row| row.is_seized()), Ordering::Relaxed);
         }
         let row = row.map(|row| row.row());
-        let answer = Answer::Observed(Observation { row, read_at });
+        let answer = Answer::Observed(Observation { row, read_at, wait: Duration::ZERO });
         Some(Outcome { answer, error: None })
     };
     Return { outcomes: parcels.iter().map(outcome).collect(), is_answered: true }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::carrier::{Load, Seat, Step};
 use crate::outcome::Outcome;
+use crate::settings::Settings;
 use crate::spanner::{Need, Table};
 
 /// Carries out the protocol's acts.
@@ -42,6 +43,29 @@ pub(crate) struct Carried {
     pub(crate) saw_lease: Arc<AtomicBool>,
     /// True if that row said that it was seized.
     pub(crate) saw_seizure: Arc<AtomicBool>,
+}
+
+impl CarriedRow {
+    /// Returns the row of the lock of these settings, in the carrier of this runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(crate) fn new(
+        table: &Arc<Table>,
+        settings: &Settings,
+        parting_info: Arc<Mutex<Option<String>>>,
+    ) -> CarriedRow {
+        let seat = table.carriers.seat(table, Arc::clone(&settings.name), rand::random());
+        CarriedRow(Arc::new(Carried {
+            seat,
+            table: Some(Arc::clone(table)),
+            holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
+            parting_info,
+            told: Told::default(),
+            saw_lease: Arc::default(),
+            saw_seizure: Arc::default(),
+        }))
+    }
 }
 
 impl LockRow for CarriedRow {

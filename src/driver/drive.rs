@@ -129,10 +129,13 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    /// Wants the lock only while somebody claims it; `parting_info` is what its row reads.
-    pub(crate) fn on_demand(mut self, parting_info: Arc<Mutex<Option<String>>>) -> Driver<R> {
-        self.demand = Demand::Claimed;
-        self.parting_info = parting_info;
+    /// Wants the lock as `demand` says; `parting_info` is what its row reads.
+    pub(crate) fn for_demand(
+        mut self,
+        demand: Demand,
+        parting_info: Arc<Mutex<Option<String>>>,
+    ) -> Driver<R> {
+        (self.demand, self.parting_info) = (demand, parting_info);
         self
     }
 
@@ -336,7 +339,7 @@ impl<R: LockRow> Driver<R> {
 
     /// True if the row is protected for somebody else: there is nothing to do but to wait.
     fn is_anothers(&self, answer: &Answer) -> bool {
-        let Answer::Observed(Observation { row: Some(row), read_at }) = answer else {
+        let Answer::Observed(Observation { row: Some(row), read_at, .. }) = answer else {
             return false;
         };
         let Settings { id, timing, .. } = &self.settings;

@@ -6,7 +6,7 @@ mod drive;
 mod metrics;
 
 #[cfg(all(feature = "__simulation", unix))]
-pub(crate) use carried::LockRow;
-pub(crate) use carried::{Carried, CarriedRow, Told};
+pub(crate) use carried::{Carried, Told};
+pub(crate) use carried::{CarriedRow, LockRow};
 pub(crate) use claims::{Claim, End, Grant, Occupied, Parting, Patience};
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};

@@ -1,56 +1,15 @@
-//! One read of many rows at one timestamp.
+//! The shards and those who share them, at one timestamp.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use google_cloud_spanner::key;
-use google_cloud_spanner::key::{KeyRange, KeySet};
+use spindle_protocol::Timestamp;
 use spindle_protocol::fleet::{Participant, Piece, View};
-use spindle_protocol::{Row, Timestamp, is_takeover_key};
 
 use crate::error::Result;
 use crate::names::number;
-use crate::spanner::{FullRow, Table};
-
-/// More rows than any fleet has.
-const ROWS_MAX: i64 = 100_000;
-
-/// The rows of some ranges, takeover rows apart.
-#[derive(Debug)]
-pub(super) struct Rows {
-    pub(super) rows: Vec<FullRow>,
-    pub(super) takeovers: Vec<String>,
-    pub(super) read_at: Timestamp,
-}
-
-/// Reads all rows whose keys begin so. Each prefix ends with `/`.
-pub(super) async fn poll(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
-    let keys = prefixes.iter().fold(KeySet::builder(), |keys, prefix| {
-        // `0` is the character after `/`.
-        let end = format!("{}0", prefix.trim_end_matches('/'));
-        keys.add_range(KeyRange::closed_open(key![(*prefix).to_string()], key![end]))
-    });
-    let (rows, read_at) = table.read_page(keys.build(), ROWS_MAX).await?;
-    let is_takeover = |row: &FullRow| {
-        let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
-        row.without_heartbeat && lock.is_some_and(|lock| is_takeover_key(lock, &row.name))
-    };
-    let (takeovers, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_takeover);
-    let takeovers = takeovers.into_iter().map(|row| row.name).collect();
-    Ok(Rows { rows, takeovers, read_at })
-}
-
-/// Returns until when the row protects somebody from everybody else, if it does.
-pub(super) fn taken_until(row: &Row, lease: Duration, read_at: Timestamp) -> Option<Timestamp> {
-    // Nobody has the empty id.
-    Some(row.vacant_from("", lease)).filter(|until| *until > read_at)
-}
-
-/// Returns the id in the row, if its lease has not run out.
-pub(super) fn holder(row: &Row, lease: Duration, read_at: Timestamp) -> Option<&str> {
-    taken_until(row, lease, read_at)?;
-    row.writer.id().filter(|_| !row.is_released())
-}
+pub(super) use crate::roster::{Rows, holder, poll, taken_until};
+use crate::spanner::Table;
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]

@@ -1,51 +1,8 @@
-//! Deletes rows that nobody needs any more.
+//! Deletes the rows of members that have left.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
-
-use super::poll::{Rows, taken_until};
-use crate::carrier::{Fate, Store as _};
-use crate::spanner::{LockTable, REQUEST_LIMIT, Table};
+pub(super) use crate::roster::tidy;
+use crate::spanner::LockTable;
 use crate::status::say;
-
-/// So many rows in one transaction, at the most.
-const ROWS_MAX: usize = 100;
-/// A row stays for at least so long after it fell vacant, and for ten leases.
-const AGE_MIN: Duration = Duration::from_secs(60);
-
-/// Deletes the rows of members that have been gone for long, each on the condition that nothing has
-/// changed it meanwhile. The rest is left to the next time.
-pub(super) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
-    let read_at = found.read_at;
-    let is_old = |row: &Row| is_long_vacant(row, lease, read_at);
-    let old = found.rows.iter().filter(|full| is_old(&full.row)).take(ROWS_MAX);
-    let changes: Vec<(Arc<str>, Change)> = old
-        .map(|full| {
-            let takeovers = found.takeovers.iter().filter(|key| is_takeover_key(&full.name, key));
-            let takeovers = takeovers.cloned().collect();
-            let remove = Change::Remove { seen: Some(full.row.clone()), takeovers };
-            (Arc::from(&*full.name), remove)
-        })
-        .collect();
-    if changes.is_empty() {
-        return;
-    }
-    let rows = changes.len();
-    let verdict = table.transact(changes, REQUEST_LIMIT).await;
-    let refused = verdict.refused.iter().flatten().count();
-    let deleted = if matches!(verdict.fate, Fate::Applied { .. }) { rows - refused } else { 0 };
-    let error = verdict.error.map(|error| error.to_string());
-    say(|| tracing::debug!(deleted, of = rows, error, "rows of members that are gone"));
-}
-
-fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {
-    let vacant_since =
-        if row.is_released() { row.token } else { row.heartbeat + row.lease.unwrap_or(lease) };
-    let age = (lease * 10).max(AGE_MIN);
-    taken_until(row, lease, read_at).is_none() && read_at.since(vacant_since) >= age
-}
 
 /// Deletes the row of a member that has left.
 ///
@@ -53,43 +10,5 @@ fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {
 pub(super) async fn forget(table: &LockTable, key: &str) {
     if let Err(error) = table.remove(key).await {
         say(|| tracing::debug!(lock = key, %error, "the row of a member that left stays for now"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use spindle_protocol::{Nonce, Writer};
-
-    use super::*;
-
-    const NOW: Timestamp = Timestamp(1_795_000_000_000_000_000);
-    const LEASE: Duration = Duration::from_secs(10);
-
-    fn ago(seconds: i64) -> Timestamp {
-        Timestamp(NOW.0 - seconds * 1_000_000_000)
-    }
-
-    #[test]
-    fn a_row_is_old_ten_leases_after_it_fell_vacant_and_never_while_it_is_held() {
-        let term = Writer::term("a", Nonce { instance: 1, attempt: 1 });
-        let held = |heartbeat| Row {
-            heartbeat,
-            token: ago(5_000),
-            writer: term.clone(),
-            lease: Some(LEASE),
-        };
-        assert!(!is_long_vacant(&held(ago(1)), LEASE, NOW));
-        assert!(!is_long_vacant(&held(ago(109)), LEASE, NOW));
-        assert!(is_long_vacant(&held(ago(110)), LEASE, NOW));
-        let released = |token| Row {
-            heartbeat: Timestamp::EPOCH,
-            token,
-            writer: Writer::nobody(),
-            lease: None,
-        };
-        assert!(!is_long_vacant(&released(ago(99)), LEASE, NOW));
-        assert!(is_long_vacant(&released(ago(100)), LEASE, NOW));
-        let second = Duration::from_secs(1);
-        assert!(!is_long_vacant(&released(ago(59)), second, NOW), "at least a minute");
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::driver::{End, Grant, Occupied, Parting, Patience};
 use crate::error::{Error, Kind, Result};
 use crate::loss::{Loss, ReleaseOutcome};
-use crate::spindle::Spindle;
+use crate::spindle::{Spindle, Wish};
 use crate::status::Term;
 
 /// A wait that nobody can mean.
@@ -36,6 +36,7 @@ pub struct Guard {
     term: Term,
     end: Option<oneshot::Sender<End>>,
     lock: Spindle,
+    _wish: Wish,
 }
 
 impl Spindle {
@@ -125,6 +126,13 @@ impl Spindle {
     /// Outside of a tokio runtime.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         let settings = self.settings()?;
+        if settings.rank.is_some() {
+            let lock = &settings.name;
+            let rule = "`try_acquire` polls once, so that it can't wait for a turn";
+            return Err(Error::config(format!(
+                "lock `{lock}` by rank: {rule}; `acquire_within` can"
+            )));
+        }
         let until = settings.clock.now() + settings.timing.lease;
         Ok(self.try_until(until).await?.ok())
     }
@@ -142,6 +150,7 @@ impl Spindle {
         patience: Patience,
         asked_to_go: Option<CancellationToken>,
     ) -> Result<Guard> {
+        let _wish = self.wish();
         loop {
             // A caller that waits is not told that the lock is occupied.
             if let Ok(grant) = self.claim(patience, asked_to_go.clone()).await? {
@@ -153,7 +162,8 @@ impl Spindle {
 
 impl Guard {
     pub(crate) fn new(lock: Spindle, grant: Grant) -> Guard {
-        Guard { term: grant.term, end: Some(grant.end), lock }
+        let _wish = lock.wish();
+        Guard { term: grant.term, end: Some(grant.end), lock, _wish }
     }
 
     /// Releases the lock and says what came of it, within the release limit.

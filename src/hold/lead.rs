@@ -267,6 +267,7 @@ impl Supervisor {
     {
         let settings = self.lock.settings()?.clone();
         let name = self.lock.name().to_string();
+        let _wish = self.lock.wish();
         loop {
             self.orders.resign = CancellationToken::new();
             let Some(guard) = self.acquire().await? else { return Ok(None) };

@@ -70,7 +70,7 @@ impl Spindle {
     /// Returns the state that the last poll saw, unless the lease that it saw has run out since.
     fn polled_state(&self) -> Option<LockState> {
         let lease = self.settings().ok()?.timing.lease;
-        let (Observation { row, read_at }, age) = self.published().polled()?;
+        let (Observation { row, read_at, .. }, age) = self.published().polled()?;
         let mut row = row?;
         let told = row.lease;
         // Where the row tells no lease, the holder's counts as long as one's own.

@@ -64,6 +64,10 @@ impl Published {
         }
     }
 
+    pub(crate) fn lock(&self) -> &str {
+        &self.lock
+    }
+
     pub(crate) fn term(&self) -> Option<Term> {
         self.term.borrow().clone()
     }
@@ -167,7 +171,7 @@ impl Published {
         if writer.id().is_some() {
             let read_at = polled_until.map_or(token, |read_at| read_at.max(token));
             let row = Some(Row { heartbeat: read_at, token, writer, lease: None });
-            self.observed(&Observation { row, read_at });
+            self.observed(&Observation { row, read_at, wait: Duration::ZERO });
         }
     }
 

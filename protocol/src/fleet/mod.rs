@@ -5,11 +5,15 @@
 
 mod plan;
 mod share;
+mod turn;
 
 pub use plan::{Move, Plan, plan};
 pub use share::{Part, Participant, Piece, Share, Step, View};
+pub use turn::{Contest, LastHolder, Ranked, Vacancy, grace, turn};
 
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod share_tests;
+#[cfg(test)]
+mod turn_tests;

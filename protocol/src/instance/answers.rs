@@ -42,12 +42,15 @@ impl Instance {
             return;
         }
         let Some(row) = observation.row else {
-            return self.attempt_in_time(now, None, observation.read_at, decision);
+            if observation.wait.is_zero() {
+                return self.attempt_in_time(now, None, observation.read_at, decision);
+            }
+            return self.poll_after(now, observation.wait);
         };
         if self.leftover.as_ref().is_some_and(|leftover| !leftover.row.is_same_heartbeat(&row)) {
             self.leftover = None;
         }
-        let mut wait = self.vacant_in(now, &row, observation.read_at);
+        let mut wait = self.vacant_in(now, &row, observation.read_at).max(observation.wait);
         if let Some(leftover) = &self.leftover {
             // Owed to the peer that may still be between its two steps.
             let due = leftover.first_seen + row.lease.unwrap_or_default().max(self.timing.lease);
@@ -58,7 +61,14 @@ impl Instance {
         }
         if wait.is_zero() {
             self.attempt_in_time(now, Some(row), observation.read_at, decision);
-        } else if wait < self.timing.poll_interval {
+        } else {
+            self.poll_after(now, wait);
+        }
+    }
+
+    /// Polls when the wait is over, or a poll interval from now if that is sooner.
+    fn poll_after(&mut self, now: Moment, wait: Duration) {
+        if wait < self.timing.poll_interval {
             self.poll_at(now + wait, self.timing.jitter());
         } else {
             self.stand_by(now);

@@ -128,7 +128,7 @@ impl Load {
                     writer,
                     lease: None,
                 });
-                Answer::Observed(Observation { row, read_at: at })
+                Answer::Observed(Observation { row, read_at: at, wait: Duration::ZERO })
             }
             (_, Act::Sweep { .. }) => Answer::Swept { all: true },
             (_, Act::Insert { .. } | Act::Takeover { .. }) => {
@@ -242,9 +242,11 @@ fn a_good_read_does_not_shorten_the_pause_after_commits_that_fail() {
         let Decision { act, wake, .. } = instance.decide(now, event);
         let read_at = Timestamp(1_795_000_000_000_000_000) + now.0;
         event = match act {
-            Some(Act::Observe) => {
-                Event::Answer(Answer::Observed(Observation { row: None, read_at }))
-            }
+            Some(Act::Observe) => Event::Answer(Answer::Observed(Observation {
+                row: None,
+                read_at,
+                wait: Duration::ZERO,
+            })),
             Some(_) => {
                 attempts.extend(last.replace(now).map(|last| now.since(last)));
                 Event::Answer(Answer::Unknown)

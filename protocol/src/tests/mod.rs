@@ -36,7 +36,8 @@ fn rivals_row(milliseconds: i64) -> Row {
 }
 
 fn observed(row: Option<Row>, milliseconds: i64) -> Event {
-    Event::Answer(Answer::Observed(Observation { row, read_at: spanner(milliseconds) }))
+    let (read_at, wait) = (spanner(milliseconds), Duration::ZERO);
+    Event::Answer(Answer::Observed(Observation { row, read_at, wait }))
 }
 
 fn applied(milliseconds: i64) -> Event {

@@ -1,0 +1,169 @@
+//! A ranked contender's place among the members, and the hand-over to a higher one.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use spindle_protocol::Succession;
+use spindle_protocol::fleet::{Contest, Ranked};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::row::{Judge, RankedRow};
+use crate::driver::{CarriedRow, Command, Driver, LockRow, overdue_limit};
+use crate::names::members_prefix;
+use crate::roster::{remove_released, tidy};
+use crate::settings::{Rank, Settings};
+use crate::spanner::Table;
+use crate::status::{Published, say};
+
+/// From one search for the rows of the long gone to the next.
+const TIDY_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The place of a ranked contender among the members of its lock.
+pub(crate) struct Place {
+    judge: Arc<Judge>,
+    rank: Rank,
+    /// What the loop of the lock says.
+    lock: Arc<Published>,
+    /// It holds no handle: the loop ends with the last of the user's.
+    commands: mpsc::WeakSender<Box<Command>>,
+    /// How many in this process want the lock.
+    wanted: watch::Receiver<usize>,
+}
+
+impl Place {
+    pub(crate) fn new(
+        table: &Arc<Table>,
+        settings: &Settings,
+        rank: Rank,
+        lock: Arc<Published>,
+        commands: mpsc::WeakSender<Box<Command>>,
+        wanted: watch::Receiver<usize>,
+    ) -> Place {
+        let Settings { name, id, timing, clock, .. } = settings;
+        let standing = Published::new(
+            clock.clone(),
+            Arc::clone(&rank.member.name),
+            table.name.as_str().into(),
+        );
+        let judge = Arc::new(Judge {
+            table: Arc::clone(table),
+            members: members_prefix(name),
+            lease: timing.lease,
+            contest: Mutex::new(Contest::new(id, rank.rank, timing)),
+            standing: Arc::new(standing),
+        });
+        Place { judge, rank, lock, commands, wanted }
+    }
+
+    /// Returns the lock's row with turns.
+    pub(crate) fn row(&self, row: CarriedRow) -> impl LockRow + use<> {
+        RankedRow { row, judge: Arc::clone(&self.judge) }
+    }
+
+    /// Runs the loop of the lock, and is a member while somebody wants the lock.
+    pub(crate) async fn beside<R: LockRow>(self, driver: Driver<R>, cancel: CancellationToken) {
+        let over = CancellationToken::new();
+        let contending = async {
+            Box::new(driver).run(cancel).await;
+            over.cancel();
+        };
+        tokio::join!(contending, self.keep(&over));
+    }
+
+    async fn keep(&self, over: &CancellationToken) {
+        loop {
+            tokio::select! {
+                biased;
+                () = over.cancelled() => return,
+                is_wanted = self.is_wanted(true) => if !is_wanted { return },
+            }
+            let leave = over.child_token();
+            let until = async {
+                let has_handed_over = tokio::select! {
+                    biased;
+                    () = leave.cancelled() => false,
+                    _ = self.is_wanted(false) => false,
+                    () = self.minds() => true,
+                };
+                leave.cancel();
+                has_handed_over
+            };
+            let ((), has_handed_over) = tokio::join!(self.member(&leave), until);
+            if has_handed_over {
+                // It backs off, so it is no contender; then it has a claim to the lock again.
+                tokio::select! {
+                    biased;
+                    () = over.cancelled() => return,
+                    () = sleep(self.judge.lease) => {}
+                }
+            }
+        }
+    }
+
+    /// Waits until somebody wants the lock, or nobody does; false if that can't come any more.
+    async fn is_wanted(&self, wanted: bool) -> bool {
+        self.wanted.clone().wait_for(|claims| (*claims > 0) == wanted).await.is_ok()
+    }
+
+    /// Is a member until told to leave, then deletes the row.
+    async fn member(&self, leave: &CancellationToken) {
+        let Judge { table, standing, .. } = &*self.judge;
+        let settings = (*self.rank.member).clone();
+        let row = CarriedRow::new(table, &settings, Arc::default());
+        standing.starts(overdue_limit(settings.timing.lease));
+        let key = Arc::clone(&settings.name);
+        // Nobody sends it anything, and it ends when the sender is gone.
+        let (_commands, inbox) = mpsc::channel(1);
+        let standing = Arc::clone(standing);
+        let driver = Driver::new(row, settings, standing, inbox, rand::random());
+        Box::new(driver).run(leave.clone()).await;
+        remove_released(table, &key).await;
+    }
+
+    /// Looks after the other members, now and then; a leader that preempts does at every poll.
+    /// Ends once it has handed over.
+    async fn minds(&self) {
+        let poll = self.rank.member.timing.poll_interval;
+        let interval = if self.rank.preempts { poll } else { TIDY_INTERVAL };
+        let mut tidied = Instant::now();
+        loop {
+            sleep(interval.mul_f64(1.0 - rand::random::<f64>() / 4.0)).await;
+            let is_leading = self.rank.preempts && self.lock.has_lock().is_some();
+            let is_untidy = tidied.elapsed() >= TIDY_INTERVAL / 2;
+            if !is_leading && !is_untidy {
+                continue;
+            }
+            // A poll that failed is made good by the next one.
+            let Ok((found, members, _)) = self.judge.poll().await else { continue };
+            if is_untidy {
+                tidied = Instant::now();
+                tidy(&self.judge.table, &found, self.judge.lease).await;
+            }
+            if self.rank.preempts && self.hand_over(&members).await {
+                return;
+            }
+        }
+    }
+
+    /// Resigns for a live member of higher rank, and waits for the end of the term; false if there
+    /// is none, or nothing was led.
+    async fn hand_over(&self, members: &[Ranked]) -> bool {
+        let Some(token) = self.lock.has_lock() else { return false };
+        let (heir, grace) = {
+            let contest = self.judge.contest();
+            (contest.heir(members), contest.grace())
+        };
+        let (Some(to), Some(commands)) = (heir, self.commands.upgrade()) else { return false };
+        let (lock, id) = (self.lock.lock(), &*self.rank.member.id);
+        say(|| tracing::info!(lock, id, %token, to, "hands over to a higher rank"));
+        let next = Succession::Successor { id: to, grace };
+        let (done, resigned) = oneshot::channel();
+        // Without a loop nothing is led.
+        let is_told = commands.send(Box::new(Command::Resign { next, done })).await.is_ok();
+        // While it waits it must not keep the loop.
+        drop(commands);
+        is_told && resigned.await.unwrap_or(false)
+    }
+}

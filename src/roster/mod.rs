@@ -1,0 +1,7 @@
+//! The rows of a group's members: read at one timestamp, and deleted once nobody needs them.
+
+mod poll;
+mod tidy;
+
+pub(crate) use poll::{Rows, holder, poll, taken_until};
+pub(crate) use tidy::{remove_released, tidy};

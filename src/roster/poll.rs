@@ -1,0 +1,51 @@
+//! One read of many rows at one timestamp.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::{KeyRange, KeySet};
+use spindle_protocol::{Row, Timestamp, is_takeover_key};
+
+use crate::error::Result;
+use crate::spanner::{FullRow, Table};
+
+/// More rows than any fleet has.
+const ROWS_MAX: i64 = 100_000;
+
+/// The rows of some ranges, takeover rows apart.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<FullRow>,
+    pub(crate) takeovers: Vec<String>,
+    pub(crate) read_at: Timestamp,
+}
+
+/// Reads all rows whose keys begin so. Each prefix ends with `/`.
+pub(crate) async fn poll(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
+    let keys = prefixes.iter().fold(KeySet::builder(), |keys, prefix| {
+        // `0` is the character after `/`.
+        let end = format!("{}0", prefix.trim_end_matches('/'));
+        keys.add_range(KeyRange::closed_open(key![(*prefix).to_string()], key![end]))
+    });
+    let (rows, read_at) = table.read_page(keys.build(), ROWS_MAX).await?;
+    let is_takeover = |row: &FullRow| {
+        let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
+        row.without_heartbeat && lock.is_some_and(|lock| is_takeover_key(lock, &row.name))
+    };
+    let (takeovers, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_takeover);
+    let takeovers = takeovers.into_iter().map(|row| row.name).collect();
+    Ok(Rows { rows, takeovers, read_at })
+}
+
+/// Returns until when the row protects somebody from everybody else, if it does.
+pub(crate) fn taken_until(row: &Row, lease: Duration, read_at: Timestamp) -> Option<Timestamp> {
+    // Nobody has the empty id.
+    Some(row.vacant_from("", lease)).filter(|until| *until > read_at)
+}
+
+/// Returns the id in the row, if its lease has not run out.
+pub(crate) fn holder(row: &Row, lease: Duration, read_at: Timestamp) -> Option<&str> {
+    taken_until(row, lease, read_at)?;
+    row.writer.id().filter(|_| !row.is_released())
+}
