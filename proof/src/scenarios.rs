@@ -178,7 +178,7 @@ pub fn slow_answers() -> Scenario {
     }
 }
 
-/// Describes a holder whose heartbeats may go a sixth of its lease early, which is a tick here.
+/// Describes a holder whose heartbeats may go early, by any part of their interval.
 pub fn early() -> Scenario {
     Scenario {
         name: "early",

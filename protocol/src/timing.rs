@@ -73,8 +73,11 @@ impl Timing {
     }
 
     /// Returns how much before it is due a heartbeat may go, to travel with those of other locks.
+    ///
+    /// By all of its interval: with less, locks that were begun at different times would keep to
+    /// different rounds for ever.
     pub fn early(&self) -> Duration {
-        (self.lease / 6).min(self.heartbeat_interval / 2)
+        self.heartbeat_interval
     }
 
     /// Returns how far contenders that wake for the same expiry spread, so that they collide less.

@@ -25,11 +25,23 @@ impl Step {
     /// Returns the time to the last mark that is no later than `latest` from now. The argument
     /// `within` is the distance between marks, and how long before `latest` it may be.
     pub(crate) fn before(self, latest: Duration, within: Duration) -> Duration {
+        latest.saturating_sub(self.beyond(latest, within))
+    }
+
+    /// As [`before`](Step::before); `latest` if that mark has passed long ago, since who comes then
+    /// meets nobody.
+    pub(crate) fn next(self, latest: Duration, within: Duration) -> Duration {
+        let beyond = self.beyond(latest, within);
+        let is_gone = beyond.saturating_sub(latest) > within / 4;
+        if is_gone { latest } else { latest.saturating_sub(beyond) }
+    }
+
+    /// Returns how long before `latest` the last mark is.
+    fn beyond(self, latest: Duration, within: Duration) -> Duration {
         if within.is_zero() {
-            return latest;
+            return Duration::ZERO;
         }
         let since = (self.since.elapsed() + self.phase + latest).as_nanos();
-        let beyond = u64::try_from(since % within.as_nanos()).map_or(within, Duration::from_nanos);
-        latest.saturating_sub(beyond)
+        u64::try_from(since % within.as_nanos()).map_or(within, Duration::from_nanos)
     }
 }

@@ -428,10 +428,10 @@ impl<R: LockRow> Driver<R> {
         let Some(wake) = wake else { return (is_busy.then_some(tick), Event::Wake) };
         let now: Moment = self.settings.clock.now();
         // In step with the other locks of this process, so that what is due travels together.
-        let mark =
-            |wake: Wake| self.row.step().before((wake.at + wake.spread).since(now), wake.spread);
-        let (mut nap, mut then) = (mark(wake), Event::Wake);
-        if let Some(early) = early.map(mark).filter(|early| *early <= nap) {
+        let (step, latest) = (self.row.step(), |wake: Wake| (wake.at + wake.spread).since(now));
+        let (mut nap, mut then) = (step.before(latest(wake), wake.spread), Event::Wake);
+        let early = early.map(|early| step.next(latest(early), early.spread));
+        if let Some(early) = early.filter(|early| *early <= nap) {
             (nap, then) = (early, Event::Early);
         }
         if tick < nap { (Some(tick), Event::Wake) } else { (Some(nap), then) }

@@ -162,14 +162,13 @@ fn an_attempt_that_cannot_be_resolved_in_time_is_given_up() {
 }
 
 #[test]
-fn a_heartbeat_goes_early_with_others_by_a_sixth_of_the_lease_and_not_unasked() {
+fn a_heartbeat_goes_early_with_others_and_not_unasked() {
     let mut instance = holder();
     let early = Timing::from_lease(LEASE).early();
-    assert_eq!(instance.decide(at(100), Event::Early).act, None, "it is not due soon");
     let Wake { at: from, spread } = instance.decide(at(100), Event::Wake).early.unwrap();
-    assert_eq!((from + spread, spread), (at(0) + LEASE / 2, early));
-    assert_eq!(instance.decide(from, Event::Wake).act, None, "others of its process sleep");
-    let heartbeat = instance.decide(from, Event::Early);
+    assert_eq!((from, from + spread, spread), (at(0), at(0) + LEASE / 2, early));
+    assert_eq!(instance.decide(at(101), Event::Wake).act, None, "others of its process sleep");
+    let heartbeat = instance.decide(at(102), Event::Early);
     assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1) }));
     assert_eq!(heartbeat.early, None, "it is under way");
     let failed = instance.decide(at(250), UNKNOWN);
