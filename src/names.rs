@@ -17,8 +17,8 @@ const RESERVED: &str = "spindle:";
 pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
     if name.starts_with(RESERVED) {
         return Err(Error::config(format!(
-            "lock name `{name}`: begins with `{RESERVED}`, which is reserved for members, shards \
-             and permits"
+            "lock name `{name}`: begins with `{RESERVED}`, which is reserved for members, shards, \
+             permits, readers and writers"
         )));
     }
     Ok(())
@@ -69,6 +69,16 @@ pub(crate) fn shards_prefix(group: &str, name: &str) -> String {
 /// Returns the beginning of the keys of the rows of a semaphore's permits.
 pub(crate) fn permits_prefix(name: &str) -> String {
     format!("{RESERVED}permit:{name}/")
+}
+
+/// Returns the key of the row of a lock's writers.
+pub(crate) fn gate_key(name: &str) -> String {
+    format!("{RESERVED}rw:{name}")
+}
+
+/// Returns the beginning of the keys of the rows of a lock's readers.
+pub(crate) fn readers_prefix(name: &str) -> String {
+    format!("{}/", gate_key(name))
 }
 
 /// Reads a number as these keys have it, and no other way of writing it.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::carrier::{self, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
 use crate::clock::Clock;
 pub use crate::clock::Machine;
-use crate::driver::{Carried, CarriedRow, Command, Driver, LockRow, Told};
+use crate::driver::{Carried, CarriedRow, Command, Driver, LockRow, Role, Told};
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
 use crate::outcome::Outcome;
@@ -375,6 +375,7 @@ fn carried(seat: Seat, identity: &Identity, table: Option<Arc<Table>>) -> Carrie
         told: Told::default(),
         saw_lease: Arc::default(),
         saw_seizure: Arc::default(),
+        role: Role::Lock,
     }))
 }
 

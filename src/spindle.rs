@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::driver::{
-    CarriedRow, Claim, Command, Demand, Driver, Grant, Occupied, Patience, overdue_limit,
+    CarriedRow, Claim, Command, Demand, Driver, Grant, Occupied, Part, Patience, overdue_limit,
 };
 use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
@@ -75,6 +75,7 @@ struct Shared {
     demand: OnceLock<Demand>,
     /// How many want the lock, if it is ranked: the contender is a member while somebody does.
     wanted: Option<watch::Sender<usize>>,
+    part: Part,
 }
 
 /// A caller's wish for the lock, until it is dropped.
@@ -111,6 +112,10 @@ impl Spindle {
     }
 
     pub(crate) fn from_settings(table: Arc<Table>, settings: Result<Settings>) -> Spindle {
+        Spindle::in_part(table, settings, Part::Lock)
+    }
+
+    pub(crate) fn in_part(table: Arc<Table>, settings: Result<Settings>, part: Part) -> Spindle {
         let (commands, inbox) = mpsc::channel(16);
         let (clock, name) = match &settings {
             Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),
@@ -121,7 +126,8 @@ impl Spindle {
         let demand = OnceLock::new();
         let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());
         let wanted = is_ranked.then(|| watch::Sender::new(0));
-        Spindle(Arc::new(Shared { table, settings, published, commands, inbox, demand, wanted }))
+        let shared = Shared { table, settings, published, commands, inbox, demand, wanted, part };
+        Spindle(Arc::new(shared))
     }
 
     /// Starts the loop. The returned handle resolves once the loop has ended and the lock is
@@ -194,9 +200,10 @@ impl Spindle {
             // For as long as the loop runs.
             self.is_wanted_by(|claims| claims + 1);
         }
+        let part = self.0.part.clone();
         let drive = move |table: Arc<Table>| {
             let parting_info = Arc::default();
-            let row = CarriedRow::new(&table, &settings, Arc::clone(&parting_info));
+            let row = CarriedRow::new(&table, &settings, part, Arc::clone(&parting_info));
             let looping: Loop = match settings.rank.clone().zip(wanted) {
                 None => {
                     let driver = Driver::new(row, settings, published, inbox, rand::random());

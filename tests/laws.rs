@@ -60,6 +60,8 @@ mod permits;
 mod postgresql;
 #[path = "laws/rank.rs"]
 mod rank;
+#[path = "laws/readers_and_writers.rs"]
+mod readers_and_writers;
 #[path = "laws/rows.rs"]
 mod rows;
 #[path = "laws/schema.rs"]

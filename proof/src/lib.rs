@@ -11,6 +11,7 @@ pub mod node;
 pub mod oracle;
 mod progress;
 pub mod run;
+pub mod rw;
 pub mod scenario;
 pub mod scenarios;
 pub mod shard;

@@ -67,6 +67,12 @@ fn specified(change: &Change, mut rows: Rows, at: Timestamp) -> Result<Rows, Rej
             rows.insert(LOCK.into(), deposed(change, lock, at)?);
         }
         Change::Remove { .. } | Change::Sweep { .. } => return deleted(change, rows),
+        // The worlds of `rw` judge these by the rows that they leave.
+        Change::BeginRead { .. }
+        | Change::EndRead { .. }
+        | Change::BeginWrite { .. }
+        | Change::KeepWriting { .. }
+        | Change::EndWriting { .. } => return Err(Rejection::Needless),
     }
     Ok(rows)
 }

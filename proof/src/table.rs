@@ -108,10 +108,15 @@ impl Table {
 
     /// Runs one transaction: reads what the change has to be judged by, and writes what it says.
     pub fn change(&mut self, now: Timestamp, change: &Change) -> Answer {
-        let reads = change.reads(LOCK);
+        self.change_of(LOCK, now, change)
+    }
+
+    /// Runs one transaction for the lock of this name.
+    pub fn change_of(&mut self, lock: &str, now: Timestamp, change: &Change) -> Answer {
+        let reads = change.reads(lock);
         let found = reads.keys.iter().filter_map(|key| self.get(key));
         let found: Vec<StoredRow> = found.map(|row| with_columns(row, reads.columns)).collect();
-        let writes = match change.judge(LOCK, &found) {
+        let writes = match change.judge(lock, &found) {
             Ok(writes) => writes,
             Err(rejection) => return Answer::Rejected(rejection),
         };

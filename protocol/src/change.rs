@@ -83,6 +83,50 @@ pub enum Change {
         /// The term.
         term: TermId,
     },
+    /// Begins a reader's term, in a row of the reader's own, where nobody writes.
+    ///
+    /// A writer that ended without a release is released: its fence fails from then on (I3).
+    BeginRead {
+        /// The key of the writer's row.
+        gate: String,
+        /// The writer's row as it was observed to be vacant; none if there was none.
+        vacant: Option<Row>,
+        /// The reader's own row as it was observed; none if there was none.
+        seen: Option<Row>,
+        /// The term's writer.
+        writer: Writer,
+        /// The holder's own texts.
+        holder: Holder,
+    },
+    /// Ends a reader's term: its row goes.
+    EndRead {
+        /// The term.
+        term: TermId,
+    },
+    /// Begins the term of a writer that has stopped new readers and waited for the others. Their
+    /// rows go, and with them their fences (I3).
+    BeginWrite {
+        /// The term that stopped new readers.
+        first: TermId,
+        /// The readers' rows as they were observed to be vacant, by their keys.
+        readers: Vec<(String, Row)>,
+        /// The holder's own texts.
+        holder: Holder,
+    },
+    /// Extends the lease of a writer whose second commit may be applied already.
+    KeepWriting {
+        /// The term that stopped new readers.
+        first: TermId,
+        /// As of a heartbeat.
+        holder: Option<Holder>,
+    },
+    /// Ends the term of a writer whose second commit may be applied already.
+    EndWriting {
+        /// The term that stopped new readers.
+        first: TermId,
+        /// As of a release.
+        displaced: Option<Timestamp>,
+    },
 }
 
 /// A holder's own texts in the columns that a table may lack.
@@ -155,6 +199,19 @@ impl Change {
                 Reads { keys: lock_and(takeovers), columns: HEARTBEAT }
             }
             Change::Sweep { keys } => Reads { keys: keys.clone(), columns: &[Column::Heartbeat] },
+            Change::BeginRead { gate, .. } => {
+                Reads { keys: lock_and(std::slice::from_ref(gate)), columns: HEARTBEAT }
+            }
+            Change::BeginWrite { readers, .. } => {
+                let readers: Vec<String> = readers.iter().map(|(key, _)| key.clone()).collect();
+                Reads { keys: lock_and(&readers), columns: HEARTBEAT }
+            }
+            Change::EndRead { .. } | Change::KeepWriting { .. } => {
+                Reads { keys: lock_and(&[]), columns: TERM }
+            }
+            Change::EndWriting { first, displaced } => {
+                as_release(first.clone(), *displaced).reads(lock)
+            }
         }
     }
 
@@ -215,6 +272,54 @@ impl Change {
                 deletions(leftovers.filter(|row| row.is_takeover()))
             }
             Change::Fence { term } => term.check(lock_row).map(|()| Vec::new()),
+            Change::BeginRead { .. }
+            | Change::EndRead { .. }
+            | Change::BeginWrite { .. }
+            | Change::KeepWriting { .. }
+            | Change::EndWriting { .. } => self.judge_shared(lock, found),
+        }
+    }
+
+    /// As [`judge`](Change::judge), for a lock that many read.
+    fn judge_shared(&self, lock: &str, found: &[StoredRow]) -> Result<Vec<Write>, Rejection> {
+        let row = |key: &str| found.iter().find(|row| row.key == key);
+        let lock_row = row(lock);
+        match self {
+            Change::BeginRead { gate, vacant, seen, writer, holder } => {
+                unchanged(row(gate), vacant.as_ref())?;
+                unchanged(lock_row, seen.as_ref())?;
+                let kind = if seen.is_some() { WriteKind::Update } else { WriteKind::Insert };
+                let mut writes = vec![begin(lock, kind, writer, holder)];
+                if vacant.as_ref().is_some_and(|vacant| !vacant.is_released()) {
+                    writes.push(release(gate, WriteKind::Update, &Succession::Anyone, None));
+                }
+                Ok(writes)
+            }
+            Change::EndRead { term } => {
+                term.check(lock_row)?;
+                deletions(lock_row.into_iter())
+            }
+            Change::BeginWrite { first, readers, holder } => {
+                first.check(lock_row)?;
+                let second = first.writer.second().ok_or_else(|| changed(lock_row))?;
+                let mut writes = vec![begin(lock, WriteKind::Update, &second, holder)];
+                for (key, seen) in readers {
+                    // One that has left since is gone.
+                    let Some(found) = row(key) else { continue };
+                    unchanged(Some(found), Some(seen))?;
+                    writes.push(delete(found));
+                }
+                Ok(writes)
+            }
+            Change::KeepWriting { first, holder } => {
+                let term = first.or_second(lock_row);
+                Change::Heartbeat { term, holder: holder.clone() }.judge(lock, found)
+            }
+            Change::EndWriting { first, displaced } => {
+                as_release(first.or_second(lock_row), *displaced).judge(lock, found)
+            }
+            // Of an ordinary lock, which is judged above.
+            _ => Err(changed(lock_row)),
         }
     }
 
@@ -241,6 +346,27 @@ impl TermId {
         let is_ours = |row: &StoredRow| row.token == Some(self.token) && row.writer == self.writer;
         if found.is_some_and(is_ours) { Ok(()) } else { Err(changed(found)) }
     }
+
+    /// Returns the term of the writer's second commit if that is what was found, or else the first.
+    fn or_second(&self, found: Option<&StoredRow>) -> TermId {
+        let found = found.map(StoredRow::row);
+        let second = found.and_then(|row| self.second_in(&row));
+        second.unwrap_or_else(|| self.clone())
+    }
+}
+
+fn as_release(term: TermId, displaced: Option<Timestamp>) -> Change {
+    Change::Release { term, next: Succession::Anyone, displaced, info: None }
+}
+
+/// Refuses a row that is not as it was observed, or not as absent.
+fn unchanged(found: Option<&StoredRow>, seen: Option<&Row>) -> Result<(), Rejection> {
+    let same = match (found, seen) {
+        (Some(found), Some(seen)) => found.row().is_same_heartbeat(seen),
+        (None, None) => true,
+        _ => false,
+    };
+    if same { Ok(()) } else { Err(changed(found)) }
 }
 
 fn changed(found: Option<&StoredRow>) -> Rejection {

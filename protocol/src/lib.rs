@@ -24,6 +24,7 @@ mod change;
 pub mod fleet;
 mod instance;
 mod row;
+pub mod rw;
 mod time;
 mod timing;
 

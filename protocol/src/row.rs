@@ -69,6 +69,10 @@ pub enum Named<'a> {
     Stranger(&'a str),
 }
 
+/// Added to the number of an attempt, it marks the second commit of a writer that first stops new
+/// readers. No instance attempts so often.
+const SECOND: u64 = 1 << 32;
+
 /// The longest that an evicted holder can be kept away.
 pub const KEEP_AWAY_MAX: Duration = Duration::from_secs(60 * 60);
 
@@ -131,6 +135,17 @@ impl Writer {
         }
     }
 
+    /// Returns the writer of the second commit that follows the first of this term: as fresh as the
+    /// first.
+    pub fn second(&self) -> Option<Writer> {
+        match self.names() {
+            Named::Term { id, nonce } if nonce.attempt < SECOND => {
+                Some(Writer::term(id, Nonce { attempt: nonce.attempt + SECOND, ..nonce }))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the id of the holder, of whatever implementation.
     pub fn id(&self) -> Option<&str> {
         match self.names() {
@@ -165,6 +180,17 @@ pub struct TermId {
     pub token: Timestamp,
     /// The writer, with the nonce of the attempt that began the term.
     pub writer: Writer,
+}
+
+impl TermId {
+    /// Returns the term that the second commit began, after this first one of a writer, if the row
+    /// says so.
+    ///
+    /// There is one such commit at most, since it displaces the first.
+    pub fn second_in(&self, row: &Row) -> Option<TermId> {
+        let second = self.writer.second().filter(|second| row.writer == *second)?;
+        (row.token > self.token).then_some(TermId { token: row.token, writer: second })
+    }
 }
 
 /// The state that follows a release.

@@ -47,7 +47,7 @@ impl Load {
     pub(crate) fn lane(&self) -> Lane {
         match self {
             Load::Observe { .. } => Lane::Polls,
-            Load::Change(Change::Heartbeat { .. }) => Lane::Heartbeats,
+            Load::Change(Change::Heartbeat { .. } | Change::KeepWriting { .. }) => Lane::Heartbeats,
             Load::Change(_) => Lane::Terms,
             Load::Sweep(_) => Lane::Sweeps,
         }
@@ -62,9 +62,10 @@ impl Load {
             Load::Change(Change::Insert { holder, .. } | Change::Takeover { holder, .. }) => {
                 said(holder.info.as_ref())
             }
-            Load::Change(Change::Heartbeat { holder: Some(holder), .. }) => {
-                said(holder.info.as_ref())
-            }
+            Load::Change(
+                Change::Heartbeat { holder: Some(holder), .. }
+                | Change::KeepWriting { holder: Some(holder), .. },
+            ) => said(holder.info.as_ref()),
             Load::Change(Change::Release { info, .. }) => said(info.as_ref()),
             _ => 0,
         }

@@ -101,6 +101,11 @@ impl Seat {
         self.step
     }
 
+    /// Returns the name of the lock.
+    pub(crate) fn lock(&self) -> &str {
+        &self.lock
+    }
+
     /// Hands over an act, at once; the future is the answer, in not much more than `limit`.
     ///
     /// Dropping the future takes the act back if it hasn't left yet.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
 use tokio::time::Instant;
 
+use super::role::{Part, Role};
 use crate::carrier::{Load, Seat, Step};
 use crate::outcome::Outcome;
 use crate::settings::Settings;
@@ -43,6 +44,7 @@ pub(crate) struct Carried {
     pub(crate) saw_lease: Arc<AtomicBool>,
     /// True if that row said that it was seized.
     pub(crate) saw_seizure: Arc<AtomicBool>,
+    pub(crate) role: Role,
 }
 
 impl CarriedRow {
@@ -53,8 +55,10 @@ impl CarriedRow {
     pub(crate) fn new(
         table: &Arc<Table>,
         settings: &Settings,
+        part: Part,
         parting_info: Arc<Mutex<Option<String>>>,
     ) -> CarriedRow {
+        let role = part.seated(table, &table.carriers);
         let seat = table.carriers.seat(table, Arc::clone(&settings.name), rand::random());
         CarriedRow(Arc::new(Carried {
             seat,
@@ -64,6 +68,7 @@ impl CarriedRow {
             told: Told::default(),
             saw_lease: Arc::default(),
             saw_seizure: Arc::default(),
+            role,
         }))
     }
 }
@@ -77,14 +82,14 @@ impl LockRow for CarriedRow {
         let row = Arc::clone(&self.0);
         async move {
             let info = row.parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match (act.change(&row.holder, info.as_deref()), act) {
+            match (row.role.change(&act, &row.holder, info.as_deref()), act) {
                 (Some(change), _) => row.carry_out(change, limit).await,
-                (None, Act::Sweep { before }) => row.seat.send(Load::Sweep(before), limit).await,
-                (None, _) => {
-                    let saw_lease = Arc::clone(&row.saw_lease);
-                    let saw_seizure = Arc::clone(&row.saw_seizure);
-                    row.seat.send(Load::Observe { saw_lease, saw_seizure }, limit).await
-                }
+                (None, Act::Sweep { before }) => match &row.role {
+                    // Readers leave no takeover rows.
+                    Role::Reader(_) => Outcome { answer: Answer::Swept { all: true }, error: None },
+                    _ => row.seat.send(Load::Sweep(before), limit).await,
+                },
+                (None, _) => row.observe(limit).await,
             }
         }
     }
@@ -99,9 +104,30 @@ impl LockRow for CarriedRow {
 }
 
 impl Carried {
+    /// Polls. A reader's own row and the writers' travel together.
+    async fn observe(&self, limit: Duration) -> Outcome {
+        let observation = |saw_lease: &Arc<AtomicBool>| Load::Observe {
+            saw_lease: Arc::clone(saw_lease),
+            saw_seizure: Arc::clone(&self.saw_seizure),
+        };
+        let own = self.seat.send(observation(&self.saw_lease), limit);
+        let Role::Reader(reader) = &self.role else { return own.await };
+        let gate = reader.gate.send(observation(&reader.saw_lease), limit);
+        match tokio::join!(own, gate) {
+            (
+                Outcome { answer: Answer::Observed(own), .. },
+                Outcome { answer: Answer::Observed(gate), .. },
+            ) => {
+                let observation = reader.view().observed(own, gate);
+                Outcome { answer: Answer::Observed(observation), error: None }
+            }
+            (failed @ Outcome { error: Some(_), .. }, _) | (_, failed) => failed,
+        }
+    }
+
     async fn carry_out(&self, mut change: Change, limit: Duration) -> Outcome {
         let begun = Instant::now();
-        if matches!(change, Change::Insert { .. } | Change::Takeover { .. })
+        if begins(&change)
             && let Err(outcome) = self.confirm(&change, limit).await
         {
             return outcome;
@@ -109,14 +135,21 @@ impl Carried {
         let tells = self.table.as_ref().map_or((true, true), |table| table.optional.known());
         match &mut change {
             // Known before the answer is: an attempt whose outcome is unknown may have been ours.
-            Change::Insert { .. } | Change::Takeover { .. } => self.told.set(tells),
-            Change::Heartbeat { holder: said, .. } if self.told.get() != tells => {
+            change if begins(change) => self.told.set(tells),
+            Change::Heartbeat { holder: said, .. } | Change::KeepWriting { holder: said, .. }
+                if self.told.get() != tells =>
+            {
                 *said = Some(self.holder.clone());
             }
             _ => {}
         }
-        let is_heartbeat = matches!(change, Change::Heartbeat { .. });
+        let is_heartbeat = matches!(change, Change::Heartbeat { .. } | Change::KeepWriting { .. });
         let limit = limit.saturating_sub(begun.elapsed());
+        if let (Role::Reader(reader), Some(table), Change::BeginRead { .. }) =
+            (&self.role, &self.table, &change)
+        {
+            return reader.begin(table, self.seat.lock(), change, limit).await;
+        }
         let outcome = self.seat.send(Load::Change(change), limit).await;
         if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
             self.told.set(tells);
@@ -131,15 +164,23 @@ impl Carried {
         // Boxed: it is seldom under way, and thousands of acts would keep room for it.
         let ready = Box::pin(table.ready(Need::Begin, limit)).await;
         ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
-        if matches!(change, Change::Takeover { .. })
-            && table.optional.has_lease()
-            && !self.saw_lease.load(Ordering::Relaxed)
-        {
+        let saw_lease = match (change, &self.role) {
+            (Change::BeginRead { .. }, Role::Reader(reader)) => {
+                self.saw_lease.load(Ordering::Relaxed) && reader.saw_lease.load(Ordering::Relaxed)
+            }
+            _ => self.saw_lease.load(Ordering::Relaxed),
+        };
+        let displaces = matches!(change, Change::Takeover { .. } | Change::BeginRead { .. });
+        if displaces && table.optional.has_lease() && !saw_lease {
             let answer = Answer::Rejected(Rejection::Changed(None));
             return Err(Outcome { answer, error: None });
         }
         Ok(())
     }
+}
+
+fn begins(change: &Change) -> bool {
+    matches!(change, Change::Insert { .. } | Change::Takeover { .. } | Change::BeginRead { .. })
 }
 
 /// The optional columns that the row of the present term was written with.

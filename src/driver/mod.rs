@@ -4,9 +4,13 @@ mod carried;
 mod claims;
 mod drive;
 mod metrics;
+mod role;
 
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use carried::{Carried, Told};
 pub(crate) use carried::{CarriedRow, LockRow};
 pub(crate) use claims::{Claim, End, Grant, Occupied, Parting, Patience};
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
+pub(crate) use role::Part;
+#[cfg(all(feature = "__simulation", unix))]
+pub(crate) use role::Role;

@@ -8,7 +8,7 @@ use spindle_protocol::fleet::{Participant, Piece, View};
 
 use crate::error::Result;
 use crate::names::number;
-pub(super) use crate::roster::{Rows, holder, poll, taken_until};
+pub(super) use crate::roster::{Rows, holder, poll, poll_beside, taken_until};
 use crate::spanner::Table;
 
 /// The shards and those who share them, where a member finds them.

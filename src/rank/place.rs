@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::row::{Judge, RankedRow};
-use crate::driver::{CarriedRow, Command, Driver, LockRow, overdue_limit};
+use crate::driver::{CarriedRow, Command, Driver, LockRow, Part, overdue_limit};
 use crate::names::members_prefix;
 use crate::roster::{remove_released, tidy};
 use crate::settings::{Rank, Settings};
@@ -111,7 +111,7 @@ impl Place {
     async fn member(&self, leave: &CancellationToken) {
         let Judge { table, standing, .. } = &*self.judge;
         let settings = (*self.rank.member).clone();
-        let row = CarriedRow::new(table, &settings, Arc::default());
+        let row = CarriedRow::new(table, &settings, Part::Lock, Arc::default());
         standing.starts(overdue_limit(settings.timing.lease));
         let key = Arc::clone(&settings.name);
         // Nobody sends it anything, and it ends when the sender is gone.

@@ -23,7 +23,18 @@ pub(crate) struct Rows {
 
 /// Reads all rows whose keys begin so. Each prefix ends with `/`.
 pub(crate) async fn poll(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
-    let keys = prefixes.iter().fold(KeySet::builder(), |keys, prefix| {
+    poll_beside(table, &[], prefixes).await
+}
+
+/// Reads the rows of these keys, and all whose keys begin so.
+pub(crate) async fn poll_beside(
+    table: &Arc<Table>,
+    keys: &[&str],
+    prefixes: &[&str],
+) -> Result<Rows> {
+    let keys = keys.iter();
+    let keys = keys.fold(KeySet::builder(), |keys, key| keys.add_key(key![(*key).to_string()]));
+    let keys = prefixes.iter().fold(keys, |keys, prefix| {
         // `0` is the character after `/`.
         let end = format!("{}0", prefix.trim_end_matches('/'));
         keys.add_range(KeyRange::closed_open(key![(*prefix).to_string()], key![end]))

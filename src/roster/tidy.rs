@@ -16,8 +16,8 @@ const ROWS_MAX: usize = 100;
 /// A row stays for at least so long after it fell vacant, and for ten leases.
 const AGE_MIN: Duration = Duration::from_secs(60);
 
-/// Deletes the rows of members that have been gone for long, each on the condition that nothing has
-/// changed it meanwhile. The rest is left to the next time.
+/// Deletes the rows of members and readers that have been gone for long, each on the condition that
+/// nothing has changed it meanwhile. The rest is left to the next time.
 pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
     let read_at = found.read_at;
     let is_old = |row: &Row| is_long_vacant(row, lease, read_at);
@@ -38,7 +38,7 @@ pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
     let refused = verdict.refused.iter().flatten().count();
     let deleted = if matches!(verdict.fate, Fate::Applied { .. }) { rows - refused } else { 0 };
     let error = verdict.error.map(|error| error.to_string());
-    say(|| tracing::debug!(deleted, of = rows, error, "rows of members that are gone"));
+    say(|| tracing::debug!(deleted, of = rows, error, "rows of those that are gone"));
 }
 
 fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {

@@ -125,7 +125,9 @@ fn key_set(keys: &[impl AsRef<str>]) -> KeySet {
 fn doing(changes: &[(Arc<str>, Change)]) -> String {
     match changes {
         [(lock, change)] => format!("lock `{lock}`: {}", table::doing(change)),
-        [(_, Change::Heartbeat { .. }), ..] => format!("{} locks: heartbeat", changes.len()),
+        [(_, Change::Heartbeat { .. } | Change::KeepWriting { .. }), ..] => {
+            format!("{} locks: heartbeat", changes.len())
+        }
         [(_, Change::Sweep { .. }), ..] => {
             format!("{} locks: sweep their takeover rows", changes.len())
         }

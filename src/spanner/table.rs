@@ -5,7 +5,8 @@
 //! time. The client by itself would repeat for ever, and a repeated insert reports its own row as
 //! somebody else's.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
@@ -45,12 +46,15 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) optional: Columns,
     pub(crate) carriers: Carriers,
+    /// How many read guards this process has, by the name of the lock.
+    pub(crate) reads: Mutex<BTreeMap<String, usize>>,
 }
 
 impl Table {
     pub(crate) fn new(connection: Connection, name: String) -> Table {
         let optional = Columns::new(&name);
-        Table { connection, name, optional, carriers: Carriers::none() }
+        let (carriers, reads) = (Carriers::none(), Mutex::default());
+        Table { connection, name, optional, carriers, reads }
     }
 
     /// Provides a client once what the request needs to know of the columns is known, in `limit`
@@ -125,7 +129,10 @@ impl Table {
         limit: Duration,
     ) -> (Outcome, Vec<StoredRow>) {
         let need = match &change {
-            Change::Insert { .. } | Change::Takeover { .. } => Need::Begin,
+            Change::Insert { .. }
+            | Change::Takeover { .. }
+            | Change::BeginRead { .. }
+            | Change::BeginWrite { .. } => Need::Begin,
             Change::Heartbeat { .. } | Change::Release { .. } | Change::Sweep { .. } => {
                 Need::KeepOn
             }
@@ -268,5 +275,10 @@ pub(crate) fn doing(change: &Change) -> &'static str {
         Change::Remove { .. } => "remove it",
         Change::Sweep { .. } => "sweep its takeover rows",
         Change::Fence { .. } => "check a fence",
+        Change::BeginRead { .. } => "begin to read",
+        Change::EndRead { .. } => "end reading",
+        Change::BeginWrite { .. } => "begin to write",
+        Change::KeepWriting { .. } => "heartbeat",
+        Change::EndWriting { .. } => "release",
     }
 }

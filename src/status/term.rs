@@ -33,6 +33,12 @@ struct TermState {
     table: Arc<str>,
     token: FencingToken,
     writer: Writer,
+    life: Arc<Life>,
+}
+
+/// How long a term lasts, and why no longer.
+#[derive(Debug)]
+struct Life {
     cancelled: CancellationToken,
     valid_until: AtomicU64,
     loss: OnceLock<Loss>,
@@ -67,6 +73,15 @@ impl Term {
         Term { state: Arc::clone(&self.state), cancelled, progress: Progress::default() }
     }
 
+    /// Returns the term that a second commit began in place of this one, and that lives as long.
+    pub(crate) fn second(&self, token: FencingToken, writer: Writer) -> Term {
+        let TermState { lock, table, life, .. } = &*self.state;
+        let (lock, table, life) = (Arc::clone(lock), Arc::clone(table), Arc::clone(life));
+        let state = TermState { lock, table, token, writer, life };
+        let cancelled = self.cancelled.clone();
+        Term { state: Arc::new(state), cancelled, progress: Progress::default() }
+    }
+
     /// Reports that the task that was given this term goes on: what the
     /// [watchdog](crate::LeadOptions::watchdog) waits for. Without a watchdog it does nothing.
     ///
@@ -81,7 +96,7 @@ impl Term {
 
     /// Returns true if the term has ended; stays true from then on.
     pub fn has_ended(&self) -> bool {
-        self.state.cancelled.is_cancelled() || self.remaining().is_zero()
+        self.state.life.cancelled.is_cancelled() || self.remaining().is_zero()
     }
 
     /// Returns how long the last heartbeat still protects whoever works under the term.
@@ -89,12 +104,13 @@ impl Term {
     /// It goes on counting down after the term was cancelled: that is the time left to stop.
     /// Another instance may hold the lock once it is zero.
     pub fn remaining(&self) -> Duration {
-        moment(self.state.valid_until.load(Ordering::Acquire)).since(self.state.clock.now())
+        moment(self.state.life.valid_until.load(Ordering::Acquire))
+            .since(self.state.life.clock.now())
     }
 
     /// Returns why the term ended, once it has been announced.
     pub fn loss(&self) -> Option<&Loss> {
-        self.state.loss.get()
+        self.state.life.loss.get()
     }
 
     /// Returns the name of the table that the lock is in.
@@ -121,28 +137,25 @@ impl Term {
     pub(super) fn begin(beginning: Beginning) -> Term {
         let Beginning { lock, table, token, writer, valid_until, clock } = beginning;
         let cancelled = CancellationToken::new();
-        let state = TermState {
-            lock,
-            table,
-            token,
-            writer,
+        let life = Life {
             cancelled: cancelled.clone(),
             valid_until: AtomicU64::new(nanoseconds(valid_until)),
             loss: OnceLock::new(),
             clock,
         };
+        let state = TermState { lock, table, token, writer, life: life.into() };
         Term { state: Arc::new(state), cancelled, progress: Progress::default() }
     }
 
     pub(super) fn extend(&self, valid_until: Moment) {
-        self.state.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+        self.state.life.valid_until.store(nanoseconds(valid_until), Ordering::Release);
     }
 
     /// Says why it ended, and cancels what runs under it.
     pub(super) fn end(&self, loss: Loss) {
         // The first reason stands; a term ends once.
-        let _ = self.state.loss.set(loss);
-        self.state.cancelled.cancel();
+        let _ = self.state.life.loss.set(loss);
+        self.state.life.cancelled.cancel();
     }
 }
 

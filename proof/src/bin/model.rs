@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use spindle_proof::run::{Limits, check, explore, stopwatch};
+use spindle_proof::run::{Limits, Report, check, explore, stopwatch};
+use spindle_proof::rw::{self, RwModel};
 use spindle_proof::scenarios;
 use spindle_proof::shard::ShardModel;
 
@@ -15,6 +16,9 @@ const USAGE: &str = "usage: model [--quick | --long] [--only NAME] [--first] [--
   --seconds N  stop after so long, wherever it is
   --states N   stop each scenario after so many distinct states, roughly
   --threads N  two by default; one finds the shortest counterexample";
+
+/// A scenario of either kind, to be explored.
+struct Exploration(&'static str, Box<dyn Fn(Limits) -> Report>);
 
 #[derive(Default)]
 struct Options {
@@ -32,28 +36,33 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let scenarios = match (options.quick, options.long) {
-        (true, _) => scenarios::quick(),
-        (_, true) => scenarios::long(),
-        _ => scenarios::short(),
+    let (locks, shared) = match (options.quick, options.long) {
+        (true, _) => (scenarios::quick(), rw::quick()),
+        (_, true) => (scenarios::long(), rw::long()),
+        _ => (scenarios::short(), rw::short()),
     };
+    let explorations = locks.into_iter().map(|scenario| {
+        Exploration(scenario.name, Box::new(move |limits| explore(&scenario, limits)))
+    });
+    let shard = if options.quick { ShardModel::quick() } else { ShardModel::short() };
+    let name = shard.scenario.name;
+    let shards = Exploration(name, Box::new(move |limits| check(name, shard.clone(), limits)));
+    let shared = shared.into_iter().map(|scenario| {
+        let model = RwModel { scenario };
+        let name = model.scenario.name;
+        Exploration(name, Box::new(move |limits| check(name, model.clone(), limits)))
+    });
     let began = stopwatch();
     let (mut states, mut depth, mut failed, mut explored) = (0, 0, 0, 0);
-    let shard = if options.quick { ShardModel::quick() } else { ShardModel::short() };
-    let locks = scenarios.into_iter().map(|scenario| (scenario, None));
-    for (scenario, shard) in locks.chain([(shard.scenario.clone(), Some(shard))]) {
-        if options.only.as_ref().is_some_and(|only| only != scenario.name) {
+    for Exploration(name, explore) in explorations.chain([shards]).chain(shared) {
+        if options.only.as_ref().is_some_and(|only| only != name) {
             continue;
         }
         let left = options.seconds.map(|seconds| {
             Duration::from_secs(seconds).saturating_sub(began.elapsed()).max(Duration::from_secs(1))
         });
         let threads = options.threads.unwrap_or(2);
-        let limits = Limits { time: left, states: options.states, threads };
-        let report = match shard {
-            Some(shard) => check(scenario.name, shard, limits),
-            None => explore(&scenario, limits),
-        };
+        let report = explore(Limits { time: left, states: options.states, threads });
         println!("{report}");
         explored += 1;
         states += report.states;

@@ -183,7 +183,7 @@ pub(super) fn writes(
             writes
         }
         Change::Sweep { keys } => sweep(keys),
-        Change::Fence { .. } => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

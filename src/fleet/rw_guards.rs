@@ -1,0 +1,121 @@
+//! The guards of readers and writers.
+
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::hold::Guard;
+use crate::loss::ReleaseOutcome;
+use crate::spanner::Table;
+use crate::status::Term;
+
+/// One reader's hold of an [`RwLock`](super::RwLock). It is renewed in the background until this is
+/// released or dropped.
+///
+/// It is held like any lock, by a [`Guard`]: it can be lost, and dropping it releases it soon after.
+/// Its row is deleted with that. It derefs to its [`Term`], which has the token, the fence and the
+/// cancellation.
+#[derive(Debug)]
+#[must_use = "dropping a guard releases the lock"]
+pub struct ReadGuard {
+    guard: Guard,
+    _reading: Reading,
+}
+
+impl ReadGuard {
+    pub(super) fn new(guard: Guard, reading: Reading) -> ReadGuard {
+        ReadGuard { guard, _reading: reading }
+    }
+
+    /// Ends reading, within the release limit, and says what came of that.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Once polled, the release goes on whether or not the future is dropped.
+    pub async fn release(self) -> ReleaseOutcome {
+        let ReadGuard { guard, _reading } = self;
+        guard.release().await
+    }
+}
+
+impl Deref for ReadGuard {
+    type Target = Term;
+
+    /// Returns the term under which it reads.
+    fn deref(&self) -> &Term {
+        &self.guard
+    }
+}
+
+/// The only writer's hold of an [`RwLock`](super::RwLock). It is renewed in the background until this
+/// is released or dropped.
+///
+/// It is held like any lock, by a [`Guard`]: it can be lost, and dropping it releases it soon after.
+/// It derefs to its [`Term`], which has the token, the fence and the cancellation.
+#[derive(Debug)]
+#[must_use = "dropping a guard releases the lock"]
+pub struct WriteGuard {
+    /// Holds the first term, whose token is of no use.
+    guard: Guard,
+    term: Term,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl WriteGuard {
+    pub(super) fn new(guard: Guard, term: Term, turn: OwnedMutexGuard<()>) -> WriteGuard {
+        WriteGuard { guard, term, _turn: turn }
+    }
+
+    /// Ends writing, within the release limit, and says what came of that.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Once polled, the release goes on whether or not the future is dropped.
+    pub async fn release(self) -> ReleaseOutcome {
+        let WriteGuard { guard, term: _, _turn } = self;
+        guard.release().await
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = Term;
+
+    /// Returns the term under which it writes.
+    fn deref(&self) -> &Term {
+        &self.term
+    }
+}
+
+/// Counts a read guard of this process, for as long as it is there.
+#[derive(Debug)]
+pub(super) struct Reading {
+    table: Arc<Table>,
+    lock: String,
+}
+
+impl Reading {
+    pub(super) fn new(table: &Arc<Table>, lock: &str) -> Reading {
+        let mut reads = table.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        *reads.entry(lock.to_string()).or_default() += 1;
+        drop(reads);
+        Reading { table: Arc::clone(table), lock: lock.to_string() }
+    }
+
+    /// Returns true if this process has a read guard of that lock.
+    pub(super) fn is_any(table: &Table, lock: &str) -> bool {
+        table.reads.lock().unwrap_or_else(PoisonError::into_inner).contains_key(lock)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut reads = self.table.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = reads.get_mut(&self.lock) {
+            *count -= 1;
+            if *count == 0 {
+                reads.remove(&self.lock);
+            }
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Many readers or one writer.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::rw::{Reader, Writing};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use super::poll::{poll, poll_beside, taken_until};
+use super::rw_guards::{ReadGuard, Reading, WriteGuard};
+use super::tidy::tidy;
+use crate::clock::Clock;
+use crate::driver::Part;
+use crate::error::{Error, Kind, Result};
+use crate::hold::WAIT_MAX;
+use crate::names::{check_part, gate_key, readers_prefix};
+use crate::settings::{LockBuilder, Settings};
+use crate::spanner::LockTable;
+use crate::spindle::Spindle;
+
+/// How many readers of a process begin at the same time.
+const BEGINS_MAX: usize = 4;
+/// From one search for the rows of readers long gone to the next, and how long it may take.
+const TIDY_INTERVAL: Duration = Duration::from_secs(600);
+const TIDY_LIMIT: Duration = Duration::from_secs(1);
+
+impl LockTable {
+    /// Begins to describe a lock that many may read under, or one may write under.
+    ///
+    /// The rules for names are those of [`member`](LockTable::member). A lock by
+    /// [`lock`](LockTable::lock) of the same name is another lock.
+    pub fn rw_lock(&self, name: impl Into<String>) -> RwLockBuilder {
+        RwLockBuilder { table: self.clone(), name: name.into(), lock: self.lock("") }
+    }
+}
+
+/// The settings of a lock for readers and writers before they are checked. Made by
+/// [`LockTable::rw_lock`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RwLockBuilder {
+    table: LockTable,
+    name: String,
+    lock: LockBuilder,
+}
+
+impl RwLockBuilder {
+    /// Sets the name of this process in its rows. As [`LockBuilder::id`], without `/`.
+    pub fn id(mut self, id: impl Into<String>) -> RwLockBuilder {
+        self.lock = self.lock.id(id);
+        self
+    }
+
+    /// Sets a text in the rows of this process. As [`LockBuilder::info`].
+    pub fn info(mut self, info: impl Into<String>) -> RwLockBuilder {
+        self.lock = self.lock.info(info);
+        self
+    }
+
+    /// Sets the time for which a reader or writer that says nothing keeps the lock; by default 10 s.
+    /// As [`LockBuilder::lease`].
+    pub fn lease(mut self, lease: Duration) -> RwLockBuilder {
+        self.lock = self.lock.lease(lease);
+        self
+    }
+
+    /// Sets the time from one poll to the next while it waits. As [`LockBuilder::poll_interval`].
+    pub fn poll_interval(mut self, interval: Duration) -> RwLockBuilder {
+        self.lock = self.lock.poll_interval(interval);
+        self
+    }
+
+    /// Sets the clock by which validity is judged; for tests. As [`LockBuilder::clock`].
+    pub fn clock(mut self, clock: Clock) -> RwLockBuilder {
+        self.lock = self.lock.clock(clock);
+        self
+    }
+
+    /// Checks the settings; nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
+    pub fn build(self) -> Result<RwLock> {
+        let RwLockBuilder { table, name, mut lock } = self;
+        check_part("readers and writers' lock", &name)?;
+        let id = lock.fix_id();
+        check_part("id of a reader or writer", &id)?;
+        let gate = gate_key(&name);
+        let settings = lock.for_row(gate.clone(), lock.said_info()).settings()?;
+        Ok(RwLock(Arc::new(Inner {
+            readers: readers_prefix(&name),
+            table,
+            name,
+            gate,
+            settings,
+            lock,
+            begins: Arc::new(Semaphore::new(BEGINS_MAX)),
+            writers: Arc::default(),
+            tidy_at: Mutex::new(Instant::now()),
+        })))
+    }
+}
+
+/// A lock that many read under, or one writes under. A cheap clone is another handle to the same.
+///
+/// Each reader is an ordinary lock in a row of its own, and the writers share a row. So each has a
+/// term, a token and a fence, and what a crashed process held is free once its lease is over.
+///
+/// # Promises
+///
+/// - While a write guard is valid, no other guard is, as far as locks exclude each other. A fenced
+///   write of a reader commits before the next writer begins, or not at all; likewise a writer's
+///   before the next reader or writer begins.
+/// - A writer's token is later than those of all readers and writers before it, and a reader's is
+///   later than those of all writers before it.
+/// - A writer that waits stops new readers, in all processes. Readers that have begun finish.
+///
+/// # Not promised
+///
+/// **There is no fairness** among writers, or among readers. Writers that come one after the other
+/// can keep readers waiting for as long as they come.
+///
+/// # Costs
+///
+/// A guard of either kind heartbeats as a lock does. A writer that waits reads all readers' rows once
+/// per poll interval. Plan for up to a few hundred readers at a time.
+///
+/// ```
+/// use spindle::LockTable;
+/// # use spindle_emulator::Emulator;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let database = "projects/p/instances/i/databases/d";
+/// # let emulator = Emulator::start().await?;
+/// # emulator.create_database(database, LockTable::DDL).await?;
+/// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+/// let catalogue = table.rw_lock("catalogue").build()?;
+/// let one = catalogue.read().await?;
+/// let other = catalogue.read().await?;
+/// assert!(catalogue.write().await.is_err(), "it would wait for itself");
+/// one.release().await;
+/// other.release().await;
+///
+/// let writing = catalogue.write().await?;
+/// assert!(catalogue.try_read().await?.is_none());
+/// // … write, under writing.fence(), until writing.cancelled() …
+/// writing.release().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RwLock(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) table: LockTable,
+    name: String,
+    /// The key of the writers' row.
+    pub(super) gate: String,
+    /// The beginning of the keys of the readers' rows.
+    pub(super) readers: String,
+    pub(super) settings: Settings,
+    lock: LockBuilder,
+    begins: Arc<Semaphore>,
+    /// Has the writers of this process come one after the other, so that one of them polls for all.
+    writers: Arc<tokio::sync::Mutex<()>>,
+    /// When to search for the rows of readers long gone.
+    tidy_at: Mutex<Instant>,
+}
+
+impl RwLock {
+    /// Waits until nobody writes or waits to, and begins to read.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) and [`is_schema`](Error::is_schema), which only a change of
+    /// the set-up can mend. Outages are waited out.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future gives up the wait. What was just won is released, as by dropping the
+    /// guard.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn read(&self) -> Result<ReadGuard> {
+        self.tidy_now_and_then().await;
+        let guard = self.reader().acquire().await?;
+        Ok(ReadGuard::new(guard, self.reading()))
+    }
+
+    /// Reads as [`read`](RwLock::read) does, but waits no longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As `read`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with the
+    /// last failure if there is one. A `limit` of zero or of more than a year is refused.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `read`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
+        self.check_limit(limit, "try_read")?;
+        let reader = self.reader();
+        match timeout(limit, reader.acquire()).await {
+            Ok(guard) => Ok(ReadGuard::new(guard?, self.reading())),
+            Err(_) => Err(self.not_acquired(limit, reader.published().last_cause())),
+        }
+    }
+
+    /// Polls once, and begins to read if nobody writes or waits to; nothing otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As `read`, and the reason why Spanner could not be asked.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `read`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
+        let guard = self.reader().try_acquire().await?;
+        Ok(guard.map(|guard| ReadGuard::new(guard, self.reading())))
+    }
+
+    /// Stops new readers as soon as no other writes, waits until the others have finished, and begins
+    /// to write.
+    ///
+    /// If this process dies while it waits, readers go on once its lease is over. The writers of one
+    /// process have their turns in the order of their calls.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](RwLock::read). At once [`is_config`](Error::is_config) if this process has a read
+    /// guard of the same lock: it would wait for itself.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `read`. Readers go on once the release has arrived.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn write(&self) -> Result<WriteGuard> {
+        self.refuse_reader()?;
+        let turn = Arc::clone(&self.0.writers).lock_owned().await;
+        let (writer, writing) = self.writer();
+        loop {
+            let guard = writer.acquire().await?;
+            if let Some(term) = self.second(&guard, &writing, true).await? {
+                return Ok(WriteGuard::new(guard, term, turn));
+            }
+        }
+    }
+
+    /// Writes as [`write`](RwLock::write) does, but waits no longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As `write`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over. A `limit`
+    /// of zero or of more than a year is refused.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `write`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
+        self.check_limit(limit, "try_write")?;
+        timeout(limit, self.write()).await.unwrap_or_else(|_| Err(self.not_acquired(limit, None)))
+    }
+
+    /// Polls once, and begins to write if nobody reads or writes; nothing otherwise.
+    ///
+    /// It stops no readers unless the poll shows none.
+    ///
+    /// # Errors
+    ///
+    /// As `write`, and the reason why Spanner could not be asked.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `write`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
+        self.refuse_reader()?;
+        let Ok(turn) = Arc::clone(&self.0.writers).try_lock_owned() else { return Ok(None) };
+        let Inner { table, gate, readers, settings, .. } = &*self.0;
+        let found = poll_beside(table.table(), &[gate], &[readers]).await?;
+        let lease = settings.timing.lease;
+        if found.rows.iter().any(|full| taken_until(&full.row, lease, found.read_at).is_some()) {
+            return Ok(None);
+        }
+        let (writer, writing) = self.writer();
+        let Some(guard) = writer.try_acquire().await? else { return Ok(None) };
+        let term = self.second(&guard, &writing, false).await?;
+        Ok(term.map(|term| WriteGuard::new(guard, term, turn)))
+    }
+
+    /// Returns the name of the lock.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns an instance for a row that nobody has had.
+    fn reader(&self) -> Spindle {
+        let Inner { table, gate, readers, settings, lock, begins, .. } = &*self.0;
+        let (id, lease) = (&settings.id, settings.timing.lease);
+        let key = format!("{readers}{id}-{:016x}", rand::random::<u64>());
+        let part = Part::Reader(Reader::new(&**gate, &**id, lease), Arc::clone(begins));
+        let settings = lock.for_row(key, lock.said_info()).settings();
+        Spindle::in_part(Arc::clone(table.table()), settings, part)
+    }
+
+    /// Returns an instance for the writers' row.
+    fn writer(&self) -> (Spindle, Arc<Mutex<Writing>>) {
+        let writing: Arc<Mutex<Writing>> = Arc::default();
+        let (table, settings) = (Arc::clone(self.0.table.table()), Ok(self.0.settings.clone()));
+        (Spindle::in_part(table, settings, Part::Writer(Arc::clone(&writing))), writing)
+    }
+
+    fn reading(&self) -> Reading {
+        Reading::new(self.0.table.table(), &self.0.gate)
+    }
+
+    fn refuse_reader(&self) -> Result<()> {
+        if Reading::is_any(self.0.table.table(), &self.0.gate) {
+            return Err(
+                self.refuse("this process reads under it, so a write would wait for itself")
+            );
+        }
+        Ok(())
+    }
+
+    fn check_limit(&self, limit: Duration, without: &str) -> Result<()> {
+        if limit.is_zero() || limit > WAIT_MAX {
+            let rule = format!("more than zero (`{without}` doesn't wait) and at most a year");
+            return Err(self.refuse(&format!("wait of {limit:?}; {rule}")));
+        }
+        Ok(())
+    }
+
+    fn not_acquired(&self, limit: Duration, trouble: Option<Error>) -> Error {
+        Error::new(Kind::NotAcquired { lock: self.0.gate.clone(), limit, trouble })
+    }
+
+    fn refuse(&self, rule: &str) -> Error {
+        Error::config(format!("readers and writers' lock `{}`: {rule}", self.0.name))
+    }
+
+    /// Deletes the rows of readers that are long gone, now and then; a writer would delete them as
+    /// well.
+    async fn tidy_now_and_then(&self) {
+        let now = Instant::now();
+        {
+            let mut tidy_at = self.0.tidy_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if now < *tidy_at {
+                return;
+            }
+            *tidy_at = now + TIDY_INTERVAL.mul_f64(0.5 + rand::random::<f64>() / 2.0);
+        }
+        let table = self.0.table.table();
+        let tidying = async {
+            // What fails is left to the next time.
+            if let Ok(found) = poll(table, &[&self.0.readers]).await {
+                tidy(table, &found, self.0.settings.timing.lease).await;
+            }
+        };
+        // For tidiness alone: it must not keep a reader waiting for long.
+        let _ = timeout(TIDY_LIMIT, tidying).await;
+    }
+}
+
+impl fmt::Debug for RwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { table, name, settings, .. } = &*self.0;
+        let mut lock = f.debug_struct("RwLock");
+        lock.field("table", &table.table().name).field("name", name).field("id", &settings.id);
+        lock.finish_non_exhaustive()
+    }
+}

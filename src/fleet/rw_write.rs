@@ -1,0 +1,145 @@
+//! A writer's way from its first commit, which stops new readers, to its second.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::rw::{Sight, Stopped, Writing};
+use spindle_protocol::{Change, Holder, Row, TermId};
+use tokio::time::sleep;
+
+use super::poll::poll_beside;
+use super::rw_lock::{Inner, RwLock};
+use crate::carrier::Store as _;
+use crate::error::{Error, Result};
+use crate::hold::Guard;
+use crate::spanner::{Need, REQUEST_LIMIT};
+use crate::status::{Term, say};
+use crate::token::FencingToken;
+
+/// So many readers' rows are deleted in the second commit, at the most.
+const READERS_MAX: usize = 1_000;
+/// Pauses after failures: at first, and at most, unless a poll is longer.
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+const PAUSE_LONGEST: Duration = Duration::from_secs(10);
+
+/// What came of a try to begin the second term.
+enum Tried {
+    Began(TermId),
+    /// Readers are at work; none leaves by itself before so long.
+    Read(Duration),
+    /// There was something to clear away, or a row has changed just now.
+    Again,
+    Lost,
+}
+
+impl RwLock {
+    /// Waits until nobody reads any more, and begins the writer's own term. Returns nothing if the
+    /// first term is lost, or somebody reads and it `waits` for nobody.
+    pub(super) async fn second(
+        &self,
+        guard: &Guard,
+        writing: &Mutex<Writing>,
+        waits: bool,
+    ) -> Result<Option<Term>> {
+        let token = guard.token().to_timestamp();
+        let first = TermId { token, writer: guard.writer().clone() };
+        let stopped = Stopped::new(first.clone(), self.0.settings.timing.lease);
+        let mut fruitless = 0;
+        loop {
+            let tried = tokio::select! {
+                biased;
+                () = guard.cancelled() => return Ok(None),
+                tried = self.try_second(&stopped) => tried,
+            };
+            let poll = self.0.settings.timing.poll_interval;
+            let pause = match tried {
+                Ok(Tried::Began(second)) => {
+                    return Ok(Some(self.begins(guard, writing, first, second)));
+                }
+                Ok(Tried::Lost) => return Ok(None),
+                Ok(Tried::Read(_)) if !waits => return Ok(None),
+                Ok(Tried::Read(longest)) => {
+                    fruitless = 0;
+                    longest.saturating_add(Duration::from_millis(1)).min(poll)
+                }
+                Err(error) if error.is_config() || error.is_schema() || !waits => {
+                    return Err(error);
+                }
+                Ok(Tried::Again) | Err(_) => {
+                    fruitless += 1;
+                    let pause = PAUSE_FIRST * 2_u32.pow((fruitless - 1).min(10));
+                    pause.min(PAUSE_LONGEST.max(poll))
+                }
+            };
+            tokio::select! {
+                biased;
+                () = guard.cancelled() => return Ok(None),
+                () = sleep(pause - (pause / 4).mul_f64(rand::random::<f64>())) => {}
+            }
+        }
+    }
+
+    /// Polls the readers, and commits a second time if there are none.
+    async fn try_second(&self, stopped: &Stopped) -> Result<Tried> {
+        let Inner { table, gate, readers: prefix, settings, .. } = &*self.0;
+        let table = table.table();
+        // A lease that nobody read must not be taken for none.
+        table.ready(Need::Begin, REQUEST_LIMIT).await?;
+        let found = poll_beside(table, &[gate], &[prefix]).await?;
+        let (mut gate_row, mut readers) = (None, Vec::new());
+        for full in found.rows {
+            if full.name == *gate {
+                gate_row = Some(full.row);
+            } else {
+                readers.push((full.name, full.row));
+            }
+        }
+        let holder = Holder { lease: settings.timing.lease, info: settings.info.clone() };
+        let change = match stopped.sees(gate_row.as_ref(), &readers, found.read_at, &holder) {
+            Sight::Began(second) => return Ok(Tried::Began(second)),
+            Sight::Lost => return Ok(Tried::Lost),
+            Sight::Wait(longest) => return Ok(Tried::Read(longest)),
+            Sight::Begin(change) => change,
+        };
+        if readers.len() > READERS_MAX {
+            return self.clear(readers).await;
+        }
+        let limit = Duration::from_secs(10).min(settings.timing.lease / 3);
+        let (outcome, _) = table.carry_out_and_show(gate, change, limit).await;
+        match (stopped.answered(&outcome.answer), outcome.error) {
+            (Some(second), _) => Ok(Tried::Began(second)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(Tried::Again),
+        }
+    }
+
+    /// Deletes some of the rows of readers that are gone, where they are more than one commit should
+    /// delete. Each goes on the condition that nothing has changed it.
+    async fn clear(&self, readers: Vec<(String, Row)>) -> Result<Tried> {
+        let change = |(key, row): (String, Row)| {
+            let remove = Change::Remove { seen: Some(row), takeovers: Vec::new() };
+            (Arc::from(&*key), remove)
+        };
+        let changes = readers.into_iter().take(READERS_MAX).map(change).collect();
+        let verdict = self.0.table.table().transact(changes, REQUEST_LIMIT).await;
+        verdict.error.map_or(Ok(Tried::Again), |error: Error| Err(error))
+    }
+
+    fn begins(
+        &self,
+        guard: &Guard,
+        writing: &Mutex<Writing>,
+        first: TermId,
+        second: TermId,
+    ) -> Term {
+        let token = FencingToken::from_timestamp(second.token);
+        let waited = second.token.since(first.token);
+        let term = guard.second(token, second.writer.clone());
+        writing.lock().unwrap_or_else(PoisonError::into_inner).begins(first, second);
+        let (lock, id) = (&*self.0.gate, &*self.0.settings.id);
+        say(
+            || tracing::info!(lock, id, %token, ?waited, "nobody reads any more: the writer begins"),
+        );
+        term
+    }
+}
