@@ -2,6 +2,7 @@
 
 pub mod array;
 pub mod date;
+mod encoding;
 pub mod extract;
 pub mod fold;
 pub mod format;
@@ -10,6 +11,7 @@ mod json;
 mod like;
 mod misbound;
 pub mod number;
+mod padding;
 mod re2;
 mod regexp;
 mod table;

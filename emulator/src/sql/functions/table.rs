@@ -6,7 +6,8 @@ use super::function::Code::{
 };
 use super::function::{Code, Function};
 use super::{
-    array, date, extract, fold, format, json, like, number, regexp, text, time_format, timestamp,
+    array, date, encoding, extract, fold, format, json, like, number, padding, regexp, text,
+    time_format, timestamp,
 };
 
 const fn row(name: &'static str, forms: &'static str, code: Code) -> Function {
@@ -91,19 +92,19 @@ pub static TABLE: &[Function] = &[
     row("RTRIM", TRIMMED, Strict(text::trim_end)),
     row("SUBSTR", SUBSTR, Strict(text::substring)),
     row("SUBSTRING", SUBSTR, Strict(text::substring)),
-    row("LPAD", PADDED, Strict(text::pad_start)),
-    row("RPAD", PADDED, Strict(text::pad_end)),
-    row("REPEAT", "STRING, INT64 -> STRING; BYTES, INT64 -> BYTES", Strict(text::repeat)),
+    row("LPAD", PADDED, Strict(padding::pad_start)),
+    row("RPAD", PADDED, Strict(padding::pad_end)),
+    row("REPEAT", "STRING, INT64 -> STRING; BYTES, INT64 -> BYTES", Strict(padding::repeat)),
     row("REVERSE", OF_TEXT, Strict(text::reverse)),
     row(
         "SPLIT",
         "STRING, [STRING] -> ARRAY<STRING>; BYTES, BYTES -> ARRAY<BYTES>",
         Strict(text::split),
     ),
-    row("TO_HEX", "BYTES -> STRING", Strict(text::to_hex)),
-    row("FROM_HEX", "STRING -> BYTES", Strict(text::from_hex)),
-    row("TO_BASE64", "BYTES -> STRING", Strict(text::to_base64)),
-    row("FROM_BASE64", "STRING -> BYTES", Strict(text::from_base64)),
+    row("TO_HEX", "BYTES -> STRING", Strict(encoding::to_hex)),
+    row("FROM_HEX", "STRING -> BYTES", Strict(encoding::from_hex)),
+    row("TO_BASE64", "BYTES -> STRING", Strict(encoding::to_base64)),
+    row("FROM_BASE64", "STRING -> BYTES", Strict(encoding::from_base64)),
     row("GENERATE_UUID", "-> STRING", Plain(text::uuid)),
     row("REGEXP_CONTAINS", "STRING, STRING -> BOOL; others", Strict(regexp::contains)),
     row("REGEXP_EXTRACT", "STRING, STRING -> STRING; others", Strict(regexp::extract)),

@@ -2,20 +2,12 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use base64::prelude::BASE64_STANDARD;
-
 use super::misbound::misbound;
 use crate::engine::{Type, Value};
 use crate::sql::error::{Result, SqlError};
 
 /// The largest STRING or BYTES that an expression can make; Spanner's limit for a value.
 pub const MAX_VALUE_BYTES: usize = 10 << 20;
-
-/// The largest value that `REPEAT` and the like make.
-const MAX_MADE_BYTES: usize = 1 << 20;
 
 /// Returns the parts, one behind the other: all STRING, all BYTES or all arrays.
 pub fn concat(parts: &[Value]) -> Result<Value> {
@@ -255,30 +247,6 @@ pub fn place(arguments: &[Value]) -> Result<Value> {
     Ok(place.map_or(Value::Int64(0), |place| count(place + 1)))
 }
 
-/// `TO_HEX`
-pub fn to_hex(arguments: &[Value]) -> Result<Value> {
-    let [Value::Bytes(bytes)] = arguments else { return Err(misbound("TO_HEX")) };
-    check_size("TO_HEX", bytes.len() * 2)?;
-    let digit = |digit: u8| char::from_digit(u32::from(digit), 16).unwrap_or('0');
-    Ok(Value::String(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()))
-}
-
-/// `FROM_HEX`: an odd number of digits starts with half a byte.
-pub fn from_hex(arguments: &[Value]) -> Result<Value> {
-    let [Value::String(text)] = arguments else { return Err(misbound("FROM_HEX")) };
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let Some(digits) = digits else {
-        let message = "Failed to decode invalid hexadecimal string due to invalid character";
-        return Err(SqlError::out_of_range(message));
-    };
-    let (odd, pairs) = digits.split_at(digits.len() % 2);
-    let bytes = pairs.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit));
-    Ok(Value::Bytes(odd.iter().copied().chain(bytes).collect()))
-}
-
 /// `GENERATE_UUID`: a random one, of version 4.
 pub fn uuid(_: &[Value]) -> Result<Value> {
     // Each state has keys of its own, which the system has drawn at random.
@@ -290,58 +258,6 @@ pub fn uuid(_: &[Value]) -> Result<Value> {
     Ok(Value::String(format!("{one}-{two}-{three}-{}-{}", &digits[16..20], &digits[20..])))
 }
 
-/// `TO_BASE64`
-pub fn to_base64(arguments: &[Value]) -> Result<Value> {
-    let [Value::Bytes(bytes)] = arguments else { return Err(misbound("TO_BASE64")) };
-    check_size("TO_BASE64", bytes.len().div_ceil(3) * 4)?;
-    Ok(Value::String(BASE64_STANDARD.encode(bytes)))
-}
-
-/// `FROM_BASE64`
-pub fn from_base64(arguments: &[Value]) -> Result<Value> {
-    let [Value::String(text)] = arguments else { return Err(misbound("FROM_BASE64")) };
-    let digits: String = text.chars().filter(|next| !next.is_ascii_whitespace()).collect();
-    // Padding may be missing, and what its digits say beyond the last byte means nothing.
-    const FORM: GeneralPurposeConfig = GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true);
-    GeneralPurpose::new(&STANDARD, FORM)
-        .decode(digits)
-        .map(Value::Bytes)
-        .map_err(|_| SqlError::out_of_range("Failed to decode invalid base64 string"))
-}
-
-/// A result made of little input has a lower limit.
-fn check_made(function: &str, bytes: usize) -> Result<()> {
-    match bytes > MAX_MADE_BYTES {
-        true => {
-            let message = format!("Output of {function} exceeds max allowed output size of 1MB");
-            Err(SqlError::out_of_range(message))
-        }
-        false => Ok(()),
-    }
-}
-
-/// `REPEAT`
-pub fn repeat(arguments: &[Value]) -> Result<Value> {
-    let [value, Value::Int64(times)] = arguments else { return Err(misbound("REPEAT")) };
-    let times = usize::try_from(*times).map_err(|_| {
-        let message = "Second argument (repeat count) for REPEAT cannot be negative";
-        SqlError::out_of_range(message)
-    })?;
-    match value {
-        Value::String(text) => {
-            check_made("REPEAT", text.len().saturating_mul(times))?;
-            Ok(Value::String(if text.is_empty() { String::new() } else { text.repeat(times) }))
-        }
-        Value::Bytes(bytes) => {
-            check_made("REPEAT", bytes.len().saturating_mul(times))?;
-            Ok(Value::Bytes(if bytes.is_empty() { Vec::new() } else { bytes.repeat(times) }))
-        }
-        _ => Err(misbound("REPEAT")),
-    }
-}
-
 /// `REVERSE`
 pub fn reverse(arguments: &[Value]) -> Result<Value> {
     match arguments {
@@ -349,58 +265,6 @@ pub fn reverse(arguments: &[Value]) -> Result<Value> {
         [Value::Bytes(bytes)] => Ok(Value::Bytes(bytes.iter().rev().copied().collect())),
         _ => Err(misbound("REVERSE")),
     }
-}
-
-pub fn pad_start(arguments: &[Value]) -> Result<Value> {
-    padded(arguments, true)
-}
-
-pub fn pad_end(arguments: &[Value]) -> Result<Value> {
-    padded(arguments, false)
-}
-
-/// Of this length, cut off or filled up with the pattern, or with blanks.
-fn padded(arguments: &[Value], at_start: bool) -> Result<Value> {
-    let (value, length, pattern) = match arguments {
-        [value, Value::Int64(length)] => (value, *length, None),
-        [value, Value::Int64(length), pattern] => (value, *length, Some(pattern)),
-        _ => return Err(misbound("LPAD")),
-    };
-    let length = usize::try_from(length).map_err(|_| {
-        let message = "Second argument (output size) for LPAD/RPAD cannot be negative";
-        SqlError::out_of_range(message)
-    })?;
-    check_made("LPAD/RPAD", length)?;
-    match (value, pattern) {
-        (Value::String(text), None | Some(Value::String(_))) => {
-            let pattern: Vec<char> = match pattern {
-                Some(Value::String(pattern)) => pattern.chars().collect(),
-                _ => vec![' '],
-            };
-            let text: Vec<char> = text.chars().collect();
-            let padded: String = filled(&text, length, &pattern, at_start)?.into_iter().collect();
-            check_made("LPAD/RPAD", padded.len())?;
-            Ok(Value::String(padded))
-        }
-        (Value::Bytes(bytes), None) => Ok(Value::Bytes(filled(bytes, length, b" ", at_start)?)),
-        (Value::Bytes(bytes), Some(Value::Bytes(pattern))) => {
-            Ok(Value::Bytes(filled(bytes, length, pattern, at_start)?))
-        }
-        _ => Err(misbound("LPAD")),
-    }
-}
-
-fn filled<C: Copy>(text: &[C], length: usize, pattern: &[C], at_start: bool) -> Result<Vec<C>> {
-    if pattern.is_empty() {
-        let message = "Third argument (pad pattern) for LPAD/RPAD cannot be empty";
-        return Err(SqlError::out_of_range(message));
-    }
-    let kept = &text[..text.len().min(length)];
-    let padding = pattern.iter().copied().cycle().take(length - kept.len());
-    Ok(match at_start {
-        true => padding.chain(kept.iter().copied()).collect(),
-        false => kept.iter().copied().chain(padding).collect(),
-    })
 }
 
 /// `SPLIT`: at commas if nothing else is said; at an empty separator, into characters.
