@@ -1,8 +1,8 @@
 //! Values made of all rows of a group.
 
 use super::Binder;
+use super::constant::is_literal;
 use super::operands::not_comparable;
-use super::query::is_literal;
 use super::scope::Groups;
 use super::typed::{Origin, Typed};
 use crate::engine::{Type, Value};

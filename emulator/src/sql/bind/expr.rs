@@ -1,17 +1,16 @@
 //! Expressions.
 
-use std::sync::Arc;
-
 use super::Binder;
 use super::call::{CURRENT_TIMESTAMP, Modifiers};
+use super::constant::{constant, float, invalid_integer};
 use super::operands::{maybe_not, no_signature, pair, same_type};
-use super::typed::{Origin, Typed, parse, type_names, unified};
+use super::typed::{Origin, Typed, type_names, unified};
 use crate::engine::{Type, Value};
-use crate::sql::ast::{BinaryOp, Expr, ExprKind, Literal, Select, SubqueryKind};
+use crate::sql::ast::{BinaryOp, Expr, ExprKind, Literal};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::functions;
 use crate::sql::params::Parameter;
-use crate::sql::plan::{Node, Use};
+use crate::sql::plan::Node;
 
 impl Binder<'_> {
     /// Binds an expression.
@@ -295,79 +294,6 @@ impl Binder<'_> {
         Ok(Typed::computed(at, value_type.unwrap_or(Type::Int64), node))
     }
 
-    fn subquery_as(&mut self, kind: SubqueryKind, select: &Select, at: Pos) -> Result<Typed> {
-        let (subquery, outputs) = self.subquery(select)?;
-        if kind == SubqueryKind::Exists {
-            let node = Node::Subquery(Use::Exists, subquery);
-            return Ok(Typed::computed(at, Type::Bool, node));
-        }
-        let [output] = outputs.as_slice() else {
-            let what = if kind == SubqueryKind::Array { "ARRAY" } else { "Scalar" };
-            let message = format!("{what} subquery cannot have more than one column");
-            return Err(SqlError::invalid(at, message));
-        };
-        let value_type = output.value_type.unwrap_or(Type::Int64);
-        if kind == SubqueryKind::Value {
-            return Ok(Typed::computed(at, value_type, Node::Subquery(Use::Value, subquery)));
-        }
-        match value_type.array() {
-            Some(array @ Type::Array(element)) => {
-                let node = Node::Subquery(Use::Array(element), subquery);
-                Ok(Typed::computed(at, array, node))
-            }
-            _ => {
-                let message = format!(
-                    "Cannot use array subquery with column of type {value_type} because nested \
-                     arrays are not supported"
-                );
-                Err(SqlError::invalid(at, message))
-            }
-        }
-    }
-
-    fn in_query(
-        &mut self,
-        operand: &Expr,
-        select: &Select,
-        negated: bool,
-        at: Pos,
-    ) -> Result<Typed> {
-        let mut operand = self.expr(operand)?;
-        if operand.is_literal() && operand.value_type.is_none() {
-            // Here, NULL is an INT64 like any other.
-            operand = Typed::computed(at, Type::Int64, operand.node);
-        }
-        let (mut subquery, outputs) = self.subquery(select)?;
-        let [output] = outputs.as_slice() else {
-            let message = "Subquery of type IN must have only one output column";
-            return Err(SqlError::invalid(at, message));
-        };
-        let found = (operand.type_name(), output.type_name());
-        // The values are what the query makes of them: no literals.
-        let value_type = output.value_type.unwrap_or(Type::Int64);
-        let values = Typed::computed(at, value_type, Node::Output(0));
-        let unified = unified(vec![operand, values])?
-            .filter(|(_, known)| known.is_some_and(Type::is_comparable));
-        let Some((nodes, _)) = unified else {
-            let message = format!(
-                "Cannot execute IN subquery with uncomparable types {} and {}",
-                found.0, found.1
-            );
-            return Err(SqlError::invalid(at, message));
-        };
-        let [operand, values] = pair(nodes);
-        if let Node::Cast { target, .. } = values {
-            let mut query = (*subquery.query).clone();
-            let output = &mut query.outputs[0];
-            let node = std::mem::replace(&mut output.node, Node::Constant(Value::Null));
-            output.node = Node::Cast { operand: Box::new(node), target, safe: false };
-            output.value_type = target;
-            subquery.query = Arc::new(query);
-        }
-        let node = Node::Subquery(Use::Contains(Box::new(operand)), subquery);
-        Ok(maybe_not(negated, node, at))
-    }
-
     fn element(
         &mut self,
         array: &Expr,
@@ -408,34 +334,4 @@ fn refuse_null(operator: &str, operand: &Typed) -> Result<()> {
         (Origin::Literal, None) => Err(null_operand(operator, operand.at)),
         _ => Ok(()),
     }
-}
-
-fn float(written: &str, at: Pos) -> Result<Typed> {
-    // A number too large for a FLOAT64 is infinite.
-    let value = written
-        .parse::<f64>()
-        .map_err(|_| SqlError::invalid(at, format!("Invalid floating point literal: {written}")))?;
-    Ok(Typed::constant(at, Value::Float64(value), Origin::Float(written.to_owned())))
-}
-
-fn constant(literal: &Literal, at: Pos) -> Result<Typed> {
-    let value = match literal {
-        Literal::Null => Value::Null,
-        Literal::Bool(value) => Value::Bool(*value),
-        Literal::Integer(value) => {
-            Value::Int64(i64::try_from(*value).map_err(|_| invalid_integer(*value, at))?)
-        }
-        Literal::Float(written) => return float(written, at),
-        Literal::Text(text) => Value::String(text.clone()),
-        Literal::Bytes(bytes) => Value::Bytes(bytes.clone()),
-        // It says its type, so it is taken for no other as a plain literal is.
-        Literal::Typed(value_type, text) => {
-            return Ok(Typed::constant(at, parse(text, *value_type, at)?, Origin::Computed));
-        }
-    };
-    Ok(Typed::constant(at, value, Origin::Literal))
-}
-
-fn invalid_integer(magnitude: u64, at: Pos) -> SqlError {
-    SqlError::invalid(at, format!("Invalid integer literal: {magnitude}"))
 }

@@ -5,13 +5,18 @@ mod array;
 mod binder;
 mod call;
 mod cast;
+mod constant;
 mod dml;
 mod expr;
 mod extract;
 mod from;
+mod group;
 mod operands;
+mod order;
+mod outputs;
 mod query;
 mod scope;
+mod subquery;
 mod typed;
 
 use super::ast::Statement;
