@@ -1,0 +1,148 @@
+//! Calls of functions.
+
+use super::Generator;
+use super::texts::{EXPRESSIONS, FORMATS, PATHS, REPLACEMENTS, TIME_FORMATS, TIMES};
+use crate::random::Random;
+use crate::sql::{FunctionCode, functions};
+use crate::tree::Tree;
+
+impl Generator {
+    pub(super) fn call(&mut self, kind: &str, depth: usize) -> Tree {
+        let forms = forms_giving(kind, false);
+        if forms.is_empty() {
+            return self.leaf(kind);
+        }
+        let (name, parameters) = self.random.pick(&forms).clone();
+        let mut arguments = self.arguments(&parameters, kind, depth);
+        if name == "EXTRACT" {
+            let zone = if arguments.len() > 2 { " AT TIME ZONE 'UTC'" } else { "" };
+            arguments.truncate(2);
+            arguments.reverse();
+            return Tree::node(&format!("EXTRACT(# FROM #{zone})"), arguments);
+        }
+        if name.starts_with("JSON_") && arguments.len() > 1 {
+            // A path has to be written out.
+            arguments[1] = Tree::leaf(*self.random.pick(PATHS));
+        }
+        self.write_out(name, &mut arguments, depth);
+        match name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "LIKE" {
+            true => Tree::node(&format!("{name}(#)"), [Tree::list(arguments, ", ")]),
+            false => Tree::node(&format!("(# {name} #)"), arguments),
+        }
+    }
+
+    /// Replaces arguments by texts that mean something to the function.
+    fn write_out(&mut self, name: &str, arguments: &mut Vec<Tree>, depth: usize) {
+        let mut written = |place: usize, texts: &[&'static str], random: &mut Random| {
+            if random.percent(95)
+                && let Some(argument) = arguments.get_mut(place)
+            {
+                *argument = Tree::leaf(*random.pick(texts));
+            }
+        };
+        match name {
+            "REGEXP_CONTAINS" | "REGEXP_EXTRACT" | "REGEXP_REPLACE" => {
+                written(1, EXPRESSIONS, &mut self.random);
+                written(2, REPLACEMENTS, &mut self.random);
+            }
+            "FORMAT_DATE" => written(0, TIME_FORMATS, &mut self.random),
+            "FORMAT_TIMESTAMP" | "PARSE_DATE" | "PARSE_TIMESTAMP" => {
+                written(0, TIME_FORMATS, &mut self.random);
+                if name.starts_with("PARSE") {
+                    written(1, TIMES, &mut self.random);
+                }
+                written(2, &["'UTC'"], &mut self.random);
+            }
+            "FORMAT" => {
+                let (format, kinds) = *self.random.pick(FORMATS);
+                *arguments = vec![Tree::leaf(format)];
+                arguments.extend(kinds.iter().map(|kind| self.expr(kind, depth)));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn arguments(&mut self, parameters: &[&str], kind: &str, depth: usize) -> Vec<Tree> {
+        let any = match kind.strip_prefix("ARRAY<") {
+            Some(element) if parameters.contains(&"ARRAY<T>") => {
+                element.trim_end_matches('>').to_owned()
+            }
+            _ if parameters.contains(&"ARRAY<T>") => "INT64".to_owned(),
+            _ => kind.to_owned(),
+        };
+        let any =
+            if parameters.contains(&"ARRAY<T>") && any == kind { "INT64".to_owned() } else { any };
+        let mut arguments = Vec::new();
+        for parameter in parameters {
+            let (text, least, most) =
+                match (parameter.strip_suffix("..."), parameter.strip_prefix('[')) {
+                    (Some(text), _) => (text, 0, 2),
+                    (None, Some(text)) => (text.trim_end_matches(']'), 0, 1),
+                    (None, None) => (*parameter, 1, 1),
+                };
+            for _ in 0..least + self.random.below(most - least + 1) {
+                arguments.push(match text {
+                    "T" | "T=" => self.expr(&any, depth),
+                    "ARRAY<T>" => self.expr(&format!("ARRAY<{any}>"), depth),
+                    "ANY" => {
+                        let kind = self.kind();
+                        self.expr(kind, depth)
+                    }
+                    "PART" => Tree::leaf(self.part()),
+                    "INTERVAL" => {
+                        let part = self.part();
+                        Tree::node(&format!("INTERVAL # {part}"), [self.expr("INT64", depth)])
+                    }
+                    text => self.expr(text, depth),
+                });
+            }
+        }
+        arguments
+    }
+
+    fn part(&mut self) -> &'static str {
+        *self.random.pick(&[
+            "NANOSECOND",
+            "MICROSECOND",
+            "MILLISECOND",
+            "SECOND",
+            "MINUTE",
+            "HOUR",
+            "DAY",
+            "WEEK",
+            "ISOWEEK",
+            "MONTH",
+            "QUARTER",
+            "YEAR",
+            "ISOYEAR",
+            "DAYOFWEEK",
+            "DAYOFYEAR",
+        ])
+    }
+}
+
+/// The functions that can give a type, and what they take.
+pub fn forms_giving(kind: &str, aggregates: bool) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut found = Vec::new();
+    for function in functions() {
+        let is_aggregate = matches!(function.code, FunctionCode::Aggregate(_));
+        // Another value each time.
+        let unsteady =
+            matches!(function.code, FunctionCode::Now | FunctionCode::PendingCommitTimestamp)
+                || function.name == "GENERATE_UUID";
+        if is_aggregate != aggregates || unsteady {
+            continue;
+        }
+        for form in function.forms.split(';') {
+            let Some((parameters, result)) = form.split_once("->") else { continue };
+            let result = result.trim();
+            let is_array = kind.starts_with("ARRAY<");
+            if result == kind || result == "T" || result == "ARRAY<T>" && is_array {
+                let parameters = parameters.split(", ").map(str::trim);
+                let parameters = parameters.filter(|text| !text.is_empty()).collect();
+                found.push((function.name, parameters));
+            }
+        }
+    }
+    found
+}

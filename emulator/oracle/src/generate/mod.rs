@@ -1,0 +1,113 @@
+//! Statements from a seed.
+
+mod call;
+mod expr;
+mod query;
+mod texts;
+mod write;
+
+use crate::ours::{Kept, TABLES};
+use crate::random::Random;
+use crate::tree::Tree;
+
+const TYPES: &[&str] = &[
+    "BOOL",
+    "INT64",
+    "FLOAT64",
+    "NUMERIC",
+    "STRING",
+    "BYTES",
+    "DATE",
+    "TIMESTAMP",
+    "JSON",
+    "ARRAY<INT64>",
+    "ARRAY<STRING>",
+];
+/// So many of them can be compared, and stand first.
+const COMPARABLE: usize = 8;
+
+/// How deep expressions nest.
+const DEPTH: usize = 3;
+
+/// A column that an expression can name.
+#[derive(Clone)]
+struct Column {
+    name: String,
+    kind: String,
+}
+
+/// Makes statements.
+pub struct Generator {
+    random: Random,
+    columns: Vec<Column>,
+    aliases: usize,
+    subqueries: usize,
+    /// True if an expression may use aggregates.
+    folds: bool,
+}
+
+impl Generator {
+    pub fn new(seed: u64) -> Generator {
+        let random = Random::new(seed);
+        Generator { random, columns: Vec::new(), aliases: 0, subqueries: 0, folds: false }
+    }
+
+    /// The next statement.
+    pub fn statement(&mut self) -> Tree {
+        (self.columns, self.aliases, self.subqueries) = (Vec::new(), 0, 0);
+        match self.random.below(21) {
+            0..8 => self.single(),
+            20 => self.kept(),
+            8..16 => self.query(None).0,
+            16 => self.with(),
+            17 => self.insert(),
+            18 => self.update(),
+            _ => self.delete(),
+        }
+    }
+
+    /// A query of one expression, on a table or without.
+    fn single(&mut self) -> Tree {
+        let kind = self.kind();
+        if self.random.percent(50) {
+            return Tree::node("SELECT #", [self.expr(kind, DEPTH)]);
+        }
+        self.enter_table("t", "t");
+        Tree::node("SELECT # FROM t", [self.expr(kind, DEPTH)])
+    }
+
+    /// An expression in a generated column, or in a CHECK. There it has no query inside.
+    fn kept(&mut self) -> Tree {
+        self.subqueries = usize::MAX;
+        for (name, kind) in TABLES[0].columns {
+            self.columns.push(Column { name: (*name).into(), kind: (*kind).into() });
+        }
+        if self.random.percent(40) {
+            return Tree::node(&Kept::pattern(None), [self.expr("BOOL", DEPTH)]);
+        }
+        let kind = TYPES[self.random.below(COMPARABLE)];
+        // Beside an expression of another type, a column would convert it.
+        let expression = Tree::node(&format!("CAST(# AS {kind})"), [self.expr(kind, DEPTH)]);
+        Tree::node(&Kept::pattern(Some(kind)), [expression])
+    }
+
+    fn kind(&mut self) -> &'static str {
+        TYPES[self.random.below(TYPES.len())]
+    }
+
+    fn enter_table(&mut self, table: &str, alias: &str) {
+        for table in TABLES.iter().filter(|known| known.name == table) {
+            for (name, kind) in table.columns {
+                self.columns.push(Column { name: format!("{alias}.{name}"), kind: (*kind).into() });
+                if self.random.percent(50) {
+                    self.columns.push(Column { name: (*name).into(), kind: (*kind).into() });
+                }
+            }
+        }
+    }
+
+    fn alias(&mut self) -> String {
+        self.aliases += 1;
+        format!("x{}", self.aliases)
+    }
+}
