@@ -10,6 +10,8 @@ use crate::record::{Record, is_late};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shown {
     name: String,
+    /// The fleet that the row belongs to.
+    fleet: Option<String>,
     state: &'static str,
     holder: Option<String>,
     reserved_for: Option<String>,
@@ -26,6 +28,7 @@ impl Shown {
         Shown {
             late: record.is_held() && is_late(state),
             name: record.name,
+            fleet: record.fleet,
             state: record.state,
             holder: record.holder,
             reserved_for: record.reserved_for,

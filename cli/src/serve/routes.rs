@@ -49,15 +49,14 @@ pub fn routes(
     door: Door,
     metrics_locks: usize,
 ) -> Router {
-    let script = include_str!("page/page.js");
+    let script = |text| get(move || async move { typed("text/javascript; charset=utf-8", text) });
     let style = include_str!("page/page.css");
     let icon = include_str!("page/icon.svg");
     Router::new()
         .route("/", get(index))
-        .route(
-            "/page.js",
-            get(move || async move { typed("text/javascript; charset=utf-8", script) }),
-        )
+        .route("/page.js", script(include_str!("page/page.js")))
+        .route("/lanes.js", script(include_str!("page/lanes.js")))
+        .route("/fleets.js", script(include_str!("page/fleets.js")))
         .route("/page.css", get(move || async move { typed("text/css; charset=utf-8", style) }))
         .route("/icon.svg", get(move || async move { typed("image/svg+xml", icon) }))
         .route("/events", get(events))

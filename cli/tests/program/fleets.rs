@@ -11,7 +11,7 @@ const SHARDS: usize = 8;
 
 /// A fleet of one member with eight shards, a permit that is used, and a lock that somebody reads
 /// while somebody waits to write.
-async fn fleet(world: &World) -> (CancellationToken, spindle::fleet::Permit) {
+pub async fn fleet(world: &World) -> (CancellationToken, spindle::fleet::Permit) {
     let cancel = CancellationToken::new();
     let member = world.table.member("orders").id("node-1").info("http://10.0.0.7");
     let member = member.build().unwrap();

@@ -11,7 +11,8 @@ use crate::world::World;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// An hour of four locks: quiet, crashing, handed around, and left alone for a while.
+/// An hour of four locks: quiet, crashing, handed around, and left alone for a while. At its end six
+/// shards begin, which three share.
 async fn an_hour(world: &World) {
     let locks = ["billing", "mail", "reports/daily", "shard-0"];
     for minute in 0..58_usize {
@@ -33,6 +34,10 @@ async fn an_hour(world: &World) {
     for name in &locks[..3] {
         world.beat(name).await;
     }
+    for shard in 0..6 {
+        let name = format!("spindle:shard:orders/emails/{shard}");
+        world.write(&[(&name, Some(&format!("node-{}", shard / 2 + 1)))]).await;
+    }
 }
 
 fn shot(name: &str) -> PathBuf {
@@ -41,6 +46,12 @@ fn shot(name: &str) -> PathBuf {
 }
 
 const HOLDER: &str = "document.querySelector('tr[data-lock=billing] .holder')?.textContent";
+
+async fn filter(browser: &mut Browser, prefix: &str) {
+    let input = "document.getElementById('prefix')";
+    let typed = format!("{input}.value = '{prefix}'; {input}.dispatchEvent(new Event('input'))");
+    browser.eval(&typed).await;
+}
 
 /// Roles and names as a screen reader gets them.
 async fn spoken(browser: &mut Browser) -> Vec<(String, String)> {
@@ -109,7 +120,13 @@ async fn the_page_shows_who_holds_and_the_last_hour_and_follows_both() {
         .await;
     browser.until(&format!("{} === {}", rects("billing", "term"), drawn + 1)).await;
 
-    browser.eval("document.getElementById('prefix').value = 're'; document.getElementById('prefix').dispatchEvent(new Event('input'))").await;
+    world.write(&[("billing", None)]).await;
+    browser.until(&format!("{HOLDER} === '–'")).await;
+    let swatch =
+        "getComputedStyle(document.querySelector('tr[data-lock=billing] .swatch')).visibility";
+    assert_eq!(browser.eval(swatch).await, "hidden", "the colour goes with the holder");
+
+    filter(&mut browser, "re").await;
     assert_eq!(browser.eval("document.querySelectorAll('tr[data-lock]').length").await, 1);
     assert_eq!(browser.eval("location.hash").await, "#re");
     assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
@@ -142,7 +159,85 @@ async fn the_page_fits_a_phone_and_bounds_what_it_draws() {
     assert_eq!(browser.eval("document.getElementById('more').hidden").await, false);
     browser.eval("document.getElementById('more').click()").await;
     browser.until("document.querySelectorAll('tr[data-lock]').length === 304").await;
+    let open = "document.querySelector('tr[data-fleet] button').click()";
+    browser.eval(open).await;
+    browser.until("document.querySelectorAll('tr.within').length === 6").await;
+    assert_eq!(browser.eval(too_wide).await, 0, "open fleets fit too");
     // The connection goes, and the page says so.
     drop(server);
     browser.until("!document.getElementById('trouble').hidden").await;
+}
+
+/// The first cells of each line, as they stand on the page.
+async fn table(browser: &mut Browser) -> Vec<String> {
+    let cells = "[...tr.cells].slice(0, 3).map((cell) => cell.textContent).join(' | ')";
+    let lines = format!("[...document.querySelectorAll('#locks > tr')].map((tr) => {cells})");
+    let lines = browser.eval(&lines).await;
+    lines.as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: .ci/run page"]
+async fn a_fleet_is_one_line_of_the_page_and_opens_by_key_and_by_click() {
+    let world = World::start().await;
+    let _fleet = crate::fleets::fleet(&world).await;
+    let server = Server::start(&world, &[]).await;
+    let mut browser = Browser::start().await;
+    browser.resize(390, 660, true).await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    browser.until("document.querySelectorAll('#locks > tr').length").await;
+    let closed = table(&mut browser).await;
+    let ls = world.run(&["ls"]).await.out;
+    let names = |lines: Vec<&str>, end: &str| -> Vec<String> {
+        lines.iter().map(|line| line.split(end).next().unwrap().to_string()).collect()
+    };
+    let shown = names(closed.iter().map(String::as_str).collect(), " | ");
+    assert_eq!(shown, names(ls.lines().skip(1).collect(), " "), "lines and order of `ls`");
+    assert!(closed.contains(&"spindle:shard:orders/emails | node-1 | 8 of 8 held".to_string()));
+    assert!(
+        closed.contains(&"spindle:rw:jobs | 2 holders | 2 of 2 held".to_string()),
+        "{closed:?}"
+    );
+
+    let button = "document.querySelector('[data-fleet=\"spindle:shard:orders/emails\"] button')";
+    browser.eval(&format!("{button}.focus()")).await;
+    browser.press("Enter", 13, "\r").await;
+    let open = table(&mut browser).await;
+    assert_eq!(open.len(), closed.len() + 8, "{open:?}");
+    let at =
+        open.iter().position(|line| line.starts_with("spindle:shard:orders/emails |")).unwrap();
+    for (shard, line) in open[at + 1..=at + 8].iter().enumerate() {
+        let begins = format!("spindle:shard:orders/emails/{shard} | node-1 | held");
+        assert!(line.starts_with(&begins), "{line}");
+    }
+    assert_eq!(browser.eval(&format!("document.activeElement === {button}")).await, true);
+    assert_eq!(browser.eval(&format!("{button}.ariaExpanded")).await, "true");
+    browser.press("Tab", 9, "").await;
+    let focus = "document.activeElement.textContent";
+    assert_eq!(browser.eval(focus).await, "spindle:shard:orders/emails/0", "the next stop");
+    browser.press("Enter", 13, "\r").await;
+    browser.until("document.querySelector('.details dd')").await;
+    let said = spoken(&mut browser).await;
+    let button_name = ("button".to_string(), "spindle:shard:orders/emails".to_string());
+    assert!(said.contains(&button_name), "{said:?}");
+    browser.until("document.querySelectorAll('tr.within [aria-busy=false]').length > 0").await;
+
+    browser.eval(&format!("{button}.click()")).await;
+    assert_eq!(table(&mut browser).await, closed, "a second click closes it, and all within");
+    assert_eq!(browser.eval(&format!("{button}.ariaExpanded")).await, "false");
+
+    // A closed fleet speaks for its rows.
+    world.write(&[("spindle:rw:jobs/node-3", None)]).await;
+    let news = "document.getElementById('news').textContent";
+    browser.until(&format!("{news} === 'spindle:rw:jobs: 1 of 2 held'")).await;
+    assert!(
+        table(&mut browser).await.contains(&"spindle:rw:jobs | node-2 | 1 of 2 held".to_string())
+    );
+    // The filter of `ls` for each row.
+    filter(&mut browser, "spindle:rw:").await;
+    let rows = table(&mut browser).await;
+    assert_eq!(rows, ["spindle:rw:jobs | node-2 | held", "spindle:rw:jobs/node-3 | – | released"]);
+    filter(&mut browser, "spin").await;
+    assert_eq!(table(&mut browser).await.len(), closed.len() - 1, "fleets alone");
+    assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
 }

@@ -92,6 +92,8 @@ async fn every_answer_forbids_what_the_page_does_not_need() {
     for (path, kind) in [
         ("/", "text/html"),
         ("/page.js", "text/javascript"),
+        ("/lanes.js", "text/javascript"),
+        ("/fleets.js", "text/javascript"),
         ("/page.css", "text/css"),
         ("/icon.svg", "image/svg+xml"),
         ("/nothing-here", ""),

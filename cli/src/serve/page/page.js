@@ -1,7 +1,6 @@
 // Who holds what, live: events say what changed, lanes are asked for where they are on the screen.
 "use strict";
 
-const HOUR = 3_600_000;
 const ROWS = 200;
 const SVG = "http://www.w3.org/2000/svg";
 // Told apart with any colour vision; further holders get a colour of the wheel.
@@ -64,79 +63,6 @@ const causeOf = (term) => {
   return term.detail ? `${cause} ${term.detail}` : cause;
 };
 
-// The stretches of a lane, the latest first.
-function stretches(lock, lane) {
-  const all = [];
-  const terms = lane?.terms ?? [];
-  const newest = terms[0];
-  let next = now();
-  if (lock.since && newest?.token !== lock.token && (!newest?.end || time(newest.end) < next)) {
-    const since = time(lock.since);
-    if (lock.state === "held") {
-      all.push({ kind: "term", from: since, to: next, holder: lock.holder, text: `${lock.holder} holds` });
-      next = since;
-    } else if (newest) {
-      const from = newest.end ? time(newest.end) : since;
-      all.push({ kind: free(lock), from, to: next, text: stateOf(lock) });
-      next = from;
-    }
-  } else if (newest?.end) {
-    all.push({ kind: free(lock), from: time(newest.end), to: next, text: stateOf(lock) });
-  }
-  terms.forEach((term, index) => {
-    const begin = time(term.begin);
-    const to = term.end ? time(term.end) : next;
-    const text = `${term.holder} from ${clock(begin)}, ${causeOf(term)}`;
-    all.push({ kind: "term", from: begin, to, holder: term.holder, text });
-    const before = terms[index + 1];
-    const vacant = term.vacancy_ms ?? 0;
-    if (vacant > 0) all.push({ kind: "vacant", from: begin - vacant, to: begin, text: `vacant for ${span(vacant)}` });
-    if (before?.end && time(before.end) < begin - vacant - 1) {
-      all.push({ kind: "reserved", from: time(before.end), to: begin - vacant, text: "not for the taking yet" });
-    }
-    next = begin;
-  });
-  const begin = now() - HOUR;
-  return all.filter((part) => part.to > begin).map((part) => ({ ...part, from: Math.max(part.from, begin) }));
-}
-
-const free = (lock) => (["promised", "parked", "evicted"].includes(lock.state) ? "reserved" : "vacant");
-
-function laneInWords(parts, lane) {
-  if (!lane || (lane.loading && !lane.terms.length)) return "Last hour: being read";
-  const terms = parts.filter((part) => part.kind === "term");
-  const vacant = parts.filter((part) => part.kind === "vacant").reduce((sum, part) => sum + part.to - part.from, 0);
-  const count = terms.length === 1 ? "1 term" : `${terms.length} terms`;
-  const latest = terms.slice(0, 3).map((part) => part.text).join("; before that ");
-  const more = terms.length > 3 ? `; and ${terms.length - 3} more` : "";
-  return `Last hour: ${count}${latest && `: ${latest}`}${more}. Vacant for ${span(vacant)} in all.`;
-}
-
-function drawLane(name) {
-  const row = rows.get(name);
-  const lock = locks.get(name);
-  if (!row || !lock) return;
-  const begin = now() - HOUR;
-  const lane = lanes.get(name);
-  const parts = stretches(lock, lane);
-  const shapes = parts.map((part) => {
-    const x = part.from - begin;
-    const width = Math.max(part.to - part.from, part.kind === "term" ? HOUR / 900 : HOUR / 1800);
-    const place = { x: Math.min(x, HOUR - width), y: 0, width, height: 20, class: part.kind };
-    if (part.kind === "term") place.fill = colour(part.holder);
-    const shape = drawn("rect", place);
-    const title = drawn("title", {});
-    title.textContent = part.text;
-    shape.append(title);
-    return shape;
-  });
-  // What is short stays in sight.
-  shapes.sort((a, b) => b.getAttribute("width") - a.getAttribute("width"));
-  row.svg.replaceChildren(...shapes);
-  row.svg.setAttribute("aria-label", laneInWords(parts, lane));
-  row.svg.setAttribute("aria-busy", String(!lane || lane.loading));
-}
-
 function makeRow(name) {
   const button = make("button", { type: "button", "aria-expanded": "false" }, name);
   const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
@@ -180,8 +106,37 @@ function age(name) {
 
 function render() {
   const prefix = byId("prefix").value;
-  const names = [...locks.keys()].filter((name) => name.startsWith(prefix)).sort();
-  const shown = new Set(names.slice(0, limit));
+  const names = [...locks.keys()].filter((name) => name.startsWith(prefix));
+  const all = lines(names, prefix);
+  const shown = all.slice(0, limit);
+  drop(new Set(shown.map((line) => line.name)));
+  dropFleets(new Set(shown.map((line) => line.fleet)));
+  let after = null;
+  const put = (tr) => {
+    const place = after ? after.nextSibling : byId("locks").firstChild;
+    if (place !== tr) byId("locks").insertBefore(tr, place);
+    after = tr;
+  };
+  for (const line of shown) {
+    if (line.fleet) {
+      put(fillFleet(line).tr);
+      continue;
+    }
+    if (!rows.has(line.name)) rows.set(line.name, makeRow(line.name)), fillRow(line.name);
+    const row = rows.get(line.name);
+    row.tr.classList.toggle("within", Boolean(line.within));
+    put(row.tr);
+    if (row.details) put(row.details);
+  }
+  byId("none").hidden = names.length > 0 || locks.size === 0;
+  byId("more").hidden = all.length <= limit;
+  byId("more").textContent = `Show more locks: ${all.length - shown.length} are not shown`;
+  const held = [...locks.values()].filter((lock) => lock.state === "held").length;
+  byId("summary").textContent = `${held} of ${locks.size} held, as of ${clock(spannerTime.at)}`;
+}
+
+// Forgets the rows of locks that are shown no more.
+function drop(shown) {
   for (const [name, row] of rows) {
     if (shown.has(name)) continue;
     observer.unobserve(row.tr);
@@ -190,23 +145,6 @@ function render() {
     row.tr.remove();
     rows.delete(name);
   }
-  let after = null;
-  for (const name of shown) {
-    if (!rows.has(name)) rows.set(name, makeRow(name)), fillRow(name);
-    const row = rows.get(name);
-    const place = after ? after.nextSibling : byId("locks").firstChild;
-    if (place !== row.tr) byId("locks").insertBefore(row.tr, place);
-    after = row.tr;
-    if (row.details) {
-      if (row.tr.nextSibling !== row.details) row.tr.after(row.details);
-      after = row.details;
-    }
-  }
-  byId("none").hidden = names.length > 0 || locks.size === 0;
-  byId("more").hidden = names.length <= limit;
-  byId("more").textContent = `Show more locks: ${names.length - shown.size} are not shown`;
-  const held = [...locks.values()].filter((lock) => lock.state === "held").length;
-  byId("summary").textContent = `${held} of ${locks.size} held, as of ${clock(spannerTime.at)}`;
 }
 
 // The rows on the screen want their lanes, and go on wanting them.
@@ -340,19 +278,29 @@ function change(event) {
   const data = JSON.parse(event.data);
   polled(data.at, data.trouble);
   const news = [];
+  const fleets = new Set();
+  const prefix = byId("prefix").value;
+  const tell = (lock, text) => {
+    if (!lock.name.startsWith(prefix)) return;
+    if (isWithinClosed(lock, prefix)) fleets.add(lock.fleet);
+    else news.push(`${lock.name}: ${text}`);
+  };
   for (const lock of data.changed) {
     const before = locks.get(lock.name);
     if (before?.token !== lock.token || before?.state !== lock.state) {
-      news.push(`${lock.name}: ${lock.state === "held" ? `held by ${lock.holder}` : stateOf(lock)}`);
+      tell(lock, lock.state === "held" ? `held by ${lock.holder}` : stateOf(lock));
     }
     locks.set(lock.name, lock);
   }
   for (const name of data.gone) {
+    tell(locks.get(name) ?? { name }, "its row is gone");
     locks.delete(name);
     lanes.delete(name);
-    news.push(`${name}: its row is gone`);
   }
   render();
+  for (const fleet of fleets) {
+    news.push(`${fleet}: ${standing([...locks.values()].filter((lock) => lock.fleet === fleet))}`);
+  }
   for (const lock of data.changed) if (rows.has(lock.name)) fillRow(lock.name);
   for (const name of visible) age(name);
   for (const [name, row] of rows) if (row.details) fillDetails(name);
@@ -368,16 +316,6 @@ function listen() {
     trouble("The connection to spindle serve is lost; this page tries again.");
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
   });
-}
-
-// One pattern serves every lane.
-function hatch() {
-  const svg = drawn("svg", { width: 0, height: 0, "aria-hidden": "true", class: "unseen" });
-  const size = HOUR / 150;
-  const pattern = drawn("pattern", { id: "hatch", patternUnits: "userSpaceOnUse", width: size, height: 20 });
-  pattern.append(drawn("rect", { class: "hatching", x: 0, y: 0, width: size / 2, height: 20 }));
-  svg.append(pattern);
-  document.body.append(svg);
 }
 
 byId("prefix").value = decodeURIComponent(location.hash.slice(1));

@@ -1,0 +1,87 @@
+// The last hour of a lock as a lane: in colour, and in words.
+"use strict";
+
+const HOUR = 3_600_000;
+
+// The stretches of a lane, the latest first.
+function stretches(lock, lane) {
+  const all = [];
+  const terms = lane?.terms ?? [];
+  const newest = terms[0];
+  let next = now();
+  if (lock.since && newest?.token !== lock.token && (!newest?.end || time(newest.end) < next)) {
+    const since = time(lock.since);
+    if (lock.state === "held") {
+      all.push({ kind: "term", from: since, to: next, holder: lock.holder, text: `${lock.holder} holds` });
+      next = since;
+    } else if (newest) {
+      const from = newest.end ? time(newest.end) : since;
+      all.push({ kind: free(lock), from, to: next, text: stateOf(lock) });
+      next = from;
+    }
+  } else if (newest?.end) {
+    all.push({ kind: free(lock), from: time(newest.end), to: next, text: stateOf(lock) });
+  }
+  terms.forEach((term, index) => {
+    const begin = time(term.begin);
+    const to = term.end ? time(term.end) : next;
+    const text = `${term.holder} from ${clock(begin)}, ${causeOf(term)}`;
+    all.push({ kind: "term", from: begin, to, holder: term.holder, text });
+    const before = terms[index + 1];
+    const vacant = term.vacancy_ms ?? 0;
+    if (vacant > 0) all.push({ kind: "vacant", from: begin - vacant, to: begin, text: `vacant for ${span(vacant)}` });
+    if (before?.end && time(before.end) < begin - vacant - 1) {
+      all.push({ kind: "reserved", from: time(before.end), to: begin - vacant, text: "not for the taking yet" });
+    }
+    next = begin;
+  });
+  const begin = now() - HOUR;
+  return all.filter((part) => part.to > begin).map((part) => ({ ...part, from: Math.max(part.from, begin) }));
+}
+
+const free = (lock) => (["promised", "parked", "evicted"].includes(lock.state) ? "reserved" : "vacant");
+
+function laneInWords(parts, lane) {
+  if (!lane || (lane.loading && !lane.terms.length)) return "Last hour: being read";
+  const terms = parts.filter((part) => part.kind === "term");
+  const vacant = parts.filter((part) => part.kind === "vacant").reduce((sum, part) => sum + part.to - part.from, 0);
+  const count = terms.length === 1 ? "1 term" : `${terms.length} terms`;
+  const latest = terms.slice(0, 3).map((part) => part.text).join("; before that ");
+  const more = terms.length > 3 ? `; and ${terms.length - 3} more` : "";
+  return `Last hour: ${count}${latest && `: ${latest}`}${more}. Vacant for ${span(vacant)} in all.`;
+}
+
+function drawLane(name) {
+  const row = rows.get(name);
+  const lock = locks.get(name);
+  if (!row || !lock) return;
+  const begin = now() - HOUR;
+  const lane = lanes.get(name);
+  const parts = stretches(lock, lane);
+  const shapes = parts.map((part) => {
+    const x = part.from - begin;
+    const width = Math.max(part.to - part.from, part.kind === "term" ? HOUR / 900 : HOUR / 1800);
+    const place = { x: Math.min(x, HOUR - width), y: 0, width, height: 20, class: part.kind };
+    if (part.kind === "term") place.fill = colour(part.holder);
+    const shape = drawn("rect", place);
+    const title = drawn("title", {});
+    title.textContent = part.text;
+    shape.append(title);
+    return shape;
+  });
+  // What is short stays in sight.
+  shapes.sort((a, b) => b.getAttribute("width") - a.getAttribute("width"));
+  row.svg.replaceChildren(...shapes);
+  row.svg.setAttribute("aria-label", laneInWords(parts, lane));
+  row.svg.setAttribute("aria-busy", String(!lane || lane.loading));
+}
+
+// One pattern serves every lane.
+function hatch() {
+  const svg = drawn("svg", { width: 0, height: 0, "aria-hidden": "true", class: "unseen" });
+  const size = HOUR / 150;
+  const pattern = drawn("pattern", { id: "hatch", patternUnits: "userSpaceOnUse", width: size, height: 20 });
+  pattern.append(drawn("rect", { class: "hatching", x: 0, y: 0, width: size / 2, height: 20 }));
+  svg.append(pattern);
+  document.body.append(svg);
+}
