@@ -68,7 +68,7 @@ async fn the_page_shows_who_holds_and_the_last_hour_and_follows_both() {
     an_hour(&world).await;
     let server = Server::start(&world, &[]).await;
     let mut browser = Browser::start().await;
-    browser.resize(1_000, 720, false).await;
+    browser.resize(1_000, 760, false).await;
     browser.open(&format!("http://{}/", server.address)).await;
     browser.until(&format!("{HOLDER} === 'node-1'")).await;
     let rects = |name: &str, kind: &str| {
@@ -139,7 +139,7 @@ async fn the_page_fits_a_phone_and_bounds_what_it_draws() {
     an_hour(&world).await;
     let server = Server::start(&world, &[]).await;
     let mut browser = Browser::start().await;
-    browser.resize(390, 660, true).await;
+    browser.resize(390, 780, true).await;
     browser.open(&format!("http://{}/", server.address)).await;
     browser.until("document.querySelectorAll('tr[data-lock]').length === 4").await;
     browser.until("document.querySelectorAll('rect.term').length > 8 && !document.querySelector('[aria-busy=true]')").await;
