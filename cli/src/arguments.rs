@@ -142,7 +142,8 @@ pub enum Command {
         /// JSON always has each row; its field `fleet` tells them from locks.
         #[arg(long, short)]
         all: bool,
-        /// From one poll to the next.
+        /// From one poll to the next. After a poll that took long it waits nine times as long, but at
+        /// most 10 s.
         #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
         interval: Duration,
     },

@@ -14,7 +14,7 @@ use ratatui::{DefaultTerminal, Frame};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::arguments::Form;
 use crate::failure::{Code, Failure, Result};
@@ -24,6 +24,16 @@ use crate::place::Place;
 use crate::record::Record;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// A pause is this many times as long as the poll before it, so that a large table costs at most a
+/// tenth of a core and of a connection.
+const PAUSE_FACTOR: u32 = 9;
+
+/// What a slow poll makes of a pause at most.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Rows of one read.
+const PAGE_ROWS: u32 = 10_000;
 
 /// The locks to follow, and how often.
 pub struct Asked {
@@ -47,38 +57,57 @@ pub async fn watch(place: &Place, out: &Output, asked: &Asked) -> Result<ExitCod
     }
 }
 
-async fn poll(place: &Place, asked: &Asked) -> Result<Vec<Record>> {
-    let mut locks = place.locks.list().prefix(&*asked.prefix).page_rows(1_000);
+/// The answer to a poll.
+struct Polled {
+    records: Vec<Record>,
+    took: Duration,
+}
+
+async fn poll(place: &Place, asked: &Asked) -> Result<Polled> {
+    let began = Instant::now();
+    let mut locks = place.locks.list().prefix(&*asked.prefix).page_rows(PAGE_ROWS);
     let mut records = Vec::new();
     while let Some(lock) = locks.next().await? {
         records.push(Record::new(&lock));
     }
-    Ok(records)
+    Ok(Polled { records, took: began.elapsed() })
+}
+
+/// Returns the time from a poll that took so long to the next.
+fn pause(interval: Duration, took: Duration) -> Duration {
+    interval.max((took * PAUSE_FACTOR).min(PAUSE_MAX))
 }
 
 /// One line for each change: who gained, who lost, what went wrong.
-async fn print(place: &Place, out: &Output, asked: &Asked, first: Vec<Record>) -> Result<ExitCode> {
+async fn print(place: &Place, out: &Output, asked: &Asked, first: Polled) -> Result<ExitCode> {
     let mut known = BTreeMap::new();
-    report(out, &mut known, first, asked)?;
+    let mut after = pause(asked.interval, first.took);
+    report(out, &mut known, first.records, asked)?;
     // One for all turns of the loop: a signal must not get lost between two.
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
         let polled = tokio::select! {
-            polled = next(place, asked) => polled,
+            polled = next(place, asked, after) => polled,
             ended = &mut interrupted => {
                 ended?;
                 return Ok(ExitCode::SUCCESS);
             }
         };
         match polled {
-            Ok(records) => report(out, &mut known, records, asked)?,
-            Err(failure) => eprintln!("spindle: {failure}"),
+            Ok(Polled { records, took }) => {
+                after = pause(asked.interval, took);
+                report(out, &mut known, records, asked)?;
+            }
+            Err(failure) => {
+                after = asked.interval;
+                eprintln!("spindle: {failure}");
+            }
         }
     }
 }
 
-async fn next(place: &Place, asked: &Asked) -> Result<Vec<Record>> {
-    sleep(asked.interval).await;
+async fn next(place: &Place, asked: &Asked, after: Duration) -> Result<Polled> {
+    sleep(after).await;
     poll(place, asked).await
 }
 
@@ -154,14 +183,15 @@ struct Screen {
     height: usize,
 }
 
-async fn draw(place: &Place, asked: &Asked, first: Vec<Record>) -> Result<ExitCode> {
+async fn draw(place: &Place, asked: &Asked, first: Polled) -> Result<ExitCode> {
     let title = format!("{} {} {}", place.database, place.table, asked.prefix);
-    let entries = grouped(first, &asked.prefix, asked.all);
+    let after = pause(asked.interval, first.took);
+    let entries = grouped(first.records, &asked.prefix, asked.all);
     let mut screen = Screen { title, entries, trouble: None, selected: 0, top: 0, height: 1 };
     let mut terminated = signal(SignalKind::terminate())?;
     let mut terminal = ratatui::try_init()?;
     let outcome = tokio::select! {
-        outcome = follow(place, asked, &mut terminal, &mut screen) => outcome,
+        outcome = follow(place, asked, after, &mut terminal, &mut screen) => outcome,
         // The terminal is left as it was.
         _ = terminated.recv() => Ok(ExitCode::from(143)),
     };
@@ -172,19 +202,21 @@ async fn draw(place: &Place, asked: &Asked, first: Vec<Record>) -> Result<ExitCo
 async fn follow(
     place: &Place,
     asked: &Asked,
+    after: Duration,
     terminal: &mut DefaultTerminal,
     screen: &mut Screen,
 ) -> Result<ExitCode> {
     let mut events = listen();
     // A key is answered while a poll is under way.
-    let mut polling = pin!(next(place, asked));
+    let mut polling = pin!(next(place, asked, after));
     loop {
         terminal.draw(|frame| screen.draw(frame))?;
         tokio::select! {
             polled = &mut polling => {
-                polling.set(next(place, asked));
+                let took = polled.as_ref().map_or(Duration::ZERO, |polled| polled.took);
+                polling.set(next(place, asked, pause(asked.interval, took)));
                 match polled {
-                    Ok(records) => {
+                    Ok(Polled { records, .. }) => {
                         screen.entries = grouped(records, &asked.prefix, asked.all);
                         screen.trouble = None;
                     }
@@ -284,4 +316,18 @@ fn row(cells: &[Cell], widths: &[usize]) -> Row<'static> {
         ratatui::text::Span::styled(cut(&printable(&cell.text), *width), style)
     });
     Row::new(cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poll_takes_a_tenth_of_the_time_at_most() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pause(second, Duration::from_millis(20)), second);
+        assert_eq!(pause(second, second / 2), second * 9 / 2);
+        assert_eq!(pause(second, second * 4), PAUSE_MAX, "an outage is soon over");
+        assert_eq!(pause(second * 60, second * 4), second * 60);
+    }
 }
