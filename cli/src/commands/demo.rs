@@ -1,4 +1,4 @@
-//! `demo`: a database, three contenders, and now and then a kill.
+//! `demo`: a database, three contenders that are a fleet too, and now and then a kill.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,10 +6,12 @@ use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use rand::RngExt as _;
+use spindle::fleet::{Member, Semaphore, Shard};
 use spindle::{CancellationToken, LockTable, Spindle};
 use spindle_emulator::Emulator;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::arguments::{Common, Demo};
@@ -17,6 +19,10 @@ use crate::failure::{Code, Failure, Result};
 
 const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 const LOCKS: [&str; 6] = ["billing", "mail", "reports/daily", "shard-0", "shard-1", "shard-2"];
+/// The fleet: its group, the shards that it shares, and a semaphore.
+const GROUP: &str = "workers";
+const SHARDS: (&str, usize) = ("emails", 6);
+const PERMITS: (&str, usize) = ("api", 2);
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const LEASE: &str = "3s";
 
@@ -37,15 +43,7 @@ pub async fn demo(demo: &Demo) -> Result<ExitCode> {
     println!(
         "A database of this program's own runs until you press Ctrl-C. In another terminal:\n"
     );
-    println!("  export SPANNER_EMULATOR_HOST={address}");
-    println!("  export SPINDLE_DATABASE={DATABASE}");
-    println!("  spindle watch                      # live; q ends it");
-    println!("  spindle ls                         # also with --output json");
-    println!("  spindle show billing");
-    println!("  spindle history billing");
-    println!("  spindle serve                      # a page at http://127.0.0.1:9464/");
-    println!("  spindle doctor");
-    println!("  spindle run backup -- sleep 30     # holds a lock of its own\n");
+    print!("{}", commands(&address, called().as_deref()));
     let mut fleet = Fleet { address: address.clone(), nodes: BTreeMap::new() };
     for node in NODES {
         fleet.start(node)?;
@@ -67,6 +65,37 @@ pub async fn demo(demo: &Demo) -> Result<ExitCode> {
     drop(fleet);
     emulator.stop().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The commands to try; `alias` is for a shell that does not find this program.
+fn commands(address: &str, alias: Option<&str>) -> String {
+    let alias = alias.map(|path| format!("  alias spindle='{path}'\n")).unwrap_or_default();
+    let ((shards, _), (permits, _)) = (SHARDS, PERMITS);
+    format!(
+        "{alias}  export SPANNER_EMULATOR_HOST={address}
+  export SPINDLE_DATABASE={DATABASE}
+  spindle watch                      # live; q ends it
+  spindle ls                         # also with --output json
+  spindle show billing
+  spindle history billing
+  spindle members {GROUP}
+  spindle shards {GROUP}/{shards}
+  spindle permits {permits}
+  spindle serve                      # a page at http://127.0.0.1:9464/
+  spindle doctor
+  spindle run backup -- sleep 30     # holds a lock of its own
+
+"
+    )
+}
+
+/// The path of this program if a shell that is told `spindle` does not find it.
+fn called() -> Option<String> {
+    let path = std::env::current_exe().ok()?;
+    let found = std::env::var_os("PATH").is_some_and(|directories| {
+        std::env::split_paths(&directories).any(|directory| directory.join("spindle").is_file())
+    });
+    (!found).then(|| path.display().to_string().replace('\'', "'\\''"))
 }
 
 /// On the ports of Google's emulator if both are free, so that `spindle init` finds it as well.
@@ -125,6 +154,10 @@ async fn report(table: &LockTable) {
     loop {
         let mut locks = table.list();
         while let Ok(Some(lock)) = locks.next().await {
+            // Rows of the fleet come and go in numbers.
+            if lock.fleet().is_some() {
+                continue;
+            }
             let record = crate::record::Record::new(&lock);
             let holder = record.holder.clone().filter(|_| record.is_held());
             if known.get(&lock.name) != Some(&holder) {
@@ -152,6 +185,11 @@ pub async fn contend(common: &Common, id: &str, lease: Duration) -> Result<ExitC
         running.push(lock.run(cancel.clone()));
         locks.push(lock);
     }
+    let member = table.member(GROUP).id(id).lease(lease).build()?;
+    let semaphore = table.semaphore(PERMITS.0, PERMITS.1).id(id).lease(lease).build()?;
+    let mut work = JoinSet::new();
+    work.spawn(share(member, cancel.clone()));
+    work.spawn(call(semaphore, cancel.clone()));
     let mut byte = [0];
     let mut stdin = tokio::io::stdin();
     let mut tired_at = Instant::now() + pause();
@@ -171,7 +209,34 @@ pub async fn contend(common: &Common, id: &str, lease: Duration) -> Result<ExitC
     for running in running {
         running.await?;
     }
+    for ended in work.join_all().await {
+        ended?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Is a member, and has its part of the shards.
+async fn share(member: Member, cancel: CancellationToken) -> Result<()> {
+    let shards = member.shards(SHARDS.0, SHARDS.1);
+    let task = |shard: Shard| async move { shard.cancelled().await };
+    tokio::try_join!(member.run(cancel.clone()), shards.run(cancel, task))?;
+    Ok(())
+}
+
+/// Has a permit for some seconds, and then wants the next.
+async fn call(semaphore: Semaphore, cancel: CancellationToken) -> Result<()> {
+    let calls = async {
+        loop {
+            if let Ok(permit) = semaphore.acquire().await {
+                let time = Duration::from_secs(rand::rng().random_range(2..8));
+                sleep(time).await;
+                permit.release().await;
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    };
+    cancel.run_until_cancelled(calls).await;
+    Ok(())
 }
 
 /// Until a node resigns a lock.

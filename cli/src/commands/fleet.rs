@@ -23,8 +23,11 @@ async fn rows(place: &Place, prefix: &str) -> Result<Vec<LockState>> {
 }
 
 /// Lists the fleets of a kind, one line each.
-async fn fleets(place: &Place, out: &Output, kind: &str) -> Result<ExitCode> {
+async fn fleets(place: &Place, out: &Output, kind: &str, what: &str) -> Result<ExitCode> {
     let states = rows(place, &format!("spindle:{kind}:")).await?;
+    if states.is_empty() && out.form == Form::Table {
+        return Ok(nothing(place, what));
+    }
     let records: Vec<Record> = states.iter().map(Record::new).collect();
     if out.form == Form::Table {
         out.table(&grouped(records, "", false))?;
@@ -34,8 +37,13 @@ async fn fleets(place: &Place, out: &Output, kind: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn nothing(place: &Place, what: &str) -> ExitCode {
+    eprintln!("no {what} in table `{}`", place.table);
+    ExitCode::SUCCESS
+}
+
 fn none(kind: &str, name: &str) -> Failure {
-    let text = format!("{kind} `{name}`: no row is there of such");
+    let text = format!("{kind} `{name}`: no such row is there");
     Failure::new(Code::No, text).cure("`spindle ls spindle:` lists the rows of all fleets")
 }
 
@@ -98,6 +106,9 @@ pub async fn members(place: &Place, out: &Output, group: Option<&str>) -> Result
     if let (Some(group), true) = (group, members.is_empty()) {
         return Err(none("live members of group", group));
     }
+    if members.is_empty() && out.form == Form::Table {
+        return Ok(nothing(place, "live members"));
+    }
     out.rows(&members)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -136,7 +147,7 @@ impl Line for Share {
 
 /// Tells who has which of the shards.
 pub async fn shards(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
-    let Some(name) = name else { return fleets(place, out, "shard").await };
+    let Some(name) = name else { return fleets(place, out, "shard", "shards").await };
     let pieces = rows(place, &format!("spindle:shard:{name}/")).await?;
     let sharing = rows(place, &format!("spindle:share:{name}/")).await?;
     if pieces.is_empty() && sharing.is_empty() {
@@ -216,7 +227,7 @@ impl Line for Seat {
 
 /// Tells who has which of the permits.
 pub async fn permits(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
-    let Some(name) = name else { return fleets(place, out, "permit").await };
+    let Some(name) = name else { return fleets(place, out, "permit", "permits").await };
     let states = rows(place, &format!("spindle:permit:{name}/")).await?;
     if states.is_empty() {
         return Err(none("permits", name));
@@ -240,7 +251,7 @@ pub async fn permits(place: &Place, out: &Output, name: Option<&str>) -> Result<
 
 /// Tells who reads and who writes, or waits to write.
 pub async fn readers(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
-    let Some(name) = name else { return fleets(place, out, "rw").await };
+    let Some(name) = name else { return fleets(place, out, "rw", "readers and writers").await };
     let gate = format!("spindle:rw:{name}");
     // Other names may begin alike.
     let mut states = rows(place, &gate).await?;

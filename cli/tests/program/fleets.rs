@@ -1,5 +1,7 @@
 //! The rows of fleets, as what they are: members, shards, permits, readers and writers.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use spindle::CancellationToken;
 
@@ -9,17 +11,20 @@ use crate::world::{Ran, World, until};
 
 const SHARDS: usize = 8;
 
+/// Longer than any machine stands still.
+const LEASE: Duration = Duration::from_secs(120);
+
 /// A fleet of one member with eight shards, a permit that is used, and a lock that somebody reads
 /// while somebody waits to write.
 pub async fn fleet(world: &World) -> (CancellationToken, spindle::fleet::Permit) {
     let cancel = CancellationToken::new();
-    let member = world.table.member("orders").id("node-1").info("http://10.0.0.7");
+    let member = world.table.member("orders").id("node-1").lease(LEASE).info("http://10.0.0.7");
     let member = member.build().unwrap();
     tokio::spawn(member.run(cancel.clone()));
     let (shards, end) = (member.shards("emails", SHARDS), cancel.clone());
     let task = |shard: spindle::fleet::Shard| async move { shard.cancelled().await };
     tokio::spawn(async move { shards.run(end, task).await });
-    let semaphore = world.table.semaphore("api", 3).build().unwrap();
+    let semaphore = world.table.semaphore("api", 3).lease(LEASE).build().unwrap();
     let permit = semaphore.acquire().await.unwrap();
     let now = world.emulator.clock().now();
     let row = |name, id| crowd::held_row(now, name, id, None);
@@ -76,6 +81,22 @@ async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
         let ran = world.run(&nothing).await;
         assert_eq!(ran.code, Some(1), "{ran:?}");
         assert!(ran.err.contains("spindle ls spindle:"), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_without_fleets_is_said_to_have_none() {
+    let world = World::start().await;
+    for (command, what) in [
+        ("members", "live members"),
+        ("shards", "shards"),
+        ("permits", "permits"),
+        ("readers", "readers and writers"),
+    ] {
+        let ran = world.run(&[command]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
+        assert_eq!(ran.err, format!("no {what} in table `locktable`\n"));
+        assert_eq!(ok(world.run(&[command, "-o", "json"]).await).trim(), "[]");
     }
 }
 
