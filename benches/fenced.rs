@@ -9,6 +9,8 @@
 //! build, the embedded Spanner in a process of its own.
 
 mod parts;
+#[path = "parts/serve.rs"]
+mod serve;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,12 +23,13 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{CancellationToken, Fence, LockBuilder, LockTable, Spindle, Term};
-use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep};
 
 use crate::parts::{Failure, Part, load};
+use crate::serve::{DATABASE, serve};
 
-const DATABASE: &str = "projects/p/instances/i/databases/d";
+const ORDERS: &str =
+    "CREATE TABLE orders (writer INT64, number INT64) PRIMARY KEY (writer, number)";
 /// Long, so that a busy machine doesn't end the term, with heartbeats often enough to be counted.
 const LEASE: Duration = Duration::from_secs(10);
 const HEARTBEAT: Duration = Duration::from_millis(200);
@@ -39,19 +42,9 @@ const ROUNDS: usize = 3;
 fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     match std::env::args().nth(1).as_deref() {
-        Some("server") => runtime.block_on(serve()),
+        Some("server") => runtime.block_on(serve(&format!("{}\n{ORDERS}", LockTable::DDL))),
         _ => runtime.block_on(measure()),
     }
-}
-
-/// The embedded Spanner, until the parent is gone.
-async fn serve() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
-    let orders = "CREATE TABLE orders (writer INT64, number INT64) PRIMARY KEY (writer, number)";
-    spanner.create_database(DATABASE, &format!("{}\n{orders}", LockTable::DDL)).await?;
-    println!("{}", spanner.endpoint());
-    tokio::task::spawn_blocking(|| std::io::stdin().lines().count()).await?;
-    Ok(())
 }
 
 async fn measure() -> Result<(), Failure> {

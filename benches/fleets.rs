@@ -21,6 +21,8 @@ mod killed;
 mod parts;
 #[path = "fleets/permits.rs"]
 mod permits;
+#[path = "parts/serve.rs"]
+mod serve;
 #[path = "parts/server.rs"]
 mod server;
 #[path = "fleets/shards.rs"]
@@ -29,6 +31,8 @@ mod shards;
 mod sharing;
 
 use std::time::Duration;
+
+use spindle::LockTable;
 
 use crate::parts::{Failure, load};
 use crate::server::Server;
@@ -47,7 +51,7 @@ fn main() -> Result<(), Failure> {
 
 async fn measure(arguments: &[&str]) -> Result<(), Failure> {
     match *arguments {
-        ["server"] => return server::serve().await,
+        ["server"] => return serve::serve(LockTable::DDL).await,
         ["member", endpoint, shards] => return killed::member(endpoint, shards.parse()?).await,
         ["permits", endpoint, permits, tasks] => {
             return permits::acquire(endpoint, permits.parse()?, tasks.parse()?).await;

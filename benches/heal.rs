@@ -12,18 +12,19 @@
 #[path = "parts/counts.rs"]
 mod counts;
 mod parts;
+#[path = "parts/serve.rs"]
+mod serve;
 
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use spindle::{CancellationToken, LockTable, Spindle};
-use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep};
 
 use crate::counts::counts;
 use crate::parts::{Failure, Part, load};
+use crate::serve::{DATABASE, serve};
 
-const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(10);
 /// Of each second, a starved process has so much.
 const SHARE: Duration = Duration::from_millis(10);
@@ -36,22 +37,13 @@ fn main() -> Result<(), Failure> {
         std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let runtime = tokio::runtime::Runtime::new()?;
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["server"] => runtime.block_on(serve()),
+        ["server"] => runtime.block_on(serve(LockTable::DDL)),
         ["holder", endpoint, name, locks] => runtime.block_on(hold(endpoint, name, locks.parse()?)),
         [locks, seconds] => {
             runtime.block_on(measure(locks.parse()?, Duration::from_secs(seconds.parse()?)))
         }
         _ => runtime.block_on(measure(100, Duration::from_secs(20))),
     }
-}
-
-/// The embedded Spanner, until the parent is gone.
-async fn serve() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, LockTable::DDL).await?;
-    println!("{}", spanner.endpoint());
-    tokio::task::spawn_blocking(|| std::io::stdin().lines().count()).await?;
-    Ok(())
 }
 
 /// A process of many locks, which says how many it holds for each line that it reads.

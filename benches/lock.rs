@@ -7,6 +7,8 @@
 //! Real time, release build, the embedded Spanner in a process of its own.
 
 mod parts;
+#[path = "parts/serve.rs"]
+mod serve;
 
 use std::alloc::System;
 use std::hint::black_box;
@@ -23,30 +25,21 @@ use stats_alloc::{Region, StatsAlloc};
 use tokio::time::{Instant, sleep};
 
 use crate::parts::{Failure, Part, load};
+use crate::serve::{DATABASE, serve};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
-const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(1);
 
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let runtime = tokio::runtime::Runtime::new()?;
     match (arguments.next().as_deref(), arguments.next()) {
-        (Some("server"), _) => runtime.block_on(serve()),
+        (Some("server"), _) => runtime.block_on(serve(LockTable::DDL)),
         (Some("holder"), Some(endpoint)) => runtime.block_on(hold(&endpoint)),
         _ => runtime.block_on(measure()),
     }
-}
-
-/// The embedded Spanner, until the parent is gone.
-async fn serve() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, include_str!("../ddl/googlesql.sql")).await?;
-    println!("{}", spanner.endpoint());
-    tokio::task::spawn_blocking(|| std::io::stdin().lines().count()).await?;
-    Ok(())
 }
 
 /// A holder that is there to be killed.

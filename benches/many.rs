@@ -11,18 +11,19 @@
 #[path = "parts/counts.rs"]
 mod counts;
 mod parts;
+#[path = "parts/serve.rs"]
+mod serve;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
-use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep};
 
 use crate::counts::counts;
 use crate::parts::{Failure, Part, load};
+use crate::serve::{DATABASE, serve};
 
-const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(10);
 /// The default for a lease of this length.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ fn main() -> Result<(), Failure> {
         std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let runtime = tokio::runtime::Runtime::new()?;
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["server"] => runtime.block_on(serve()),
+        ["server"] => runtime.block_on(serve(LockTable::DDL)),
         ["holder", endpoint, locks] => runtime.block_on(hold(endpoint, locks.parse()?)),
         ["once", locks] => runtime.block_on(at_once(locks.parse()?, Duration::from_secs(60))),
         [locks, seconds] => {
@@ -43,22 +44,6 @@ fn main() -> Result<(), Failure> {
         }
         _ => runtime.block_on(measure(1_000, Duration::from_secs(20))),
     }
-}
-
-/// The embedded Spanner, until the parent is gone; each line it reads asks for the counts.
-async fn serve() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, include_str!("../ddl/googlesql.sql")).await?;
-    println!("{}", spanner.endpoint());
-    let counts = spanner.requests();
-    let counting = tokio::task::spawn_blocking(move || {
-        for _ in std::io::stdin().lines() {
-            let each = counts.each();
-            let each: Vec<_> = each.iter().map(|(rpc, count)| format!("{rpc}={count}")).collect();
-            println!("{} sessions={}", each.join(" "), counts.sessions().len());
-        }
-    });
-    Ok(counting.await?)
 }
 
 /// A process that holds all the locks and is there to be killed.

@@ -7,7 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::LEASE;
 use crate::parts::{Failure, Part};
-use crate::server::{DATABASE, Server};
+use crate::serve::DATABASE;
+use crate::server::Server;
 use crate::sharing::{Book, GROUP, SHARDS, Sharer};
 
 /// The member that is there to be killed: it says when it has half of the shards, for good.

@@ -12,7 +12,8 @@ use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use tokio::time::Instant;
 
 use crate::parts::{Failure, Part};
-use crate::server::{DATABASE, Server};
+use crate::serve::DATABASE;
+use crate::server::Server;
 
 const PROCESSES: usize = 4;
 const MEASURED: Duration = Duration::from_secs(10);

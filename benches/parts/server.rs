@@ -1,32 +1,14 @@
-//! The embedded Spanner in a process of its own, which counts the requests.
+//! The embedded Spanner in a process of its own, as a benchmark reaches it.
 
 use std::collections::BTreeMap;
 
 use spindle::LockTable;
-use spindle_emulator::Emulator;
 
 use crate::counts::counts;
 use crate::parts::{Failure, Part};
+use crate::serve::DATABASE;
 
-pub const DATABASE: &str = "projects/p/instances/i/databases/d";
-
-/// Serves until the parent is gone; each line it reads asks for the counts.
-pub async fn serve() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, LockTable::DDL).await?;
-    println!("{}", spanner.endpoint());
-    let counts = spanner.requests();
-    let counting = tokio::task::spawn_blocking(move || {
-        for _ in std::io::stdin().lines() {
-            let each = counts.each();
-            let each: Vec<_> = each.iter().map(|(rpc, count)| format!("{rpc}={count}")).collect();
-            println!("{} sessions={}", each.join(" "), counts.sessions().len());
-        }
-    });
-    Ok(counting.await?)
-}
-
-/// The server, as a benchmark reaches it.
+/// The server, which counts the requests.
 pub struct Server {
     part: Part,
     pub endpoint: String,
