@@ -8,6 +8,9 @@
 //! from the lowest to the highest, the highest crashes, and comes back. The picture shows who led
 //! when. Each leader writes under its fence; the `marks` table then tells whether one wrote late.
 
+#[path = "parts/process.rs"]
+mod process;
+
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,8 +23,9 @@ use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{CancellationToken, LockTable, Term};
 use spindle_emulator::Emulator;
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+
+use crate::process::Process;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -50,12 +54,11 @@ fn main() -> ExitCode {
 
 async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    let ddl = format!("{};\n{TABLE}", LockTable::DDL.trim_end().trim_end_matches(';'));
-    spanner.create_database(DATABASE, &ddl).await?;
+    spanner.create_database(DATABASE, &format!("{}\n{TABLE}", LockTable::DDL)).await?;
     let endpoint = spanner.endpoint();
     let mut picture = Picture::default();
     let floor = picture.floor.clone();
-    let start = |rank| Node::start(rank, &endpoint, &floor);
+    let start = |rank| Process::start(|cancel| lead(rank, endpoint.clone(), cancel, floor.clone()));
 
     let one = start(1)?;
     picture.leads("1 starts", 1).await?;
@@ -78,41 +81,6 @@ async fn tell() -> Result<(), Failure> {
     floor.check()?;
     let client = Spanner::builder().with_endpoint(endpoint).build().await?;
     judge(&client.database_client(DATABASE).build().await?).await
-}
-
-/// A process, so to speak.
-struct Node {
-    /// None once it has ended: a runtime must not be dropped among tasks.
-    runtime: Option<Runtime>,
-    cancel: CancellationToken,
-    leading: JoinHandle<Result<(), Failure>>,
-}
-
-impl Node {
-    fn start(rank: u32, endpoint: &str, floor: &Floor) -> Result<Node, Failure> {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(1).enable_all().build()?;
-        let cancel = CancellationToken::new();
-        let leading = lead(rank, endpoint.to_string(), cancel.clone(), floor.clone());
-        let leading = runtime.spawn(leading);
-        Ok(Node { runtime: Some(runtime), cancel, leading })
-    }
-
-    /// Nothing of it gets a chance to say anything.
-    fn crash(self) {}
-
-    async fn leave(mut self) -> Result<(), Failure> {
-        self.cancel.cancel();
-        (&mut self.leading).await?
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
 }
 
 async fn lead(

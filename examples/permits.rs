@@ -51,8 +51,7 @@ async fn main() -> ExitCode {
 
 async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    let ddl = format!("{};\n{TABLE}", LockTable::DDL.trim_end().trim_end_matches(';'));
-    spanner.create_database(DATABASE, &ddl).await?;
+    spanner.create_database(DATABASE, &format!("{}\n{TABLE}", LockTable::DDL)).await?;
     let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
     let client = client.database_client(DATABASE).build().await?;
 

@@ -8,6 +8,9 @@
 //! who worked which shard when. Then the `marks` table, read without the library, tells whether a
 //! worker wrote after the next one had begun.
 
+#[path = "parts/process.rs"]
+mod process;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +24,9 @@ use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{CancellationToken, LockTable, fleet::Shard};
 use spindle_emulator::Emulator;
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+
+use crate::process::Process;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -53,15 +57,15 @@ fn main() -> ExitCode {
 
 async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    let ddl = format!("{};\n{TABLE}", LockTable::DDL.trim_end().trim_end_matches(';'));
-    spanner.create_database(DATABASE, &ddl).await?;
+    spanner.create_database(DATABASE, &format!("{}\n{TABLE}", LockTable::DDL)).await?;
     let endpoint = spanner.endpoint();
     let mut picture = Picture::default();
     let floor = picture.floor.clone();
+    let start = |id| Process::start(|cancel| share(id, endpoint.clone(), cancel, floor.clone()));
 
-    let (a, b) = (Worker::start("a", &endpoint, &floor)?, Worker::start("b", &endpoint, &floor)?);
+    let (a, b) = (start("a")?, start("b")?);
     picture.settles("a and b start", 2).await?;
-    let c = Worker::start("c", &endpoint, &floor)?;
+    let c = start("c")?;
     let before = floor.starts();
     picture.settles("c joins", 3).await?;
     let moved = floor.starts() - before;
@@ -78,36 +82,6 @@ async fn tell() -> Result<(), Failure> {
     floor.check()?;
     let client = Spanner::builder().with_endpoint(endpoint).build().await?;
     judge(&client.database_client(DATABASE).build().await?).await
-}
-
-/// A process, so to speak.
-struct Worker {
-    runtime: Runtime,
-    cancel: CancellationToken,
-    sharing: JoinHandle<Result<(), Failure>>,
-}
-
-impl Worker {
-    fn start(id: &'static str, endpoint: &str, floor: &Floor) -> Result<Worker, Failure> {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(1).enable_all().build()?;
-        let cancel = CancellationToken::new();
-        let sharing = share(id, endpoint.to_string(), cancel.clone(), floor.clone());
-        let sharing = runtime.spawn(sharing);
-        Ok(Worker { runtime, cancel, sharing })
-    }
-
-    /// Nothing of it gets a chance to say anything.
-    fn crash(self) {
-        self.runtime.shutdown_background();
-    }
-
-    async fn leave(self) -> Result<(), Failure> {
-        self.cancel.cancel();
-        self.sharing.await??;
-        self.runtime.shutdown_background();
-        Ok(())
-    }
 }
 
 async fn share(
