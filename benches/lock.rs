@@ -124,8 +124,8 @@ async fn release_to_holding(endpoint: &str) -> Result<(), Failure> {
     held(&first).await;
     for _ in 0..20 {
         let second = contend()?;
-        // Until the other has begun to poll.
-        sleep(LEASE).await;
+        // Until the other has begun to poll, and at a random phase of its polls.
+        sleep(LEASE + LEASE.mul_f64(rand::random::<f64>() / 5.0)).await;
         let mut watch = second.0.watch();
         let start = Instant::now();
         cancel.cancel();
