@@ -229,7 +229,7 @@ impl LockBuilder {
     ///
     /// # Promises
     ///
-    /// Who leads follows from who lives, once things are calm. Ranks decide about time alone: with
+    /// Once things are calm, the leader follows from who lives. Ranks decide about time alone: with
     /// wrong or old views the lock is exclusive all the same.
     ///
     /// # Cost

@@ -67,7 +67,7 @@ fn specified(change: &Change, mut rows: Rows, at: Timestamp) -> Result<Rows, Rej
             rows.insert(LOCK.into(), deposed(change, lock, at)?);
         }
         Change::Remove { .. } | Change::Sweep { .. } => return deleted(change, rows),
-        // The worlds of `rw` judge these by the rows that they leave.
+        // Not said once more: the onlooker of `rw` judges each commit of these, and the fences.
         Change::BeginRead { .. }
         | Change::EndRead { .. }
         | Change::BeginWrite { .. }

@@ -38,7 +38,7 @@ pub struct ShardWorld {
     seen: Seen,
 }
 
-/// What a member knows and is about to do.
+/// A member's knowledge, and what it is about to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Mind {
     share: Share,
@@ -77,7 +77,7 @@ pub enum ShardStep {
     Lock(Step),
     /// The member polls all shards.
     Poll(usize),
-    /// What the member has read is kept for as long as it likes.
+    /// The member keeps what it has read, for as long as it likes.
     Keep(usize),
     /// The member decides by what it has read.
     Decide(usize),

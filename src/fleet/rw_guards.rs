@@ -87,7 +87,7 @@ impl Deref for WriteGuard {
     }
 }
 
-/// Counts a read guard of this process, for as long as it is there.
+/// Counts a read guard of this process's table, for as long as it is there.
 #[derive(Debug)]
 pub(super) struct Reading {
     table: Arc<Table>,
@@ -102,7 +102,7 @@ impl Reading {
         Reading { table: Arc::clone(table), lock: lock.to_string() }
     }
 
-    /// Returns true if this process has a read guard of that lock.
+    /// Returns true if there is a read guard of that lock by this table.
     pub(super) fn is_any(table: &Table, lock: &str) -> bool {
         table.reads.lock().unwrap_or_else(PoisonError::into_inner).contains_key(lock)
     }

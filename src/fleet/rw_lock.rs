@@ -20,7 +20,7 @@ use crate::settings::{LockBuilder, Settings};
 use crate::spanner::LockTable;
 use crate::spindle::Spindle;
 
-/// How many readers of a process begin at the same time.
+/// So many readers of a handle and its clones begin at the same time, at the most.
 const BEGINS_MAX: usize = 4;
 /// From one search for the rows of readers long gone to the next, and how long it may take.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
@@ -165,7 +165,7 @@ pub(super) struct Inner {
     pub(super) settings: Settings,
     lock: LockBuilder,
     begins: Arc<Semaphore>,
-    /// Has the writers of this process come one after the other, so that one of them polls for all.
+    /// Has the writers of a handle and its clones come one after the other: one of them polls for all.
     writers: Arc<tokio::sync::Mutex<()>>,
     /// When to search for the rows of readers long gone.
     tidy_at: Mutex<Instant>,
@@ -181,8 +181,8 @@ impl RwLock {
     ///
     /// # Cancellation safety
     ///
-    /// Dropping the future gives up the wait. What was just won is released, as by dropping the
-    /// guard.
+    /// Dropping the future gives up the wait. A guard that was just won is released, as by dropping
+    /// it.
     ///
     /// # Panics
     ///
@@ -238,12 +238,12 @@ impl RwLock {
     /// to write.
     ///
     /// If this process dies while it waits, readers go on once its lease is over. The writers of one
-    /// process have their turns in the order of their calls.
+    /// handle and its clones have their turns in the order of their calls.
     ///
     /// # Errors
     ///
-    /// As [`read`](RwLock::read). At once [`is_config`](Error::is_config) if this process has a read
-    /// guard of the same lock: it would wait for itself.
+    /// As [`read`](RwLock::read). At once [`is_config`](Error::is_config) if there is a read guard of
+    /// the same lock by the same [`LockTable`]: this process would wait for itself.
     ///
     /// # Cancellation safety
     ///
@@ -377,7 +377,7 @@ impl RwLock {
         }
         let table = self.0.table.table();
         let tidying = async {
-            // What fails is left to the next time.
+            // A failure is left to the next time.
             if let Ok(found) = poll(table, &[&self.0.readers]).await {
                 tidy(table, &found, self.0.settings.timing.lease).await;
             }

@@ -22,7 +22,7 @@ const READERS_MAX: usize = 1_000;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 
-/// What came of a try to begin the second term.
+/// The result of a try to begin the second term.
 enum Tried {
     Began(TermId),
     /// Readers are at work; none leaves by itself before so long.

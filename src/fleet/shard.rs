@@ -96,7 +96,7 @@ impl Hand {
 pub(super) enum Finished {
     /// It was given up as it was told, or lost, or never won.
     Gone,
-    /// Whether this member may have it could not be found out.
+    /// The attempt to take it failed: nobody knows if this member may have it.
     Unanswered,
     /// The task ended by itself; it had run for so long.
     Failed(Duration),

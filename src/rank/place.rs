@@ -24,7 +24,7 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 pub(crate) struct Place {
     judge: Arc<Judge>,
     rank: Rank,
-    /// What the loop of the lock says.
+    /// The state that the loop of the lock publishes.
     lock: Arc<Published>,
     /// It holds no handle: the loop ends with the last of the user's.
     commands: mpsc::WeakSender<Box<Command>>,

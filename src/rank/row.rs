@@ -21,7 +21,7 @@ pub(super) struct RankedRow {
     pub(super) judge: Arc<Judge>,
 }
 
-/// What a ranked contender knows of its rivals, and where it finds them.
+/// A ranked contender's knowledge of its rivals, and where it finds them.
 pub(super) struct Judge {
     pub(super) table: Arc<Table>,
     /// With this the keys of all members begin.

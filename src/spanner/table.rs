@@ -46,7 +46,7 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) optional: Columns,
     pub(crate) carriers: Carriers,
-    /// How many read guards this process has, by the name of the lock.
+    /// The number of read guards by this table, by the name of the lock.
     pub(crate) reads: Mutex<BTreeMap<String, usize>>,
 }
 

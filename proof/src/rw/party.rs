@@ -34,7 +34,7 @@ pub(super) struct Party {
     wake: Option<Wake>,
     /// When a writer that has stopped new readers polls the others.
     poll_at: Option<Moment>,
-    /// What is under way: for the instance, and for the writer's second commit.
+    /// The requests under way: for the instance, and for the writer's second commit.
     pub(super) asked: [Option<Asked>; 2],
 }
 

@@ -1,4 +1,4 @@
-//! Who is at work on which shard, and who has which permit.
+//! The books of a fleet: the work on each shard, and the holders of permits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) struct Books {
     /// How often a task of a shard has begun.
     starts: usize,
     longest_gap: Duration,
-    /// What each life has under way, by the number of the entry.
+    /// The life, and its work under way, by the number of the entry.
     lives: BTreeMap<u64, (u64, What)>,
     permits_max: usize,
     violation: Option<Violation>,

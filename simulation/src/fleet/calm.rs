@@ -1,4 +1,4 @@
-//! What a fleet has to do once nothing goes wrong any more.
+//! The duties of a fleet once nothing goes wrong any more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -178,8 +178,8 @@ async fn come_and_go(world: &Arc<FleetWorld>, guest: &Arc<Seat>) -> Judged {
     Ok(())
 }
 
-/// The row of a member that dies soon counts until its lease is over. What it is given meanwhile
-/// is taken back.
+/// The row of a member that dies soon counts until its lease is over. Others take back what it is
+/// given meanwhile.
 async fn crash_loop(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Seat>) -> Judged {
     world.books(super::books::Books::forget_gaps);
     for _ in 0..3 {

@@ -30,7 +30,7 @@ pub struct FleetPlan {
     pub fault_every: Duration,
     /// How likely a request fares badly, from 0 to 1, while the network is bad.
     pub loss: f64,
-    /// What is tried once nothing goes wrong any more.
+    /// The trials once nothing goes wrong any more.
     pub trials: Vec<Trial>,
 }
 

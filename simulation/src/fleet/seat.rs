@@ -31,7 +31,7 @@ pub(crate) struct Seat {
 #[derive(Debug, Default)]
 struct State {
     life: Option<Life>,
-    /// Which of its connections the next life uses.
+    /// The number of the connection that the next life uses.
     line: usize,
     down_for: Duration,
 }
