@@ -1,6 +1,7 @@
 //! Functions of regular expressions.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use regex::{Captures, Regex, RegexBuilder};
@@ -11,8 +12,10 @@ use super::text::check_size;
 use crate::engine::Value;
 use crate::sql::error::{Result, SqlError};
 
-/// How large the machine of an expression gets.
+/// The largest machine of an expression.
 const MAX_BYTES: usize = 1 << 20;
+/// The machines that a thread keeps: a query has the same few expressions for each row.
+const KEPT: usize = 8;
 
 /// `REGEXP_CONTAINS`
 pub fn contains(arguments: &[Value]) -> Result<Value> {
@@ -100,21 +103,20 @@ fn replacement_parts(replacement: &str, groups: usize) -> Result<Vec<Part<'_>>> 
     Ok(parts)
 }
 
-/// Returns the machine of an expression. The last one is kept: a query has the same for each row.
+/// Returns the machine of an expression.
 fn compiled(pattern: &str) -> Result<Rc<Regex>> {
     thread_local! {
-        static LAST: RefCell<Option<(String, Rc<Regex>)>> = const { RefCell::new(None) };
+        static LAST: RefCell<VecDeque<(String, Rc<Regex>)>> = const { RefCell::new(VecDeque::new()) };
     }
     LAST.with_borrow_mut(|last| {
-        if let Some((known, regex)) = last
-            && known == pattern
-        {
+        if let Some((_, regex)) = last.iter().find(|(known, _)| known == pattern) {
             return Ok(Rc::clone(regex));
         }
         let written = re2::translated(pattern)?;
         let regex = RegexBuilder::new(&written).size_limit(MAX_BYTES).build();
         let regex = Rc::new(regex.map_err(|_| re2::other("so many states"))?);
-        *last = Some((pattern.to_owned(), Rc::clone(&regex)));
+        last.truncate(KEPT - 1);
+        last.push_front((pattern.to_owned(), Rc::clone(&regex)));
         Ok(regex)
     })
 }
@@ -122,6 +124,17 @@ fn compiled(pattern: &str) -> Result<Rc<Regex>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn expressions_that_take_turns_are_compiled_once() {
+        let few: Vec<String> = (0..KEPT).map(|number| format!("x{number}")).collect();
+        let first: Vec<_> = few.iter().map(|pattern| compiled(pattern).unwrap()).collect();
+        for (pattern, regex) in few.iter().zip(&first) {
+            assert!(Rc::ptr_eq(&compiled(pattern).unwrap(), regex), "{pattern}");
+        }
+        compiled("another").unwrap();
+        assert!(!Rc::ptr_eq(&compiled("x0").unwrap(), &first[0]), "the oldest makes room");
+    }
 
     #[test]
     fn classes_are_those_of_ascii_and_brackets_nest_nowhere() {
