@@ -79,3 +79,6 @@ SELECT a, b, (CAST(1/a AS FLOAT64)) FROM t /* generated FLOAT64 */
 SELECT a, b FROM t WHERE (c > 1) IS NOT FALSE /* check BOOL */
 SELECT a, b FROM t WHERE (d) IS NOT FALSE /* check BOOL */
 SELECT a, b FROM t WHERE (a + 1 > 0) IS NOT FALSE /* check BOOL */
+SELECT 1.5 IN UNNEST([]), b IN UNNEST([]), f NOT IN UNNEST(([])) FROM t
+DELETE FROM t WHERE ((t.a / t.a) IN UNNEST([]))
+SELECT c IN UNNEST(NULL) FROM t

@@ -54,9 +54,14 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let operand = self.expr(operand)?;
         let mut array = self.expr(array)?;
-        // A parameter without a type has elements of the operand's type, if it can.
-        if let (Origin::Untyped(_), Some(wanted)) =
-            (&array.origin, operand.value_type.and_then(Type::array))
+        // A parameter without a type, and an array without elements, have elements of the operand's
+        // type, if they can.
+        let takes_any = matches!(
+            (&array.origin, array.value_type),
+            (Origin::Untyped(_), _) | (Origin::Literal, Some(_))
+        );
+        if takes_any
+            && let Some(wanted) = operand.value_type.and_then(Type::array)
             && let Ok(Some(coerced)) = array.clone().coerced(wanted)
         {
             array = coerced;

@@ -64,6 +64,8 @@ fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
         ("3 IN UNNEST([1, NULL])", "NULL"),
         ("3 NOT IN UNNEST([1, 2])", "true"),
         ("NULL IN UNNEST([1])", "NULL"),
+        ("'x' IN UNNEST([])", "false"),
+        ("1.5 NOT IN UNNEST([])", "true"),
         ("1 IN UNNEST(CAST(NULL AS ARRAY<INT64>))", "false"),
         ("1 IN UNNEST([1.5, 2.5])", "false"),
         ("'b' IN UNNEST(['a', 'a' || 'b', LOWER('B')])", "true"),
