@@ -69,7 +69,12 @@ impl SqlError {
 
     /// Something that Cloud Spanner may do and this room doesn't. `construct` names it.
     pub fn unsupported(at: Pos, construct: impl fmt::Display) -> SqlError {
-        SqlError::new(Code::Unimplemented, at, format!("Not supported here: {construct}"))
+        SqlError { at: Some(at), ..SqlError::unsupported_value(construct) }
+    }
+
+    /// As [`SqlError::unsupported`], of values rather than of a place in the text.
+    pub fn unsupported_value(construct: impl fmt::Display) -> SqlError {
+        SqlError::unplaced(Code::Unimplemented, format!("Not supported here: {construct}"))
     }
 
     /// Returns the error for a computation whose result no value can hold, or that has none.

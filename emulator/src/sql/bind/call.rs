@@ -160,9 +160,8 @@ impl Binder<'_> {
                 incomparable = Some(any);
                 continue;
             }
-            let types = shapes.iter().zip(&arguments).map(|(shape, argument)| match shape {
-                Shape::Each => Some(argument.value_type.unwrap_or(Type::Int64)),
-                shape => shape.stands_for(any),
+            let types = shapes.iter().zip(&arguments).map(|(shape, argument)| {
+                shape.stands_for(any, argument.value_type.or(Some(Type::Int64)))
             });
             let Some(types) = types.collect::<Option<Vec<Type>>>() else { continue };
             // These two have no form for FLOAT64, and literals alone don't make a NUMERIC one.
@@ -189,7 +188,7 @@ impl Binder<'_> {
                 None => no_signature(name, &found, at),
             });
         };
-        let result = signature.result.stands_for(any).unwrap_or(Type::Int64);
+        let result = signature.result.stands_for(any, None).unwrap_or(Type::Int64);
         let mut nodes = Vec::with_capacity(types.len());
         for (argument, target) in arguments.into_iter().zip(types) {
             let coerced = argument.coerced(target)?;
@@ -263,10 +262,12 @@ impl Signature {
 }
 
 impl Shape {
-    fn stands_for(self, any: Option<Type>) -> Option<Type> {
+    /// Returns the type that a shape takes, where `T` is `any` and the argument's type is `own`.
+    fn stands_for(self, any: Option<Type>, own: Option<Type>) -> Option<Type> {
         match self {
             Shape::Exactly(known) => Some(known),
-            Shape::Any | Shape::Comparable | Shape::Each => any,
+            Shape::Any | Shape::Comparable => any,
+            Shape::Each => own,
             Shape::ArrayOfAny => any?.array(),
             Shape::Part | Shape::Interval => Some(Type::String),
         }

@@ -6,7 +6,7 @@ use crate::sql::ast::{ExprKind, Literal};
 use crate::sql::error::{Pos, Result, SqlError};
 
 /// Returns the constant that a literal stands for.
-pub fn constant(literal: &Literal, at: Pos) -> Result<Typed> {
+pub(super) fn constant(literal: &Literal, at: Pos) -> Result<Typed> {
     let value = match literal {
         Literal::Null => Value::Null,
         Literal::Bool(value) => Value::Bool(*value),
@@ -24,7 +24,7 @@ pub fn constant(literal: &Literal, at: Pos) -> Result<Typed> {
     Ok(Typed::constant(at, value, Origin::Literal))
 }
 
-pub fn float(written: &str, at: Pos) -> Result<Typed> {
+pub(super) fn float(written: &str, at: Pos) -> Result<Typed> {
     // A number too large for a FLOAT64 is infinite.
     let value = written
         .parse::<f64>()
@@ -32,17 +32,15 @@ pub fn float(written: &str, at: Pos) -> Result<Typed> {
     Ok(Typed::constant(at, Value::Float64(value), Origin::Float(written.to_owned())))
 }
 
-pub fn invalid_integer(magnitude: u64, at: Pos) -> SqlError {
+pub(super) fn invalid_integer(magnitude: u64, at: Pos) -> SqlError {
     SqlError::invalid(at, format!("Invalid integer literal: {magnitude}"))
 }
 
 /// Returns true if an expression is a literal that says no type, with or without a sign.
-pub fn is_literal(kind: &ExprKind) -> bool {
+pub(super) fn is_literal(kind: &ExprKind) -> bool {
     match kind {
         ExprKind::Literal(literal) => !matches!(literal, Literal::Typed(..)),
-        ExprKind::Negate(operand) => is_unsigned(&operand.kind),
-        ExprKind::Plus(operand) => is_number(&operand.kind),
-        _ => false,
+        kind => is_number(kind),
     }
 }
 

@@ -27,7 +27,8 @@ pub fn extract(arguments: &[Value]) -> Result<Value> {
     part.map(Value::Int64).ok_or_else(|| misbound(NAME))
 }
 
-fn of_time(moment: Timestamp, part: &str) -> Option<i64> {
+/// A part of the time of a day, in UTC; `None` of one that it doesn't have.
+pub fn of_time(moment: Timestamp, part: &str) -> Option<i64> {
     let second = moment.seconds().rem_euclid(86_400);
     let nanos = i64::from(moment.subsec_nanos());
     Some(match part {

@@ -3,7 +3,7 @@
 use super::misbound::misbound;
 use super::number;
 use super::text::check_size;
-use crate::engine::{Code, Type, Value, double};
+use crate::engine::{Type, Value, double};
 use crate::sql::error::{Pos, Result, SqlError};
 
 /// The name of the function.
@@ -61,14 +61,12 @@ pub fn check(format: &str, types: &[Type], at: Pos) -> Result<()> {
         }
         let element = if let Type::Array(element) = found { **element } else { *found };
         if matches!(element, Type::Timestamp | Type::Json | Type::Bytes) {
-            return Err(unsupported(format_args!("FORMAT of {found} with %{letter}")));
+            return Err(SqlError::unsupported_value(format_args!(
+                "FORMAT of {found} with %{letter}"
+            )));
         }
     }
     Ok(())
-}
-
-fn unsupported(construct: impl std::fmt::Display) -> SqlError {
-    SqlError::unplaced(Code::Unimplemented, format!("Not supported here: {construct}"))
 }
 
 fn parts(format: &str) -> Result<Vec<Part<'_>>> {
@@ -84,7 +82,7 @@ fn parts(format: &str) -> Result<Vec<Part<'_>>> {
             None => {
                 let (specifier, behind) = Specifier::read(specifier).ok_or_else(|| {
                     let shown: String = specifier.chars().take(5).collect();
-                    unsupported(format_args!("the specifier %{shown} in FORMAT"))
+                    SqlError::unsupported_value(format_args!("the specifier %{shown} in FORMAT"))
                 })?;
                 parts.push(Part::Value(specifier));
                 behind
@@ -183,11 +181,11 @@ fn fixed(value: &Value, precision: usize) -> Result<String> {
         Value::Numeric(number) => {
             let digits = Value::Int64(i64::try_from(precision).unwrap_or(i64::MAX));
             let Ok(Value::Numeric(rounded)) = number::round(&[value.clone(), digits]) else {
-                return Err(unsupported("FORMAT of so large a NUMERIC with %f"));
+                return Err(SqlError::unsupported_value("FORMAT of so large a NUMERIC with %f"));
             };
             let is_negative = number.to_string().starts_with('-');
             let shown = rounded.to_string();
-            // What is rounded to zero keeps its sign.
+            // A sign stays beside what is rounded to zero.
             let sign = if is_negative && !shown.starts_with('-') { "-" } else { "" };
             let (whole, fraction) = shown.split_once('.').unwrap_or((&shown, ""));
             let point = if precision > 0 { "." } else { "" };
@@ -247,7 +245,7 @@ fn quoted(text: &str) -> Result<String> {
             '\t' => shown.push_str("\\t"),
             _ if next == quote || next == '\\' => shown.extend(['\\', next]),
             _ if next.is_ascii_control() => {
-                return Err(unsupported("FORMAT of a control character with %T"));
+                return Err(SqlError::unsupported_value("FORMAT of a control character with %T"));
             }
             _ => shown.push(next),
         }

@@ -13,8 +13,9 @@ pub struct Function {
     /// Its arguments and results, as `STRING, [INT64] -> STRING; BYTES, [INT64] -> BYTES`.
     ///
     /// `[INT64]` may be left out, and `STRING...` may be repeated or left out. `T` is any type and
-    /// the same everywhere, `T=` one whose values are comparable, and `ANY` any type. `PART` is the name of a date
-    /// part, and `INTERVAL` an amount of it. With `others`, GoogleSQL has more forms than these.
+    /// the same everywhere, `T=` one whose values are comparable, and `ANY` any type. `PART` is the
+    /// name of a date part, and `INTERVAL` an amount of it. With `others`, GoogleSQL has more forms
+    /// than these.
     pub forms: &'static str,
     /// How it is computed.
     pub code: Code,

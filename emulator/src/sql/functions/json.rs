@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::misbound::misbound;
 use super::text::check_size;
-use crate::engine::{Code, Json, Timestamp, Value, double};
+use crate::engine::{Json, Timestamp, Value, double};
 use crate::sql::error::{Result, SqlError};
 
 /// The largest number that a FLOAT64 shares with neither of its neighbours.
@@ -38,10 +38,8 @@ fn steps(path: &str) -> Result<Vec<&str>> {
     };
     let mut steps = Vec::new();
     while !rest.is_empty() {
-        let (step, behind) = next_step(rest).ok_or_else(|| {
-            let message = format!("Not supported here: the JSON path {path}");
-            SqlError::unplaced(Code::Unimplemented, message)
-        })?;
+        let (step, behind) = next_step(rest)
+            .ok_or_else(|| SqlError::unsupported_value(format_args!("the JSON path {path}")))?;
         steps.push(step);
         rest = behind;
     }

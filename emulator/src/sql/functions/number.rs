@@ -1,7 +1,7 @@
 //! Arithmetic, which fails rather than wraps around.
 
 use super::misbound::misbound;
-use crate::engine::{Code, Numeric, Value, double};
+use crate::engine::{Numeric, Value, double};
 use crate::sql::error::{Result, SqlError};
 
 /// An operator on two numbers of one type.
@@ -177,10 +177,9 @@ fn to_place(
         Value::Float64(value) if !value.is_finite() => Ok(Value::Float64(*value)),
         Value::Float64(value) if places == 0 => Ok(Value::Float64(of_double(*value))),
         // The last bit depends on how it is done.
-        Value::Float64(_) => Err(SqlError::unplaced(
-            Code::Unimplemented,
-            format!("Not supported here: {name} of a FLOAT64 to a number of digits"),
-        )),
+        Value::Float64(_) => Err(SqlError::unsupported_value(format_args!(
+            "{name} of a FLOAT64 to a number of digits"
+        ))),
         Value::Numeric(value) => {
             of_numeric(*value, places).map(Value::Numeric).ok_or_else(overflow)
         }

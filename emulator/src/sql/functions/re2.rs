@@ -1,12 +1,11 @@
 //! RE2's syntax of regular expressions, as much of it as means the same to the crate `regex`.
 //!
-//! Each construct is read as RE2 reads it, and written anew. What would mean something else, or may
-//! do so, is refused by name.
+//! Each construct is read as RE2 reads it, and written anew. One that means something else to
+//! `regex`, or may do so, is refused by name.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-use crate::engine::Code;
 use crate::sql::error::{Result, SqlError};
 
 /// RE2's limit for repetitions, and for the product of nested ones.
@@ -28,7 +27,20 @@ const NAMED: &[&str] = &[
 /// # Errors
 /// OUT_OF_RANGE for what RE2 refuses. UNIMPLEMENTED for what it may read in another way.
 pub fn translated(pattern: &str) -> Result<String> {
-    Translation::of(pattern)
+    let flags = pattern.strip_prefix("(?").and_then(|rest| rest.split_once(')'));
+    let flags = flags.filter(|(flags, _)| {
+        !flags.is_empty() && flags.chars().all(|flag| matches!(flag, 'i' | 'm' | 's'))
+    });
+    let (written, rest) = match flags {
+        Some((flags, rest)) => (format!("(?{flags})"), rest),
+        None => (String::new(), pattern),
+    };
+    let mut translation = Translation { rest: rest.chars().peekable(), written, depth: 0 };
+    translation.alternatives()?;
+    match translation.rest.next() {
+        None => Ok(translation.written),
+        Some(_) => Err(wrong(format_args!("unexpected ): {pattern}"))),
+    }
 }
 
 fn wrong(reason: impl std::fmt::Display) -> SqlError {
@@ -37,11 +49,10 @@ fn wrong(reason: impl std::fmt::Display) -> SqlError {
 
 /// Returns the error for a construct that isn't here.
 pub fn other(construct: impl std::fmt::Display) -> SqlError {
-    let message = format!("Not supported here: in a regular expression, {construct}");
-    SqlError::unplaced(Code::Unimplemented, message)
+    SqlError::unsupported_value(format_args!("in a regular expression, {construct}"))
 }
 
-/// What is known of a part of an expression.
+/// A part of an expression, as far as repetitions of it need to know it.
 #[derive(Clone, Copy)]
 struct Piece {
     /// True if it can match nothing at all.
@@ -61,23 +72,6 @@ struct Translation<'a> {
 }
 
 impl Translation<'_> {
-    fn of(pattern: &str) -> Result<String> {
-        let flags = pattern.strip_prefix("(?").and_then(|rest| rest.split_once(')'));
-        let flags = flags.filter(|(flags, _)| {
-            !flags.is_empty() && flags.chars().all(|flag| matches!(flag, 'i' | 'm' | 's'))
-        });
-        let (written, rest) = match flags {
-            Some((flags, rest)) => (format!("(?{flags})"), rest),
-            None => (String::new(), pattern),
-        };
-        let mut translation = Translation { rest: rest.chars().peekable(), written, depth: 0 };
-        translation.alternatives()?;
-        match translation.rest.next() {
-            None => Ok(translation.written),
-            Some(_) => Err(wrong(format_args!("unexpected ): {pattern}"))),
-        }
-    }
-
     fn takes(&mut self, wanted: char) -> bool {
         self.rest.next_if_eq(&wanted).is_some()
     }
@@ -180,11 +174,11 @@ impl Translation<'_> {
             '+' => (1, None),
             '?' => (0, Some(1)),
             '{' => {
-                let mut ahead = self.rest.clone();
+                let before = self.rest.clone();
                 self.rest.next();
                 let bounds = self.bounds();
                 if bounds.is_none() {
-                    std::mem::swap(&mut self.rest, &mut ahead);
+                    self.rest = before;
                 }
                 return bounds;
             }
@@ -319,6 +313,7 @@ fn class_of(escape: char) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Code;
 
     fn outcome(pattern: &str) -> Result<(), Code> {
         translated(pattern).map(drop).map_err(|error| error.code())

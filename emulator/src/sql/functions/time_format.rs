@@ -2,7 +2,7 @@
 
 use super::extract;
 use super::misbound::misbound;
-use crate::engine::{Code, Date, Timestamp, Value};
+use crate::engine::{Date, Timestamp, Value};
 use crate::sql::error::{Result, SqlError};
 
 const MONTHS: [&str; 12] = [
@@ -21,7 +21,6 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
 /// A part of a format.
 #[derive(Clone, Copy)]
@@ -36,7 +35,7 @@ fn parts(format: &str) -> Result<Vec<Part<'_>>> {
     let mut rest = format;
     while let Some(next) = rest.chars().next() {
         if next == '\0' {
-            return Err(unsupported("a format with a zero byte"));
+            return Err(SqlError::unsupported_value("a format with a zero byte"));
         }
         if next != '%' {
             parts.push(Part::Character(next));
@@ -58,14 +57,12 @@ fn parts(format: &str) -> Result<Vec<Part<'_>>> {
     Ok(parts)
 }
 
-fn unsupported(construct: impl std::fmt::Display) -> SqlError {
-    SqlError::unplaced(Code::Unimplemented, format!("Not supported here: {construct}"))
-}
-
 fn check_zone(function: &str, zone: Option<&Value>) -> Result<()> {
     match zone {
         Some(Value::String(zone)) if zone == "UTC" => Ok(()),
-        _ => Err(unsupported(format_args!("{function} in a time zone other than 'UTC'"))),
+        _ => Err(SqlError::unsupported_value(format_args!(
+            "{function} in a time zone other than 'UTC'"
+        ))),
     }
 }
 
@@ -74,16 +71,7 @@ pub fn format_date(arguments: &[Value]) -> Result<Value> {
     let [Value::String(format), Value::Date(date)] = arguments else {
         return Err(misbound("FORMAT_DATE"));
     };
-    let mut text = String::new();
-    for part in parts(format)? {
-        match part {
-            Part::Character(next) => text.push(next),
-            Part::Element(element) => text.push_str(&of_date(*date, element).ok_or_else(|| {
-                unsupported(format_args!("the element %{element} in FORMAT_DATE"))
-            })?),
-        }
-    }
-    Ok(Value::String(text))
+    formatted("FORMAT_DATE", format, |element| of_date(*date, element))
 }
 
 /// `FORMAT_TIMESTAMP`
@@ -92,26 +80,38 @@ pub fn format_timestamp(arguments: &[Value]) -> Result<Value> {
         return Err(misbound("FORMAT_TIMESTAMP"));
     };
     check_zone("FORMAT_TIMESTAMP", Some(zone))?;
+    formatted("FORMAT_TIMESTAMP", format, |element| {
+        of_time(*moment, element).or_else(|| of_date(moment.date(), element))
+    })
+}
+
+/// Returns the format with each element as it is shown.
+fn formatted(
+    function: &str,
+    format: &str,
+    shown: impl Fn(&str) -> Option<String>,
+) -> Result<Value> {
     let mut text = String::new();
     for part in parts(format)? {
         match part {
             Part::Character(next) => text.push(next),
             Part::Element(element) => {
-                let shown = of_time(*moment, element).or_else(|| of_date(moment.date(), element));
-                text.push_str(&shown.ok_or_else(|| {
-                    unsupported(format_args!("the element %{element} in FORMAT_TIMESTAMP"))
-                })?);
+                text.push_str(&shown(element).ok_or_else(|| no_element(element, function))?);
             }
         }
     }
     Ok(Value::String(text))
 }
 
+fn no_element(element: &str, function: &str) -> SqlError {
+    SqlError::unsupported_value(format_args!("the element %{element} in {function}"))
+}
+
 fn of_date(date: Date, element: &str) -> Option<String> {
     let (year, month, day) = date.civil();
     let month_name = MONTHS.get(usize::try_from(month).ok()? - 1)?;
-    // 1970-01-01 was a Thursday.
-    let weekday = WEEKDAYS.get(usize::try_from((date.days() + 4).rem_euclid(7)).ok()?)?;
+    let part = |name| extract::of_date(date, name);
+    let weekday = WEEKDAYS.get(usize::try_from(part("DAYOFWEEK")?).ok()? - 1)?;
     Some(match element {
         "Y" => year.to_string(),
         "E4Y" => format!("{year:04}"),
@@ -125,8 +125,8 @@ fn of_date(date: Date, element: &str) -> Option<String> {
         "a" => weekday[..3].to_owned(),
         "F" => format!("{year}-{month:02}-{day:02}"),
         "D" | "x" => format!("{month:02}/{day:02}/{:02}", year % 100),
-        "j" => format!("{:03}", extract::of_date(date, "DAYOFYEAR")?),
-        "Q" => month.div_ceil(3).to_string(),
+        "j" => format!("{:03}", part("DAYOFYEAR")?),
+        "Q" => part("QUARTER")?.to_string(),
         "%" => "%".to_owned(),
         "n" => "\n".to_owned(),
         "t" => "\t".to_owned(),
@@ -135,8 +135,8 @@ fn of_date(date: Date, element: &str) -> Option<String> {
 }
 
 fn of_time(moment: Timestamp, element: &str) -> Option<String> {
-    let second = moment.seconds().rem_euclid(86_400);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let part = |name| extract::of_time(moment, name);
+    let (hour, minute, second) = (part("HOUR")?, part("MINUTE")?, part("SECOND")?);
     let nanos = format!("{:09}", moment.subsec_nanos());
     Some(match element {
         "H" => format!("{hour:02}"),
@@ -172,7 +172,7 @@ pub fn parse_date(arguments: &[Value]) -> Result<Value> {
         if let Part::Element(element) = part
             && !["Y", "m", "d", "F"].contains(element)
         {
-            return Err(unsupported(format_args!("the element %{element} in PARSE_DATE")));
+            return Err(no_element(element, "PARSE_DATE"));
         }
     }
     let mut reader = Reader::new("PARSE_DATE", text)?;
@@ -193,15 +193,13 @@ pub fn parse_timestamp(arguments: &[Value]) -> Result<Value> {
     let mut reader = Reader::new(NAME, text)?;
     reader.read(&parts)?;
     let [hour, minute, second] = reader.clock;
-    let nanos = i128::from(hour * 3_600 + minute * 60 + second - reader.offset) * 1_000_000_000
-        + reader.nanos;
-    let days = i128::from(reader.date()?.days());
-    Timestamp::from_nanos(days * NANOS_PER_DAY + nanos)
+    let seconds = reader.date()?.days() * 86_400 + hour * 3_600 + minute * 60 + second;
+    Timestamp::from_nanos(i128::from(seconds - reader.offset) * 1_000_000_000 + reader.nanos)
         .map(Value::Timestamp)
         .ok_or_else(|| reader.failed())
 }
 
-/// What is left of a text, and what was read from it.
+/// Reads a text as a format says, and keeps the parts of the date and time that it has read.
 struct Reader<'a> {
     function: &'static str,
     text: &'a str,
@@ -216,7 +214,9 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(function: &'static str, text: &'a str) -> Result<Reader<'a>> {
         if text.contains('\0') {
-            return Err(unsupported(format_args!("{function} of a text with a zero byte")));
+            return Err(SqlError::unsupported_value(format_args!(
+                "{function} of a text with a zero byte"
+            )));
         }
         let (civil, clock) = ([1970, 1, 1], [0; 3]);
         let rest = text.trim_start_matches(is_blank);
@@ -261,13 +261,12 @@ impl<'a> Reader<'a> {
             }
             "z" => self.zone(false)?,
             "Ez" => self.zone(true)?,
-            _ => {
-                let function = self.function;
-                return Err(unsupported(format_args!("the element %{element} in {function}")));
-            }
+            _ => return Err(no_element(element, self.function)),
         }
         match self.clock[2] {
-            60 => Err(unsupported(format_args!("{} of a leap second", self.function))),
+            60 => {
+                Err(SqlError::unsupported_value(format_args!("{} of a leap second", self.function)))
+            }
             _ => Ok(()),
         }
     }
@@ -350,7 +349,10 @@ impl<'a> Reader<'a> {
         self.skip_blanks();
         let [year, month, day] = self.civil;
         if !(1..=9999).contains(&year) {
-            return Err(unsupported(format_args!("{} of the year {year}", self.function)));
+            return Err(SqlError::unsupported_value(format_args!(
+                "{} of the year {year}",
+                self.function
+            )));
         }
         let small = |number: i64| u32::try_from(number).unwrap_or(0);
         let date = Date::from_civil(year, small(month), small(day));
