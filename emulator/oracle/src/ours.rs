@@ -101,12 +101,13 @@ impl Ours {
 /// Google's side has neither, so it is asked what they come to: a query of the expression on each row,
 /// or for the rows on which it isn't FALSE.
 pub struct Kept<'a> {
-    before: &'a str,
+    is_generated: bool,
+    kind: &'a str,
     expression: &'a str,
-    behind: &'a str,
 }
 
-/// What both kinds of these queries end with.
+/// The text before the expression, the text behind it, and the mark before its type: of a generated
+/// column, and of a CHECK.
 const KEPT: [(&str, &str, &str); 2] = [
     ("SELECT a, b, (", ") FROM t", " /* generated "),
     ("SELECT a, b FROM t WHERE (", ") IS NOT FALSE", " /* check "),
@@ -120,20 +121,17 @@ impl Kept<'_> {
     }
 
     fn of(text: &str) -> Option<Kept<'_>> {
-        KEPT.iter().find_map(|(before, behind, mark)| {
+        KEPT.iter().zip([true, false]).find_map(|((before, behind, mark), is_generated)| {
             let (query, kind) = text.strip_suffix(" */")?.rsplit_once(mark)?;
             let expression = query.strip_prefix(before)?.strip_suffix(behind)?;
-            Some(Kept { before, expression, behind: kind })
+            Some(Kept { is_generated, kind, expression })
         })
     }
 
     async fn answer(&self) -> Result<Answer, Error> {
-        let (expression, kind) = (self.expression, self.behind);
-        let is_generated = self.before.ends_with("b, (");
-        let kind =
-            if kind == "STRING" || kind == "BYTES" { format!("{kind}(MAX)") } else { kind.into() };
+        let Kept { is_generated, kind, expression } = *self;
         let kept = match is_generated {
-            true => format!("kept {kind} AS ({expression}) STORED"),
+            true => format!("kept {} AS ({expression}) STORED", stored(kind)),
             false => format!("CHECK ({expression})"),
         };
         let database = Database::default();
@@ -160,14 +158,20 @@ fn rows(outcome: Outcome) -> Answer {
     Answer::Rows(types, rows.iter().map(|row| row.iter().map(shown).collect()).collect())
 }
 
+/// A type as DDL writes it.
+fn stored(kind: &str) -> String {
+    match kind {
+        "STRING" | "BYTES" => format!("{kind}(MAX)"),
+        "ARRAY<STRING>" => "ARRAY<STRING(MAX)>".into(),
+        _ => kind.into(),
+    }
+}
+
 /// The DDL of a table, with one more element.
 fn definition(table: &Table, more: Option<&str>) -> String {
-    let column = |(name, kind): &(&str, &str)| match *kind {
-        "STRING" | "BYTES" => format!("{name} {kind}(MAX)"),
-        "ARRAY<STRING>" => format!("{name} ARRAY<STRING(MAX)>"),
-        _ => format!("{name} {kind}"),
-    };
-    let mut elements: Vec<String> = table.columns.iter().map(column).collect();
+    let columns = table.columns.iter();
+    let mut elements: Vec<String> =
+        columns.map(|(name, kind)| format!("{name} {}", stored(kind))).collect();
     elements.extend(more.map(str::to_owned));
     let key = table.key.join(", ");
     format!("CREATE TABLE {} ({}) PRIMARY KEY ({key})", table.name, elements.join(", "))

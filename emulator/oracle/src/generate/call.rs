@@ -64,14 +64,10 @@ impl Generator {
 
     pub(super) fn arguments(&mut self, parameters: &[&str], kind: &str, depth: usize) -> Vec<Tree> {
         let any = match kind.strip_prefix("ARRAY<") {
-            Some(element) if parameters.contains(&"ARRAY<T>") => {
-                element.trim_end_matches('>').to_owned()
-            }
-            _ if parameters.contains(&"ARRAY<T>") => "INT64".to_owned(),
-            _ => kind.to_owned(),
+            _ if !parameters.contains(&"ARRAY<T>") => kind,
+            Some(element) => element.trim_end_matches('>'),
+            None => "INT64",
         };
-        let any =
-            if parameters.contains(&"ARRAY<T>") && any == kind { "INT64".to_owned() } else { any };
         let mut arguments = Vec::new();
         for parameter in parameters {
             let (text, least, most) =
@@ -82,7 +78,7 @@ impl Generator {
                 };
             for _ in 0..least + self.random.below(most - least + 1) {
                 arguments.push(match text {
-                    "T" | "T=" => self.expr(&any, depth),
+                    "T" | "T=" => self.expr(any, depth),
                     "ARRAY<T>" => self.expr(&format!("ARRAY<{any}>"), depth),
                     "ANY" => {
                         let kind = self.kind();

@@ -57,12 +57,12 @@ impl Generator {
         (self.columns, self.aliases, self.subqueries) = (Vec::new(), 0, 0);
         match self.random.below(21) {
             0..8 => self.single(),
-            20 => self.kept(),
             8..16 => self.query(None).0,
             16 => self.with(),
             17 => self.insert(),
             18 => self.update(),
-            _ => self.delete(),
+            19 => self.delete(),
+            _ => self.kept(),
         }
     }
 
