@@ -4,11 +4,6 @@ use std::time::Duration;
 
 use super::*;
 
-fn change(world: &World, ddl: &str) -> Result<(), spindle_emulator::engine::Error> {
-    let changes = spindle_emulator::sql::parse_ddl(ddl).unwrap();
-    world.emulator.database(DATABASE).unwrap().change_schema(&changes)
-}
-
 /// Why a change of the schema is refused.
 fn refused(world: &World, ddl: &str) -> String {
     let error = change(world, ddl).unwrap_err();

@@ -96,8 +96,7 @@ async fn a_broken_request_harms_nobody_else() {
 async fn one_client_is_cut_off_and_let_back() {
     let mut world = World::start().await;
     let door = world.emulator.door().await.unwrap();
-    let channel = Channel::from_shared(door.endpoint()).unwrap().connect().await.unwrap();
-    let mut other = SpannerClient::new(channel);
+    let mut other = SpannerClient::new(connected(door.endpoint()).await);
     let request = || proto::GetSessionRequest { name: world.session.clone() };
     other.get_session(request()).await.unwrap();
     door.cut_off().await;
@@ -117,8 +116,7 @@ async fn a_pause_and_a_restart_close_every_door() {
     let reached = async |door: &spindle_emulator::Door| {
         tokio::net::TcpStream::connect(door.address()).await.is_ok()
     };
-    let channel = Channel::from_shared(door.endpoint()).unwrap().connect().await.unwrap();
-    let mut client = SpannerClient::new(channel);
+    let mut client = SpannerClient::new(connected(door.endpoint()).await);
     let get = proto::GetSessionRequest { name: world.session.clone() };
     client.get_session(get.clone()).await.unwrap();
 

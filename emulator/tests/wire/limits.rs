@@ -11,9 +11,7 @@ const MIB: usize = 1 << 20;
 
 async fn with_table(ddl: &str) -> World {
     let world = World::start().await;
-    let database = world.emulator.database(DATABASE).unwrap();
-    let changes = spindle_emulator::sql::parse_ddl(ddl).unwrap();
-    database.change_schema(&changes).unwrap();
+    change(&world, ddl).unwrap();
     world
 }
 
@@ -279,8 +277,8 @@ async fn a_session_of_a_role_is_refused_by_name() {
     assert!(error.message().contains("auditor"), "{error}");
 }
 
-/// How many nanoseconds this thread, which runs client and server, has computed. Time itself, where
-/// the system doesn't say; a busy machine makes no difference to the former.
+/// Returns the nanoseconds that this thread, which runs client and server, has computed. A busy
+/// machine makes no difference to them. Where the system doesn't count them, time itself counts.
 #[expect(clippy::disallowed_methods, reason = "nothing here runs on a virtual clock")]
 fn computed() -> u128 {
     static START: std::sync::LazyLock<std::time::Instant> =

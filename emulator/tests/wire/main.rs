@@ -52,6 +52,15 @@ const DDL: &str = "
       made TIMESTAMP DEFAULT (PENDING_COMMIT_TIMESTAMP()) OPTIONS (allow_commit_timestamp = true),
     ) PRIMARY KEY (price)";
 
+async fn connected(endpoint: String) -> Channel {
+    Channel::from_shared(endpoint).unwrap().connect().await.unwrap()
+}
+
+fn change(world: &World, ddl: &str) -> Result<(), spindle_emulator::engine::Error> {
+    let changes = spindle_emulator::sql::parse_ddl(ddl).unwrap();
+    world.emulator.database(DATABASE).unwrap().change_schema(&changes)
+}
+
 /// A server, and a session on it.
 struct World {
     emulator: Emulator,
@@ -70,8 +79,7 @@ impl World {
 
     async fn on(emulator: Emulator, multiplexed: bool) -> World {
         emulator.create_database(DATABASE, DDL).await.unwrap();
-        let channel = Channel::from_shared(emulator.endpoint()).unwrap().connect().await.unwrap();
-        let mut client = SpannerClient::new(channel);
+        let mut client = SpannerClient::new(connected(emulator.endpoint()).await);
         let template = proto::Session { multiplexed, ..Default::default() };
         let request =
             proto::CreateSessionRequest { database: DATABASE.into(), session: Some(template) };

@@ -139,32 +139,28 @@ async fn an_exact_moment_shows_what_was_there_then() {
 async fn a_moment_has_the_schema_of_its_time() {
     let mut world = World::start().await;
     let before = world.commit_once([insert(1)]).await.unwrap().commit_timestamp.unwrap();
-    let database = world.emulator.database(DATABASE).unwrap();
-    let change = |text: &str| {
-        database.change_schema(&spindle_emulator::sql::parse_ddl(text).unwrap()).unwrap();
-    };
     let then = || at(TimestampBound::ReadTimestamp(before));
-    change("CREATE TABLE later (id INT64) PRIMARY KEY (id)");
+    change(&world, "CREATE TABLE later (id INT64) PRIMARY KEY (id)").unwrap();
     assert_eq!(world.users(then()).await.unwrap().rows.len(), 1, "others don't matter");
     assert_eq!(code(world.read("later", &["id"], all(), then()).await), Code::NotFound);
     let error = world.execute("SELECT * FROM later", 0, then()).await.unwrap_err();
     assert!(error.message().contains("Table not found"), "{error}");
-    change("ALTER TABLE users ALTER COLUMN name STRING(MAX)");
+    change(&world, "ALTER TABLE users ALTER COLUMN name STRING(MAX)").unwrap();
     assert_eq!(world.users(then()).await.unwrap().rows.len(), 1, "its rows are as they were");
-    change("ALTER TABLE users ADD COLUMN more INT64");
+    change(&world, "ALTER TABLE users ADD COLUMN more INT64").unwrap();
     let found = world.execute("SELECT * FROM users", 0, then()).await.unwrap();
     let fields = found.metadata.unwrap().row_type.unwrap().fields;
     assert!(fields.iter().all(|field| field.name != "more"));
     let read = world.read("users", &["more"], all(), then()).await;
     assert_eq!(code(read), Code::NotFound);
     for text in ["ALTER TABLE users DROP COLUMN age", "ALTER TABLE users ADD COLUMN age INT64"] {
-        change(text);
+        change(&world, text).unwrap();
         assert_eq!(code(world.users(then()).await), Code::Unimplemented, "{text}");
     }
     let read = world.read("USERS", &["id", "name"], all(), then()).await.unwrap();
     assert_eq!(rows(&read), ["1 NULL"]);
     assert_eq!(world.users(None).await.unwrap().rows.len(), 1);
-    change("DROP TABLE later");
+    change(&world, "DROP TABLE later").unwrap();
     assert_eq!(code(world.read("later", &["id"], all(), None).await), Code::NotFound);
 }
 

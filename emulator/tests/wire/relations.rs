@@ -27,11 +27,6 @@ async fn start() -> World {
     world
 }
 
-fn change(world: &World, ddl: &str) -> Result<(), spindle_emulator::engine::Error> {
-    let changes = spindle_emulator::sql::parse_ddl(ddl).unwrap();
-    world.emulator.database(DATABASE).unwrap().change_schema(&changes)
-}
-
 fn customer(id: i64, email: Option<&str>, city: Option<&str>, age: i64) -> proto::Mutation {
     let optional = |value: Option<&str>| value.map_or(null(), text);
     let values = [text(id.to_string()), optional(email), optional(city), text(age.to_string())];

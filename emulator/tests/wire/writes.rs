@@ -155,32 +155,25 @@ async fn names_are_found_in_any_case() {
 #[tokio::test]
 async fn commit_statistics_count_the_cells() {
     let mut world = World::start().await;
-    let request = proto::CommitRequest {
-        session: world.session.clone(),
-        transaction: Some(Wanted::SingleUseTransaction(read_write())),
-        mutations: vec![insert(1), update(1, "a")],
-        return_commit_stats: true,
-        ..Default::default()
+    let counted = async |world: &mut World, mutations: Vec<proto::Mutation>| {
+        let request = proto::CommitRequest {
+            session: world.session.clone(),
+            transaction: Some(Wanted::SingleUseTransaction(read_write())),
+            mutations,
+            return_commit_stats: true,
+            ..Default::default()
+        };
+        let committed = world.client.commit(request).await.unwrap().into_inner();
+        committed.commit_stats.unwrap().mutation_count
     };
-    let committed = world.client.commit(request).await.unwrap().into_inner();
-    assert_eq!(committed.commit_stats.unwrap().mutation_count, 3);
+    assert_eq!(counted(&mut world, vec![insert(1), update(1, "a")]).await, 3);
     // An entry of an index counts when it comes and when it goes.
-    let database = world.emulator.database(DATABASE).unwrap();
-    let index = "CREATE INDEX by_name ON users (name)";
-    database.change_schema(&spindle_emulator::sql::parse_ddl(index).unwrap()).unwrap();
+    change(&world, "CREATE INDEX by_name ON users (name)").unwrap();
     let delete = proto::mutation::Delete { table: "users".into(), key_set: Some(all()) };
     let delete = mutation(Operation::Delete(delete));
     // The second update changes no entry. One deletion of both rows takes both entries along.
     let mutations = [(insert(2), 2), (update(2, "b"), 4), (update(2, "b"), 2), (delete, 3)];
     for (mutation, count) in mutations {
-        let request = proto::CommitRequest {
-            session: world.session.clone(),
-            transaction: Some(Wanted::SingleUseTransaction(read_write())),
-            mutations: vec![mutation],
-            return_commit_stats: true,
-            ..Default::default()
-        };
-        let committed = world.client.commit(request).await.unwrap().into_inner();
-        assert_eq!(committed.commit_stats.unwrap().mutation_count, count);
+        assert_eq!(counted(&mut world, vec![mutation]).await, count);
     }
 }

@@ -5,8 +5,7 @@ use super::*;
 #[tokio::test]
 async fn a_database_is_there_with_its_tables_from_its_creation_to_its_drop() {
     let mut office = Office::with_orders().await;
-    let get = database::GetDatabaseRequest { name: ORDERS.into() };
-    let found = office.databases.get_database(get.clone()).await.unwrap().into_inner();
+    let found = office.get_database(ORDERS).await.unwrap();
     assert_eq!(found.state(), database::database::State::Ready);
     assert_eq!(found.database_dialect(), database::DatabaseDialect::GoogleStandardSql);
     assert!(found.create_time.is_some());
@@ -14,12 +13,20 @@ async fn a_database_is_there_with_its_tables_from_its_creation_to_its_drop() {
     let again = office.create_database("CREATE DATABASE `eu-1`", &[]).await;
     assert_eq!(code(again), Code::AlreadyExists);
 
-    let drop = database::DropDatabaseRequest { database: ORDERS.into() };
-    office.databases.drop_database(drop.clone()).await.unwrap();
-    assert_eq!(code(office.databases.get_database(get).await), Code::NotFound);
+    office.drop_database(ORDERS).await.unwrap();
+    assert_eq!(code(office.get_database(ORDERS).await), Code::NotFound);
     assert_eq!(code(office.ddl().await), Code::NotFound);
-    assert_eq!(code(office.databases.drop_database(drop).await), Code::NotFound);
+    assert_eq!(code(office.drop_database(ORDERS).await), Code::NotFound);
     assert!(office.emulator.database(ORDERS).is_none());
+}
+
+#[tokio::test]
+async fn a_database_shows_its_default_leader() {
+    let mut office = Office::with_orders().await;
+    assert_eq!(office.get_database(ORDERS).await.unwrap().default_leader, "");
+    let set = "ALTER DATABASE `eu-1` SET OPTIONS (default_leader = 'europe-west1')";
+    office.update(&[set]).await.unwrap();
+    assert_eq!(office.get_database(ORDERS).await.unwrap().default_leader, "europe-west1");
 }
 
 #[tokio::test]
@@ -31,11 +38,7 @@ async fn a_database_that_the_program_made_brings_its_instance_along() {
         (vec!["projects/p/instances/i".into()], vec![DATABASE.into()])
     );
     // Set-up code that starts from nothing can drop it, and make it again.
-    office
-        .databases
-        .drop_database(database::DropDatabaseRequest { database: DATABASE.into() })
-        .await
-        .unwrap();
+    office.drop_database(DATABASE).await.unwrap();
     let request = database::CreateDatabaseRequest {
         parent: "projects/p/instances/i".into(),
         create_statement: "CREATE DATABASE other".into(),
@@ -63,8 +66,7 @@ async fn a_session_stays_lost_when_its_database_is_made_again() {
     let mut world = World::start().await;
     let emulator = std::mem::replace(&mut world.emulator, Emulator::start().await.unwrap());
     let mut office = Office::of(emulator).await;
-    let drop = database::DropDatabaseRequest { database: DATABASE.into() };
-    office.databases.drop_database(drop).await.unwrap();
+    office.drop_database(DATABASE).await.unwrap();
     let gone = world.users(None).await.unwrap_err();
     assert_eq!(gone.message(), format!("Database not found: {DATABASE}"));
     office.emulator.create_database(DATABASE, DDL).await.unwrap();
@@ -77,9 +79,7 @@ async fn a_session_stays_lost_when_its_database_is_made_again() {
 async fn a_restart_that_loses_databases_loses_their_instances() {
     let mut office = Office::with_orders().await;
     office.emulator.restart(spindle_emulator::Restart::lose_databases()).await.unwrap();
-    let channel =
-        Channel::from_shared(office.emulator.endpoint()).unwrap().connect().await.unwrap();
-    office.instances = InstanceAdminClient::new(channel);
+    office.instances = InstanceAdminClient::new(connected(office.emulator.endpoint()).await);
     assert_eq!(office.names().await, (vec![], vec![]));
 }
 
@@ -133,11 +133,9 @@ async fn a_lenient_server_keeps_the_descriptors_of_protos_and_another_refuses_th
     let emulator = Emulator::builder().lenient_ddl().start().await.unwrap();
     let mut office = Office::of(emulator).await;
     office.create_instance("orders").await.unwrap();
-    for (told, shown) in [(&b"told"[..], &b"told"[..]), (&[][..], &[][..])] {
+    for told in [&b"told"[..], &[]] {
         office.databases.create_database(create(told)).await.unwrap();
-        let request = database::GetDatabaseDdlRequest { database: ORDERS.into() };
-        let found = office.databases.get_database_ddl(request).await.unwrap().into_inner();
-        assert_eq!(found.proto_descriptors, shown);
+        assert_eq!(office.ddl_of(ORDERS).await.unwrap().proto_descriptors, told);
         let update = database::UpdateDatabaseDdlRequest {
             database: ORDERS.into(),
             statements: vec![TABLE.into()],
@@ -145,17 +143,12 @@ async fn a_lenient_server_keeps_the_descriptors_of_protos_and_another_refuses_th
             ..Default::default()
         };
         office.databases.update_database_ddl(update).await.unwrap();
-        let request = database::GetDatabaseDdlRequest { database: ORDERS.into() };
-        let found = office.databases.get_database_ddl(request).await.unwrap().into_inner();
-        assert_eq!(found.proto_descriptors, b"more");
+        assert_eq!(office.ddl_of(ORDERS).await.unwrap().proto_descriptors, b"more");
         let copy = format!("{ORDERS}-copy");
         office.emulator.copy_database(ORDERS, &copy).unwrap();
-        let request = database::GetDatabaseDdlRequest { database: copy.clone() };
-        let copied = office.databases.get_database_ddl(request).await.unwrap().into_inner();
-        assert_eq!(copied.proto_descriptors, b"more");
+        assert_eq!(office.ddl_of(&copy).await.unwrap().proto_descriptors, b"more");
         assert!(office.emulator.drop_database(&copy));
-        let drop = database::DropDatabaseRequest { database: ORDERS.into() };
-        office.databases.drop_database(drop).await.unwrap();
+        office.drop_database(ORDERS).await.unwrap();
     }
 }
 
@@ -174,8 +167,7 @@ async fn a_database_of_the_postgresql_dialect_has_tables_and_no_other_statements
     assert_eq!(code(refused), Code::InvalidArgument);
     request.extra_statements.clear();
     office.databases.create_database(request).await.unwrap();
-    let found = database::GetDatabaseRequest { name: name.clone() };
-    let found = office.databases.get_database(found).await.unwrap().into_inner();
+    let found = office.get_database(&name).await.unwrap();
     assert_eq!(found.database_dialect(), database::DatabaseDialect::Postgresql);
     let update = |statement: &str| database::UpdateDatabaseDdlRequest {
         database: name.clone(),
@@ -190,12 +182,9 @@ async fn a_database_of_the_postgresql_dialect_has_tables_and_no_other_statements
   PRIMARY KEY(k)
 )";
     office.databases.update_database_ddl(update(table)).await.unwrap();
-    let ddl = database::GetDatabaseDdlRequest { database: name.clone() };
-    let ddl = office.databases.get_database_ddl(ddl).await.unwrap().into_inner();
-    assert_eq!(ddl.statements, [table]);
+    assert_eq!(office.ddl_of(&name).await.unwrap().statements, [table]);
 
-    let channel = Channel::from_shared(office.emulator.endpoint()).unwrap().connect().await;
-    let mut client = SpannerClient::new(channel.unwrap());
+    let mut client = SpannerClient::new(connected(office.emulator.endpoint()).await);
     let session = proto::CreateSessionRequest { database: name, ..Default::default() };
     let session = client.create_session(session).await.unwrap().into_inner().name;
     let query = |sql: &str| proto::ExecuteSqlRequest {

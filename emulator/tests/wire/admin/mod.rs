@@ -34,7 +34,7 @@ impl Office {
     }
 
     async fn of(emulator: Emulator) -> Office {
-        let channel = Channel::from_shared(emulator.endpoint()).unwrap().connect().await.unwrap();
+        let channel = connected(emulator.endpoint()).await;
         Office {
             emulator,
             instances: InstanceAdminClient::new(channel.clone()),
@@ -91,9 +91,23 @@ impl Office {
         Ok(self.databases.update_database_ddl(request).await?.into_inner())
     }
 
+    async fn get_database(&mut self, name: &str) -> Result<database::Database, Status> {
+        let request = database::GetDatabaseRequest { name: name.into() };
+        Ok(self.databases.get_database(request).await?.into_inner())
+    }
+
+    async fn drop_database(&mut self, name: &str) -> Result<(), Status> {
+        let request = database::DropDatabaseRequest { database: name.into() };
+        self.databases.drop_database(request).await.map(drop)
+    }
+
     async fn ddl(&mut self) -> Result<Vec<String>, Status> {
-        let request = database::GetDatabaseDdlRequest { database: ORDERS.into() };
-        Ok(self.databases.get_database_ddl(request).await?.into_inner().statements)
+        Ok(self.ddl_of(ORDERS).await?.statements)
+    }
+
+    async fn ddl_of(&mut self, name: &str) -> Result<database::GetDatabaseDdlResponse, Status> {
+        let request = database::GetDatabaseDdlRequest { database: name.into() };
+        Ok(self.databases.get_database_ddl(request).await?.into_inner())
     }
 
     async fn names(&mut self) -> (Vec<String>, Vec<String>) {
