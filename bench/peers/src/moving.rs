@@ -14,7 +14,7 @@ use crate::server::{Row, Server};
 use crate::single::seconds;
 
 /// Leases after which a step has failed.
-const PATIENCE_LEASES: u32 = 20;
+const PATIENCE_LEASES: u32 = 60;
 
 /// Leases for which a lock that is locked up is watched.
 const WATCHED_LEASES: u32 = 6;
@@ -127,7 +127,24 @@ impl Move<'_> {
 
     /// A peer dies between its two commits: the peer is locked up for good, ours is not.
     async fn half_a_takeover(&self) -> Result<(usize, Vec<f64>), Failure> {
-        let prefix = "half";
+        // A machine that stalls can let the second commit through before the kill.
+        for prefix in ["half-a", "half-b", "half-c"] {
+            let left = self.dies_halfway(prefix).await?;
+            self.say(&format!(
+                "{} dies between its two commits: {} locks are half taken over",
+                self.peer.name,
+                left.len()
+            ));
+            if !left.is_empty() {
+                return self.heal(prefix, &left).await;
+            }
+        }
+        Err("no takeover was left halfway, three times".into())
+    }
+
+    /// Kills a holder, and then the process that takes over, between its two commits. Returns the
+    /// locks that are half taken over.
+    async fn dies_halfway(&self, prefix: &str) -> Result<Vec<String>, Failure> {
         let (holder, contender) =
             (self.one(self.peer, prefix, "old-0")?, self.one(self.peer, prefix, "old-1")?);
         let mut old = Pair { both: vec![holder, contender], ids: ids("old") };
@@ -150,15 +167,12 @@ impl Move<'_> {
         self.server.clear_faults().await?;
         // Requests under way are either applied or not by now.
         sleep(COMMIT_DELAY + self.lease).await;
-        let left = self.begun(prefix, &old.ids[dies]).await?;
-        self.say(&format!(
-            "{} dies between its two commits: {} locks are half taken over",
-            self.peer.name,
-            left.len()
-        ));
-        if left.is_empty() {
-            return Err("no takeover was left halfway".into());
-        }
+        self.begun(prefix, &old.ids[dies]).await
+    }
+
+    /// Starts the peer again, and then ours. Returns how many locks the peer left without a
+    /// holder, and after how many seconds ours held each.
+    async fn heal(&self, prefix: &str, left: &[String]) -> Result<(usize, Vec<f64>), Failure> {
         let mut again = self.start(self.peer, prefix, "again").await?;
         sleep(self.lease * WATCHED_LEASES).await;
         let rows = self.server.locks(prefix).await?;

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::BufRead as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use spindle::{CancellationToken, TermChange, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
