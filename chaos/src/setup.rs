@@ -1,4 +1,4 @@
-//! What a hunt is after, and what all of its processes agree on.
+//! The target of a hunt, and the names that all of its processes agree on.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub const SHARDS: &str = "pieces";
 /// Each worker reads or holds all of their rows.
 const LOCKS_MAX: usize = 1_000;
 
-/// What the workers of a hunt have to do. Its locks have the numbers from 0.
+/// The work of a hunt's workers. Its locks have the numbers from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// All contend for one lock.

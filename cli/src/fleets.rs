@@ -58,7 +58,7 @@ impl Entry {
         }
     }
 
-    /// What stands below the table of `watch` for it.
+    /// Its line below the table of `watch`.
     pub fn next(&self) -> String {
         match self {
             Entry::Lock(record) => format!("next contender: {}", record.next),

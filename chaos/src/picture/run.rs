@@ -16,8 +16,9 @@ pub struct Run<'a> {
     /// Token by token: its place is the term's number.
     pub tokens: Vec<u64>,
     pub records: &'a [Record],
-    /// What the plain file took too late, and how much of it Spanner took as well.
+    /// The writes that the plain file took too late.
     pub late: Vec<Line>,
+    /// How many of them Spanner took as well.
     pub late_accepted: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A part of the run, as wide as the picture: what all pictures show.
+//! A part of the run, as wide as the picture: the marks that all pictures have.
 
 use super::frame::{LEFT, RIGHT, WIDTH};
 use super::marks;
@@ -72,7 +72,7 @@ impl Strip<'_> {
         svg
     }
 
-    /// The part where hands are at the row, and the calm after it.
+    /// Draws the part where hands are at the row, and the calm after it.
     fn phases(&self) -> String {
         let mut svg = String::new();
         for (phase, name) in [(Phase::Hands, "outside hands"), (Phase::Calm, "no more faults")] {
@@ -95,7 +95,7 @@ impl Strip<'_> {
         svg
     }
 
-    /// What was done to the server, and to the rows by hands: in its own lane, and through all
+    /// Draws the faults of the server, and the hands at the rows: in its own lane, and through all
     /// below it.
     pub fn server(&self, y: f64, lane: f64) -> String {
         let below = self.top + self.height - y;
@@ -123,7 +123,7 @@ impl Strip<'_> {
         svg
     }
 
-    /// When a worker's process was alive: a line of this class.
+    /// Draws a line of this class where a worker's process was alive.
     pub fn alive(&self, who: &str, class: &str, middle: f64) -> String {
         let mut svg = String::new();
         let gone = |record: &Record| match &record.event {
@@ -140,7 +140,7 @@ impl Strip<'_> {
         svg
     }
 
-    /// What was done to a worker, over its lane.
+    /// Draws the faults of a worker, over its lane.
     pub fn misfortunes(&self, who: &str, y: f64, lane: f64) -> String {
         let mut svg = String::new();
         for span in self.run.fault_spans(Fault::Stop, Some(who)) {

@@ -1,4 +1,4 @@
-//! What a worker says that it holds, from a thread that no runtime can hold up.
+//! The claims of a worker to hold, made by a thread that no runtime can hold up.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -42,7 +42,7 @@ impl Worker {
                 order = self.orders.recv() => goes_on = matches!(order, Some(Order::Resign)),
             }
             stop.cancel();
-            // What is not released by then is left to its lease.
+            // A shard that is not released by then is left to its lease.
             let _ = timeout(FAREWELL, sharing).await;
         }
         cancel.cancel();

@@ -29,7 +29,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// tenth of a core and of a connection.
 const PAUSE_FACTOR: u32 = 9;
 
-/// What a slow poll makes of a pause at most.
+/// The longest pause that a slow poll may cause.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Rows of one read.
@@ -78,7 +78,7 @@ fn pause(interval: Duration, took: Duration) -> Duration {
     interval.max((took * PAUSE_FACTOR).min(PAUSE_MAX))
 }
 
-/// One line for each change: who gained, who lost, what went wrong.
+/// Prints one line for each change: who gained, who lost, what went wrong.
 async fn print(place: &Place, out: &Output, asked: &Asked, first: Polled) -> Result<ExitCode> {
     let mut known = BTreeMap::new();
     let mut after = pause(asked.interval, first.took);

@@ -69,7 +69,7 @@ function drawLane(name) {
     shape.append(title);
     return shape;
   });
-  // What is short stays in sight.
+  // The shorter a part, the later it is drawn, so that it stays in sight.
   shapes.sort((a, b) => b.getAttribute("width") - a.getAttribute("width"));
   row.svg.replaceChildren(...shapes);
   row.svg.setAttribute("aria-label", laneInWords(parts, lane));

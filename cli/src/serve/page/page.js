@@ -1,4 +1,4 @@
-// Who holds what, live: events say what changed, lanes are asked for where they are on the screen.
+// The holders, live: events tell the changes, and lanes are asked for where they are on the screen.
 "use strict";
 
 const ROWS = 200;
