@@ -21,7 +21,7 @@ use spindle::{Error, Fence};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
-use crate::history::{Event, Failure, Journal, Outcome, UNFENCED, append, now};
+use crate::history::{Event, Failure, Journal, Outcome, UNFENCED, append, must, now};
 use crate::setup::DATABASE;
 use crate::tables::counter;
 
@@ -33,6 +33,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// Writes for all locks of a worker.
 pub struct Clerk {
     id: String,
+    pace: Duration,
     journal: Arc<Journal>,
     unfenced: File,
     line: Line,
@@ -52,12 +53,19 @@ impl Clerk {
     pub fn new(
         endpoint: &str,
         id: &str,
+        pace: Duration,
         out: &Path,
         journal: Arc<Journal>,
     ) -> Result<Clerk, Failure> {
         let unfenced = append(&out.join(UNFENCED))?;
         let line = Line { endpoint: endpoint.to_string(), client: Mutex::default() };
-        Ok(Clerk { id: id.to_string(), journal, unfenced, line, increments: AtomicU64::default() })
+        let (id, increments) = (id.to_string(), AtomicU64::default());
+        Ok(Clerk { id, pace, journal, unfenced, line, increments })
+    }
+
+    /// Waits until the next write under a lock is due.
+    pub async fn pause(&self) {
+        linger(self.pace / 2, self.pace * 3 / 2).await;
     }
 
     /// Increments a counter of this lock, under a fence that was had a while ago.
@@ -71,10 +79,7 @@ impl Clerk {
             counter: counter(lock, COLOURS[rand::random_range(0..COLOURS.len())]),
             fence,
         };
-        if self.increment(lock, increment).await.is_err() {
-            // The files can't be written: what happens from here on would go unseen.
-            std::process::exit(1);
-        }
+        must(self.increment(lock, increment).await);
     }
 
     async fn increment(&self, lock: usize, increment: Increment) -> Result<(), Failure> {
@@ -126,7 +131,7 @@ impl Line {
 }
 
 /// A random length, so that processes don't march in step.
-pub async fn linger(least: Duration, most: Duration) {
+async fn linger(least: Duration, most: Duration) {
     sleep(least + (most - least).mul_f64(rand::random())).await;
 }
 

@@ -234,6 +234,14 @@ impl Journal {
     }
 }
 
+/// Ends the process if its history or a file beside it can't be written: what happens from here on
+/// would go unseen.
+pub fn must(written: Result<(), Failure>) {
+    if written.is_err() {
+        std::process::exit(1);
+    }
+}
+
 pub fn append(path: &Path) -> Result<File, Failure> {
     Ok(OpenOptions::new().create(true).append(true).open(path)?)
 }

@@ -25,9 +25,7 @@ impl Figures {
     pub fn of(evidence: &Evidence) -> Result<Figures, Failure> {
         let parts = evidence.by_lock()?;
         let records = &evidence.records;
-        let begin = phase(records, Phase::Storm).unwrap_or(0);
-        let last = records.last().map_or(begin, |record| record.at);
-        let end = phase(records, Phase::End).unwrap_or(last);
+        let (begin, end) = evidence.span();
         let mut figures = Figures {
             target: evidence.target(),
             terms: 0,

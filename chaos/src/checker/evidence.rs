@@ -59,6 +59,13 @@ impl Evidence {
         target.unwrap_or_default()
     }
 
+    /// Returns the begin and the end of the run.
+    pub fn span(&self) -> (u64, u64) {
+        let begin = phase(&self.records, Phase::Storm).unwrap_or(0);
+        let last = self.records.last().map_or(begin, |record| record.at);
+        (begin, phase(&self.records, Phase::End).unwrap_or(last))
+    }
+
     /// Returns the same for each lock alone; what is about no lock in particular is there for each.
     pub fn by_lock(&self) -> Result<Vec<Evidence>, Failure> {
         let mut parts = vec![Evidence::default(); self.target().count()];

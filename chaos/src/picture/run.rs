@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::checker::{Evidence, Line, Term, phase, terms};
-use crate::history::{Event, Failure, Fault, Phase, Record};
+use crate::checker::{Evidence, Line, Term, terms};
+use crate::history::{Event, Failure, Fault, Record};
 
 pub struct Run<'a> {
     begin: u64,
@@ -25,9 +25,7 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     pub fn of(evidence: &'a Evidence) -> Result<Run<'a>, Failure> {
         let records = &evidence.records[..];
-        let begin = phase(records, Phase::Storm).unwrap_or(0);
-        let last = records.last().map_or(begin, |record| record.at);
-        let end = phase(records, Phase::End).unwrap_or(last);
+        let (begin, end) = evidence.span();
         let started = records.iter().filter(|record| record.event == Event::Started);
         let workers: BTreeSet<&str> = started.map(|record| record.who.as_str()).collect();
         let (mut all, mut late) = (Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spindle::{FencingToken, Term};
 
-use crate::history::{Event, Failure, Journal, nanoseconds, now};
+use crate::history::{Event, Failure, Journal, must, nanoseconds, now};
 
 /// How often a holder of one lock says that it holds; one of many says so about each lock less often.
 const SAMPLE: Duration = Duration::from_millis(5);
@@ -34,10 +34,7 @@ pub fn say_who_holds(held: impl Held, journal: Arc<Journal>) {
                 let Some(claim) = Claim::of(&held, lock) else { continue };
                 if said.is_none_or(|said| claim.is_worth_saying(said, pause)) {
                     *said = Some(claim);
-                    if claim.write(lock, &journal).is_err() {
-                        // Without a history there is nothing to do here.
-                        std::process::exit(1);
-                    }
+                    must(claim.write(lock, &journal));
                 }
             }
         }

@@ -8,12 +8,9 @@ use spindle::{CancellationToken, FencingToken, Spindle, Term, TermChange};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::claims::{Held, say_who_holds};
-use super::{Order, Worker};
-use crate::clerk::{Clerk, linger};
+use super::{FAREWELL, Order, Worker};
+use crate::clerk::Clerk;
 use crate::history::{Event, Failure, Journal};
-
-/// The release limit of each lock is shorter.
-const FAREWELL: Duration = Duration::from_secs(10);
 
 impl Worker {
     pub(super) async fn contend(mut self) -> Result<(), Failure> {
@@ -26,8 +23,7 @@ impl Worker {
         say_who_holds(Locks(locks.clone()), Arc::clone(&self.journal));
         for (number, lock) in locks.iter().enumerate() {
             tokio::spawn(report(number, lock.clone(), Arc::clone(&self.journal)));
-            let clerk = Arc::clone(&self.clerk);
-            tokio::spawn(write_while_held(clerk, number, lock.clone(), self.target.pace()));
+            tokio::spawn(write_while_held(Arc::clone(&self.clerk), number, lock.clone()));
         }
         while let Some(Order::Resign) = self.orders.recv().await {
             self.journal.write(Event::LetsGo)?;
@@ -62,9 +58,9 @@ impl Held for Locks {
     }
 }
 
-async fn write_while_held(clerk: Arc<Clerk>, number: usize, lock: Spindle, pace: Duration) {
+async fn write_while_held(clerk: Arc<Clerk>, number: usize, lock: Spindle) {
     loop {
-        linger(pace / 2, pace * 3 / 2).await;
+        clerk.pause().await;
         match lock.term() {
             Some(term) => clerk.write(number, term.fence()).await,
             None => sleep(Duration::from_millis(5)).await,

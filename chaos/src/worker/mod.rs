@@ -7,6 +7,7 @@ mod shards;
 use std::io::BufRead as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use spindle::LockTable;
 use tokio::sync::mpsc;
@@ -15,6 +16,9 @@ use crate::clerk::Clerk;
 use crate::history::{Event, Failure, Journal};
 use crate::setup::{DATABASE, Target};
 
+/// Each task has been stopped and each lock released, or given up for lost, by then.
+const FAREWELL: Duration = Duration::from_secs(10);
+
 /// Works until its input says `leave` or ends.
 pub async fn work(endpoint: &str, id: &str, target: &str, out: PathBuf) -> Result<(), Failure> {
     // Also a worker that is stopped ends with its parent.
@@ -22,11 +26,12 @@ pub async fn work(endpoint: &str, id: &str, target: &str, out: PathBuf) -> Resul
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let journal = Arc::new(Journal::open(&out, id)?);
     journal.write(Event::Started)?;
+    let target = Target::from_name(target)?;
     let worker = Worker {
         id: id.to_string(),
-        target: Target::from_name(target)?,
+        target,
         table: LockTable::connect_to(endpoint, DATABASE, "locktable"),
-        clerk: Arc::new(Clerk::new(endpoint, id, &out, Arc::clone(&journal))?),
+        clerk: Arc::new(Clerk::new(endpoint, id, target.pace(), &out, Arc::clone(&journal))?),
         journal: Arc::clone(&journal),
         orders: orders(),
     };

@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use spindle::fleet::{Shard, Shards};
 use spindle::{CancellationToken, FencingToken, Term};
 use tokio::time::timeout;
 
 use super::claims::{Held, say_who_holds};
-use super::{Order, Worker};
-use crate::clerk::{Clerk, linger};
-use crate::history::{Event, Failure, Journal};
+use super::{FAREWELL, Order, Worker};
+use crate::clerk::Clerk;
+use crate::history::{Event, Failure, Journal, must};
 use crate::setup::{GROUP, SHARDS};
-
-/// Each task has been stopped and each shard released, or given up for lost, by then.
-const FAREWELL: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// Takes part until it is told to leave. A member that resigns takes part no more, and at once
@@ -30,11 +26,7 @@ impl Worker {
         let mut goes_on = true;
         while goes_on {
             let stop = CancellationToken::new();
-            let toil = Toil {
-                clerk: Arc::clone(&self.clerk),
-                floor: floor.clone(),
-                pace: self.target.pace(),
-            };
+            let toil = Toil { clerk: Arc::clone(&self.clerk), floor: floor.clone() };
             let mut sharing = tokio::spawn(share(shards.clone(), stop.clone(), toil));
             tokio::select! {
                 // It ends before it is told to only if it can't go on.
@@ -60,7 +52,6 @@ async fn share(shards: Shards, stop: CancellationToken, toil: Toil) -> Result<()
 struct Toil {
     clerk: Arc<Clerk>,
     floor: Floor,
-    pace: Duration,
 }
 
 impl Toil {
@@ -70,7 +61,7 @@ impl Toil {
             tokio::select! {
                 biased;
                 () = shard.cancelled() => return,
-                () = linger(self.pace / 2, self.pace * 3 / 2) => {}
+                () = self.clerk.pause() => {}
             }
             // It takes its time even if it is told to stop meanwhile.
             self.clerk.write(shard.number(), shard.fence()).await;
@@ -108,10 +99,7 @@ impl Floor {
     }
 
     fn write(&self, shard: &Shard, event: Event) {
-        if self.journal.write_of(shard.number(), event).is_err() {
-            // Without a history there is nothing to do here.
-            std::process::exit(1);
-        }
+        must(self.journal.write_of(shard.number(), event));
     }
 }
 
