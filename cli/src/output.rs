@@ -62,10 +62,19 @@ impl Output {
 
     /// Prints rows: aligned, as one JSON array, or as one JSON object a line.
     pub fn rows<R: Line + Serialize>(&self, rows: &[R]) -> io::Result<()> {
+        self.many(rows, || self.table(rows))
+    }
+
+    /// Prints things: as `table` does, as one JSON array, or as one JSON object a line.
+    pub fn many<T: Serialize>(
+        &self,
+        things: &[T],
+        table: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
         match self.form {
-            Form::Table => self.table(rows),
-            Form::Json => self.text(&format!("{}\n", serde_json::to_string_pretty(rows)?)),
-            Form::Jsonl => rows.iter().try_for_each(|row| self.json_line(row)),
+            Form::Table => table(),
+            Form::Json => self.text(&format!("{}\n", serde_json::to_string_pretty(things)?)),
+            Form::Jsonl => things.iter().try_for_each(|thing| self.json_line(thing)),
         }
     }
 

@@ -14,7 +14,6 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle_protocol::Writer;
 use tokio::time::Instant;
 
-use crate::arguments::Form;
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, Paint, printable};
 use crate::place::Place;
@@ -90,14 +89,8 @@ pub async fn doctor(place: &Place, out: &Output) -> Result<ExitCode> {
         locks(place, &mut findings, lease_min).await?;
         rows(place, &mut findings).await?;
     }
-    match out.form {
-        Form::Table => {
-            let words: String = findings.0.iter().map(|finding| finding.in_words(out)).collect();
-            out.text(&words)?;
-        }
-        Form::Json => out.one(&findings.0, String::new)?,
-        Form::Jsonl => findings.0.iter().try_for_each(|finding| out.json_line(finding))?,
-    }
+    let in_words = || findings.0.iter().map(|finding| finding.in_words(out)).collect::<String>();
+    out.many(&findings.0, || out.text(&in_words()))?;
     let is_bad = findings.0.iter().any(|finding| finding.verdict == "bad");
     Ok(if is_bad { Code::No.exit() } else { ExitCode::SUCCESS })
 }
