@@ -1,8 +1,10 @@
 //! The rows of fleets among the locks: one line for all rows of a fleet, unless each is asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
-use crate::output::{Cell, Line, Paint};
+use crate::arguments::Form;
+use crate::output::{Cell, Line, Output, Paint};
 use crate::record::Record;
 
 /// With this the names of all rows begin that the library makes for fleets.
@@ -19,6 +21,7 @@ pub struct Fleet {
     name: String,
     rows: usize,
     held: usize,
+    waiting: usize,
     holders: BTreeSet<String>,
 }
 
@@ -40,6 +43,14 @@ pub fn grouped(records: Vec<Record>, prefix: &str, all: bool) -> Vec<Entry> {
         }
     }
     entries.into_values().collect()
+}
+
+/// Prints records: in a table as [`grouped`], in JSON each.
+pub fn print(out: &Output, records: Vec<Record>, prefix: &str, all: bool) -> io::Result<()> {
+    match out.form {
+        Form::Table => out.table(&grouped(records, prefix, all)),
+        Form::Json | Form::Jsonl => out.rows(&records),
+    }
 }
 
 impl Entry {
@@ -80,11 +91,12 @@ impl Line for Entry {
 
 impl Fleet {
     fn none(name: String) -> Fleet {
-        Fleet { name, rows: 0, held: 0, holders: BTreeSet::new() }
+        Fleet { name, rows: 0, held: 0, waiting: 0, holders: BTreeSet::new() }
     }
 
     fn add(&mut self, record: Record) {
         self.rows += 1;
+        self.waiting += usize::from(record.state == "waiting");
         if record.is_held() {
             self.held += 1;
             self.holders.extend(record.holder);
@@ -92,7 +104,11 @@ impl Fleet {
     }
 
     pub fn standing(&self) -> String {
-        format!("{} of {} held", self.held, self.rows)
+        let held = format!("{} of {} held", self.held, self.rows);
+        match self.waiting {
+            0 => held,
+            waiting => format!("{held}, {waiting} waiting"),
+        }
     }
 
     fn cells(&self) -> Vec<Cell> {

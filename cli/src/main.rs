@@ -8,6 +8,7 @@ mod failure;
 mod fleets;
 mod output;
 mod place;
+mod readers;
 mod record;
 mod serve;
 

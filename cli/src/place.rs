@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use spindle::LockTable;
 use spindle::google_cloud_spanner::channel_pool::StaticChannelPoolConfig;
 use spindle::google_cloud_spanner::client::{
     DatabaseAdmin, DatabaseClient, Spanner, SpannerBuilderExt as _,
 };
+use spindle::{LockState, LockTable};
 use tokio::time::timeout;
 
 use crate::arguments::Common;
 use crate::failure::{Code, Failure, Result, unreachable};
+use crate::readers::Readers;
+use crate::record::Record;
 
 /// Within this an operator has an answer, or knows that there is none.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -36,6 +38,21 @@ impl Place {
         let (spanner, client) = connected?;
         let locks = LockTable::new(client.clone(), &common.table);
         Ok(Place { database, table: common.table.clone(), client, locks, spanner })
+    }
+
+    /// Reads the rows whose names begin so, in pages of so many rows.
+    pub async fn rows(&self, prefix: &str, page_rows: u32) -> Result<Vec<LockState>> {
+        let mut listing = self.locks.list().prefix(prefix).page_rows(page_rows);
+        let mut rows = Vec::new();
+        while let Some(row) = listing.next().await? {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Reads the same, as the output shows them.
+    pub async fn records(&self, prefix: &str, page_rows: u32) -> Result<Vec<Record>> {
+        Ok(Readers::records(&self.rows(prefix, page_rows).await?))
     }
 
     /// Returns the client that administers the database: it makes tables, adds columns.

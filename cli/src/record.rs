@@ -8,7 +8,7 @@ use spindle::{LockState, Standing};
 use crate::output::{Cell, Line, Paint, printable};
 
 /// By which a table without the column `lease_ms` is judged.
-const LEASE_ASSUMED: Duration = Duration::from_secs(10);
+pub const LEASE_ASSUMED: Duration = Duration::from_secs(10);
 
 /// A lock as the output shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -16,9 +16,10 @@ pub struct Record {
     pub name: String,
     /// The fleet that the row belongs to; nothing for a lock of a user's.
     pub fleet: Option<String>,
-    /// `held`, `never_held`, `released`, `promised`, `parked`, `evicted` or `expired`.
+    /// `held`, `never_held`, `released`, `promised`, `parked`, `evicted` or `expired`; `waiting` for a
+    /// writer that waits until nobody reads any more.
     pub state: &'static str,
-    /// The holder; the last holder where its lease ran out.
+    /// The holder; the last holder where its lease ran out, the writer where one waits.
     pub holder: Option<String>,
     /// For whom it is reserved.
     pub reserved_for: Option<String>,
@@ -89,7 +90,12 @@ impl Record {
     pub fn in_words(&self) -> String {
         let mut lines = vec![("lock", self.name.clone()), ("state", self.standing())];
         if let Some(holder) = &self.holder {
-            lines.push((if self.is_held() { "holder" } else { "last holder" }, holder.clone()));
+            let label = match self.state {
+                "held" => "holder",
+                "waiting" => "contender",
+                _ => "last holder",
+            };
+            lines.push((label, holder.clone()));
         }
         if let (Some(since), Some(duration)) = (&self.since, self.duration()) {
             lines.push(("since", format!("{since} ({duration})")));

@@ -2,38 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use serde::Serialize;
-use spindle::LockState;
 
 use crate::arguments::Form;
 use crate::failure::{Code, Failure, Result};
-use crate::fleets::grouped;
+use crate::fleets::print;
 use crate::output::{Cell, Line, Output};
 use crate::place::Place;
+use crate::readers::KIND;
 use crate::record::Record;
 
-async fn rows(place: &Place, prefix: &str) -> Result<Vec<LockState>> {
-    let mut listing = place.locks.list().prefix(prefix).page_rows(1_000);
-    let mut rows = Vec::new();
-    while let Some(state) = listing.next().await? {
-        rows.push(state);
-    }
-    Ok(rows)
+async fn rows(place: &Place, prefix: &str) -> Result<Vec<Record>> {
+    place.records(prefix, 1_000).await
 }
 
 /// Lists the fleets of a kind, one line each.
 async fn fleets(place: &Place, out: &Output, kind: &str, what: &str) -> Result<ExitCode> {
-    let states = rows(place, &format!("spindle:{kind}:")).await?;
-    if states.is_empty() && out.form == Form::Table {
+    let records = rows(place, &format!("spindle:{kind}:")).await?;
+    if records.is_empty() && out.form == Form::Table {
         return Ok(nothing(place, what));
     }
-    let records: Vec<Record> = states.iter().map(Record::new).collect();
-    if out.form == Form::Table {
-        out.table(&grouped(records, "", false))?;
-    } else {
-        out.rows(&records)?;
-    }
+    print(out, records, "", false)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -59,7 +50,7 @@ struct Member {
     since: Option<String>,
     heartbeat_age_ms: Option<u128>,
     /// Of a contender for a ranked lock.
-    rank: Option<u64>,
+    rank: Option<u32>,
     info: Option<String>,
     #[serde(skip)]
     record: Record,
@@ -85,16 +76,14 @@ impl Line for Member {
 pub async fn members(place: &Place, out: &Output, group: Option<&str>) -> Result<ExitCode> {
     const KIND: &str = "spindle:member:";
     let prefix = group.map_or_else(|| KIND.to_string(), |group| format!("{KIND}{group}/"));
-    let states = rows(place, &prefix).await?;
-    let live = states.iter().filter(|state| state.is_held());
+    let live = rows(place, &prefix).await?.into_iter().filter(Record::is_held);
     let members: Vec<Member> = live
-        .map(|state| {
-            let record = Record::new(state);
-            let fleet = state.fleet().unwrap_or_default();
-            let info = state.info.clone();
+        .map(|record| {
+            let fleet = record.fleet.as_deref().unwrap_or_default();
+            let info = record.info.clone();
             Member {
                 group: fleet.strip_prefix(KIND).unwrap_or(fleet).to_string(),
-                id: last_part(&state.name).to_string(),
+                id: last_part(&record.name).to_string(),
                 since: record.since.clone(),
                 heartbeat_age_ms: record.heartbeat_age_ms,
                 rank: info.as_deref().and_then(|info| declared(info, "rank ")),
@@ -114,7 +103,7 @@ pub async fn members(place: &Place, out: &Output, group: Option<&str>) -> Result
 }
 
 /// Reads the number that an info declares after a word.
-fn declared(info: &str, word: &str) -> Option<u64> {
+fn declared<N: FromStr>(info: &str, word: &str) -> Option<N> {
     info.strip_prefix(word)?.split(' ').next()?.parse().ok()
 }
 
@@ -153,30 +142,28 @@ pub async fn shards(place: &Place, out: &Output, name: Option<&str>) -> Result<E
     if pieces.is_empty() && sharing.is_empty() {
         return Err(none("shards", name));
     }
-    let shared = shares(&pieces, &sharing);
-    out.rows(&shared)?;
+    out.rows(&shares(pieces, sharing))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn shares(pieces: &[LockState], sharing: &[LockState]) -> Vec<Share> {
+fn shares(pieces: Vec<Record>, sharing: Vec<Record>) -> Vec<Share> {
     let mut owners = BTreeMap::<(Option<String>, Option<String>), Vec<u64>>::new();
-    // A member that shares and has none yet is worth a line.
-    for state in sharing.iter().filter(|state| state.is_held()) {
-        owners.insert((Some(last_part(&state.name).to_string()), None), Vec::new());
+    let mut count = 0;
+    for record in sharing.iter().filter(|record| record.is_held()) {
+        // A member that shares and has none yet is worth a line.
+        owners.insert((Some(last_part(&record.name).to_string()), None), Vec::new());
+        let declared = record.info.as_deref().and_then(|info| declared(info, "shards "));
+        count = count.max(declared.unwrap_or(0));
     }
-    let number = |state: &LockState| last_part(&state.name).parse::<u64>().ok();
-    let declared = |state: &LockState| declared(state.info.as_deref()?, "shards ");
-    let live = sharing.iter().filter(|state| state.is_held());
     // A shard that nobody ever had has no row. No fleet has more than 10,000.
-    let count = live.filter_map(declared).max().unwrap_or(0).min(10_000);
-    let mut states: BTreeMap<u64, Option<Record>> = (0..count).map(|shard| (shard, None)).collect();
-    let known = pieces.iter().filter_map(|state| Some((number(state)?, Some(Record::new(state)))));
-    states.extend(known);
-    for (shard, record) in states {
-        let owner = record.map_or((None, None), |record| {
-            let holder = if record.is_held() { record.holder } else { None };
-            (holder, record.reserved_for)
-        });
+    let mut shards: BTreeMap<u64, _> =
+        (0..count.min(10_000)).map(|shard| (shard, (None, None))).collect();
+    for record in pieces {
+        let Ok(shard) = last_part(&record.name).parse() else { continue };
+        let holder = if record.is_held() { record.holder } else { None };
+        shards.insert(shard, (holder, record.reserved_for));
+    }
+    for (shard, owner) in shards {
         owners.entry(owner).or_default().push(shard);
     }
     let share = |((member, reserved_for), shards): (_, Vec<u64>)| Share {
@@ -228,18 +215,13 @@ impl Line for Seat {
 /// Tells who has which of the permits.
 pub async fn permits(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
     let Some(name) = name else { return fleets(place, out, "permit", "permits").await };
-    let states = rows(place, &format!("spindle:permit:{name}/")).await?;
-    if states.is_empty() {
+    let records = rows(place, &format!("spindle:permit:{name}/")).await?;
+    if records.is_empty() {
         return Err(none("permits", name));
     }
-    let mut seats: Vec<Seat> = states
-        .iter()
-        .map(|state| Seat {
-            role: "permit",
-            part: last_part(&state.name).to_string(),
-            record: Record::new(state),
-        })
-        .collect();
+    let seat =
+        |record: Record| Seat { role: "permit", part: last_part(&record.name).to_string(), record };
+    let mut seats: Vec<Seat> = records.into_iter().map(seat).collect();
     seats.sort_by_key(|seat| seat.part.parse::<u64>().unwrap_or(u64::MAX));
     out.rows(&seats)?;
     if out.form == Form::Table {
@@ -252,30 +234,19 @@ pub async fn permits(place: &Place, out: &Output, name: Option<&str>) -> Result<
 /// Tells who reads and who writes, or waits to write.
 pub async fn readers(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
     let Some(name) = name else { return fleets(place, out, "rw", "readers and writers").await };
-    let gate = format!("spindle:rw:{name}");
+    let gate = format!("{KIND}{name}");
     // Other names may begin alike.
-    let mut states = rows(place, &gate).await?;
-    states.retain(|state| state.fleet() == Some(&gate));
-    if states.is_empty() {
+    let mut records = rows(place, &gate).await?;
+    records.retain(|record| record.fleet.as_ref() == Some(&gate));
+    if records.is_empty() {
         return Err(none("readers and writers", name));
     }
-    let is_writer = |state: &LockState| state.name == gate;
-    let reading = states.iter().filter(|state| !is_writer(state) && state.is_held()).count();
-    let seats: Vec<Seat> = states
-        .iter()
-        .map(|state| {
-            let (mut record, is_writer) = (Record::new(state), is_writer(state));
-            if is_writer && record.is_held() && reading > 0 {
-                // Its second commit comes once no reader is left.
-                record.next = format!("waits for {reading} readers to end, and writes then");
-                record.state = "waiting";
-            }
-            let part = if is_writer { "-" } else { last_part(&state.name) };
-            let role = if is_writer { "writer" } else { "reader" };
-            Seat { role, part: part.to_string(), record }
-        })
-        .collect();
-    out.rows(&seats)?;
+    let seat = |record: Record| {
+        let (role, part) =
+            if record.name == gate { ("writer", "-") } else { ("reader", last_part(&record.name)) };
+        Seat { role, part: part.to_string(), record }
+    };
+    out.rows(&records.into_iter().map(seat).collect::<Vec<_>>())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -291,8 +262,10 @@ mod tests {
 
     #[test]
     fn a_rank_is_read_from_an_info_that_declares_one() {
-        assert_eq!(declared("rank 3", "rank "), Some(3));
-        assert_eq!(declared("rank 0 and more", "rank "), Some(0));
-        assert_eq!(declared("ranking 3", "rank "), None);
+        let rank = |info| declared::<u32>(info, "rank ");
+        assert_eq!(rank("rank 3"), Some(3));
+        assert_eq!(rank("rank 0 and more"), Some(0));
+        assert_eq!(rank("ranking 3"), None);
+        assert_eq!(rank("rank 4294967296"), None, "the library knows no such rank");
     }
 }

@@ -2,43 +2,40 @@
 
 use std::process::ExitCode;
 
-use spindle::Standing;
+use spindle::{LockState, Standing};
 
 use crate::arguments::Form;
 use crate::failure::{Code, Result};
-use crate::fleets::grouped;
+use crate::fleets::print;
 use crate::output::Output;
 use crate::place::Place;
+use crate::readers::{KIND, Readers};
 use crate::record::Record;
 
 pub async fn ls(place: &Place, out: &Output, prefix: &str, all: bool) -> Result<ExitCode> {
     let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
-    let mut records = Vec::new();
-    while let Some(lock) = locks.next().await? {
-        let record = Record::new(&lock);
-        if out.form == Form::Jsonl {
-            out.json_line(&record)?;
+    let mut rows = Vec::new();
+    while let Some(row) = locks.next().await? {
+        // A line of JSON is printed at once, but for a writer's, which takes the readers after it.
+        if out.form == Form::Jsonl && !row.name.starts_with(KIND) {
+            out.rows(&Readers::records(&std::mem::take(&mut rows)))?;
+            out.json_line(&Record::new(&row))?;
         } else {
-            records.push(record);
+            rows.push(row);
         }
     }
-    if out.form == Form::Jsonl {
-        return Ok(ExitCode::SUCCESS);
-    }
+    let records = Readers::records(&rows);
     if records.is_empty() && out.form == Form::Table {
         eprintln!("no lock of table `{}` begins with `{prefix}`", place.table);
         return Ok(ExitCode::SUCCESS);
     }
-    match out.form {
-        Form::Table => out.table(&grouped(records, prefix, all))?,
-        Form::Json | Form::Jsonl => out.rows(&records)?,
-    }
+    print(out, records, prefix, all)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
     let state = place.locks.inspect(name).await?;
-    let record = Record::new(&state);
+    let record = readers(place, &state).await?.record(&state);
     out.one(&record, || record.in_words())?;
     if state.standing == Standing::NeverHeld {
         let table = &place.table;
@@ -48,11 +45,21 @@ pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
 }
 
 pub async fn who(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
-    match place.locks.inspect(name).await?.holder() {
+    let state = place.locks.inspect(name).await?;
+    let readers = readers(place, &state).await?;
+    match state.holder().filter(|_| readers.is_held(&state)) {
         Some(id) => {
             out.one(&id, || format!("{}\n", crate::output::printable(id)))?;
             Ok(ExitCode::SUCCESS)
         }
         None => Ok(Code::No.exit()),
     }
+}
+
+/// Reads the readers for whom a writer of this row waits; another row has none.
+async fn readers(place: &Place, state: &LockState) -> Result<Readers> {
+    if !state.is_held() || !state.name.starts_with(KIND) {
+        return Ok(Readers::default());
+    }
+    Ok(Readers::among(&place.rows(&format!("{}/", state.name), 1_000).await?))
 }

@@ -65,11 +65,7 @@ struct Polled {
 
 async fn poll(place: &Place, asked: &Asked) -> Result<Polled> {
     let began = Instant::now();
-    let mut locks = place.locks.list().prefix(&*asked.prefix).page_rows(PAGE_ROWS);
-    let mut records = Vec::new();
-    while let Some(lock) = locks.next().await? {
-        records.push(Record::new(&lock));
-    }
+    let records = place.records(&asked.prefix, PAGE_ROWS).await?;
     Ok(Polled { records, took: began.elapsed() })
 }
 
@@ -137,10 +133,7 @@ fn report(
                 Entry::Lock(record) if out.form == Form::Table => out.text(&line(record))?,
                 Entry::Lock(record) => out.json_line(record)?,
                 Entry::Fleet(fleet) => {
-                    out.text(&format!(
-                        "{}\n",
-                        printable(&format!("{name}: {}", fleet.standing()))
-                    ))?;
+                    out.text(&format!("{}: {}\n", printable(&name), fleet.standing()))?;
                 }
             }
         }
@@ -149,7 +142,7 @@ fn report(
     for name in before.keys() {
         let gone = Gone { name, state: "deleted" };
         if out.form == Form::Table {
-            out.text(&format!("{name}: its row is gone\n"))?;
+            out.text(&format!("{}: its row is gone\n", printable(name)))?;
         } else {
             out.json_line(&gone)?;
         }
@@ -165,6 +158,7 @@ fn line(record: &Record) -> String {
         Some(holder) if record.is_held() => {
             format!("{since} {name}: held by {holder}, token {token}")
         }
+        Some(holder) if record.state == "waiting" => format!("{since} {name}: {holder} waits"),
         Some(holder) => format!("{since} {name}: {}, last held by {holder}", record.standing()),
         None => format!("{since} {name}: {}", record.standing()),
     };

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::event::{Shown, encode};
+use crate::readers::Readers;
 
 /// From one poll to the next.
 pub const PERIOD: Duration = Duration::from_secs(1);
@@ -34,6 +35,7 @@ pub struct Seen {
     pub at: Option<Instant>,
     pub read_at: Option<DateTime<Utc>>,
     pub states: BTreeMap<String, LockState>,
+    pub readers: Readers,
     pub shown: BTreeMap<String, Shown>,
     /// Why the poll failed; then the rest is what was seen before.
     pub trouble: Option<String>,
@@ -171,14 +173,18 @@ impl Board {
         };
         match read {
             Ok((states, read_at)) => {
-                after.shown =
-                    states.iter().map(|(name, state)| (name.clone(), Shown::new(state))).collect();
+                after.readers = Readers::among(states.values());
+                let shown = |(name, state): (&String, _)| {
+                    (name.clone(), Shown::new(state, after.readers.record(state)))
+                };
+                after.shown = states.iter().map(shown).collect();
                 (after.states, after.read_at) = (states, read_at.or(before.read_at));
             }
             Err(error) => {
                 after.failures += 1;
                 after.trouble = Some(error.to_string());
                 after.states = before.states.clone();
+                after.readers = before.readers.clone();
                 after.shown = before.shown.clone();
                 after.read_at = before.read_at;
             }

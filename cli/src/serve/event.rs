@@ -23,8 +23,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    pub fn new(state: &LockState) -> Shown {
-        let record = Record::new(state);
+    pub fn new(state: &LockState, record: Record) -> Shown {
         Shown {
             late: record.is_held() && is_late(state),
             name: record.name,

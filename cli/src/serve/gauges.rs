@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use spindle::LockState;
 
 use super::board::Seen;
-use crate::record::Record;
+use crate::readers::Readers;
 
 /// The locks that have no label of their own share this one.
 const OTHERS: &str = "(others)";
@@ -21,9 +21,9 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn new(state: &LockState) -> Numbers {
+    fn new(state: &LockState, readers: &Readers) -> Numbers {
         Numbers {
-            held: u32::from(state.is_held()),
+            held: u32::from(readers.is_held(state)),
             lease_seconds: state.lease.map(|lease| lease.as_secs_f64()),
             heartbeat_age_seconds: state.heartbeat_age.map(|age| age.as_secs_f64()),
             token_timestamp_seconds: state
@@ -77,7 +77,7 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
     }
     let mut states = BTreeMap::<&str, u64>::new();
     for state in seen.states.values() {
-        *states.entry(Record::new(state).state).or_default() += 1;
+        *states.entry(seen.readers.record(state).state).or_default() += 1;
     }
     family(&mut text, "spindle_locks", "gauge", "Locks of the table, by state");
     for (state, count) in states {
@@ -85,7 +85,8 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
     }
     let mut labelled = BTreeMap::<&str, Numbers>::new();
     for state in seen.states.values() {
-        let (label, mut numbers) = (state.fleet().unwrap_or(&state.name), Numbers::new(state));
+        let label = state.fleet().unwrap_or(&state.name);
+        let mut numbers = Numbers::new(state, &seen.readers);
         if let Some(before) = labelled.remove(label) {
             numbers = before.together(numbers);
         }

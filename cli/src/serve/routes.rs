@@ -18,7 +18,6 @@ use super::board::{Board, PERIOD};
 use super::door::{Door, guard};
 use super::gauges;
 use super::lanes::Lanes;
-use crate::record::Record;
 
 /// A probe is content with a poll as old as this.
 const HEALTH_AGE: Duration = Duration::from_secs(10);
@@ -107,7 +106,7 @@ async fn lock(State(shared): State<Shared>, Query(names): Names) -> Response {
     let seen = shared.board.poll(PERIOD).await;
     let name = names.into_iter().find_map(|(key, name)| (key == "name").then_some(name));
     match name.and_then(|name| seen.states.get(&name)) {
-        Some(state) => json(&Record::new(state)),
+        Some(state) => json(&seen.readers.record(state)),
         None => (StatusCode::NOT_FOUND, "no such lock\n").into_response(),
     }
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use spindle::CancellationToken;
+use spindle::{CancellationToken, LockTable};
+use tokio::time::timeout;
 
 use crate::crowd;
 use crate::http::Server;
-use crate::world::{Ran, World, until};
+use crate::world::{DATABASE, PATIENCE, Ran, World, until};
 
 const SHARDS: usize = 8;
 
@@ -84,6 +85,99 @@ async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_contenders_for_a_ranked_lock_are_members_with_their_ranks() {
+    let world = World::start().await;
+    let cancel = CancellationToken::new();
+    let contend = |id: &str, rank| {
+        let lock = world.table.lock("billing").id(id).by_rank(rank).lease(LEASE).build().unwrap();
+        let running = lock.run(cancel.clone());
+        (lock, running)
+    };
+    let _contenders = [contend("big-node", 30), contend("small-node", 2)];
+    let member = world.table.member("billing").id("watcher").info("ranks are for others");
+    let member = member.lease(LEASE).build().unwrap();
+    tokio::spawn(member.run(cancel.clone()));
+    until("all have a row", async || {
+        world.run(&["members", "billing"]).await.out.lines().count() == 4
+    })
+    .await;
+    let members = ok(world.run(&["members", "billing"]).await);
+    let rows: Vec<Vec<&str>> =
+        members.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    let starts: Vec<_> = rows.iter().map(|row| [row[0], row[1]]).collect();
+    let ids = ["big-node", "small-node", "watcher"];
+    assert_eq!(starts, ids.map(|id| ["billing", id]), "{members}");
+    // After the ages: `0ms ago` has a space.
+    let ends: Vec<_> = rows.iter().map(|row| row[5..].join(" ")).collect();
+    assert_eq!(ends, ["30 rank 30", "2 rank 2", "- ranks are for others"], "{members}");
+    let json = ok(world.run(&["members", "billing", "-o", "json"]).await);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let ranks: Vec<&Value> = json.as_array().unwrap().iter().map(|row| &row["rank"]).collect();
+    assert_eq!(ranks, [&Value::from(30), &Value::from(2), &Value::Null]);
+    cancel.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_waits_while_anybody_reads_and_writes_then() {
+    let world = World::start().await;
+    // A process does not write where it reads: each has a table of its own, as processes have.
+    let process = |id| {
+        let endpoint = world.emulator.endpoint();
+        let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+        table.rw_lock("jobs").id(id).lease(LEASE).build().unwrap()
+    };
+    let (reader, writer) = (process("node-3"), process("node-2"));
+    let readers = async || -> Value {
+        let ran = world.run(&["readers", "jobs", "-o", "json"]).await;
+        serde_json::from_str(&ok(ran)).unwrap()
+    };
+    let reading = reader.read().await.unwrap();
+    let alone = readers().await;
+    assert_eq!(alone.as_array().unwrap().len(), 1, "{alone}");
+    assert_eq!((&alone[0]["role"], &alone[0]["state"]), (&"reader".into(), &"held".into()));
+    assert_eq!(alone[0]["holder"], "node-3");
+
+    let writing = tokio::spawn(async move { writer.write().await.unwrap() });
+    until("the writer waits", async || readers().await[0]["role"] == "writer").await;
+    let both = readers().await;
+    assert_eq!(both.as_array().unwrap().len(), 2, "{both}");
+    assert_eq!((&both[0]["holder"], &both[0]["state"]), (&"node-2".into(), &"waiting".into()));
+    assert_eq!(both[0]["next"], "waits until no reader is left (1 now), and writes then");
+    assert_eq!((&both[1]["role"], &both[1]["state"]), (&"reader".into(), &"held".into()));
+    let table = ok(world.run(&["readers", "jobs"]).await);
+    let lines: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[1][..4], ["writer", "-", "node-2", "waiting"], "{table}");
+    assert_eq!([lines[2][0], lines[2][2], lines[2][3]], ["reader", "node-3", "held"], "{table}");
+    assert!(lines[2][1].starts_with("node-3-"), "the row's name has a nonce: {table}");
+    // No command takes it for a holder.
+    let gate = "spindle:rw:jobs";
+    let who = world.run(&["who", gate]).await;
+    assert_eq!((who.code, who.out.as_str()), (Some(1), ""));
+    let shown = ok(world.run(&["show", gate]).await);
+    assert!(shown.contains("state       waiting\ncontender   node-2\n"), "{shown}");
+    assert!(shown.contains("next        waits until no reader is left (1 now)"), "{shown}");
+    let ls = ok(world.run(&["ls"]).await);
+    assert!(ls.contains("spindle:rw:jobs  node-3  1 of 2 held, 1 waiting  "), "{ls}");
+    let json_lines = ok(world.run(&["ls", "-o", "jsonl"]).await);
+    assert!(json_lines.starts_with(r#"{"name":"spindle:rw:jobs","#), "{json_lines}");
+    assert!(json_lines.lines().next().unwrap().contains(r#""state":"waiting""#), "{json_lines}");
+
+    let _ = reading.release().await;
+    let guard = timeout(PATIENCE, writing).await.unwrap().unwrap();
+    let alone = readers().await;
+    assert_eq!(alone.as_array().unwrap().len(), 1, "a reader's row goes with it: {alone}");
+    assert_eq!((&alone[0]["holder"], &alone[0]["state"]), (&"node-2".into(), &"held".into()));
+    assert_eq!(ok(world.run(&["who", gate]).await), "node-2\n");
+    let _ = guard.release().await;
+    let released = readers().await;
+    assert_eq!(
+        (&released[0]["role"], &released[0]["state"]),
+        (&"writer".into(), &"released".into())
+    );
+}
+
 #[tokio::test]
 async fn a_table_without_fleets_is_said_to_have_none() {
     let world = World::start().await;
@@ -107,7 +201,7 @@ async fn a_fleet_is_one_series_of_each_metric_and_its_value_is_how_many_are_held
     let server = Server::start(&world, &[]).await;
     let scraped = server.get("/metrics").await.body;
     for (fleet, held) in
-        [("shard:orders/emails", SHARDS), ("member:orders", 1), ("permit:api", 1), ("rw:jobs", 2)]
+        [("shard:orders/emails", SHARDS), ("member:orders", 1), ("permit:api", 1), ("rw:jobs", 1)]
     {
         let line = format!("spindle_held{{lock=\"spindle:{fleet}\"}} {held}\n");
         assert!(scraped.contains(&line), "{line}: {scraped}");

@@ -195,7 +195,7 @@ async fn a_fleet_is_one_line_of_the_page_and_opens_by_key_and_by_click() {
     assert_eq!(shown, names(ls.lines().skip(1).collect(), " "), "lines and order of `ls`");
     assert!(closed.contains(&"spindle:shard:orders/emails | node-1 | 8 of 8 held".to_string()));
     assert!(
-        closed.contains(&"spindle:rw:jobs | 2 holders | 2 of 2 held".to_string()),
+        closed.contains(&"spindle:rw:jobs | node-3 | 1 of 2 held, 1 waiting".to_string()),
         "{closed:?}"
     );
 

@@ -70,7 +70,9 @@ function isWithinClosed(lock, prefix) {
 
 function standing(members) {
   const held = members.filter((lock) => lock.state === "held").length;
-  return members.length ? `${held} of ${members.length} held` : "its rows are gone";
+  const waiting = members.filter((lock) => lock.state === "waiting").length;
+  const more = waiting ? `, ${waiting} waiting` : "";
+  return members.length ? `${held} of ${members.length} held${more}` : "its rows are gone";
 }
 
 // Forgets the lines of fleets that are shown no more.

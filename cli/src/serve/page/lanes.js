@@ -26,7 +26,8 @@ function stretches(lock, lane) {
     const begin = time(term.begin);
     const to = term.end ? time(term.end) : next;
     const text = `${term.holder} from ${clock(begin)}, ${causeOf(term)}`;
-    all.push({ kind: "term", from: begin, to, holder: term.holder, text });
+    if (isWait(lock, term)) all.push({ kind: "reserved", from: begin, to, text: stateOf(lock) });
+    else all.push({ kind: "term", from: begin, to, holder: term.holder, text });
     const before = terms[index + 1];
     const vacant = term.vacancy_ms ?? 0;
     if (vacant > 0) all.push({ kind: "vacant", from: begin - vacant, to: begin, text: `vacant for ${span(vacant)}` });
@@ -39,7 +40,7 @@ function stretches(lock, lane) {
   return all.filter((part) => part.to > begin).map((part) => ({ ...part, from: Math.max(part.from, begin) }));
 }
 
-const free = (lock) => (["promised", "parked", "evicted"].includes(lock.state) ? "reserved" : "vacant");
+const free = (lock) => (["promised", "parked", "evicted", "waiting"].includes(lock.state) ? "reserved" : "vacant");
 
 function laneInWords(parts, lane) {
   if (!lane || (lane.loading && !lane.terms.length)) return "Last hour: being read";

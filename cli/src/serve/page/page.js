@@ -54,10 +54,14 @@ function drawn(name, attributes) {
 
 const stateOf = (lock) => {
   if (lock.state === "promised") return `reserved for ${lock.reserved_for}`;
+  if (lock.state === "waiting") return `${lock.holder} waits`;
   if (lock.state === "held" && lock.late) return "held, heartbeat late";
   return STATES[lock.state] ?? lock.state;
 };
-const causeOf = (term) => {
+// True of the first term of a writer that waits until nobody reads any more.
+const isWait = (lock, term) => lock?.state === "waiting" && lock.token === term.token;
+const causeOf = (term, lock) => {
+  if (isWait(lock, term)) return "waits";
   if (!term.cause) return term.end ? "ended" : "holds";
   const cause = CAUSES[term.cause] ?? term.cause;
   return term.detail ? `${cause} ${term.detail}` : cause;
@@ -234,7 +238,7 @@ function fillTerms(details, name) {
     swatch.style.background = colour(term.holder);
     const vacant = term.vacancy_ms === null ? "–" : term.vacancy_ms === 0 ? "0 s" : span(term.vacancy_ms);
     const lasted = term.lasted_ms === null ? "–" : span(term.lasted_ms);
-    const cells = [clock(time(term.begin)), lasted, vacant, causeOf(term)].map((text) => make("td", {}, text));
+    const cells = [clock(time(term.begin)), lasted, vacant, causeOf(term, locks.get(name))].map((text) => make("td", {}, text));
     return make("tr", {}, make("th", { scope: "row" }, swatch, term.holder), ...cells);
   });
   const table = make(

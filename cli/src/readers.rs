@@ -1,0 +1,59 @@
+//! Readers and writers: a writer's first commit stops new readers and gives it nothing else. So its
+//! row alone does not tell if it writes; the rows of the readers do.
+
+use std::collections::BTreeMap;
+
+use spindle::LockState;
+
+use crate::record::{LEASE_ASSUMED, Record};
+
+/// The names of all their rows begin so.
+pub const KIND: &str = "spindle:rw:";
+
+/// How many readers are at work, by the name of the row of their writers.
+#[derive(Clone, Debug, Default)]
+pub struct Readers(BTreeMap<String, usize>);
+
+impl Readers {
+    /// Counts the readers among the rows of a table.
+    pub fn among<'a>(rows: impl IntoIterator<Item = &'a LockState>) -> Readers {
+        let mut readers = BTreeMap::<String, usize>::new();
+        for row in rows {
+            if let Some(gate) = row.fleet()
+                && gate.starts_with(KIND)
+                && gate != row.name
+                && keeps_writers_out(row)
+            {
+                *readers.entry(gate.to_string()).or_default() += 1;
+            }
+        }
+        Readers(readers)
+    }
+
+    /// Returns true if somebody holds the lock: a writer that waits does not.
+    pub fn is_held(&self, state: &LockState) -> bool {
+        state.is_held() && !self.0.contains_key(&state.name)
+    }
+
+    /// Returns the lock as the output shows it.
+    pub fn record(&self, state: &LockState) -> Record {
+        let mut record = Record::new(state);
+        if let Some(readers) = self.0.get(&state.name).filter(|_| record.is_held()) {
+            record.state = "waiting";
+            record.next = format!("waits until no reader is left ({readers} now), and writes then");
+        }
+        record
+    }
+
+    /// Returns the locks as the output shows them, if these are all rows that there are of each fleet.
+    pub fn records(rows: &[LockState]) -> Vec<Record> {
+        let readers = Readers::among(rows);
+        rows.iter().map(|row| readers.record(row)).collect()
+    }
+}
+
+/// Returns true while the lease of a reader's last heartbeat runs: also an evicted one may read for
+/// as long.
+fn keeps_writers_out(reader: &LockState) -> bool {
+    reader.heartbeat_age.is_some_and(|age| age < reader.lease.unwrap_or(LEASE_ASSUMED))
+}
