@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use rand::RngExt as _;
-use spindle::fleet::{Member, Semaphore, Shard};
+use spindle::fleet::{Member, RwLock, Semaphore, Shard};
 use spindle::{CancellationToken, LockTable, Spindle};
 use spindle_emulator::Emulator;
 use tokio::io::AsyncReadExt as _;
@@ -19,10 +20,13 @@ use crate::failure::{Code, Failure, Result};
 
 const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 const LOCKS: [&str; 6] = ["billing", "mail", "reports/daily", "shard-0", "shard-1", "shard-2"];
-/// The fleet: its group, the shards that it shares, and a semaphore.
+/// The lock that goes to the highest rank: the first node has the highest.
+const RANKED: &str = "scheduler";
+/// The fleet: its group, the shards that it shares, a semaphore, and a lock to read and write under.
 const GROUP: &str = "workers";
 const SHARDS: (&str, usize) = ("emails", 6);
 const PERMITS: (&str, usize) = ("api", 2);
+const READ_AND_WRITTEN: &str = "catalogue";
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const LEASE: &str = "3s";
 
@@ -81,6 +85,8 @@ fn commands(address: &str, alias: Option<&str>) -> String {
   spindle members {GROUP}
   spindle shards {GROUP}/{shards}
   spindle permits {permits}
+  spindle readers {READ_AND_WRITTEN}          # now and then a writer waits, and writes
+  spindle members {RANKED}          # the contenders for this lock, with their ranks
   spindle serve                      # a page at http://127.0.0.1:9464/
   spindle doctor
   spindle run backup -- sleep 30     # holds a lock of its own
@@ -185,11 +191,15 @@ pub async fn contend(common: &Common, id: &str, lease: Duration) -> Result<ExitC
         running.push(lock.run(cancel.clone()));
         locks.push(lock);
     }
+    let ranked = table.lock(RANKED).id(id).lease(lease).by_rank(rank(id)).preempt().build()?;
+    running.push(ranked.run(cancel.clone()));
     let member = table.member(GROUP).id(id).lease(lease).build()?;
     let semaphore = table.semaphore(PERMITS.0, PERMITS.1).id(id).lease(lease).build()?;
     let mut work = JoinSet::new();
     work.spawn(share(member, cancel.clone()));
     work.spawn(call(semaphore, cancel.clone()));
+    let catalogue = table.rw_lock(READ_AND_WRITTEN).id(id).lease(lease).build()?;
+    work.spawn(read_and_write(catalogue, cancel.clone()));
     let mut byte = [0];
     let mut stdin = tokio::io::stdin();
     let mut tired_at = Instant::now() + pause();
@@ -228,8 +238,7 @@ async fn call(semaphore: Semaphore, cancel: CancellationToken) -> Result<()> {
     let calls = async {
         loop {
             if let Ok(permit) = semaphore.acquire().await {
-                let time = Duration::from_secs(rand::rng().random_range(2..8));
-                sleep(time).await;
+                sleep(some_seconds(2..8)).await;
                 permit.release().await;
             }
             sleep(POLL_INTERVAL).await;
@@ -239,7 +248,36 @@ async fn call(semaphore: Semaphore, cancel: CancellationToken) -> Result<()> {
     Ok(())
 }
 
+/// Reads for some seconds, again and again, and writes now and then.
+async fn read_and_write(catalogue: RwLock, cancel: CancellationToken) -> Result<()> {
+    let turns = async {
+        loop {
+            if rand::rng().random_bool(0.2) {
+                if let Ok(writing) = catalogue.write().await {
+                    sleep(some_seconds(1..4)).await;
+                    let _ = writing.release().await;
+                }
+            } else if let Ok(reading) = catalogue.read().await {
+                sleep(some_seconds(2..8)).await;
+                let _ = reading.release().await;
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    };
+    cancel.run_until_cancelled(turns).await;
+    Ok(())
+}
+
+fn rank(id: &str) -> u32 {
+    let place = NODES.iter().rev().position(|node| *node == id);
+    place.and_then(|place| u32::try_from(place + 1).ok()).unwrap_or(0)
+}
+
+fn some_seconds(range: Range<u64>) -> Duration {
+    Duration::from_secs(rand::rng().random_range(range))
+}
+
 /// Until a node resigns a lock.
 fn pause() -> Duration {
-    Duration::from_secs(rand::rng().random_range(10..40))
+    some_seconds(10..40)
 }

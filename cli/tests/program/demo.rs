@@ -33,7 +33,7 @@ async fn the_demonstration_needs_nothing_and_ends_with_all_that_it_started() {
     until("every lock and every shard is held", async || {
         let ls = run(&["ls"]).await.out;
         let locks = ls.lines().filter(|line| !line.starts_with("spindle:"));
-        locks.filter(|line| line.contains(" held ")).count() == 6 && ls.contains("6 of 6 held")
+        locks.filter(|line| line.contains(" held ")).count() == 7 && ls.contains("6 of 6 held")
     })
     .await;
     let commands = said.iter().filter_map(|line| line.strip_prefix("  spindle "));
@@ -47,7 +47,7 @@ async fn the_demonstration_needs_nothing_and_ends_with_all_that_it_started() {
         until(command, async || run(&words).await.code == Some(0)).await;
         tried += 1;
     }
-    assert_eq!(tried, 7, "{said:?}");
+    assert_eq!(tried, 9, "{said:?}");
 
     let killed =
         async { while !lines.next_line().await.unwrap().unwrap().contains("is killed") {} };
