@@ -18,7 +18,7 @@ use spindle_emulator::{Emulator, Rpc};
 use spindle_protocol::{Nonce, Writer};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::{Instant, interval, sleep};
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -38,6 +38,9 @@ async fn main() {
     }
     if is_wanted("history") {
         history().await;
+    }
+    if is_wanted("commands") {
+        commands().await;
     }
     if is_wanted("watch") {
         watch().await;
@@ -72,6 +75,50 @@ async fn history() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 101);
     let reads = emulator.requests().get(Rpc::StreamingRead) - reads;
     println!("history of 100 terms: {took:.2?}, {reads} reads");
+}
+
+/// The other commands that look at all rows, those that look at one, and a scrape.
+async fn commands() {
+    let emulator = emulator(10_000).await;
+    let rest = emulator.rest_endpoint();
+    let all: [&[&str]; 10] = [
+        &["ls", "--output", "json"],
+        &["ls", "--output", "jsonl"],
+        &["doctor"],
+        &["init", "--admin-endpoint", &rest],
+        &["show", "lock-04242"],
+        &["who", "lock-04242"],
+        &["history", "lock-04242"],
+        &["evict", "lock-04242", "--yes"],
+        &["seize", "lock-04242", "--yes"],
+        &["sweep", "--yes"],
+    ];
+    for arguments in all {
+        let began = Instant::now();
+        let output = program(&emulator, arguments).output().await.unwrap();
+        let took = began.elapsed();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        println!("{} with 10,000 locks: {took:.2?}", arguments.join(" "));
+    }
+    let (mut server, address) = server(&emulator).await;
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut scraped = String::new();
+    stream.read_to_string(&mut scraped).await.unwrap();
+    let took = began.elapsed();
+    assert!(scraped.contains("spindle_table_up 1"), "{scraped:.200}");
+    println!("a scrape of serve with 10,000 locks: {took:.2?}");
+    server.kill().await.unwrap();
+}
+
+/// Starts `serve`, and returns it with its address.
+async fn server(emulator: &Emulator) -> (Child, String) {
+    let mut server = program(emulator, &["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let line = lines.next_line().await.unwrap().unwrap();
+    (server, line.split('/').nth(2).unwrap().to_string())
 }
 
 /// In a terminal of its own, while nothing changes but the ages.
@@ -113,10 +160,7 @@ async fn watch() {
 
 async fn serve() {
     let emulator = emulator(1_000).await;
-    let mut server = program(&emulator, &["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
-    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let line = lines.next_line().await.unwrap().unwrap();
-    let address = line.split('/').nth(2).unwrap().to_string();
+    let (mut server, address) = server(&emulator).await;
     let viewers: Vec<_> = (0..VIEWERS).map(|_| tokio::spawn(view(address.clone()))).collect();
     let heart = async {
         // Each holder's heartbeat comes every third of its lease.

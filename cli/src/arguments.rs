@@ -337,7 +337,11 @@ fn span(text: &str) -> Result<(Duration, Duration), String> {
     let Some((least, most)) = text.split_once("..") else {
         return Err("expected AT_LEAST..AT_MOST, for example 50m..2h".to_string());
     };
-    Ok((duration(least)?, duration(most)?))
+    let (least, most) = (duration(least)?, duration(most)?);
+    if least > most {
+        return Err("expected AT_LEAST no longer than AT_MOST, for example 50m..2h".to_string());
+    }
+    Ok((least, most))
 }
 
 #[cfg(test)]
@@ -357,5 +361,6 @@ mod tests {
         assert_eq!(span("50m..2h"), Ok((minutes(50), minutes(120))));
         assert!(span("50m").unwrap_err().contains("AT_LEAST..AT_MOST"));
         assert!(span("50..2h").unwrap_err().contains("500ms"));
+        assert!(span("2h..50m").unwrap_err().contains("no longer than AT_MOST"));
     }
 }

@@ -137,6 +137,11 @@ impl Line for Share {
 /// Tells who has which of the shards.
 pub async fn shards(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
     let Some(name) = name else { return fleets(place, out, "shard", "shards").await };
+    // A group may have shards of several names.
+    if !name.contains('/') {
+        let text = format!("shards `{name}`: expected GROUP/NAME");
+        return Err(Failure::new(Code::Usage, text).cure("`spindle shards` lists those there are"));
+    }
     let pieces = rows(place, &format!("spindle:shard:{name}/")).await?;
     let sharing = rows(place, &format!("spindle:share:{name}/")).await?;
     if pieces.is_empty() && sharing.is_empty() {

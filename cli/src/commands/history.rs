@@ -159,7 +159,8 @@ fn draw(file: &Path, name: &str, terms: &[PastTerm]) -> Result<()> {
     };
     let svg = drawing::svg(name, terms, now, words);
     std::fs::write(file, svg).map_err(|error| {
-        Failure::new(Code::No, format!("file `{}`: write the drawing: {error}", file.display()))
+        let text = format!("file `{}`: write the drawing: {error}", file.display());
+        Failure::new(Code::Usage, text).cure("choose a file in a folder that is there, for --svg")
     })
 }
 

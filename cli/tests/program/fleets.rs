@@ -78,6 +78,11 @@ async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
     assert!(lines[1].starts_with("writer  -       node-2  waiting"), "{readers}");
     assert!(lines[2].starts_with("reader  node-3  node-3  held"), "{readers}");
 
+    for half in ["emails", "orders"] {
+        let ran = world.run(&["shards", half]).await;
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains("GROUP/NAME") && ran.err.contains("`spindle shards`"), "{ran:?}");
+    }
     for nothing in [["members", "x"], ["shards", "x/y"], ["permits", "x"], ["readers", "job"]] {
         let ran = world.run(&nothing).await;
         assert_eq!(ran.code, Some(1), "{ran:?}");

@@ -141,6 +141,9 @@ async fn history_tells_each_term_and_draws_them() {
     assert!(ran.out.contains("node-1") && ran.out.contains("released"), "{ran:?}");
     let svg = std::fs::read_to_string(file).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("node-2"), "{svg}");
+    let ran = world.run(&["history", "billing", "--svg", "/nonexistent/billing.svg"]).await;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("cure: choose a file"), "{ran:?}");
 }
 
 #[tokio::test]
