@@ -48,6 +48,7 @@ impl<'a> Plan<'a> {
 ///   what the joiner gets, and a leave only what the leaver had.
 /// - The same arguments make the same plan, whatever the order of the members. Ids that are there
 ///   twice count once.
+/// - Plans made while this one is carried out, of any of its moves, have the same owners.
 ///
 /// All members of a group that see the same make the same plan, so nobody has to be asked.
 ///
@@ -86,7 +87,8 @@ struct Share<'a> {
 
 /// Each member's share, in the order of the ids.
 ///
-/// The remainder of the division goes to those who have the most already, which costs no moves.
+/// The remainder of the division goes to those who have more than the quotient already, which costs
+/// no moves. Of these the id decides: it is as it was when a part of the moves is done.
 fn shares<'a>(members: &[&'a str], owners: &[Option<&'a str>]) -> Vec<Share<'a>> {
     let mut ids = members.to_vec();
     ids.sort_unstable();
@@ -101,10 +103,10 @@ fn shares<'a>(members: &[&'a str], owners: &[Option<&'a str>]) -> Vec<Share<'a>>
             held[at] += 1;
         }
     }
-    let mut richest: Vec<usize> = (0..ids.len()).collect();
-    richest.sort_by_key(|at| std::cmp::Reverse(held[*at]));
+    let mut first: Vec<usize> = (0..ids.len()).collect();
+    first.sort_by_key(|at| held[*at] <= each);
     let mut shares: Vec<Share> = ids.into_iter().map(|id| Share { id, left: each }).collect();
-    for at in richest.into_iter().take(rest) {
+    for at in first.into_iter().take(rest) {
         shares[at].left += 1;
     }
     shares

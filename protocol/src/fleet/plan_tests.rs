@@ -94,6 +94,25 @@ fn a_join_moves_only_what_the_joiner_gets_and_a_leave_only_what_the_leaver_had()
 }
 
 #[test]
+fn a_plan_stays_the_same_while_it_is_carried_out() {
+    let mut numbers = Numbers(5);
+    for _ in 0..500 {
+        let (members, shards) = (1 + numbers.below(10), numbers.below(60));
+        let mut owners = numbers.owners(shards, 11);
+        let planned = plan(&IDS[..members], &owners).owners().to_vec();
+        loop {
+            let now = plan(&IDS[..members], &owners);
+            assert_eq!(now.owners(), planned, "{owners:?}");
+            let (Some(left), moves) = (now.moves().len().checked_sub(1), now.moves()) else {
+                break;
+            };
+            let moved = moves[numbers.below(left + 1)];
+            owners[moved.shard] = Some(moved.to);
+        }
+    }
+}
+
+#[test]
 fn a_settled_fleet_moves_nothing_and_the_order_of_members_says_nothing() {
     let mut numbers = Numbers(4);
     for _ in 0..300 {
