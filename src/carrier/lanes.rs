@@ -14,6 +14,11 @@ use super::parcel::{Lane, Parcel};
 pub(crate) const ROWS_MAX: usize = 1_000;
 /// Bytes of keys and values of one request, at the most.
 const BYTES_MAX: usize = 1 << 20;
+/// How long heartbeats gather before they leave, at the most. Tasks that wake at one mark run one
+/// after another, beside the carrier's.
+const GATHERING_MAX: Duration = Duration::from_millis(5);
+/// Into how many of these the limit of a heartbeat goes, at the least.
+const GATHERINGS: u32 = 32;
 
 /// All that waits.
 #[derive(Debug)]
@@ -95,7 +100,7 @@ impl Lanes {
             if let Some(batch) = waiting.depart(lane, room, now, budget) {
                 return Some(batch);
             }
-            is_urgent_waiting |= !waiting.is_empty();
+            is_urgent_waiting |= !waiting.is_empty() && !waiting.is_gathering(lane, now);
         }
         None
     }
@@ -106,7 +111,9 @@ impl Lanes {
         let parts = parts.map(|(not_before, _)| *not_before).filter(|at| *at > now).min();
         let held_back = self.lanes.iter().any(|waiting| !waiting.is_empty());
         let paid = [&self.reads, &self.transactions].map(Budget::refilled_at);
-        parts.into_iter().chain(paid.into_iter().flatten().filter(|_| held_back)).min()
+        let paid = paid.into_iter().flatten().filter(|_| held_back);
+        let gathered = self.lanes[Lane::Heartbeats as usize].gathers_until();
+        parts.into_iter().chain(paid).chain(gathered.filter(|at| *at > now)).min()
     }
 
     /// Notes that a request is no longer on its way; `done` says whether it was answered in time.
@@ -152,6 +159,19 @@ impl Waiting {
         self.queue.is_empty() && self.parts.is_empty()
     }
 
+    /// Returns true if more acts may still come that are due at the same mark as those that wait.
+    fn is_gathering(&self, lane: Lane, now: Instant) -> bool {
+        let is_full = self.queue.len() >= ROWS_MAX;
+        lane == Lane::Heartbeats && !is_full && self.gathers_until().is_some_and(|at| now < at)
+    }
+
+    /// Counts from the first that came: an act in the queue waits for those after it once.
+    fn gathers_until(&self) -> Option<Instant> {
+        let first = self.queue.iter().find(|parcel| parcel.suspicion == 0)?;
+        let gathering = GATHERING_MAX.min(first.limit / GATHERINGS);
+        Some(first.deadline - first.limit + gathering)
+    }
+
     fn drop_idle(&mut self) {
         self.queue.retain(|parcel| !parcel.is_idle());
         self.parts.retain_mut(|(_, part)| {
@@ -170,6 +190,10 @@ impl Waiting {
         if self.is_empty() || (self.in_flight >= room && self.suspects_in_flight > 1) {
             return None;
         }
+        let is_gathering = self.is_gathering(lane, now);
+        if is_gathering && self.parts.is_empty() {
+            return None;
+        }
         self.drop_idle();
         let mut pays = || lane.is_free() || budget.pay();
         let is_paid = !lane.is_free();
@@ -181,6 +205,9 @@ impl Waiting {
             {
                 self.in_flight += 1;
                 return Some(Batch::new(lane, part, Fare { is_suspect: false, is_paid }));
+            }
+            if is_gathering {
+                return None;
             }
             let trusted = |parcel: &Parcel| parcel.suspicion == 0;
             let fresh = |parcel: &Parcel| trusted(parcel) && !parcel.is_repeat;
@@ -319,6 +346,11 @@ mod tests {
             self.answers.push(answer);
         }
 
+        /// Has those gather that are due at the same mark.
+        async fn gather(&self) {
+            tokio::time::advance(GATHERING_MAX).await;
+        }
+
         fn depart(&mut self) -> Option<(Lane, Vec<String>)> {
             let batch = self.lanes.depart(Instant::now())?;
             Some((batch.lane, batch.parcels.iter().map(|parcel| parcel.lock.to_string()).collect()))
@@ -332,6 +364,7 @@ mod tests {
         waiters.add("b", look(), false, 0);
         waiters.add("d", heartbeat(), false, 0);
         waiters.add("c", heartbeat(), false, 0);
+        waiters.gather().await;
         assert_eq!(waiters.depart(), Some((Lane::Heartbeats, vec!["c".into(), "d".into()])));
         assert_eq!(waiters.depart(), Some((Lane::Polls, vec!["b".into()])));
         assert_eq!(waiters.depart(), Some((Lane::Terms, vec!["a".into()])));
@@ -345,13 +378,37 @@ mod tests {
             waiters.add(&format!("{n:04}"), heartbeat(), false, 0);
         }
         waiters.add("0000", heartbeat(), false, 0);
+        waiters.gather().await;
         let sizes: Vec<_> = std::iter::from_fn(|| waiters.depart()).map(|(_, b)| b.len()).collect();
         assert_eq!(sizes, [ROWS_MAX, 2]);
         let long = "n".repeat(BYTES_MAX / 8);
         for n in 0..3 {
             waiters.add(&format!("{long}{n}"), heartbeat(), false, 0);
         }
+        waiters.gather().await;
         assert_eq!(waiters.depart().unwrap().1.len(), 2, "its bytes are bounded, too");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_of_one_mark_leave_together_a_moment_after_the_first() {
+        let mut waiters = Waiters::none();
+        waiters.add("a", heartbeat(), false, 0);
+        waiters.add("p", look(), false, 0);
+        waiters.add("t", release(), false, 0);
+        assert_eq!(waiters.depart().unwrap().0, Lane::Polls, "nothing else gathers");
+        assert_eq!(waiters.depart().unwrap().0, Lane::Terms);
+        assert_eq!(waiters.depart(), None);
+        let until = waiters.lanes.next(Instant::now());
+        assert_eq!(until, Some(Instant::now() + GATHERING_MAX));
+        tokio::time::advance(GATHERING_MAX - Duration::from_millis(1)).await;
+        waiters.add("b", heartbeat(), true, 0);
+        assert_eq!(waiters.depart(), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(waiters.depart().unwrap().1, ["a", "b"], "the last to come delays nobody");
+        for n in 0..ROWS_MAX {
+            waiters.add(&format!("{n:04}"), heartbeat(), false, 0);
+        }
+        assert_eq!(waiters.depart().unwrap().1.len(), ROWS_MAX, "a full request waits for nobody");
     }
 
     #[tokio::test(start_paused = true)]
@@ -418,6 +475,7 @@ mod tests {
         waiters.add("a", heartbeat(), false, 0);
         waiters.add("b", heartbeat(), false, 0);
         waiters.answers.remove(0);
+        waiters.gather().await;
         assert_eq!(waiters.depart().unwrap().1, ["b"]);
     }
 }

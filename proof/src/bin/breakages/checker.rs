@@ -59,8 +59,8 @@ impl Checker {
             Checker::Simulation(_) => {
                 vec!["build", "-p", "spindle-simulation", "--bin", "simulate"]
             }
-            Checker::Law { package, .. } => {
-                [&["test", "--no-run"], &UNOPTIMISED[..], &tests(package)[..]].concat()
+            Checker::Law { package, name } => {
+                [&["test", "--no-run"], &UNOPTIMISED[..], &tests(package, name)[..]].concat()
             }
         }
     }
@@ -78,7 +78,8 @@ impl Checker {
                 [&program[..], &["--", "--first", "1"], options].concat()
             }
             Checker::Law { package, name } => {
-                [&["test"], &UNOPTIMISED[..], &tests(package)[..], &["--", name.as_str()]].concat()
+                [&["test"], &UNOPTIMISED[..], &tests(package, name)[..], &["--", name.as_str()]]
+                    .concat()
             }
         }
     }
@@ -145,8 +146,10 @@ impl Checker {
 
 /// The laws of the lock are one test binary, and so are the worlds of the simulation; other packages
 /// keep theirs beside the code.
-fn tests(package: &str) -> [&str; 3] {
+fn tests<'a>(package: &'a str, name: &str) -> [&'a str; 3] {
     match package {
+        // The rules of one room stand beside it.
+        "spindle-lock" if name.contains("::tests::") => ["--lib", "-p", package],
         "spindle-lock" => ["--test=laws", "-p", package],
         "spindle-simulation" => ["--test=worlds", "-p", package],
         _ => ["--lib", "-p", package],
