@@ -6,6 +6,7 @@
 //! cargo bench --bench fleets -- killed 1000
 //! cargo bench --bench fleets -- group 200
 //! cargo bench --bench fleets -- permits 100 64
+//! cargo bench --bench fleets -- readers 100
 //! ```
 //!
 //! Without arguments all of them run, with these numbers. Real time, release build, lease 10 s and
@@ -21,6 +22,8 @@ mod killed;
 mod parts;
 #[path = "fleets/permits.rs"]
 mod permits;
+#[path = "fleets/readers.rs"]
+mod readers;
 #[path = "parts/serve.rs"]
 mod serve;
 #[path = "parts/server.rs"]
@@ -69,11 +72,13 @@ async fn measure(arguments: &[&str]) -> Result<(), Failure> {
         ["permits", permits, tasks] => {
             permits::measure(&Server::start()?, permits.parse()?, tasks.parse()?).await?;
         }
+        ["readers", readers] => readers::measure(&Server::start()?, readers.parse()?).await?,
         _ => {
             shards::join(&mut Server::start()?, 20, 1_000).await?;
             killed::measure(&Server::start()?, 1_000).await?;
             group::measure(&mut Server::start()?, 200).await?;
             permits::measure(&Server::start()?, 100, 64).await?;
+            readers::measure(&Server::start()?, 100).await?;
         }
     }
     println!("{}", load());
