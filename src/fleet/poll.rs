@@ -9,7 +9,7 @@ use spindle_protocol::fleet::{Participant, Piece, View};
 use crate::error::Result;
 use crate::names::number;
 pub(super) use crate::roster::{Rows, holder, poll, poll_beside, taken_until};
-use crate::spanner::Table;
+use crate::spanner::{FullRow, Table};
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]
@@ -46,12 +46,7 @@ impl Place {
         let mut shards = vec![Piece::Vacant; self.count];
         let (pieces, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.name.starts_with(&self.shards));
-        for full in &pieces {
-            let shard = full.name.strip_prefix(&self.shards).and_then(number);
-            if let Some(piece) = shard.and_then(|shard| shards.get_mut(shard)) {
-                *piece = Piece::of(&full.row, self.lease, read_at);
-            }
-        }
+        self.note(&mut shards, &pieces, read_at);
         let (mut members, mut others) = (Vec::new(), Vec::new());
         for full in &shares {
             let (Some(id), Some(until)) = (
@@ -69,6 +64,29 @@ impl Place {
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards };
         Ok(Sight { view, others, shares: Rows { rows: shares, takeovers, read_at } })
+    }
+
+    /// Polls these shards alone; all else is as it was seen last.
+    pub(super) async fn poll_some(&self, last: &View, shards: &[usize]) -> Result<Sight> {
+        let keys: Vec<String> = shards.iter().map(|shard| self.shard_key(*shard)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let Rows { rows, read_at, .. } = poll_beside(&self.table, &keys, &[]).await?;
+        let mut view = View { read_at, ..last.clone() };
+        for shard in shards {
+            view.shards[*shard] = Piece::Vacant;
+        }
+        self.note(&mut view.shards, &rows, read_at);
+        let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at };
+        Ok(Sight { view, others: Vec::new(), shares })
+    }
+
+    fn note(&self, shards: &mut [Piece], rows: &[FullRow], read_at: Timestamp) {
+        for full in rows {
+            let shard = full.name.strip_prefix(&self.shards).and_then(number);
+            if let Some(piece) = shard.and_then(|shard| shards.get_mut(shard)) {
+                *piece = Piece::of(&full.row, self.lease, read_at);
+            }
+        }
     }
 }
 

@@ -26,6 +26,8 @@ const SHARDS_MAX: usize = 10_000;
 const POLL_PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
+/// So many awaited shards are polled between two polls of all, at the most.
+const AWAITED_MAX: usize = 1_000;
 
 impl Member {
     /// Names shards that the members of the group share out among themselves: `count` pieces of
@@ -178,6 +180,9 @@ impl Shards {
             hands: BTreeMap::new(),
             workers: Workers::default(),
             last: None,
+            is_more: false,
+            awaited: Vec::new(),
+            all_due: Instant::now(),
             failures: 0,
             tidied: Instant::now(),
         })
@@ -200,6 +205,12 @@ struct Desk {
     hands: BTreeMap<usize, Hand>,
     workers: Workers,
     last: Option<View>,
+    /// True if there are more shards to hand over than the last decision did.
+    is_more: bool,
+    /// The shards that others are handing to this member.
+    awaited: Vec<usize>,
+    /// By when all shards are polled, not these alone.
+    all_due: Instant,
     /// Polls that failed in a row.
     failures: u32,
     tidied: Instant,
@@ -237,7 +248,8 @@ impl Desk {
                 () = self.dropped.cancelled() => return Ok(()),
                 () = self.cancel.cancelled() => return Ok(()),
                 Some(joined) = self.workers.tasks.join_next_with_id() => {
-                    if self.finished(joined) && !self.hands.values().any(Hand::is_leaving) {
+                    let has_left = self.finished(joined) && self.is_more;
+                    if has_left && !self.hands.values().any(Hand::is_leaving) {
                         // The next tenth.
                         next_poll = next_poll.min(Instant::now() + POLL_PAUSE_MIN);
                     }
@@ -245,17 +257,30 @@ impl Desk {
                 }
                 () = sleep_until(next_poll) => {}
             }
+            let is_all = self.awaited.is_empty() || self.all_due <= Instant::now();
             let polled = tokio::select! {
                 biased;
                 () = self.dropped.cancelled() => return Ok(()),
                 () = self.cancel.cancelled() => return Ok(()),
-                polled = self.place.poll() => polled,
+                polled = self.poll_due(is_all) => polled,
             };
-            let pause = match polled {
-                Ok(sight) => self.act(sight, task).await?,
-                Err(error) => self.pause_after(&error),
+            next_poll = match polled {
+                Ok(sight) => {
+                    let pause = self.act(sight, task).await?;
+                    if is_all {
+                        self.all_due = Instant::now() + self.poll;
+                    }
+                    (Instant::now() + pause).min(self.all_due + POLL_PAUSE_MIN)
+                }
+                Err(error) => Instant::now() + self.pause_after(&error),
             };
-            next_poll = Instant::now() + pause;
+        }
+    }
+
+    async fn poll_due(&self, is_all: bool) -> Result<Sight> {
+        match &self.last {
+            Some(last) if !is_all => self.place.poll_some(last, &self.awaited).await,
+            _ => self.place.poll().await,
         }
     }
 
@@ -274,7 +299,9 @@ impl Desk {
         let is_member = self.own.has_lock().is_some();
         let now = self.own.settings()?.clock.now();
         let step = self.share.decide(now, &sight.view, &parts, is_member);
-        let Step { take, hand_over, poll_again } = step;
+        let Step { take, hand_over, is_more, poll_again, mut awaited } = step;
+        awaited.truncate(AWAITED_MAX);
+        (self.is_more, self.awaited) = (is_more, awaited);
         for shard in take {
             self.take(shard, Arc::clone(task));
         }
@@ -362,7 +389,8 @@ impl Desk {
     /// Deletes the rows of those that are long gone; one member does it for all.
     async fn tidy(&mut self, sight: &Sight) {
         let first = sight.view.members.iter().map(|member| &*member.id).min();
-        if first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {
+        let was_read = !sight.shares.rows.is_empty();
+        if was_read && first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {
             self.tidied = Instant::now();
             tidy(&self.place.table, &sight.shares, self.place.lease).await;
         }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::plan::{Plan, plan};
 use crate::{Moment, Named, Row, Timestamp, Timing};
 
-/// From one poll to the next while a shard is being handed to this member.
+/// From one poll to the next while shards are being handed to this member: right after one arrived,
+/// and at most.
+const HASTE_MIN: Duration = Duration::from_millis(25);
 const HASTE: Duration = Duration::from_millis(100);
 /// For how long nothing may arrive before the polls slow down again.
 const HASTE_MAX: Duration = Duration::from_secs(5);
@@ -75,8 +77,13 @@ pub struct Step {
     pub take: Vec<usize>,
     /// The shards to give up, and to whom: once their tasks have ended.
     pub hand_over: Vec<(usize, String)>,
+    /// True if there are more to give up after these.
+    pub is_more: bool,
     /// When to poll again, counted from now.
     pub poll_again: Duration,
+    /// The shards for whose sake it is to be so soon, since others are handing them over: between
+    /// two polls of all, it is enough to poll these.
+    pub awaited: Vec<usize>,
 }
 
 /// One member's share of the shards: what it remembers from one poll to the next.
@@ -144,8 +151,13 @@ impl Share {
     ) -> Step {
         self.note(now, view);
         self.unanswered.retain(|shard, _| parts.get(shard) != Some(&Part::Working));
-        let mut step =
-            Step { take: Vec::new(), hand_over: Vec::new(), poll_again: self.next_change(view) };
+        let mut step = Step {
+            take: Vec::new(),
+            hand_over: Vec::new(),
+            is_more: false,
+            poll_again: self.next_change(view),
+            awaited: Vec::new(),
+        };
         if self.is_briefly_away(now, is_member) {
             return step;
         }
@@ -155,10 +167,14 @@ impl Share {
         if is_member {
             step.take = self.takes(now, view, parts, &members, &plan);
         }
-        step.hand_over = self.hands_over(now, view, parts, &plan);
+        let most = at_a_time(parts);
+        step.hand_over = self.surplus(now, view, parts, &plan);
+        step.is_more = step.hand_over.len() > most;
+        step.hand_over.truncate(most);
         let awaited = self.awaited(view, &plan);
-        if self.is_in_haste(now, awaited) {
-            step.poll_again = step.poll_again.min(HASTE);
+        if let Some(haste) = self.haste(now, awaited.len()) {
+            step.poll_again = step.poll_again.min(haste);
+            step.awaited = awaited;
         }
         step
     }
@@ -273,16 +289,14 @@ impl Share {
         taken
     }
 
-    fn hands_over(
+    /// Returns the shards to hand over, sooner or later.
+    fn surplus(
         &self,
         now: Moment,
         view: &View,
         parts: &BTreeMap<usize, Part>,
         plan: &Plan,
     ) -> Vec<(usize, String)> {
-        let are = |part: Part| parts.values().filter(|other| **other == part).count();
-        let (working, leaving) = (are(Part::Working), are(Part::Leaving));
-        let most = ((working + leaving) / 10).max(1);
         let handed = plan.moves().iter().filter_map(|moved| {
             let is_here = parts.get(&moved.shard) == Some(&Part::Working)
                 && view.shards[moved.shard].holder() == Some(&*self.id)
@@ -291,24 +305,26 @@ impl Share {
             let was_declined = self.declined.get(&key).is_some_and(|pause| now < pause.until);
             (is_here && !was_declined).then_some(key)
         });
-        handed.take(most.saturating_sub(leaving)).collect()
+        handed.collect()
     }
 
-    /// Returns how many shards others have to hand to this member.
-    fn awaited(&self, view: &View, plan: &Plan) -> usize {
+    /// Returns the shards that others have to hand to this member.
+    fn awaited(&self, view: &View, plan: &Plan) -> Vec<usize> {
         let others =
             |shard: usize| view.shards[shard].holder().is_some_and(|holder| holder != self.id);
         let moves = plan.moves().iter().filter(|moved| moved.to == self.id);
-        moves.filter(|moved| others(moved.shard)).count()
+        moves.map(|moved| moved.shard).filter(|shard| others(*shard)).collect()
     }
 
-    fn is_in_haste(&mut self, now: Moment, count: usize) -> bool {
+    /// Returns how soon to poll while so many are awaited: the later, the longer none has arrived.
+    fn haste(&mut self, now: Moment, count: usize) -> Option<Duration> {
         self.awaited = match self.awaited {
             _ if count == 0 => None,
             Some((before, since)) if count >= before => Some((count, since)),
             _ => Some((count, now)),
         };
-        self.awaited.is_some_and(|(_, since)| now.since(since) < HASTE_MAX)
+        let waited = now.since(self.awaited?.1);
+        (waited < HASTE_MAX).then(|| (waited / 4).clamp(HASTE_MIN, HASTE))
     }
 
     /// Returns how long it is until something that the view shows changes by itself, or to the next
@@ -351,6 +367,13 @@ impl Piece {
             other => other.holder(),
         }
     }
+}
+
+/// Returns how many more shards this member may hand over now.
+fn at_a_time(parts: &BTreeMap<usize, Part>) -> usize {
+    let are = |part: Part| parts.values().filter(|other| **other == part).count();
+    let (working, leaving) = (are(Part::Working), are(Part::Leaving));
+    ((working + leaving) / 10).max(1).saturating_sub(leaving)
 }
 
 fn owners(view: &View) -> Vec<Option<&str>> {

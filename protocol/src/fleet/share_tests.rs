@@ -260,11 +260,34 @@ fn a_tenth_moves_at_a_time_and_at_least_one() {
     let share = &mut world.nodes.get_mut("a").unwrap().share;
     let step = share.decide(Moment::default(), &view, &parts, true);
     assert_eq!(step.hand_over.len(), 4);
+    assert!(step.is_more, "sixteen more, once these have gone");
     for (shard, to) in step.hand_over {
         assert_eq!(to, "b");
         parts.insert(shard, Part::Leaving);
     }
     assert!(share.decide(Moment::default(), &view, &parts, true).hand_over.is_empty());
+}
+
+#[test]
+fn a_member_polls_what_is_handed_to_it_soon_and_more_seldom_the_longer_none_arrives() {
+    let mut world = settled(&["a"]);
+    world.join("b");
+    world.run(seconds(2));
+    world.tick += 20;
+    let mut wait_after = |since: u64| {
+        world.tick += since;
+        let step = world.act("b");
+        assert_eq!((step.awaited.len(), step.take.len()), (10, 0));
+        step.poll_again
+    };
+    let milliseconds = Duration::from_millis;
+    assert_eq!([0, 1, 1, 1, 1].map(&mut wait_after), [25, 25, 50, 75, 100].map(milliseconds));
+    assert_eq!(wait_after(40), milliseconds(100));
+    world.tick += 10;
+    let step = world.act("b");
+    assert_eq!((step.awaited.len(), step.poll_again), (0, POLL), "all are polled as ever");
+    let leaver = world.act("a");
+    assert!(leaver.is_more && leaver.awaited.is_empty());
 }
 
 #[test]
