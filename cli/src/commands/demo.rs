@@ -38,11 +38,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub async fn demo(demo: &Demo) -> Result<ExitCode> {
     let emulator = start(demo.port).await.map_err(|error| {
-        Failure::new(Code::NotStarted, format!("start a database: {error}"))
+        Failure::new(Code::Usage, format!("start a database: {error}"))
             .cure("choose another port with --port, or none")
     })?;
     let created = emulator.create_database(DATABASE, LockTable::DDL).await;
-    created.map_err(|error| Failure::new(Code::NotStarted, error.message()))?;
+    created.map_err(|error| Failure::new(Code::Missing, error.message()))?;
     let address = emulator.address().to_string();
     println!(
         "A database of this program's own runs until you press Ctrl-C. In another terminal:\n"

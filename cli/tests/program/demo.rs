@@ -10,6 +10,11 @@ use crate::world::{PATIENCE, bare, finish, until};
 /// The commands that do not end by themselves, or soon.
 const LASTING: [&str; 3] = ["watch", "serve", "run"];
 
+fn port_of(said: &[String]) -> &str {
+    let host = said.iter().find_map(|line| line.split_once("SPANNER_EMULATOR_HOST=")).unwrap().1;
+    host.rsplit_once(':').unwrap().1
+}
+
 #[tokio::test]
 async fn the_demonstration_needs_nothing_and_ends_with_all_that_it_started() {
     let mut demo = bare(&["demo", "--port", "0", "--kill-every", "2s"]);
@@ -19,6 +24,9 @@ async fn the_demonstration_needs_nothing_and_ends_with_all_that_it_started() {
     while !said.iter().any(|line| line.contains("spindle run")) {
         said.push(timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap());
     }
+    let again = finish(bare(&["demo", "--port", port_of(&said)])).await;
+    assert_eq!(again.code, Some(2), "its port is taken: {again:?}");
+    assert!(again.err.contains("another port with --port"), "{again:?}");
     let after = |begins: &str| {
         said.iter().find_map(|line| line.strip_prefix(begins)).unwrap_or_else(|| panic!("{said:?}"))
     };

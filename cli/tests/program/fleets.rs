@@ -77,6 +77,11 @@ async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
     let lines: Vec<&str> = readers.lines().collect();
     assert!(lines[1].starts_with("writer  -       node-2  waiting"), "{readers}");
     assert!(lines[2].starts_with("reader  node-3  node-3  held"), "{readers}");
+    // An evicted reader may read on until its lease has run out.
+    ok(world.run(&["evict", "spindle:rw:jobs/node-3", "--yes"]).await);
+    let readers = ok(world.run(&["readers", "jobs"]).await);
+    assert!(readers.lines().nth(1).unwrap().contains("node-2  waiting"), "{readers}");
+    assert!(readers.lines().nth(2).unwrap().contains("evicted"), "{readers}");
 
     for half in ["emails", "orders"] {
         let ran = world.run(&["shards", half]).await;
