@@ -3,6 +3,7 @@
 //! These may be too many, never too few: the condition is evaluated on every row all the same.
 
 use super::ast::Comparison;
+use super::bounds::Bounds;
 use super::eval::{Evaluated, Evaluation, Rows, Stop};
 use super::functions::Code;
 use super::plan::{Node, Scan, Use};
@@ -87,19 +88,6 @@ struct Search<'a> {
     is_known: &'a dyn Fn(usize) -> bool,
     evaluation: &'a Evaluation,
     rows: &'a Rows<'a>,
-}
-
-/// An end of a range of values, and whether it belongs to the range.
-type End = Option<(Value, bool)>;
-
-/// The values that a column can have.
-#[derive(Default)]
-struct Bounds {
-    low: End,
-    high: End,
-    /// There is no such value.
-    empty: bool,
-    found: bool,
 }
 
 impl Search<'_> {
@@ -224,11 +212,7 @@ impl Search<'_> {
                     if function.name == "STARTS_WITH" && is_column(&arguments[0], index) =>
                 {
                     if let Some(prefix) = self.constant(&arguments[1])? {
-                        let behind = successor(&prefix);
-                        bounds.restrict(Comparison::GreaterOrEqual, prefix);
-                        if let Some(behind) = behind {
-                            bounds.restrict(Comparison::Less, behind);
-                        }
+                        bounds.restrict_to_prefix(prefix);
                     }
                 }
                 _ => {}
@@ -305,38 +289,6 @@ impl Search<'_> {
     }
 }
 
-impl Bounds {
-    fn restrict(&mut self, comparison: Comparison, value: Value) {
-        if value.is_null() {
-            self.empty = true;
-            return;
-        }
-        if matches!(value, Value::Float64(value) if value.is_nan()) {
-            return;
-        }
-        let (end, inclusive) = match comparison {
-            Comparison::Greater => (&mut self.low, false),
-            Comparison::GreaterOrEqual => (&mut self.low, true),
-            Comparison::Less => (&mut self.high, false),
-            Comparison::LessOrEqual => (&mut self.high, true),
-            Comparison::Equal | Comparison::NotEqual => return,
-        };
-        self.found = true;
-        let tighter = match end {
-            None => true,
-            Some((known, _)) => match comparison {
-                Comparison::Greater => value >= *known,
-                Comparison::GreaterOrEqual => value > *known,
-                Comparison::Less => value <= *known,
-                _ => value < *known,
-            },
-        };
-        if tighter {
-            *end = Some((value, inclusive));
-        }
-    }
-}
-
 fn extended(prefixes: &[Vec<Value>], points: &[Value]) -> Vec<Vec<Value>> {
     let with = |prefix: &Vec<Value>, point: &Value| {
         prefix.iter().chain(std::iter::once(point)).cloned().collect()
@@ -353,39 +305,6 @@ fn flatten<'a>(condition: &'a Node, conditions: &mut Vec<&'a Node>) {
 
 fn is_column(node: &Node, wanted: usize) -> bool {
     matches!(node, Node::Column(slot) if *slot == wanted)
-}
-
-/// The first value behind all that start with `prefix`, if there is one.
-fn successor(prefix: &Value) -> Option<Value> {
-    match prefix {
-        Value::String(prefix) => {
-            let mut rest = prefix.clone();
-            while let Some(last) = rest.pop() {
-                // The surrogates between these two are no characters.
-                let next = if last == '\u{d7ff}' {
-                    Some('\u{e000}')
-                } else {
-                    char::from_u32(u32::from(last) + 1)
-                };
-                if let Some(next) = next {
-                    rest.push(next);
-                    return Some(Value::String(rest));
-                }
-            }
-            None
-        }
-        Value::Bytes(prefix) => {
-            let mut rest = prefix.clone();
-            while let Some(last) = rest.pop() {
-                if let Some(next) = last.checked_add(1) {
-                    rest.push(next);
-                    return Some(Value::Bytes(rest));
-                }
-            }
-            None
-        }
-        _ => None,
-    }
 }
 
 /// Returns the same ranges, in order and apart from each other.

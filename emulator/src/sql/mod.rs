@@ -12,6 +12,7 @@
 mod access;
 pub mod ast;
 mod bind;
+mod bounds;
 mod characters;
 mod database;
 mod error;
