@@ -167,11 +167,10 @@ fn describe(name: &str, found: &Database) -> database::Database {
     }
 }
 
-/// Returns the option of that name, without the quotes in which it is kept; empty without it.
+/// Returns the option of that name; empty without it.
 fn default_leader(schema: &Schema) -> String {
-    let (_, mut options) = schema.options();
-    let value = options.find(|(name, _)| *name == "default_leader").map(|(_, value)| value);
-    value.map(|value| value.trim_matches('\'').to_owned()).unwrap_or_default()
+    let found = schema.option_values().find(|(name, _)| *name == "default_leader");
+    found.map(|(_, value)| value.to_owned()).unwrap_or_default()
 }
 
 /// Returns the changes that the statements of a request ask for, one for each.

@@ -79,6 +79,14 @@ const COLUMN_OPTIONS: &[(&str, Type)] = &[
     ("OPTION_VALUE", Type::String),
 ];
 
+const DATABASE_OPTIONS: &[(&str, Type)] = &[
+    ("CATALOG_NAME", Type::String),
+    ("SCHEMA_NAME", Type::String),
+    ("OPTION_NAME", Type::String),
+    ("OPTION_TYPE", Type::String),
+    ("OPTION_VALUE", Type::String),
+];
+
 /// Returns the table of this name, in any case, for the tables of `schema`.
 ///
 /// The tables of `INFORMATION_SCHEMA` itself are not among its rows.
@@ -103,6 +111,7 @@ pub fn view(name: &str, schema: &Schema) -> Option<View> {
             rows.retain(|row| !row.is_empty() && schema.dialect() == Dialect::GoogleSql);
             (COLUMN_OPTIONS, rows)
         }
+        "DATABASE_OPTIONS" => (DATABASE_OPTIONS, database_option_rows(schema)),
         _ => return None,
     };
     let mut rows: Vec<Vec<Value>> = rows;
@@ -216,6 +225,21 @@ fn index_column_rows(schema: &Schema) -> Vec<Vec<Value>> {
         }
     }
     rows
+}
+
+/// The dialect counts as an option.
+fn database_option_rows(schema: &Schema) -> Vec<Vec<Value>> {
+    let dialect = match schema.dialect() {
+        Dialect::GoogleSql => "GOOGLE_STANDARD_SQL",
+        Dialect::PostgreSql => "POSTGRESQL",
+    };
+    let options = std::iter::once(("database_dialect", dialect)).chain(schema.option_values());
+    options
+        .map(|(name, value)| {
+            let kind = if name == "optimizer_version" { "INT64" } else { "STRING" };
+            vec!["".into(), "".into(), name.into(), kind.into(), value.into()]
+        })
+        .collect()
 }
 
 fn column_row(table: &Table, position: usize, column: &Column, spanner_type: String) -> Vec<Value> {

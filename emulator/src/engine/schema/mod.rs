@@ -59,6 +59,11 @@ impl Schema {
         (&self.database, self.options.iter())
     }
 
+    /// Returns the options that the database was given, as answers show them: without quotes.
+    pub fn option_values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.options.iter().map(|(name, value)| (name.as_str(), value.trim_matches('\'')))
+    }
+
     /// Returns the table of this name, in any case.
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.get(&name.to_ascii_lowercase())

@@ -21,12 +21,27 @@ async fn a_database_is_there_with_its_tables_from_its_creation_to_its_drop() {
 }
 
 #[tokio::test]
-async fn a_database_shows_its_default_leader() {
+async fn a_database_shows_its_options() {
     let mut office = Office::with_orders().await;
     assert_eq!(office.get_database(ORDERS).await.unwrap().default_leader, "");
     let set = "ALTER DATABASE `eu-1` SET OPTIONS (default_leader = 'europe-west1')";
     office.update(&[set]).await.unwrap();
     assert_eq!(office.get_database(ORDERS).await.unwrap().default_leader, "europe-west1");
+    let mut client = SpannerClient::new(connected(office.emulator.endpoint()).await);
+    let session = proto::CreateSessionRequest { database: ORDERS.into(), ..Default::default() };
+    let query = proto::ExecuteSqlRequest {
+        session: client.create_session(session).await.unwrap().into_inner().name,
+        sql:
+            "SELECT OPTION_NAME, OPTION_TYPE, OPTION_VALUE FROM INFORMATION_SCHEMA.DATABASE_OPTIONS
+              WHERE SCHEMA_NAME = '' ORDER BY OPTION_NAME"
+                .into(),
+        ..Default::default()
+    };
+    let found = client.execute_sql(query).await.unwrap().into_inner();
+    assert_eq!(
+        rows(&found),
+        ["database_dialect STRING GOOGLE_STANDARD_SQL", "default_leader STRING europe-west1"]
+    );
 }
 
 #[tokio::test]
