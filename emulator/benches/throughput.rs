@@ -19,25 +19,31 @@ use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_emulator::sql::{InTransaction, Outcome, Parameters, execute, parse_statement};
 use spindle_emulator::{Emulator, engine};
+use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 const DDL: &str = "CREATE TABLE counter (id INT64 NOT NULL, value INT64) PRIMARY KEY (id)";
 const RUN: Duration = Duration::from_secs(5);
 
-#[tokio::main]
-async fn main() {
+fn main() {
     // `cargo test --all-targets` starts benchmarks too, without this argument.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    readiness().await;
-    single_row_commits(64).await;
-    contended_row(16).await;
-    without_network(64).await;
-    statements_in_one_transaction(10_000).await;
-    point_queries(1_000_000).await;
-    many_databases(1_000).await;
+    // Client and server on one thread, as `#[tokio::test]` runs them, or on all.
+    let one = Builder::new_current_thread().enable_all().build().unwrap();
+    let all = Builder::new_multi_thread().enable_all().build().unwrap();
+    all.block_on(readiness());
+    one.block_on(single_row_commits("one", 64));
+    all.block_on(async {
+        single_row_commits("all", 64).await;
+        contended_row(16).await;
+        without_network(64).await;
+        statements_in_one_transaction(10_000).await;
+        point_queries(1_000_000).await;
+        many_databases(1_000).await;
+    });
 }
 
 /// From nothing to the first reply, as a test that starts an emulator of its own pays for it.
@@ -62,12 +68,12 @@ async fn readiness() {
     );
 }
 
-async fn single_row_commits(tasks: i64) {
+async fn single_row_commits(threads: &str, tasks: i64) {
     let emulator = Emulator::start().await.unwrap();
     emulator.create_database(DATABASE, DDL).await.unwrap();
     let client = connect(&emulator).await;
     let commits = Arc::new(AtomicU64::new(0));
-    let begin = Instant::now();
+    let (begin, computed) = (Instant::now(), computed_seconds());
     let workers: Vec<_> = (0..tasks)
         .map(|id| {
             let (client, commits) = (client.clone(), Arc::clone(&commits));
@@ -82,7 +88,11 @@ async fn single_row_commits(tasks: i64) {
         .collect();
     join(workers).await;
     let rate = per_second(&commits, begin.elapsed());
-    println!("single-row-commits: ok tasks={tasks} per_second={rate:.0}");
+    let computed = (computed_seconds() - computed) * 1e6 / commits.load(Ordering::Relaxed) as f64;
+    println!(
+        "single-row-commits: ok threads={threads} tasks={tasks} per_second={rate:.0} \
+         processor_us_each={computed:.0}"
+    );
     emulator.stop().await;
 }
 
@@ -255,6 +265,16 @@ fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+/// The processor time of this process so far, client and server; NaN where the system doesn't say.
+fn computed_seconds() -> f64 {
+    let schedstat = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return f64::NAN };
+    threads.flatten().filter_map(schedstat).sum::<f64>() / 1e9
 }
 
 async fn connect(emulator: &Emulator) -> DatabaseClient {
