@@ -226,6 +226,18 @@ async fn a_fleet_is_one_line_of_the_page_and_opens_by_key_and_by_click() {
     assert_eq!(table(&mut browser).await, closed, "a second click closes it, and all within");
     assert_eq!(browser.eval(&format!("{button}.ariaExpanded")).await, "false");
 
+    // A writer that waits is no holder, neither in its line nor in its lane.
+    filter(&mut browser, "spindle:rw:").await;
+    let rows = table(&mut browser).await;
+    let waits = "spindle:rw:jobs | – | node-2 waits";
+    assert_eq!(rows, [waits, "spindle:rw:jobs/node-3 | node-3 | held"]);
+    let rects = |kind: &str| {
+        format!("document.querySelectorAll('tr[data-lock=\"spindle:rw:jobs\"] rect.{kind}').length")
+    };
+    browser.until(&format!("{} === 1", rects("reserved"))).await;
+    assert_eq!(browser.eval(&rects("term")).await, 0);
+    filter(&mut browser, "").await;
+
     // A closed fleet speaks for its rows.
     world.write(&[("spindle:rw:jobs/node-3", None)]).await;
     let news = "document.getElementById('news').textContent";
