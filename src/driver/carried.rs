@@ -148,7 +148,8 @@ impl Carried {
         if let (Role::Reader(reader), Some(table), Change::BeginRead { .. }) =
             (&self.role, &self.table, &change)
         {
-            return reader.begin(table, self.seat.lock(), change, limit).await;
+            // Boxed for the same reason.
+            return Box::pin(reader.begin(table, self.seat.lock(), change, limit)).await;
         }
         let outcome = self.seat.send(Load::Change(change), limit).await;
         if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
