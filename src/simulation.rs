@@ -11,14 +11,14 @@ pub use rustix::time::ClockId;
 use spindle_protocol::{
     Act, Answer, Change, Column, Holder, StoredRow, Succession, Timestamp, Timing, Write,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::carrier::{self, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
 use crate::clock::Clock;
 pub use crate::clock::Machine;
-use crate::driver::{Carried, CarriedRow, Command, Driver, LockRow, Role, Told};
+use crate::driver::{Carried, CarriedRow, Command, Driver, Inbox, LockRow, Outbox, Role, Told};
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
 use crate::outcome::Outcome;
@@ -221,7 +221,7 @@ impl<W: Watch> LockRow for Watched<W> {
 #[derive(Debug)]
 pub struct Member {
     published: Arc<Published>,
-    commands: mpsc::Sender<Box<Command>>,
+    commands: Arc<Outbox<Command>>,
 }
 
 /// The future that drives an instance, until it is cancelled.
@@ -276,7 +276,7 @@ impl Member {
         cancel: CancellationToken,
     ) -> (Member, Loop) {
         let Identity { lock, id, timing, clock, seed } = identity;
-        let (commands, inbox) = mpsc::channel(16);
+        let (commands, inbox) = Inbox::new();
         let lock: Arc<str> = lock.into();
         let published = Published::new(clock.clone(), Arc::clone(&lock), "locktable".into());
         let published = Arc::new(published);
@@ -308,7 +308,7 @@ impl Member {
     /// Asks the loop to give up its term; false if it can't be asked now.
     pub fn resign(&self, next: Succession) -> bool {
         let (done, _) = oneshot::channel();
-        self.commands.try_send(Box::new(Command::Resign { next, done })).is_ok()
+        self.commands.send(Command::Resign { next, done })
     }
 }
 

@@ -6,12 +6,13 @@ use std::task::{Context, Poll};
 use google_cloud_spanner::client::DatabaseClient;
 use spindle_protocol::Succession;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::driver::{
-    CarriedRow, Claim, Command, Demand, Driver, Grant, Occupied, Part, Patience, overdue_limit,
+    CarriedRow, Claim, Command, Demand, Driver, Grant, Inbox, Occupied, Outbox, Part, Patience,
+    overdue_limit,
 };
 use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
@@ -68,9 +69,9 @@ struct Shared {
     /// The settings, or the error that `run` resolves to.
     settings: Result<Settings>,
     published: Arc<Published>,
-    commands: mpsc::Sender<Box<Command>>,
+    commands: Arc<Outbox<Command>>,
     /// Taken by `run`: the loop ends when the senders, one for all handles, are gone.
-    inbox: Mutex<Option<mpsc::Receiver<Box<Command>>>>,
+    inbox: Mutex<Option<Inbox<Command>>>,
     /// How the loop was started, once it was.
     demand: OnceLock<Demand>,
     /// How many want the lock, if it is ranked: the contender is a member while somebody does.
@@ -116,7 +117,7 @@ impl Spindle {
     }
 
     pub(crate) fn in_part(table: Arc<Table>, settings: Result<Settings>, part: Part) -> Spindle {
-        let (commands, inbox) = mpsc::channel(16);
+        let (commands, inbox) = Inbox::new();
         let (clock, name) = match &settings {
             Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),
             Err(_) => (Clock::system(), "".into()),
@@ -194,7 +195,7 @@ impl Spindle {
         };
         let published = Arc::clone(&self.0.published);
         published.starts(overdue_limit(settings.timing.lease));
-        let commands = self.0.commands.downgrade();
+        let commands = Arc::downgrade(&self.0.commands);
         let wanted = self.0.wanted.as_ref().map(watch::Sender::subscribe);
         if demand == Demand::Always {
             // For as long as the loop runs.
@@ -369,7 +370,9 @@ impl Spindle {
         let (reply, answer) = oneshot::channel();
         let claim = Claim { patience, asked_to_go, reply };
         let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
-        self.0.commands.send(Box::new(Command::Claim(claim))).await.map_err(|_| gone())?;
+        if !self.0.commands.send(Command::Claim(claim)) {
+            return Err(gone());
+        }
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -387,8 +390,8 @@ impl Spindle {
 
     async fn resign_for(&self, next: Succession) -> bool {
         let (done, resigned) = oneshot::channel();
-        // Either error means that no loop is left, which holds nothing.
-        if self.0.commands.send(Box::new(Command::Resign { next, done })).await.is_err() {
+        // Without a loop nothing is held.
+        if !self.0.commands.send(Command::Resign { next, done }) {
             return false;
         }
         resigned.await.unwrap_or(false)

@@ -14,12 +14,13 @@ use spindle_protocol::{
     Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Rejection,
     Succession, Wake,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::carried::LockRow;
 use super::claims::{Claim, Claims, End, Heard, Leaving, Occupied, Parting, Patience};
+use super::inbox::Inbox;
 use super::metrics::Meter;
 use crate::error::{Error, panic_message};
 use crate::loss::{Loss, ReleaseOutcome};
@@ -46,7 +47,7 @@ pub(crate) enum Demand {
     Claimed,
 }
 
-/// A handle's request to the loop; boxed on its way, since a channel keeps room for 32 of them.
+/// A handle's request to the loop.
 pub(crate) enum Command {
     /// Give the lock to this one, in turn.
     Claim(Claim),
@@ -59,7 +60,7 @@ pub(crate) struct Driver<R> {
     instance: Instance,
     settings: Settings,
     published: Arc<Published>,
-    commands: mpsc::Receiver<Box<Command>>,
+    commands: Inbox<Command>,
     resigned: Vec<oneshot::Sender<bool>>,
     demand: Demand,
     claims: Claims,
@@ -98,7 +99,7 @@ impl<R: LockRow> Driver<R> {
         row: R,
         settings: Settings,
         published: Arc<Published>,
-        commands: mpsc::Receiver<Box<Command>>,
+        commands: Inbox<Command>,
         seed: u64,
     ) -> Driver<R> {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -177,8 +178,8 @@ impl<R: LockRow> Driver<R> {
                     stopping = true;
                     Event::Stop
                 }
-                command = self.commands.recv(), if !stopping => match command {
-                    Some(command) => self.obey(*command),
+                command = self.commands.next(), if !stopping => match command {
+                    Some(command) => self.obey(command),
                     None => {
                         stopping = true;
                         self.journal.last_handle_gone(self.demand == Demand::Always);

@@ -1,16 +1,16 @@
 //! A ranked contender's place among the members, and the hand-over to a higher one.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use spindle_protocol::Succession;
 use spindle_protocol::fleet::{Contest, Ranked};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::row::{Judge, RankedRow};
-use crate::driver::{CarriedRow, Command, Driver, LockRow, Part, overdue_limit};
+use crate::driver::{CarriedRow, Command, Driver, Inbox, LockRow, Outbox, Part, overdue_limit};
 use crate::names::members_prefix;
 use crate::roster::{remove_released, tidy};
 use crate::settings::{Rank, Settings};
@@ -27,7 +27,7 @@ pub(crate) struct Place {
     /// The state that the loop of the lock publishes.
     lock: Arc<Published>,
     /// It holds no handle: the loop ends with the last of the user's.
-    commands: mpsc::WeakSender<Box<Command>>,
+    commands: Weak<Outbox<Command>>,
     /// How many in this process want the lock.
     wanted: watch::Receiver<usize>,
 }
@@ -38,7 +38,7 @@ impl Place {
         settings: &Settings,
         rank: Rank,
         lock: Arc<Published>,
-        commands: mpsc::WeakSender<Box<Command>>,
+        commands: Weak<Outbox<Command>>,
         wanted: watch::Receiver<usize>,
     ) -> Place {
         let Settings { name, id, timing, clock, .. } = settings;
@@ -115,7 +115,7 @@ impl Place {
         standing.starts(overdue_limit(settings.timing.lease));
         let key = Arc::clone(&settings.name);
         // Nobody sends it anything, and it ends when the sender is gone.
-        let (_commands, inbox) = mpsc::channel(1);
+        let (_commands, inbox) = Inbox::new();
         let standing = Arc::clone(standing);
         let driver = Driver::new(row, settings, standing, inbox, rand::random());
         Box::new(driver).run(leave.clone()).await;
@@ -161,7 +161,7 @@ impl Place {
         let next = Succession::Successor { id: to, grace };
         let (done, resigned) = oneshot::channel();
         // Without a loop nothing is led.
-        let is_told = commands.send(Box::new(Command::Resign { next, done })).await.is_ok();
+        let is_told = commands.send(Command::Resign { next, done });
         // While it waits it must not keep the loop.
         drop(commands);
         is_told && resigned.await.unwrap_or(false)

@@ -1,7 +1,7 @@
 //! The state that the loop publishes: the term, its gains and losses.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
@@ -26,7 +26,9 @@ pub(crate) struct Published {
     token: AtomicU64,
     /// The end of the term's validity in nanoseconds; zero without a term.
     valid_until: AtomicU64,
-    term: watch::Sender<Option<Term>>,
+    term: Mutex<Option<Term>>,
+    /// The same for those who watch, once there are any.
+    watched: OnceLock<watch::Sender<Option<Term>>>,
     vitals: Mutex<Vitals>,
     /// The last poll's answer, and when it came.
     polled: Mutex<Option<(Observation, Moment)>>,
@@ -40,7 +42,8 @@ impl Published {
             table,
             token: AtomicU64::new(0),
             valid_until: AtomicU64::new(0),
-            term: watch::Sender::new(None),
+            term: Mutex::default(),
+            watched: OnceLock::new(),
             vitals: Mutex::default(),
             polled: Mutex::default(),
         }
@@ -69,11 +72,13 @@ impl Published {
     }
 
     pub(crate) fn term(&self) -> Option<Term> {
-        self.term.borrow().clone()
+        self.present().clone()
     }
 
     pub(crate) fn watch(&self) -> TermWatch {
-        TermWatch::new(self.term.subscribe())
+        let term = self.present();
+        let watched = self.watched.get_or_init(|| watch::Sender::new(term.clone()));
+        TermWatch::new(watched.subscribe())
     }
 
     pub(crate) fn began(&self, token: FencingToken, writer: Writer, valid_until: Moment) {
@@ -89,11 +94,11 @@ impl Published {
         fence(Ordering::Release);
         self.token.store(token.as_nanoseconds(), Ordering::Relaxed);
         self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
-        self.term.send_replace(Some(term));
+        self.tell(Some(term));
     }
 
     pub(crate) fn extended(&self, valid_until: Moment) {
-        if let Some(term) = &*self.term.borrow() {
+        if let Some(term) = &*self.present() {
             term.extend(valid_until);
         }
         self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
@@ -104,7 +109,7 @@ impl Published {
         self.valid_until.store(0, Ordering::Release);
         let Some(term) = self.term() else { return };
         term.end(loss);
-        self.term.send_replace(None);
+        self.tell(None);
     }
 
     /// Notes that the loop was started, and ought to run before long.
@@ -180,6 +185,19 @@ impl Published {
         let polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (observation, at) = polled?;
         Some((observation, self.clock.now().since(at)))
+    }
+
+    fn tell(&self, term: Option<Term>) {
+        let mut present = self.present();
+        if let Some(watched) = self.watched.get() {
+            watched.send_replace(term.clone());
+        }
+        *present = term;
+    }
+
+    fn present(&self) -> MutexGuard<'_, Option<Term>> {
+        // Nothing that is done under it can panic halfway.
+        self.term.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn vitals(&self) -> MutexGuard<'_, Vitals> {
