@@ -18,6 +18,8 @@ mod admin;
 mod ambient;
 #[path = "laws/columns.rs"]
 mod columns;
+#[path = "laws/company.rs"]
+mod company;
 #[path = "laws/connection.rs"]
 mod connection;
 #[path = "laws/credentials.rs"]

@@ -4,28 +4,84 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::parcel::Lane;
+
+/// What each kind of request that may be in vain is paid from.
+#[derive(Debug)]
+pub(crate) struct Budgets {
+    reads: Budget,
+    transactions: Budget,
+    heartbeats: Budget,
+}
+
 /// Requests of a kind that may still be repeated in vain.
 #[derive(Debug)]
-pub(crate) struct Budget {
+struct Budget {
     left: u32,
     burst: u32,
     refill: Duration,
     counted_at: Instant,
+    /// How many it gets back for one that was not in vain.
+    reward: u32,
 }
 
-impl Budget {
-    /// Returns the budget for reads: at most 14 in any 10 s.
-    pub(crate) fn of_reads(now: Instant) -> Budget {
-        Budget { left: 4, burst: 4, refill: Duration::from_secs(1), counted_at: now }
-    }
-
-    /// Returns the budget for transactions, which are two requests each: at most 8 of them in any
-    /// 10 s.
-    pub(crate) fn of_transactions(now: Instant) -> Budget {
-        Budget { left: 3, burst: 3, refill: Duration::from_secs(2), counted_at: now }
+impl Budgets {
+    /// In any 10 s at most 14 reads and 8 transactions, which are two requests each; and 26
+    /// transactions with heartbeats, of which each that succeeds earns another.
+    pub(crate) fn new(now: Instant) -> Budgets {
+        Budgets {
+            reads: Budget::new(4, Duration::from_secs(1), 1, now),
+            transactions: Budget::new(3, Duration::from_secs(2), 1, now),
+            heartbeats: Budget::new(16, Duration::from_secs(1), 2, now),
+        }
     }
 
     pub(crate) fn refill(&mut self, now: Instant) {
+        for budget in [&mut self.reads, &mut self.transactions, &mut self.heartbeats] {
+            budget.refill(now);
+        }
+    }
+
+    /// Pays for a request, if there is enough.
+    pub(crate) fn pay(&mut self, lane: Lane) -> bool {
+        let mut of = self.of(lane);
+        let is_enough = of.iter().all(|budget| budget.left > 0);
+        if is_enough {
+            of.iter_mut().for_each(|budget| budget.left -= 1);
+        }
+        is_enough
+    }
+
+    /// Gives the price of a request back: it was not in vain.
+    pub(crate) fn refund(&mut self, lane: Lane) {
+        for budget in self.of(lane) {
+            budget.left = (budget.left + budget.reward).min(budget.burst);
+        }
+    }
+
+    /// Returns when there will be more of something of which there is nothing.
+    pub(crate) fn refilled_at(&self) -> Option<Instant> {
+        let all = [&self.reads, &self.transactions, &self.heartbeats].into_iter();
+        all.filter(|budget| budget.left == 0).map(|budget| budget.counted_at + budget.refill).min()
+    }
+
+    fn of(&mut self, lane: Lane) -> Vec<&mut Budget> {
+        match lane {
+            Lane::Heartbeats => vec![&mut self.heartbeats],
+            Lane::Polls => vec![&mut self.reads],
+            Lane::Terms => vec![&mut self.transactions],
+            // It reads, and then writes.
+            Lane::Sweeps => vec![&mut self.reads, &mut self.transactions],
+        }
+    }
+}
+
+impl Budget {
+    fn new(burst: u32, refill: Duration, reward: u32, now: Instant) -> Budget {
+        Budget { left: burst, burst, refill, counted_at: now, reward }
+    }
+
+    fn refill(&mut self, now: Instant) {
         while self.left < self.burst && self.counted_at + self.refill <= now {
             self.left += 1;
             self.counted_at += self.refill;
@@ -33,22 +89,5 @@ impl Budget {
         if self.left == self.burst {
             self.counted_at = now;
         }
-    }
-
-    /// Takes one, if there is one.
-    pub(crate) fn pay(&mut self) -> bool {
-        let is_enough = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        is_enough
-    }
-
-    /// Gives one back: it was not in vain.
-    pub(crate) fn refund(&mut self) {
-        self.left = (self.left + 1).min(self.burst);
-    }
-
-    /// Returns when there will be one, if there is none.
-    pub(crate) fn refilled_at(&self) -> Option<Instant> {
-        (self.left == 0).then(|| self.counted_at + self.refill)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::budget::Budget;
+use super::budget::Budgets;
 use super::parcel::{Lane, Parcel};
 
 /// Rows of one request, at the most; Spanner allows 80,000 cells a commit.
@@ -24,8 +24,7 @@ const GATHERINGS: u32 = 32;
 #[derive(Debug)]
 pub(crate) struct Lanes {
     lanes: [Waiting; Lane::ALL.len()],
-    reads: Budget,
-    transactions: Budget,
+    budgets: Budgets,
 }
 
 /// The acts that wait for one kind of request.
@@ -35,7 +34,7 @@ struct Waiting {
     /// Parts of batches that were refused as a whole, each with the time before which it stays.
     parts: VecDeque<(Instant, Vec<Arc<Parcel>>)>,
     in_flight: usize,
-    /// Requests on their way with acts whose predecessors met their limit.
+    /// Requests on their way with acts whose predecessors may have held others up.
     suspects_in_flight: usize,
     /// How many such acts may share a request: more with each one that arrives.
     company: usize,
@@ -68,36 +67,28 @@ impl Lanes {
             suspects_in_flight: 0,
             company: 1,
         };
-        Lanes {
-            lanes: [waiting(), waiting(), waiting(), waiting()],
-            reads: Budget::of_reads(now),
-            transactions: Budget::of_transactions(now),
-        }
+        Lanes { lanes: [waiting(), waiting(), waiting(), waiting()], budgets: Budgets::new(now) }
     }
 
     pub(crate) fn add(&mut self, parcel: Arc<Parcel>) {
         self.lane(parcel.load.lane()).queue.push_back(parcel);
     }
 
-    /// Has these acts travel together, and not before `not_before`.
+    /// Has these acts travel together, and not before `not_before`. They go before other parts: what
+    /// was refused first is found before more is refused.
     pub(crate) fn add_part(&mut self, lane: Lane, not_before: Instant, part: Vec<Arc<Parcel>>) {
-        self.lane(lane).parts.push_back((not_before, part));
+        self.lane(lane).parts.push_front((not_before, part));
     }
 
     /// Returns the next request that may leave now.
     pub(crate) fn depart(&mut self, now: Instant) -> Option<Batch> {
-        self.reads.refill(now);
-        self.transactions.refill(now);
+        self.budgets.refill(now);
         let mut is_urgent_waiting = false;
         for lane in Lane::ALL {
             let waiting = &mut self.lanes[lane as usize];
             // A slot of its own keeps a lane from starving behind those before it.
             let room = if is_urgent_waiting { 1 } else { lane.in_flight_max() };
-            let budget = match lane {
-                Lane::Polls => &mut self.reads,
-                _ => &mut self.transactions,
-            };
-            if let Some(batch) = waiting.depart(lane, room, now, budget) {
+            if let Some(batch) = waiting.depart(lane, room, now, &mut self.budgets) {
                 return Some(batch);
             }
             is_urgent_waiting |= !waiting.is_empty() && !waiting.is_gathering(lane, now);
@@ -110,19 +101,16 @@ impl Lanes {
         let parts = self.lanes.iter().flat_map(|waiting| waiting.parts.iter());
         let parts = parts.map(|(not_before, _)| *not_before).filter(|at| *at > now).min();
         let held_back = self.lanes.iter().any(|waiting| !waiting.is_empty());
-        let paid = [&self.reads, &self.transactions].map(Budget::refilled_at);
-        let paid = paid.into_iter().flatten().filter(|_| held_back);
+        let paid = self.budgets.refilled_at().filter(|_| held_back);
         let gathered = self.lanes[Lane::Heartbeats as usize].gathers_until();
         parts.into_iter().chain(paid).chain(gathered.filter(|at| *at > now)).min()
     }
 
-    /// Notes that a request is no longer on its way; `done` says whether it was answered in time.
+    /// Notes that a request is no longer on its way; `done` says whether it came to something, in
+    /// time.
     pub(crate) fn arrived(&mut self, lane: Lane, fare: Fare, done: bool) {
         if done && fare.is_paid {
-            match lane {
-                Lane::Polls => self.reads.refund(),
-                _ => self.transactions.refund(),
-            }
+            self.budgets.refund(lane);
         }
         let waiting = self.lane(lane);
         if fare.is_suspect {
@@ -148,7 +136,8 @@ impl Lane {
         }
     }
 
-    /// Returns true if acts of this kind are repeated without regard to the bound on load (I8).
+    /// Returns true if acts of this kind are repeated without regard to the bound on load (I8); the
+    /// parts of what was refused together are not.
     fn is_free(self) -> bool {
         self == Lane::Heartbeats
     }
@@ -185,7 +174,7 @@ impl Waiting {
         lane: Lane,
         room: usize,
         now: Instant,
-        budget: &mut Budget,
+        budgets: &mut Budgets,
     ) -> Option<Batch> {
         if self.is_empty() || (self.in_flight >= room && self.suspects_in_flight > 1) {
             return None;
@@ -195,20 +184,20 @@ impl Waiting {
             return None;
         }
         self.drop_idle();
-        let mut pays = || lane.is_free() || budget.pay();
         let is_paid = !lane.is_free();
         if self.in_flight < room {
             let ready = self.parts.iter().position(|(not_before, _)| *not_before <= now);
             if let Some(ready) = ready
-                && pays()
+                && budgets.pay(lane)
                 && let Some((_, part)) = self.parts.remove(ready)
             {
                 self.in_flight += 1;
-                return Some(Batch::new(lane, part, Fare { is_suspect: false, is_paid }));
+                return Some(Batch::new(lane, part, Fare { is_suspect: false, is_paid: true }));
             }
             if is_gathering {
                 return None;
             }
+            let mut pays = || lane.is_free() || budgets.pay(lane);
             let trusted = |parcel: &Parcel| parcel.suspicion == 0;
             let fresh = |parcel: &Parcel| trusted(parcel) && !parcel.is_repeat;
             // The first to come goes first. Repeats go along for nothing, or wait until they may.
@@ -227,16 +216,32 @@ impl Waiting {
                 return Some(Batch::new(lane, self.take(&chosen), fare));
             }
         }
+        self.depart_suspects(lane, budgets)
+    }
+
+    fn depart_suspects(&mut self, lane: Lane, budgets: &mut Budgets) -> Option<Batch> {
+        if self.suspects_in_flight > 1 {
+            return None;
+        }
         let chosen = self.suspects(lane);
-        if chosen.is_empty() || !pays() {
+        let fresh = |parcel: &Parcel| parcel.suspicion > 0 && !parcel.is_repeat;
+        let is_fresh = chosen.iter().any(|at| fresh(&self.queue[*at]));
+        let (chosen, is_paid) = if is_fresh || lane.is_free() {
+            (chosen, false)
+        } else if !chosen.is_empty() && budgets.pay(lane) {
+            (chosen, true)
+        } else {
+            (self.first(lane, 1, fresh), false)
+        };
+        if chosen.is_empty() {
             return None;
         }
         self.suspects_in_flight += 1;
         Some(Batch::new(lane, self.take(&chosen), Fare { is_suspect: true, is_paid }))
     }
 
-    /// Acts whose predecessors met their limit: those least suspected together, and beside them
-    /// the act that has waited longest, alone.
+    /// Acts whose predecessors may have held others up: those least suspected together, and beside
+    /// them the act that has waited longest, alone.
     fn suspects(&self, lane: Lane) -> Vec<usize> {
         let suspected = |parcel: &Parcel| parcel.suspicion > 0;
         match self.suspects_in_flight {
@@ -245,8 +250,7 @@ impl Waiting {
                 let least = suspicions.filter(|suspicion| *suspicion > 0).min();
                 self.first(lane, self.company, |parcel| Some(parcel.suspicion) == least)
             }
-            1 => self.first(lane, 1, suspected),
-            _ => Vec::new(),
+            _ => self.first(lane, 1, suspected),
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod judge;
 mod lanes;
 mod parcel;
 mod post;
+mod record;
 mod seat;
 mod step;
 mod store;

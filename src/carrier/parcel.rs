@@ -82,10 +82,12 @@ pub(crate) struct Parcel {
     pub(crate) deadline: Instant,
     /// True if the lock's act before this one failed.
     pub(crate) is_repeat: bool,
-    /// How many acts of this kind in a row, the lock's last, met their limit.
+    /// How many acts of this kind in a row, the lock's last, may have held others up.
     pub(crate) suspicion: u32,
     waiting: Mutex<Option<oneshot::Sender<Outcome>>>,
     has_left: AtomicBool,
+    is_out: AtomicBool,
+    went_alone: AtomicBool,
 }
 
 impl Parcel {
@@ -105,6 +107,8 @@ impl Parcel {
             suspicion,
             waiting: Mutex::new(Some(waiting)),
             has_left: AtomicBool::new(false),
+            is_out: AtomicBool::new(false),
+            went_alone: AtomicBool::new(false),
         };
         (Arc::new(parcel), answer)
     }
@@ -130,9 +134,27 @@ impl Parcel {
         }
     }
 
-    /// Notes that a request carries it from now on.
-    pub(crate) fn leaves(&self) {
+    /// Notes that a request carries it from now on, alone or with others.
+    pub(crate) fn leaves(&self, alone: bool) {
         self.has_left.store(true, Ordering::Relaxed);
+        self.is_out.store(true, Ordering::Relaxed);
+        self.went_alone.store(alone, Ordering::Relaxed);
+    }
+
+    /// Notes that it waits again, to go in smaller company.
+    pub(crate) fn returns(&self) {
+        self.is_out.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns true if this act, which failed, may be the reason why others failed with it.
+    ///
+    /// Most kinds go again in smaller company, which shows the reason. An attempt to begin a term
+    /// is sent once: each that fails is suspected.
+    pub(crate) fn is_suspect(&self) -> bool {
+        let is_likely = self.load.lane() == Lane::Terms
+            || self.went_alone.load(Ordering::Relaxed)
+            || Instant::now() >= self.deadline;
+        is_likely && self.is_out.load(Ordering::Relaxed)
     }
 
     /// Returns what is known of an act to which no answer came.

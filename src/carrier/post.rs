@@ -18,8 +18,8 @@ use super::parcel::{Lane, Parcel};
 use super::store::Store;
 use super::trip::{Return, travel};
 
-/// Into how many parts heartbeats are sent again that are slow to come back. Two rounds find one
-/// slow row among a thousand, well within the lease.
+/// Into how many parts acts are sent again that failed together, or are slow to come back. Two
+/// rounds find one row among a thousand, well within the lease, at the price of three failures.
 const PARTS: usize = 32;
 /// How long parts of a batch that was refused stay, at the most. By then, others that wanted the
 /// same rows at the same time are out of step.
@@ -107,7 +107,7 @@ impl<S: Store> Post<S> {
     fn send(&mut self, batch: Batch, now: Instant) {
         let limit = batch.limit(now);
         let Batch { lane, parcels, fare } = batch;
-        parcels.iter().for_each(|parcel| parcel.leaves());
+        parcels.iter().for_each(|parcel| parcel.leaves(parcels.len() == 1));
         let parcels: Arc<[Arc<Parcel>]> = parcels.into();
         let is_parted = lane == Lane::Heartbeats && parcels.len() > 1;
         let late_from = is_parted.then(|| now + shortest(&parcels) / 3);
@@ -134,19 +134,21 @@ impl<S: Store> Post<S> {
                 Some(outcome) if was_parted && outcome.error.is_some() => {}
                 None if was_parted => {}
                 Some(outcome) => parcel.answer(outcome),
-                None => again.push(Arc::clone(parcel)),
+                None => {
+                    parcel.returns();
+                    again.push(Arc::clone(parcel));
+                }
             }
         }
-        self.halve(lane, &again);
+        self.part(lane, &again);
     }
 
-    /// Sends acts again that were refused together, in two halves.
-    fn halve(&mut self, lane: Lane, again: &[Arc<Parcel>]) {
-        let size = again.len().div_ceil(2).max(1);
-        for part in again.chunks(size) {
+    /// Sends acts again that failed together, in parts.
+    fn part(&mut self, lane: Lane, again: &[Arc<Parcel>]) {
+        for part in again.chunks(again.len().div_ceil(PARTS).max(1)) {
             let pause = match lane {
-                Lane::Heartbeats => Duration::ZERO,
-                _ => PAUSE_MAX.mul_f64(self.random.random()),
+                Lane::Heartbeats | Lane::Polls => Duration::ZERO,
+                Lane::Terms | Lane::Sweeps => PAUSE_MAX.mul_f64(self.random.random()),
             };
             self.lanes.add_part(lane, Instant::now() + pause, part.to_vec());
         }

@@ -2,19 +2,18 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
-use spindle_protocol::Answer;
 use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
-use super::parcel::{Lane, Load, Parcel};
+use super::parcel::{Load, Parcel};
 use super::post::Post;
+use super::record::{Record, Records};
 use super::step::Step;
 use super::store::Store;
 use crate::error::{Error, Kind};
@@ -32,6 +31,7 @@ pub(crate) struct Carriers(Mutex<Vec<Carrier>>);
 struct Carrier {
     runtime: runtime::Id,
     step: Step,
+    records: Arc<Records>,
     /// The carrier ends with the last of its seats.
     inbox: mpsc::WeakUnboundedSender<Arc<Parcel>>,
 }
@@ -43,17 +43,7 @@ pub(crate) struct Seat {
     step: Step,
     inbox: mpsc::UnboundedSender<Arc<Parcel>>,
     record: Arc<Record>,
-}
-
-/// How the last acts of a lock fared.
-#[derive(Debug, Default)]
-struct Record {
-    /// True if the last one failed.
-    has_failed: AtomicBool,
-    /// True if the last one of each kind did.
-    has_failed_in: [AtomicBool; Lane::ALL.len()],
-    /// Acts in a row that met their limit, by kind.
-    suspicions: [AtomicU32; Lane::ALL.len()],
+    records: Arc<Records>,
 }
 
 impl Carriers {
@@ -83,16 +73,20 @@ impl Carriers {
         let mut carriers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         carriers.retain(|carrier| carrier.inbox.strong_count() > 0);
         let running = carriers.iter().find(|carrier| carrier.runtime == runtime);
-        let running = running.and_then(|carrier| Some((carrier.inbox.upgrade()?, carrier.step)));
-        let (inbox, step) = running.unwrap_or_else(|| {
+        let running = running.and_then(|carrier| {
+            Some((carrier.inbox.upgrade()?, carrier.step, Arc::clone(&carrier.records)))
+        });
+        let (inbox, step, records) = running.unwrap_or_else(|| {
             let mut random = SmallRng::seed_from_u64(seed);
             let step = Step::new(&mut random);
             let (inbox, arriving) = mpsc::unbounded_channel();
             spawn(Box::pin(Post::new(Arc::clone(store), arriving, random).run()));
-            carriers.push(Carrier { runtime, step, inbox: inbox.downgrade() });
-            (inbox, step)
+            let records = Arc::<Records>::default();
+            let known = Arc::clone(&records);
+            carriers.push(Carrier { runtime, step, records: known, inbox: inbox.downgrade() });
+            (inbox, step, records)
         });
-        Seat { lock, step, inbox, record: Arc::default() }
+        Seat { record: records.of(&lock), lock, step, inbox, records }
     }
 }
 
@@ -114,7 +108,7 @@ impl Seat {
         load: Load,
         limit: Duration,
     ) -> impl Future<Output = Outcome> + Send + 'static {
-        let record = Arc::clone(&self.record);
+        let (record, records) = (Arc::clone(&self.record), Arc::clone(&self.records));
         let standing = record.standing(load.lane());
         let (parcel, answer) = Parcel::new(Arc::clone(&self.lock), load, limit, standing);
         // A carrier that is gone answers nothing, which is told below.
@@ -131,32 +125,8 @@ impl Seat {
                     Outcome::failed(parcel.without_answer(), Error::timed_out(doing, limit))
                 }
             };
-            record.note(&parcel, &outcome);
+            records.note(&record, &parcel, &outcome);
             outcome
-        }
-    }
-}
-
-impl Record {
-    /// Returns true if an act of this kind repeats one that failed, and how many met their limit
-    /// before.
-    fn standing(&self, lane: Lane) -> (bool, u32) {
-        // A read finds out if the act before it failed.
-        let has_failed = lane == Lane::Polls && self.has_failed.load(Ordering::Relaxed);
-        let is_repeat = has_failed || self.has_failed_in[lane as usize].load(Ordering::Relaxed);
-        (is_repeat, self.suspicions[lane as usize].load(Ordering::Relaxed))
-    }
-
-    fn note(&self, parcel: &Parcel, outcome: &Outcome) {
-        let lane = parcel.load.lane() as usize;
-        let failed = matches!(outcome.answer, Answer::NotApplied | Answer::Unknown);
-        self.has_failed.store(failed, Ordering::Relaxed);
-        self.has_failed_in[lane].store(failed, Ordering::Relaxed);
-        let met_limit = Instant::now() >= parcel.deadline;
-        if outcome.answer == Answer::Unknown && met_limit {
-            self.suspicions[lane].store(parcel.suspicion.saturating_add(1), Ordering::Relaxed);
-        } else if !failed {
-            self.suspicions[lane].store(0, Ordering::Relaxed);
         }
     }
 }

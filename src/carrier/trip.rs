@@ -17,7 +17,7 @@ use crate::outcome::Outcome;
 pub(crate) struct Return {
     /// One for each act; none for one that is to be sent again, in smaller company.
     pub(crate) outcomes: Vec<Option<Outcome>>,
-    /// True if the request was answered, be it with a refusal.
+    /// True if the request was not in vain: it brought answers.
     pub(crate) is_answered: bool,
 }
 
@@ -52,7 +52,7 @@ fn changes(parcels: &[Arc<Parcel>]) -> Vec<(Arc<str>, Change)> {
 fn observed(parcels: &[Arc<Parcel>], read: Result<Sight>) -> Return {
     let Sight { rows, read_at, with_lease } = match read {
         Ok(sight) => sight,
-        Err(error) => return failed(parcels, &error),
+        Err(error) => return Return { outcomes: unread(parcels, &error), is_answered: false },
     };
     let rows: HashMap<&str, &StoredRow> = rows.iter().map(|row| (&*row.key, row)).collect();
     let outcome = |parcel: &Arc<Parcel>| {
@@ -68,6 +68,16 @@ fn observed(parcels: &[Arc<Parcel>], read: Result<Sight>) -> Return {
     Return { outcomes: parcels.iter().map(outcome).collect(), is_answered: true }
 }
 
+/// Says to each act that nothing was read.
+fn unread(parcels: &[Arc<Parcel>], error: &Error) -> Vec<Option<Outcome>> {
+    let is_alone = parcels.len() == 1;
+    let outcome = |parcel: &Arc<Parcel>| {
+        let stays = is_alone || !parcel.is_repeat;
+        stays.then(|| Outcome::failed(Answer::NotApplied, error.clone()))
+    };
+    parcels.iter().map(outcome).collect()
+}
+
 /// Says to each act what the transaction means for it.
 fn judged(parcels: &[Arc<Parcel>], verdict: Verdict) -> Return {
     let Verdict { refused, fate, error } = verdict;
@@ -77,6 +87,10 @@ fn judged(parcels: &[Arc<Parcel>], verdict: Verdict) -> Return {
             (Fate::Applied { at }, _) => Answer::Applied { at },
             // The rest goes again: which of the rows it was, nobody has said.
             (Fate::Exists | Fate::Spoilt, _) if !is_alone => return None,
+            // A heartbeat may be repeated (I4). At the first failure its instance does that.
+            (_, load) if !is_alone && parcel.is_repeat && load.lane() == Lane::Heartbeats => {
+                return None;
+            }
             (Fate::Exists, Load::Change(change)) => {
                 let answer = Answer::Rejected(change.already_exists());
                 return Some(Outcome { answer, error: None });
@@ -91,9 +105,7 @@ fn judged(parcels: &[Arc<Parcel>], verdict: Verdict) -> Return {
         Some(rejection) => Some(Outcome { answer: Answer::Rejected(rejection), error: None }),
         None => of_the_rest(parcel),
     });
-    let is_answered = error.is_none() || matches!(fate, Fate::Exists | Fate::Spoilt);
-    let outcomes = outcomes.collect();
-    Return { outcomes, is_answered }
+    Return { outcomes: outcomes.collect(), is_answered: error.is_none() }
 }
 
 /// Finds the leftovers of all these locks in one read, and deletes them in one transaction.

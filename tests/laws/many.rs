@@ -20,18 +20,18 @@ const LOCKS: usize = 200;
 const A_WHILE: Duration = Duration::from_secs(60);
 
 /// The locks of one process, on one connection.
-struct Fleet {
-    locks: Vec<Contender>,
+pub struct Fleet {
+    pub locks: Vec<Contender>,
 }
 
 impl Fleet {
-    fn start(table: &LockTable, names: impl IntoIterator<Item = String>) -> Fleet {
+    pub fn start(table: &LockTable, names: impl IntoIterator<Item = String>) -> Fleet {
         let clock = Clock::runtime();
         let run = |name| Contender::run(table.lock(name).lease(LEASE).clock(clock.clone()));
         Fleet { locks: names.into_iter().map(run).collect() }
     }
 
-    async fn holding(table: &LockTable, names: impl IntoIterator<Item = String>) -> Fleet {
+    pub async fn holding(table: &LockTable, names: impl IntoIterator<Item = String>) -> Fleet {
         let fleet = Fleet::start(table, names);
         fleet.until_held().await;
         fleet
@@ -42,16 +42,16 @@ impl Fleet {
         until("all are held", all).await;
     }
 
-    fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.tokens().iter().flatten().count()
     }
 
-    fn tokens(&self) -> Vec<Option<FencingToken>> {
+    pub fn tokens(&self) -> Vec<Option<FencingToken>> {
         self.locks.iter().map(|contender| contender.lock.has_lock()).collect()
     }
 
     /// Watches for a while that these terms go on, all but one.
-    async fn keeps(&self, tokens: &[Option<FencingToken>], but: usize) {
+    pub async fn keeps(&self, tokens: &[Option<FencingToken>], but: usize) {
         let start = Instant::now();
         while start.elapsed() < A_WHILE {
             for (n, (now, before)) in self.tokens().iter().zip(tokens).enumerate() {
@@ -62,7 +62,7 @@ impl Fleet {
     }
 }
 
-fn names(locks: usize) -> impl Iterator<Item = String> {
+pub fn names(locks: usize) -> impl Iterator<Item = String> {
     (0..locks).map(|n| format!("many-{n:04}"))
 }
 
