@@ -7,7 +7,7 @@ use spindle::simulation::{Accepted, Failure, Store, Watch};
 use spindle_emulator::engine::{Code, Concurrency, TransactionId};
 use spindle_protocol::{Act, Answer, Change, StoredRow, Timestamp};
 
-use crate::checks::Purpose;
+use crate::checks::{Purpose, Sent};
 use crate::format::{Format, Reads};
 use crate::network::{Part, Reply, Request, call};
 use crate::sightings::Sighting;
@@ -21,17 +21,26 @@ pub(crate) struct Reach {
     pub(crate) who: usize,
 }
 
+/// A transaction that was begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    id: TransactionId,
+    /// The rows that were found, by their keys in the table.
+    found: HashMap<String, StoredRow>,
+    sent: Option<Sent>,
+}
+
 impl Store for Reach {
-    /// With the rows that were found, by their keys in the table.
-    type Transaction = (TransactionId, HashMap<String, StoredRow>);
+    type Transaction = Begun;
 
     async fn read(&self, keys: Vec<Arc<str>>) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
         if keys.len() > 1 {
             self.world.saw(Sighting::ReadTogether);
         }
-        self.world.sent(self.who);
+        let sent = self.world.sent(self.who);
         match self.call(Request::Read(keys)).await? {
             Reply::Found { rows, read_at } => {
+                self.world.came_to_something(self.who, sent);
                 Ok((rows.iter().map(|row| self.format().row(&row.key, row)).collect(), read_at))
             }
             _ => Err(Failure::NotApplied),
@@ -42,9 +51,9 @@ impl Store for Reach {
         &self,
         changes: &[(Arc<str>, Change)],
     ) -> Result<(Self::Transaction, Vec<StoredRow>), Failure> {
-        if !changes.iter().all(|(_, change)| matches!(change, Change::Heartbeat { .. })) {
-            self.world.sent(self.who);
-        }
+        let is_heartbeat = |(_, change): &(_, Change)| matches!(change, Change::Heartbeat { .. });
+        let counts = !changes.iter().all(is_heartbeat);
+        let sent = counts.then(|| self.world.sent(self.who)).flatten();
         let Reads { keys, columns } = self.format().reads(changes);
         let concurrency = Concurrency::Optimistic;
         let in_table = keys.iter().map(|(in_table, _)| in_table.clone()).collect();
@@ -58,20 +67,20 @@ impl Store for Reach {
             .filter_map(|row| Some((row.key.clone(), self.format().row(asked.get(&row.key)?, row))))
             .collect();
         let rows = found.values().cloned().collect();
-        Ok(((id, found), rows))
+        Ok((Begun { id, found, sent }, rows))
     }
 
     async fn commit(
         &self,
-        (id, found): Self::Transaction,
+        Begun { id, found, sent: begun }: Begun,
         changes: Vec<Accepted>,
     ) -> Result<Timestamp, Failure> {
         if changes.len() > 1 {
             self.world.saw(Sighting::WrittenTogether);
         }
-        if !changes.iter().all(|(_, change, _)| matches!(change, Change::Heartbeat { .. })) {
-            self.world.sent(self.who);
-        }
+        let is_heartbeat = |(_, change, _): &Accepted| matches!(change, Change::Heartbeat { .. });
+        let counts = !changes.iter().all(is_heartbeat);
+        let sent = counts.then(|| self.world.sent(self.who)).flatten();
         let sweeps = changes.iter().any(|(_, change, _)| matches!(change, Change::Sweep { .. }));
         let format = self.format();
         let part = |accepted: &Accepted| Part {
@@ -83,6 +92,7 @@ impl Store for Reach {
         let parts = changes.iter().map(part).collect();
         match self.call(Request::Commit { id, parts }).await? {
             Reply::Committed(at) => {
+                self.world.came_to_something(self.who, begun.into_iter().chain(sent));
                 if sweeps {
                     self.world.saw(Sighting::Swept);
                 }
@@ -92,18 +102,21 @@ impl Store for Reach {
         }
     }
 
-    fn roll_back(&self, (id, _): Self::Transaction) {
+    fn roll_back(&self, Begun { id, sent: begun, .. }: Begun) {
         let (world, who) = (Arc::clone(&self.world), self.who);
-        world.sent(who);
+        // All of its acts were answered, with a refusal.
+        let sent = world.sent(who);
+        world.came_to_something(who, begun.into_iter().chain(sent));
         tokio::spawn(async move { call(&world, who, Request::Rollback(id)).await });
     }
 
     async fn leftovers(&self, locks: &[(Arc<str>, Timestamp)]) -> Result<Vec<StoredRow>, Failure> {
-        self.world.sent(self.who);
+        let sent = self.world.sent(self.who);
         let format = self.format();
         let ranges = locks.iter().map(|(lock, before)| format.leftovers(lock, *before)).collect();
         match self.call(Request::WithoutHeartbeat(ranges)).await? {
             Reply::Found { mut rows, .. } => {
+                self.world.came_to_something(self.who, sent);
                 rows.sort_by(|one, other| one.key.cmp(&other.key));
                 Ok(rows.iter().map(|row| format.row(&row.key, row)).collect())
             }

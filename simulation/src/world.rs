@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
 use crate::callers::{Caller, NIGHTLY};
-use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Violation, canary_row};
+use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Sent, Violation, canary_row};
 use crate::format::Format;
 use crate::machine::{Clocks, TrueTime, lock};
 use crate::network::{LEDGER, Outage, TABLE, Weather, timestamp};
@@ -315,15 +315,27 @@ impl World {
     }
 
     /// A process sends a request that is no heartbeat.
-    pub(crate) fn sent(&self, who: usize) {
-        // The number of requests of a healthy process of many locks depends on how they fall into
-        // step.
-        if self.plan.together {
-            return;
-        }
+    pub(crate) fn sent(&self, who: usize) -> Option<Sent> {
         let (now, process) = (self.now(), self.process(who));
+        let mut sent = None;
         self.check(|checks| {
-            checks.sent(process, now);
+            // The number of requests of a healthy process of many locks depends on how they fall
+            // into step. So there only those count that come to nothing.
+            if self.plan.together {
+                sent = Some(checks.sent_together(process, now));
+            } else {
+                checks.sent(process, now);
+            }
+            Vec::new()
+        });
+        sent
+    }
+
+    /// Requests brought answers.
+    pub(crate) fn came_to_something(&self, who: usize, sent: impl IntoIterator<Item = Sent>) {
+        let process = self.process(who);
+        self.check(|checks| {
+            sent.into_iter().for_each(|sent| checks.came_to_something(process, sent));
             Vec::new()
         });
     }
@@ -395,6 +407,11 @@ impl World {
 
     pub(crate) fn after_act(&self, who: usize, act: &Act, answer: &Answer) {
         self.note(who, answer);
+        let process = self.process(who);
+        self.check(|checks| {
+            checks.after_act(process, act, answer);
+            Vec::new()
+        });
         let mut unknown = lock(&self.unknown);
         match (act, answer) {
             (Act::Insert { writer } | Act::Takeover { writer, .. }, Answer::Unknown) => {

@@ -3,6 +3,7 @@
 mod announced;
 mod at_work;
 mod beside;
+mod carrier;
 mod fenced;
 mod history;
 mod later_terms;
@@ -21,10 +22,11 @@ use std::time::Duration;
 
 use spindle::Term;
 use spindle_emulator::engine::Mutation;
-use spindle_protocol::{Act, Change, Row, Succession, TermId, Timestamp};
+use spindle_protocol::{Act, Answer, Change, Row, Succession, TermId, Timestamp};
 
 pub(crate) use at_work::AtWork;
 pub(crate) use beside::check as bounded_rows;
+pub(crate) use carrier::Sent;
 pub(crate) use fenced::Writes;
 pub(crate) use history::History;
 pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
@@ -142,6 +144,8 @@ pub(crate) struct Checks {
     tokens: Tokens,
     announced: Vec<announced::Announced>,
     load: Vec<load::Load>,
+    /// Of processes with many locks.
+    carriers: carrier::Carriers,
     at_work: AtWork,
     runs: once::Runs,
     through_client: bool,
@@ -160,6 +164,7 @@ impl Checks {
             tokens: Tokens::new(plan.locks.len() + 1),
             announced: (0..members).map(|_| announced::Announced::default()).collect(),
             load: (0..members).map(|_| load::Load::default()).collect(),
+            carriers: carrier::Carriers::default(),
             at_work: AtWork::default(),
             runs: once::Runs::default(),
             through_client: plan.through_client,
@@ -269,6 +274,24 @@ impl Checks {
     pub(crate) fn before_act(&mut self, process: &Process, act: &Act, now: Duration) {
         let announced = self.announced[process.who].before_act(process, act);
         self.expect(Invariant::I7, now, announced);
+        self.carriers.asked(process.house, process.who, act, now);
+    }
+
+    /// It is told how that ended.
+    pub(crate) fn after_act(&mut self, process: &Process, act: &Act, answer: &Answer) {
+        self.carriers.answered(process.who, act, answer);
+    }
+
+    /// The carrier of a process sends a request that is no heartbeat.
+    pub(crate) fn sent_together(&mut self, process: &Process, now: Duration) -> Sent {
+        let (sent, bounded) = self.carriers.sent(process.house, now);
+        self.expect(Invariant::I8, now, bounded);
+        sent
+    }
+
+    /// That request brought answers.
+    pub(crate) fn came_to_something(&mut self, process: &Process, sent: Sent) {
+        self.carriers.came_to_something(process.house, sent);
     }
 
     /// A process sends a request that is no heartbeat.
@@ -284,6 +307,7 @@ impl Checks {
     /// The process is gone, and with it what it believed.
     pub(crate) fn gone(&mut self, process: &Process) {
         self.load[process.who] = load::Load::default();
+        self.carriers.gone(process.house, process.who);
         self.announced[process.who] = announced::Announced::default();
     }
 
