@@ -92,8 +92,8 @@ pub struct Common {
     /// Colour in the output.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub color: Colour,
-    /// Where the database is administered over REST, if not where the client looks. `init` needs it
-    /// on an emulator whose ports are not 9010 and 9020.
+    /// Address of the database's administration over REST, if not where the client looks. On an
+    /// emulator whose ports are not 9010 and 9020, `init` needs it.
     #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
     pub admin_endpoint: Option<String>,
 }
@@ -274,9 +274,8 @@ pub struct Run {
     /// Wait at most this long for the lock; without it, for as long as it takes.
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "once")]
     pub wait: Option<Duration>,
-    /// For cron on every node of a fleet: run the command on one of them and keep the others from
-    /// it for at least the first time. Stop it at the latest after the second. For example
-    /// `50m..2h`.
+    /// For cron on every node of a fleet: run the command on one of them. No other runs it for at
+    /// least the first time. It is stopped at the latest after the second. For example `50m..2h`.
     #[arg(long, value_parser = span, value_name = "AT_LEAST..AT_MOST")]
     pub once: Option<(Duration, Duration)>,
     /// How long a heartbeat protects the lock; a crash holds it up for so long.

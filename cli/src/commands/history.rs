@@ -124,7 +124,8 @@ pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<Exi
         draw(file, &asked.name, &terms)?;
     }
     if terms.is_empty() && out.form == Form::Table {
-        eprintln!("lock `{}`: no term is known", printable(&asked.name));
+        let name = printable(&asked.name);
+        eprintln!("lock `{name}`: no term is known; `spindle ls` lists the locks there are");
     } else if out.form != Form::Jsonl {
         out.rows(&terms.iter().map(Term::new).collect::<Vec<_>>())?;
     }
