@@ -224,14 +224,14 @@ impl Waiting {
             return None;
         }
         let chosen = self.suspects(lane);
-        let fresh = |parcel: &Parcel| parcel.suspicion > 0 && !parcel.is_repeat;
-        let is_fresh = chosen.iter().any(|at| fresh(&self.queue[*at]));
-        let (chosen, is_paid) = if is_fresh || lane.is_free() {
+        let (chosen, is_paid) = if lane.is_free() {
             (chosen, false)
         } else if !chosen.is_empty() && budgets.pay(lane) {
             (chosen, true)
         } else {
-            (self.first(lane, 1, fresh), false)
+            // Those that repeat nothing go all the same, and so in one request.
+            let fresh = |parcel: &Parcel| parcel.suspicion > 0 && !parcel.is_repeat;
+            (self.first(lane, ROWS_MAX, fresh), false)
         };
         if chosen.is_empty() {
             return None;

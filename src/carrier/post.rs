@@ -1,6 +1,6 @@
 //! The only task that sends: what leaves when, and what is done about those that don't come back.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) struct Post<S> {
     store: Arc<S>,
     inbox: mpsc::UnboundedReceiver<Arc<Parcel>>,
     lanes: Lanes,
-    trips: HashMap<u64, Trip>,
+    trips: BTreeMap<u64, Trip>,
     travelling: FuturesUnordered<Travelling>,
     sent: u64,
     random: SmallRng,
@@ -58,7 +58,7 @@ impl<S: Store> Post<S> {
             store,
             inbox,
             lanes: Lanes::new(Instant::now()),
-            trips: HashMap::new(),
+            trips: BTreeMap::new(),
             travelling: FuturesUnordered::new(),
             sent: 0,
             random,
