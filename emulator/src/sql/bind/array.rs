@@ -68,6 +68,12 @@ impl Binder<'_> {
         }
         let found = format!("{}, {}", operand.type_name(), array.type_name());
         let Some(Type::Array(element)) = array.value_type else { return Err(no_array(&array)) };
+        // GoogleSQL would have a literal's elements be NUMERIC, which FLOAT64 can't become.
+        if let (Some(Type::Numeric), Type::Float64, Origin::Literal) =
+            (operand.value_type, *element, &array.origin)
+        {
+            return Err(no_signature("IN UNNEST", &found, at));
+        }
         let array = array.coerced(Type::Array(element))?;
         if !element.is_comparable() {
             return Err(super::operands::not_comparable("IN", *element, at));

@@ -68,6 +68,7 @@ fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
         ("1.5 NOT IN UNNEST([])", "true"),
         ("1 IN UNNEST(CAST(NULL AS ARRAY<INT64>))", "false"),
         ("1 IN UNNEST([1.5, 2.5])", "false"),
+        ("NUMERIC '1.5' IN UNNEST(ARRAY<FLOAT64>[1.5])", "true"),
         ("'b' IN UNNEST(['a', 'a' || 'b', LOWER('B')])", "true"),
         ("'2026-01-02' IN UNNEST([DATE '2026-01-02'])", "true"),
     ] {
@@ -114,6 +115,10 @@ fn arrays_and_documents_are_not_compared_and_no_keys() {
         (
             "SELECT [1] IN ([1])",
             "Equality is not defined for arguments of type ARRAY<INT64> [at 1:8]",
+        ),
+        (
+            "SELECT NUMERIC '1.5' IN UNNEST([1.5, NULL])",
+            "No matching signature for IN UNNEST for argument types: NUMERIC, ARRAY<FLOAT64> [at 1:8]",
         ),
         (
             "SELECT info = JSON '1' FROM Shelf",
