@@ -150,7 +150,7 @@ impl Member {
     /// Joins the group, and stays in it until `cancel` is cancelled.
     ///
     /// The returned future resolves once this member has left, and its row is deleted. Dropping that
-    /// future lets the member go on. Its cost is that of a held lock: a heartbeat every third of a
+    /// future lets the member go on. Its cost is that of a held lock: a heartbeat each half of a
     /// lease. Outages are no errors: a member that could not be heard for a lease joins again under
     /// a new token.
     ///
@@ -203,7 +203,12 @@ impl Member {
 
     /// Returns a watch on the group, as [`LockTable::members`] makes it.
     pub fn watch(&self) -> Members {
-        self.0.table.members(&*self.0.group)
+        let members = self.0.table.members(&*self.0.group);
+        // A member was checked when it was built.
+        match self.0.own.settings() {
+            Ok(settings) => members.by_lease(settings.timing.lease),
+            Err(_) => members,
+        }
     }
 
     /// Returns the token of this member's row while it is live by its own clock. Local, as

@@ -34,6 +34,7 @@ impl LockTable {
         Members {
             table: Arc::clone(self.table()),
             group: group.into(),
+            lease: DEFAULT_LEASE,
             interval: INTERVAL_DEFAULT,
             reported: None,
             poll_at: None,
@@ -44,7 +45,8 @@ impl LockTable {
 /// The members of a group, as anyone sees them. Made by [`LockTable::members`].
 ///
 /// A member is live while its lease has not run out, by Spanner's clock. So a member that crashed is
-/// shown until then, and one that has left is not.
+/// shown until then, and one that has left is not. Where the table has no column `lease_ms`, a member
+/// judges the others by its own lease, and [`LockTable::members`] by the default of 10 s.
 ///
 /// It works only while [`now`](Members::now) or [`next`](Members::next) is awaited: there is no task
 /// behind it. Each poll is one strong read, however many members there are.
@@ -53,6 +55,8 @@ impl LockTable {
 pub struct Members {
     table: Arc<Table>,
     group: String,
+    /// The lease of a member whose row tells none: the table lacks the column.
+    lease: Duration,
     interval: Duration,
     reported: Option<Vec<(String, FencingToken)>>,
     poll_at: Option<Instant>,
@@ -78,8 +82,9 @@ impl MemberState {
         self.token.to_datetime()
     }
 
-    fn of(full: FullRow, read_at: Timestamp) -> Option<MemberState> {
-        let id = holder(&full.row, DEFAULT_LEASE, read_at)?.to_string();
+    fn of(full: FullRow, lease: Duration, read_at: Timestamp) -> Option<MemberState> {
+        let lease = full.row.lease.unwrap_or(lease);
+        let id = holder(&full.row, lease, read_at)?.to_string();
         let token = FencingToken::from_timestamp(full.row.token);
         let heartbeat_age = read_at.since(full.row.heartbeat);
         Some(MemberState { id, info: full.info, token, heartbeat_age })
@@ -87,6 +92,11 @@ impl MemberState {
 }
 
 impl Members {
+    /// Judges members whose rows tell no lease by this one.
+    pub(super) fn by_lease(self, lease: Duration) -> Members {
+        Members { lease, ..self }
+    }
+
     /// Sets the time from one poll of [`next`](Members::next) to the following one; 1 s by default,
     /// at least 1 ms.
     pub fn interval(mut self, interval: Duration) -> Members {
@@ -108,8 +118,8 @@ impl Members {
         check_table_name(&self.table.name)?;
         check_part("group", &self.group)?;
         let found = poll(&self.table, &[&members_prefix(&self.group)]).await?;
-        let read_at = found.read_at;
-        Ok(found.rows.into_iter().filter_map(|full| MemberState::of(full, read_at)).collect())
+        let (rows, read_at) = (found.rows.into_iter(), found.read_at);
+        Ok(rows.filter_map(|full| MemberState::of(full, self.lease, read_at)).collect())
     }
 
     /// Returns the live members: the first time at once, then each time that one has come, gone, or

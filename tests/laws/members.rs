@@ -6,6 +6,7 @@ use spindle::{CancellationToken, Clock, LockTable, RunHandle, fleet::Member};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
+use crate::schema::FOUR_COLUMNS;
 use crate::world::{EVENTUALLY, LEASE, World, timed, until};
 
 struct Joined {
@@ -71,6 +72,35 @@ async fn a_member_that_crashed_is_shown_until_its_lease_is_over_and_watching_joi
     assert!(left.unwrap().len() < 2);
     assert!((LEASE / 2..=LEASE + Duration::from_secs(2)).contains(&took), "{took:?}");
     assert_eq!(world.names().await.len(), 2, "nothing was written by watching");
+}
+
+/// By its own lease, be that shorter than the default or longer, and also where the table has no room
+/// for it.
+#[tokio::test(start_paused = true)]
+async fn a_member_is_shown_for_its_own_lease() {
+    let second = Duration::from_secs(1);
+    let joins = |world: &World, lease: Duration| {
+        let member = world.table().member("orders").id("a").lease(lease).clock(Clock::runtime());
+        let (member, cancel) = (member.build().unwrap(), CancellationToken::new());
+        let running = member.run(cancel.clone());
+        Joined { member, cancel, running }
+    };
+    let world = World::start().await;
+    let brief = joins(&world, second);
+    brief.is_live().await;
+    let mut watch = world.table().members("orders");
+    assert_eq!(watch.next().await.unwrap().len(), 1);
+    world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    let (left, took) = timed(watch.next()).await;
+    assert!(left.unwrap().is_empty() && took <= second * 3, "{took:?}");
+
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let patient = joins(&world, LEASE * 6);
+    patient.is_live().await;
+    for _ in 0..60 {
+        sleep(second).await;
+        assert_eq!(patient.member.members().await.unwrap().len(), 1, "it lives");
+    }
 }
 
 #[tokio::test(start_paused = true)]
