@@ -290,7 +290,9 @@ impl Change {
                 unchanged(lock_row, seen.as_ref())?;
                 let kind = if seen.is_some() { WriteKind::Update } else { WriteKind::Insert };
                 let mut writes = vec![begin(lock, kind, writer, holder)];
-                if vacant.as_ref().is_some_and(|vacant| !vacant.is_released()) {
+                // By its writer too: a heartbeat that outside hands have set leaves the term in it.
+                let is_over = |gate: &Row| gate.is_released() && gate.writer.id().is_none();
+                if vacant.as_ref().is_some_and(|vacant| !is_over(vacant)) {
                     writes.push(release(gate, WriteKind::Update, &Succession::Anyone, None));
                 }
                 Ok(writes)

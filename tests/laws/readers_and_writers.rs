@@ -207,6 +207,21 @@ async fn a_reader_begins_a_lease_after_the_writer_has_died_and_refuses_its_late_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_writer_whose_heartbeat_was_cleared_by_hand_is_refused_once_a_reader_has_begun() {
+    for cleared in [None, Some("1970-01-01T00:00:00Z")] {
+        let world = World::start().await;
+        let writing = write(&lock(&world, "a")).await;
+        let row = Mutation::new_update_builder("locktable").set("name").to(GATE);
+        let cleared = cleared.map(str::to_string);
+        world.write(row.set("heartbeat").to(cleared).build()).await;
+        let reading = lock(&world, "b").try_read().await.unwrap().expect("outside hands freed it");
+        assert!(reading.token() > writing.token());
+        assert!(is_refused(&world, sent(&writing.fence()), "late").await);
+        assert!(timeout(LEASE, writing.cancelled()).await.is_ok(), "it learns that it was ended");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_begin_whose_reply_is_lost_is_found_to_be_ours() {
     for effect in [
         Effect::LoseReply,

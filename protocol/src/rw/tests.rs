@@ -88,6 +88,21 @@ fn a_reader_begins_only_where_the_writers_row_is_as_it_was() {
 }
 
 #[test]
+fn a_writer_whose_heartbeat_was_set_back_by_hand_is_released_by_the_next_reader() {
+    let set_back = Row { heartbeat: Timestamp::EPOCH, ..held(1_000, writer(1)) };
+    let nulled = StoredRow { heartbeat: None, ..stored(GATE, &set_back) };
+    let change = begin_read(Some(set_back.clone()));
+    for found in [stored(GATE, &set_back), nulled] {
+        let writes = change.judge("rw/r", &[found]).unwrap();
+        assert_eq!(
+            writes.len(),
+            2,
+            "or its fence would still be good, and so would its heartbeats"
+        );
+    }
+}
+
+#[test]
 fn a_reader_that_leaves_deletes_its_row_and_no_other_terms() {
     let term = TermId { token: Timestamp(20), writer: writer(7) };
     let change = Change::EndRead { term };
