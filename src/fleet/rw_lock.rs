@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::rw::{Reader, Writing};
+use spindle_protocol::rw::Reader;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -99,6 +99,7 @@ impl RwLockBuilder {
             lock,
             begins: Arc::new(Semaphore::new(BEGINS_MAX)),
             writers: Arc::default(),
+            trouble: Mutex::default(),
             tidy_at: Mutex::new(Instant::now()),
         })))
     }
@@ -166,7 +167,9 @@ pub(super) struct Inner {
     lock: LockBuilder,
     begins: Arc<Semaphore>,
     /// Has the writers of a handle and its clones come one after the other: one of them polls for all.
-    writers: Arc<tokio::sync::Mutex<()>>,
+    pub(super) writers: Arc<tokio::sync::Mutex<()>>,
+    /// Why the last try to begin the second term of a writer failed, if it did.
+    pub(super) trouble: Mutex<Option<Error>>,
     /// When to search for the rows of readers long gone.
     tidy_at: Mutex<Instant>,
 }
@@ -210,7 +213,11 @@ impl RwLock {
     pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
         self.check_limit(limit, "try_read")?;
         let reader = self.reader();
-        match timeout(limit, reader.acquire()).await {
+        let acquiring = async {
+            self.tidy_now_and_then().await;
+            reader.acquire().await
+        };
+        match timeout(limit, acquiring).await {
             Ok(guard) => Ok(ReadGuard::new(guard?, self.reading())),
             Err(_) => Err(self.not_acquired(limit, reader.published().last_cause())),
         }
@@ -230,6 +237,7 @@ impl RwLock {
     ///
     /// Outside of a tokio runtime.
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
+        self.tidy_now_and_then().await;
         let guard = self.reader().try_acquire().await?;
         Ok(guard.map(|guard| ReadGuard::new(guard, self.reading())))
     }
@@ -254,22 +262,16 @@ impl RwLock {
     /// Outside of a tokio runtime.
     pub async fn write(&self) -> Result<WriteGuard> {
         self.refuse_reader()?;
-        let turn = Arc::clone(&self.0.writers).lock_owned().await;
         let (writer, writing) = self.writer();
-        loop {
-            let guard = writer.acquire().await?;
-            if let Some(term) = self.second(&guard, &writing, true).await? {
-                return Ok(WriteGuard::new(guard, term, turn));
-            }
-        }
+        self.write_by(&writer, &writing).await
     }
 
     /// Writes as [`write`](RwLock::write) does, but waits no longer than `limit`.
     ///
     /// # Errors
     ///
-    /// As `write`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over. A `limit`
-    /// of zero or of more than a year is refused.
+    /// As `write`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with the
+    /// last failure if there is one. A `limit` of zero or of more than a year is refused.
     ///
     /// # Cancellation safety
     ///
@@ -280,7 +282,12 @@ impl RwLock {
     /// Outside of a tokio runtime.
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
         self.check_limit(limit, "try_write")?;
-        timeout(limit, self.write()).await.unwrap_or_else(|_| Err(self.not_acquired(limit, None)))
+        self.refuse_reader()?;
+        let (writer, writing) = self.writer();
+        timeout(limit, self.write_by(&writer, &writing)).await.unwrap_or_else(|_| {
+            let trouble = self.trouble().or_else(|| writer.published().last_cause());
+            Err(self.not_acquired(limit, trouble))
+        })
     }
 
     /// Polls once, and begins to write if nobody reads or writes; nothing otherwise.
@@ -326,13 +333,6 @@ impl RwLock {
         let part = Part::Reader(Reader::new(&**gate, &**id, lease), Arc::clone(begins));
         let settings = lock.for_row(key, lock.said_info()).settings();
         Spindle::in_part(Arc::clone(table.table()), settings, part)
-    }
-
-    /// Returns an instance for the writers' row.
-    fn writer(&self) -> (Spindle, Arc<Mutex<Writing>>) {
-        let writing: Arc<Mutex<Writing>> = Arc::default();
-        let (table, settings) = (Arc::clone(self.0.table.table()), Ok(self.0.settings.clone()));
-        (Spindle::in_part(table, settings, Part::Writer(Arc::clone(&writing))), writing)
     }
 
     fn reading(&self) -> Reading {

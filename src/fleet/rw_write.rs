@@ -8,11 +8,14 @@ use spindle_protocol::{Change, Holder, Row, TermId};
 use tokio::time::sleep;
 
 use super::poll::poll_beside;
+use super::rw_guards::WriteGuard;
 use super::rw_lock::{Inner, RwLock};
 use crate::carrier::Store as _;
+use crate::driver::Part;
 use crate::error::{Error, Result};
 use crate::hold::Guard;
 use crate::spanner::{Need, REQUEST_LIMIT};
+use crate::spindle::Spindle;
 use crate::status::{Term, say};
 use crate::token::FencingToken;
 
@@ -33,6 +36,47 @@ enum Tried {
 }
 
 impl RwLock {
+    /// Returns an instance for the writers' row.
+    pub(super) fn writer(&self) -> (Spindle, Arc<Mutex<Writing>>) {
+        let writing: Arc<Mutex<Writing>> = Arc::default();
+        let (table, settings) = (Arc::clone(self.0.table.table()), Ok(self.0.settings.clone()));
+        (Spindle::in_part(table, settings, Part::Writer(Arc::clone(&writing))), writing)
+    }
+
+    /// Writes by this instance, in its turn among the writers of this handle.
+    pub(super) async fn write_by(
+        &self,
+        writer: &Spindle,
+        writing: &Mutex<Writing>,
+    ) -> Result<WriteGuard> {
+        let turn = Arc::clone(&self.0.writers).lock_owned().await;
+        loop {
+            self.note(None);
+            let guard = writer.acquire().await?;
+            if let Some(term) = self.second(&guard, writing, true).await? {
+                return Ok(WriteGuard::new(guard, term, turn));
+            }
+        }
+    }
+
+    /// Returns why the last try to begin the second term failed, if it did.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps the failure for whoever runs out of time, and logs the first of a row.
+    fn note(&self, error: Option<&Error>) {
+        let mut trouble = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *trouble, error.cloned());
+        drop(trouble);
+        if let (None, Some(error)) = (before, error) {
+            let (lock, id) = (&*self.0.gate, &*self.0.settings.id);
+            say(
+                || tracing::warn!(lock, id, %error, "has stopped new readers, and can't begin to write yet"),
+            );
+        }
+    }
+
     /// Waits until nobody reads any more, and begins the writer's own term. Returns nothing if the
     /// first term is lost, or somebody reads and it `waits` for nobody.
     pub(super) async fn second(
@@ -51,6 +95,7 @@ impl RwLock {
                 () = guard.cancelled() => return Ok(None),
                 tried = self.try_second(&stopped) => tried,
             };
+            self.note(tried.as_ref().err());
             let poll = self.0.settings.timing.poll_interval;
             let pause = match tried {
                 Ok(Tried::Began(second)) => {
@@ -134,11 +179,13 @@ impl RwLock {
     ) -> Term {
         let token = FencingToken::from_timestamp(second.token);
         let waited = second.token.since(first.token);
+        // By which the row's other lines, of heartbeats and of the end, know the term.
+        let first_token = guard.token();
         let term = guard.second(token, second.writer.clone());
         writing.lock().unwrap_or_else(PoisonError::into_inner).begins(first, second);
         let (lock, id) = (&*self.0.gate, &*self.0.settings.id);
         say(
-            || tracing::info!(lock, id, %token, ?waited, "nobody reads any more: the writer begins"),
+            || tracing::info!(lock, id, %token, %first_token, ?waited, "nobody reads any more: the writer begins"),
         );
         term
     }

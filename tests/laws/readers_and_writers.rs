@@ -347,17 +347,23 @@ async fn many_who_wait_to_read_poll_no_more_than_one() {
 
 #[tokio::test(start_paused = true)]
 async fn rows_of_readers_long_gone_are_deleted_though_nobody_writes() {
-    let world = World::start().await;
-    let _dead = read(&lock(&world, "a")).await;
-    crash_all_but(&world, &[]);
-    let b = lock(&world, "b");
-    let reading = read(&b).await;
-    assert_eq!(world.names().await.len(), 2);
-    reading.release().await;
-    sleep(LEASE * 90).await;
-    let _again = read(&b).await;
-    let names = world.names().await;
-    assert!(names.len() == 1 && names[0].contains("/b-"), "{names:?}");
+    for way in 0..3 {
+        let world = World::start().await;
+        let _dead = read(&lock(&world, "a")).await;
+        crash_all_but(&world, &[]);
+        let b = lock(&world, "b");
+        let reading = read(&b).await;
+        assert_eq!(world.names().await.len(), 2);
+        reading.release().await;
+        sleep(LEASE * 90).await;
+        let _again = match way {
+            0 => read(&b).await,
+            1 => b.read_within(LEASE).await.unwrap(),
+            _ => b.try_read().await.unwrap().expect("nobody writes"),
+        };
+        let names = world.names().await;
+        assert!(names.len() == 1 && names[0].contains("/b-"), "{way}: {names:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,7 +373,13 @@ async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
     world.spanner.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
     let refused = lock.read_within(LEASE * 2).await.unwrap_err();
     assert!(refused.is_not_acquired() && refused.to_string().len() > 60, "{refused}");
-    assert!(lock.write_within(LEASE * 2).await.unwrap_err().is_not_acquired());
+    let refused = lock.write_within(LEASE * 2).await.unwrap_err();
+    assert!(refused.is_not_acquired() && refused.to_string().contains("UNAVAILABLE"), "{refused}");
+    world.spanner.clear_faults();
+    let second = Fault::on(Rpc::Commit).table("locktable").key(GATE).skip(1);
+    world.spanner.inject(second.effect(Effect::Fail(Code::PermissionDenied)));
+    let refused = lock.write_within(LEASE / 4).await.unwrap_err();
+    assert!(refused.to_string().contains("PERMISSION_DENIED"), "{refused}");
     world.spanner.clear_faults();
     read(&lock).await.release().await;
     write(&lock).await.release().await;
