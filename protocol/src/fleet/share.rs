@@ -167,7 +167,7 @@ impl Share {
         if is_member {
             step.take = self.takes(now, view, parts, &members, &plan);
         }
-        let most = at_a_time(parts);
+        let most = self.at_a_time(view, parts);
         step.hand_over = self.surplus(now, view, parts, &plan);
         step.is_more = step.hand_over.len() > most;
         step.hand_over.truncate(most);
@@ -308,6 +308,19 @@ impl Share {
         handed.collect()
     }
 
+    /// Returns how many more shards this member may hand over now.
+    ///
+    /// One that it holds no more counts no more: its task may be one that nobody can stop.
+    fn at_a_time(&self, view: &View, parts: &BTreeMap<usize, Part>) -> usize {
+        let is_held =
+            |shard: usize| view.shards.get(shard).and_then(Piece::holder) == Some(&*self.id);
+        let are = |part: Part| {
+            parts.iter().filter(|(shard, other)| **other == part && is_held(**shard)).count()
+        };
+        let (working, leaving) = (are(Part::Working), are(Part::Leaving));
+        ((working + leaving) / 10).max(1).saturating_sub(leaving)
+    }
+
     /// Returns the shards that others have to hand to this member.
     fn awaited(&self, view: &View, plan: &Plan) -> Vec<usize> {
         let others =
@@ -367,13 +380,6 @@ impl Piece {
             other => other.holder(),
         }
     }
-}
-
-/// Returns how many more shards this member may hand over now.
-fn at_a_time(parts: &BTreeMap<usize, Part>) -> usize {
-    let are = |part: Part| parts.values().filter(|other| **other == part).count();
-    let (working, leaving) = (are(Part::Working), are(Part::Leaving));
-    ((working + leaving) / 10).max(1).saturating_sub(leaving)
 }
 
 fn owners(view: &View) -> Vec<Option<&str>> {

@@ -290,6 +290,28 @@ fn a_member_polls_what_is_handed_to_it_soon_and_more_seldom_the_longer_none_arri
     assert!(leaver.is_more && leaver.awaited.is_empty());
 }
 
+/// Its lease has run out, so others have the shard; the task blocks its thread, and nobody can stop it.
+#[test]
+fn a_task_that_cannot_be_stopped_does_not_keep_the_other_shards_from_moving() {
+    let mut world = settled(&["a", "b"]);
+    let mine = world.shards.iter().enumerate().filter(|(_, shard)| shard.holder == Some("a"));
+    let mut parts: BTreeMap<usize, Part> = mine.map(|(shard, _)| (shard, Part::Working)).collect();
+    let stuck = *parts.keys().next().unwrap();
+    parts.insert(stuck, Part::Leaving);
+    world.join("c");
+    world.run(seconds(1));
+    world.tick += 30;
+    let now = Moment(TICK * u32::try_from(world.tick).unwrap());
+    let mut hands_over = |world: &World| {
+        let view = world.view("a");
+        let share = &mut world.nodes["a"].share.clone();
+        share.decide(now, &view, &parts, true).hand_over.len()
+    };
+    assert_eq!(hands_over(&world), 0, "one at a time, and it is not left yet");
+    world.shards[stuck].holder = Some("b");
+    assert_eq!(hands_over(&world), 1);
+}
+
 #[test]
 fn a_member_that_cannot_take_its_shards_does_not_starve_them() {
     let mut world = settled(&["a", "b"]);
