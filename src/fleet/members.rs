@@ -16,6 +16,7 @@ use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
+const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl LockTable {
     /// Shows the live members of the group, once or each time that they change. It joins nothing.
@@ -98,7 +99,7 @@ impl Members {
     }
 
     /// Sets the time from one poll of [`next`](Members::next) to the following one; 1 s by default,
-    /// at least 1 ms.
+    /// from 1 ms to a day.
     pub fn interval(mut self, interval: Duration) -> Members {
         self.interval = interval;
         self
@@ -140,16 +141,17 @@ impl Members {
     /// # Errors
     ///
     /// As [`now`](Members::now); [`is_config`](Error::is_config) also for an interval that is too
-    /// short. The next call polls again, an interval later.
+    /// short or too long. The next call polls again, an interval later.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future loses nothing: the next call reports the change.
     pub async fn next(&mut self) -> Result<Vec<MemberState>> {
         let Members { group, interval, .. } = &*self;
-        if *interval < INTERVAL_MIN {
+        if !(INTERVAL_MIN..=INTERVAL_MAX).contains(interval) {
             return Err(Error::config(format!(
-                "group `{group}`: interval {interval:?} between polls; at least {INTERVAL_MIN:?}"
+                "group `{group}`: interval {interval:?} between polls; expected {INTERVAL_MIN:?} to \
+                 {INTERVAL_MAX:?}"
             )));
         }
         loop {

@@ -11,6 +11,7 @@ use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
+const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl LockTable {
     /// Watches who leads, without contending.
@@ -55,7 +56,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Sets the time from one poll to the next; 1 s by default, at least 1 ms.
+    /// Sets the time from one poll to the next; 1 s by default, from 1 ms to a day.
     ///
     /// A change is reported at most this much late. Terms that begin and end between two polls
     /// are not seen.
@@ -73,17 +74,18 @@ impl Observer {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) for a name that no lock can have, or an interval that is
-    /// too short. Otherwise the reason why Spanner could not be asked within 5 s. An observer can
-    /// go on after an error: the next call polls again an interval later.
+    /// too short or too long. Otherwise the reason why Spanner could not be asked within 5 s. An
+    /// observer can go on after an error: the next call polls again an interval later.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future loses nothing: the change is reported by the next call.
     pub async fn next(&mut self) -> Result<LockState> {
-        if self.interval < INTERVAL_MIN {
+        if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&self.interval) {
             let Observer { lock, interval, .. } = self;
             return Err(Error::config(format!(
-                "lock `{lock}`: observer's interval {interval:?}; at least {INTERVAL_MIN:?}"
+                "lock `{lock}`: observer's interval {interval:?}; expected {INTERVAL_MIN:?} to \
+                 {INTERVAL_MAX:?}"
             )));
         }
         loop {

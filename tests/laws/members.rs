@@ -159,6 +159,17 @@ async fn the_row_of_a_member_that_is_long_gone_is_deleted_by_another() {
     assert_eq!(world.names().await, ["spindle:member:orders/b"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_interval_that_no_watch_can_have_is_refused() {
+    let world = World::start().await;
+    for interval in [Duration::ZERO, Duration::from_secs(86_401), Duration::MAX] {
+        let mut watch = world.table().members("orders").interval(interval);
+        let refused = watch.next().await.unwrap_err();
+        assert!(refused.is_config() && refused.to_string().contains("interval"), "{refused}");
+        assert!(watch.now().await.unwrap().is_empty(), "a single look needs none");
+    }
+}
+
 #[tokio::test]
 async fn names_that_reach_into_another_key_are_refused() {
     let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");

@@ -103,8 +103,10 @@ async fn names_and_ids_that_cannot_be_are_refused_before_anything_is_sent() {
     for id in ["", ">a", "a\nb"] {
         assert!(table.seize(LOCK).for_contender(id).await.unwrap_err().is_config());
     }
-    let hasty = table.observe(LOCK).interval(Duration::ZERO).next().await;
-    assert!(hasty.unwrap_err().is_config());
+    for interval in [Duration::ZERO, Duration::MAX] {
+        let odd = table.observe(LOCK).interval(interval).next().await;
+        assert!(odd.unwrap_err().is_config());
+    }
     let nowhere = LockTable::connect_to(world.spanner.endpoint(), "projects/p", "lock table");
     assert!(nowhere.list().next().await.unwrap_err().is_config());
     assert!(nowhere.sweep().await.unwrap_err().is_config());
