@@ -10,6 +10,7 @@ pub mod model;
 pub mod node;
 pub mod oracle;
 mod progress;
+pub mod rank;
 pub mod run;
 pub mod rw;
 pub mod scenario;

@@ -1,7 +1,8 @@
 //! The scenarios in small, so that a broken protocol or a vacuous model is seen within seconds.
 
 use spindle_proof::history::Mark;
-use spindle_proof::run::{Limits, Report, explore};
+use spindle_proof::rank::RankModel;
+use spindle_proof::run::{Limits, Report, check, explore};
 use spindle_proof::scenario::{Budget, Scenario};
 use spindle_proof::scenarios;
 
@@ -36,6 +37,16 @@ fn members_with_different_leases_keep_the_invariants() {
 #[test]
 fn three_members_keep_the_invariants() {
     holds(scenarios::three());
+}
+
+#[test]
+fn contenders_with_ranks_go_for_each_other_by_name_and_once() {
+    let [two, three] = <[RankModel; 2]>::try_from(RankModel::quick()).expect("two worlds");
+    for (model, ticks) in [(two, 4), (three, 2)] {
+        let model = RankModel { scenario: Scenario { ticks, ..model.scenario }, ..model };
+        let report = check(model.scenario.name, model, Limits::default());
+        assert!(report.failures.is_empty() && report.complete, "{report}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use spindle_proof::rank::RankModel;
 use spindle_proof::run::{Limits, Report, check, explore, stopwatch};
 use spindle_proof::rw::{self, RwModel};
 use spindle_proof::scenarios;
@@ -47,6 +48,11 @@ fn main() -> ExitCode {
     let shard = if options.quick { ShardModel::quick() } else { ShardModel::short() };
     let name = shard.scenario.name;
     let shards = Exploration(name, Box::new(move |limits| check(name, shard.clone(), limits)));
+    let ranks = if options.quick { RankModel::quick() } else { RankModel::short() };
+    let ranks = ranks.into_iter().map(|model| {
+        let name = model.scenario.name;
+        Exploration(name, Box::new(move |limits| check(name, model.clone(), limits)))
+    });
     let shared = shared.into_iter().map(|scenario| {
         let model = RwModel { scenario };
         let name = model.scenario.name;
@@ -54,7 +60,7 @@ fn main() -> ExitCode {
     });
     let began = stopwatch();
     let (mut states, mut depth, mut failed, mut explored) = (0, 0, 0, 0);
-    for Exploration(name, explore) in explorations.chain([shards]).chain(shared) {
+    for Exploration(name, explore) in explorations.chain([shards]).chain(ranks).chain(shared) {
         if options.only.as_ref().is_some_and(|only| only != name) {
             continue;
         }
