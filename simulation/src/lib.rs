@@ -37,7 +37,7 @@ mod user;
 mod world;
 
 pub use checks::{Invariant, Violation};
-pub use fleet::{FleetPlan, Trial, run_fleet};
+pub use fleet::{FleetPlan, Subject, Trial, run_fleet};
 pub use plan::{CallerPlan, LockPlan, MemberPlan, Plan};
 pub use sightings::{Sighting, Sightings};
 pub use world::{Report, run};

@@ -19,7 +19,7 @@ usage: simulate [--seconds N] [--seed S] [--first S] [--threads N] [--client] [-
   --threads N   how many worlds at once (one for each processor)
   --client      only through the real client and server
   --locks N     only processes that contend for N locks each, on one carrier
-  --fleets      only members that share shards and permits";
+  --fleets      only fleets of members: shards and permits, readers and writers, ranks";
 
 /// With fewer seeds a run is too short to have seen everything.
 const LONG_RUN_SEEDS: u64 = 1_000;

@@ -137,9 +137,19 @@ pub enum Sighting {
     UnableStarvedNone,
     /// One of a semaphore's permits was taken.
     PermitTaken,
+    /// Several read at the same time.
+    ReadersTogether,
+    /// A reader began after a writer that had ended without a release.
+    DeadWriterReleased,
+    /// A process that reads was refused to write.
+    ReaderRefusedToWrite,
+    /// A writer that waited stopped a reader.
+    WriterStoppedReaders,
+    /// The highest rank that lives came to lead.
+    HighestRankLed,
 }
 
-const ALL: [Sighting; 66] = {
+const ALL: [Sighting; 71] = {
     use Sighting as S;
     [
         S::Inserted,
@@ -208,6 +218,11 @@ const ALL: [Sighting; 66] = {
         S::DiedAgainAndAgain,
         S::UnableStarvedNone,
         S::PermitTaken,
+        S::ReadersTogether,
+        S::DeadWriterReleased,
+        S::ReaderRefusedToWrite,
+        S::WriterStoppedReaders,
+        S::HighestRankLed,
     ]
 };
 

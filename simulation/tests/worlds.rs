@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use spindle_simulation::{FleetPlan, Plan, Sighting, Sightings, Trial, run, run_fleet};
+use spindle_simulation::{FleetPlan, Plan, Sighting, Sightings, Subject, Trial, run, run_fleet};
 
 /// A plan of a seed, cut short.
 fn brief(seed: u64) -> Plan {
@@ -103,12 +103,41 @@ fn members_share_shards_and_permits_through_storms() {
     let mut seen = Sightings::default();
     let trials = [vec![Trial::JoinAndLeave, Trial::ComeAndGo], vec![Trial::Unable]];
     for (seed, trials) in (1..).zip(trials) {
-        let plan = FleetPlan::from_seed(seed);
-        let report = run_fleet(&FleetPlan { trials, storm: plan.lease * 5, ..plan }, false);
+        let (plan, subject) = (FleetPlan::from_seed(seed), Subject::Shards);
+        let plan = FleetPlan { trials, subject, storm: plan.lease * 5, ..plan };
+        let report = run_fleet(&plan, false);
         assert_eq!(report.violation, None, "replay: cargo simulate --fleets --seed {seed}");
         seen.add(&report.sightings);
     }
     for sighting in [Sighting::HandedOver, Sighting::JoinMovedItsShare, Sighting::CameAndWent] {
         assert!(seen.count(sighting) > 0, "never seen: {sighting:?} in {seen}");
     }
+}
+
+#[test]
+fn one_writes_or_others_read_through_storms() {
+    let mut seen = Sightings::default();
+    for seed in 1..4 {
+        let (plan, subject) = (FleetPlan::from_seed(seed), Subject::ReadersWriters);
+        let plan = FleetPlan { subject, storm: plan.lease * 8, ..plan };
+        let report = run_fleet(&plan, false);
+        assert_eq!(report.violation, None, "seed {seed}");
+        seen.add(&report.sightings);
+    }
+    for sighting in [Sighting::ReadersTogether, Sighting::WriterStoppedReaders] {
+        assert!(seen.count(sighting) > 0, "never seen: {sighting:?} in {seen}");
+    }
+}
+
+#[test]
+fn the_highest_rank_that_lives_leads_after_storms() {
+    let mut seen = Sightings::default();
+    for seed in 1..4 {
+        let (plan, subject) = (FleetPlan::from_seed(seed), Subject::Ranks);
+        let plan = FleetPlan { subject, preempts: true, storm: plan.lease * 5, ..plan };
+        let report = run_fleet(&plan, false);
+        assert_eq!(report.violation, None, "seed {seed}");
+        seen.add(&report.sightings);
+    }
+    assert!(seen.count(Sighting::HighestRankLed) > 0, "never seen in {seen}");
 }

@@ -14,6 +14,7 @@ mod other_rows;
 mod past;
 mod progress;
 mod reserved;
+mod shared;
 mod tokens;
 
 use std::fmt;
@@ -32,6 +33,7 @@ pub(crate) use history::History;
 pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
 pub(crate) use past::Past;
 pub(crate) use progress::settles;
+pub(crate) use shared::Shared;
 pub(crate) use tokens::Tokens;
 
 use crate::format::Format;

@@ -1,17 +1,18 @@
-//! The books of a fleet: the work on each shard, and the holders of permits.
+//! The books of a fleet: the work on each shard, the holders of permits, the readers and writers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spindle::Term;
 
-use crate::checks::{AtWork, Invariant, Tokens, Violation, Writes};
+use crate::checks::{AtWork, Invariant, Shared, Tokens, Violation, Writes};
 
 /// Everything that watches a fleet.
 #[derive(Debug)]
 pub(crate) struct Books {
     shards: AtWork,
     permits: AtWork,
+    shared: Shared,
     shard_tokens: Tokens,
     permit_tokens: Tokens,
     writes: Writes,
@@ -25,6 +26,11 @@ pub(crate) struct Books {
     /// The life, and its work under way, by the number of the entry.
     lives: BTreeMap<u64, (u64, What)>,
     permits_max: usize,
+    /// Since when each of those who wait for a lock has waited, and its life.
+    asks: BTreeMap<u64, (u64, Duration)>,
+    asked: u64,
+    /// How many have read at the same time, at the most.
+    together: usize,
     violation: Option<Violation>,
 }
 
@@ -32,6 +38,8 @@ pub(crate) struct Books {
 pub(crate) enum What {
     Shard(usize),
     Permit(usize),
+    Read,
+    Write,
 }
 
 impl Books {
@@ -39,6 +47,7 @@ impl Books {
         Books {
             shards: AtWork::default(),
             permits: AtWork::default(),
+            shared: Shared::default(),
             shard_tokens: Tokens::new(shards),
             permit_tokens: Tokens::new(permits),
             writes: Writes::default(),
@@ -48,6 +57,9 @@ impl Books {
             longest_gap: Duration::ZERO,
             lives: BTreeMap::new(),
             permits_max: permits,
+            asks: BTreeMap::new(),
+            asked: 0,
+            together: 0,
             violation: None,
         }
     }
@@ -73,6 +85,7 @@ impl Books {
         let (book, tokens, number) = match what {
             What::Shard(number) => (&mut self.shards, &mut self.shard_tokens, number),
             What::Permit(number) => (&mut self.permits, &mut self.permit_tokens, number),
+            What::Read | What::Write => return self.begins_shared(life, what, term, now),
         };
         let Some(increased) = tokens.try_began(number, token) else {
             self.fail(Invariant::I6, now, format!("there is no {what:?}"));
@@ -90,6 +103,7 @@ impl Books {
                 let gap = now.saturating_sub(self.left[number]);
                 self.longest_gap = self.longest_gap.max(gap);
             }
+            What::Read | What::Write => {}
             What::Permit(_) => {
                 let held = self.permits.valid();
                 if held > self.permits_max {
@@ -102,9 +116,42 @@ impl Books {
                 }
             }
         }
-        let entry = entry * 2 + u64::from(matches!(what, What::Permit(_)));
+        let entry = entry * 3 + u64::from(matches!(what, What::Permit(_)));
         self.lives.insert(entry, (life, what));
         entry
+    }
+
+    fn begins_shared(&mut self, life: u64, what: What, term: &Term, now: Duration) -> u64 {
+        let (entry, [alone, later, fenced]) = self.shared.begins(what == What::Write, term);
+        self.expect(Invariant::I1, now, alone);
+        self.expect(Invariant::I2, now, later);
+        self.expect(Invariant::I3, now, fenced);
+        self.together = self.together.max(self.shared.readers());
+        let entry = entry * 3 + 2;
+        self.lives.insert(entry, (life, what));
+        entry
+    }
+
+    /// How many have read at the same time, at the most.
+    pub(crate) fn together(&self) -> usize {
+        self.together
+    }
+
+    /// Somebody asks for a lock, and waits; the number is to be given back.
+    pub(crate) fn asks(&mut self, life: u64, now: Duration) -> u64 {
+        self.asked += 1;
+        self.asks.insert(self.asked, (life, now));
+        self.asked
+    }
+
+    /// Somebody waits no more.
+    pub(crate) fn is_answered(&mut self, ask: u64) {
+        self.asks.remove(&ask);
+    }
+
+    /// The lives that wait, and since when.
+    pub(crate) fn asked_since(&self) -> &BTreeMap<u64, (u64, Duration)> {
+        &self.asks
     }
 
     /// The work is over, or the permit is about to be given back.
@@ -117,6 +164,7 @@ impl Books {
 
     /// A process has died, and all its work with it.
     pub(crate) fn died(&mut self, life: u64, now: Duration) {
+        self.asks.retain(|_, (of, _)| *of != life);
         let dead: Vec<u64> =
             self.lives.iter().filter(|(_, (of, _))| *of == life).map(|(entry, _)| *entry).collect();
         for entry in dead {
@@ -132,9 +180,10 @@ impl Books {
             What::Shard(number) => {
                 self.owners.remove(&number);
                 self.left[number] = now;
-                self.shards.ends(entry / 2)
+                self.shards.ends(entry / 3)
             }
-            What::Permit(_) => self.permits.ends(entry / 2),
+            What::Permit(_) => self.permits.ends(entry / 3),
+            What::Read | What::Write => self.shared.ends(entry / 3),
         }
     }
 
@@ -142,6 +191,8 @@ impl Books {
     pub(crate) fn wrote(&mut self, term: &Term, at: u64, now: Duration) {
         let written = self.writes.wrote(term.lock(), term.token().as_nanoseconds(), at);
         self.expect(Invariant::I3, now, written);
+        let shared = self.shared.wrote(term.token().as_nanoseconds(), at);
+        self.expect(Invariant::I3, now, shared);
     }
 
     /// The life that works each shard.

@@ -9,25 +9,33 @@ use spindle_emulator::Rpc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::plan::Trial;
+use super::plan::{Subject, Trial};
 use super::seat::Seat;
 use super::world::FleetWorld;
+use super::{ranks, readers};
 use crate::checks::Invariant;
 use crate::network::TABLE;
 use crate::sightings::Sighting;
 
-type Judged = Result<(), (Invariant, String)>;
+pub(super) type Judged = Result<(), (Invariant, String)>;
 
 /// Over any window of this length (I8).
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Sees that the shards are shared, stay where they are, and move no more than they must. The
-/// `guest` is a seat for members that come later.
+/// Sees that what a fleet does goes on well. The `guest` is a seat for members that come later.
 pub(crate) async fn judge(
     world: &Arc<FleetWorld>,
     seats: &[Arc<Seat>],
     guest: &Arc<Seat>,
 ) -> Judged {
+    match world.plan.subject {
+        Subject::Shards => shares(world, seats, guest).await,
+        Subject::ReadersWriters => readers::judge(world, seats).await,
+        Subject::Ranks => ranks::judge(world, seats, guest).await,
+    }
+}
+
+async fn shares(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Seat>) -> Judged {
     all_at_work(world).await?;
     even(world, seats).await?;
     // A view from the storm may be as old as a poll may take, and a task as slow to stop.
@@ -52,10 +60,10 @@ pub(crate) async fn judge(
 }
 
 /// Waits until every shard is at work.
-async fn all_at_work(world: &FleetWorld) -> Judged {
+pub(super) async fn all_at_work(world: &FleetWorld) -> Judged {
     let patience = world.plan.patience();
     let since = world.now();
-    while world.books(|books| books.owners().len()) < world.plan.shards {
+    while world.books(|books| books.owners().len()) < world.plan.pieces() {
         if world.now() > since + patience {
             let at_work = world.books(|books| books.owners().clone());
             let what = format!("{patience:?} after the last fault only {at_work:?} are at work");
@@ -98,7 +106,7 @@ fn is_even(world: &FleetWorld, seats: &[Arc<Seat>]) -> bool {
 
 /// Sees that so many tasks begin meanwhile. Each member may hand one over too many in a join or a
 /// leave, since it plans by a view in which others have not handed over yet.
-async fn nothing_moves(
+pub(super) async fn nothing_moves(
     world: &FleetWorld,
     when: &str,
     but: usize,
@@ -115,7 +123,7 @@ async fn nothing_moves(
 }
 
 /// Has the guest begin a life.
-async fn invite(guest: &Arc<Seat>) -> JoinHandle<()> {
+pub(super) async fn invite(guest: &Arc<Seat>) -> JoinHandle<()> {
     let living = Arc::clone(guest);
     let joined = tokio::spawn(async move { living.live_once().await });
     while guest.life().is_none() {
@@ -288,7 +296,13 @@ pub(crate) fn nothing_is_left(world: &FleetWorld, dead: &str) -> Judged {
     // The takeover row of a permit's dead holder goes with the next term, which may never come.
     let is_left = |name: &&String| {
         let is_of_all = name.starts_with("spindle:shard:") && !name.contains('_');
-        !is_of_all && !name.starts_with("spindle:permit:") && !name.contains(dead)
+        let is_chief = name.starts_with(ranks::NAME);
+        let is_gate = name.starts_with("spindle:rw:") && !name.contains('/');
+        !is_of_all
+            && !is_chief
+            && !is_gate
+            && !name.starts_with("spindle:permit:")
+            && !name.contains(dead)
     };
     match names.iter().find(is_left) {
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! Members that share shards and permits, as they ship: through the real client and carrier.
+//! Members that share shards and permits, or read and write, or have ranks, as they ship: through the real client and
+//! carrier.
 //!
 //! A world of its own, since what is watched is another thing than a lock: who is at work on which
 //! shard, and how often that changes. Each member is a process with a connection, a carrier and a
@@ -9,6 +10,8 @@
 mod books;
 mod calm;
 mod plan;
+mod ranks;
+mod readers;
 mod seat;
 mod storm;
 mod world;
@@ -21,7 +24,7 @@ use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use plan::{FleetPlan, Trial};
+pub use plan::{FleetPlan, Subject, Trial};
 
 use self::seat::Seat;
 use self::world::FleetWorld;

@@ -12,6 +12,12 @@ pub struct FleetPlan {
     pub seed: u64,
     /// How fast the clock of each member runs, within the margin.
     pub rates: Vec<f64>,
+    /// What they do.
+    pub subject: Subject,
+    /// The rank of each, where they have ranks.
+    pub ranks: Vec<u32>,
+    /// True if those hand over to a higher rank.
+    pub preempts: bool,
     /// How many shards they share.
     pub shards: usize,
     /// How many permits they compete for.
@@ -34,6 +40,17 @@ pub struct FleetPlan {
     pub trials: Vec<Trial>,
 }
 
+/// What the members of a fleet do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// They share shards, and compete for permits.
+    Shards,
+    /// They read and write under one lock.
+    ReadersWriters,
+    /// They contend for one lock, each by its rank.
+    Ranks,
+}
+
 /// Something that a calm fleet has to stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trial {
@@ -47,6 +64,17 @@ pub enum Trial {
     Unable,
 }
 
+impl Subject {
+    fn of(seed: u64) -> Subject {
+        // Of chance of its own, so that the plans stay as they are.
+        match SmallRng::seed_from_u64(!seed ^ 3).random_range(0..4) {
+            0..2 => Subject::Shards,
+            2 => Subject::ReadersWriters,
+            _ => Subject::Ranks,
+        }
+    }
+}
+
 impl FleetPlan {
     /// Returns true if the seed stands for a fleet of members rather than for one of locks.
     pub fn is_of(seed: u64) -> bool {
@@ -57,6 +85,8 @@ impl FleetPlan {
     /// The plan of a seed.
     pub fn from_seed(seed: u64) -> FleetPlan {
         let mut random = SmallRng::seed_from_u64(seed);
+        // Of chance of its own, so that the plans stay as they are.
+        let mut chances = SmallRng::seed_from_u64(!seed ^ 4);
         let members = random.random_range(2..6);
         let lease = Duration::from_millis(random.random_range(3_000..15_000));
         // A rate within the margin of 1 %, with room for the rounding of timers.
@@ -66,6 +96,9 @@ impl FleetPlan {
         FleetPlan {
             seed,
             rates,
+            subject: Subject::of(seed),
+            ranks: (0..members).map(|_| chances.random_range(0..4)).collect(),
+            preempts: chances.random_bool(0.75),
             shards: random.random_range(1..48),
             permits: random.random_range(1..5),
             callers: random.random_range(0..3),
@@ -77,6 +110,11 @@ impl FleetPlan {
             loss: random.random_range(0.02..0.4),
             trials,
         }
+    }
+
+    /// How many shards there are; a lock by rank counts as one.
+    pub(crate) fn pieces(&self) -> usize {
+        if self.subject == Subject::Shards { self.shards } else { 1 }
     }
 
     /// How long a member has to be there until it counts.

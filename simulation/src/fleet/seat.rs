@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::books::What;
+use super::plan::Subject;
 use super::world::{Entry, FleetWorld, LINES, Line};
 use crate::checks::Invariant;
 use crate::machine::{Clocks, lock};
@@ -23,8 +24,8 @@ use crate::told::Told;
 pub(crate) struct Seat {
     pub(crate) index: usize,
     pub(crate) id: String,
-    world: Arc<FleetWorld>,
-    clocks: Arc<Clocks>,
+    pub(super) world: Arc<FleetWorld>,
+    pub(super) clocks: Arc<Clocks>,
     state: Mutex<State>,
 }
 
@@ -42,6 +43,12 @@ pub(crate) struct Life {
     /// Asks it to leave.
     pub(crate) cancel: CancellationToken,
     dies: CancellationToken,
+}
+
+impl Life {
+    pub(super) fn is_dead(&self) -> bool {
+        self.dies.is_cancelled()
+    }
 }
 
 impl Seat {
@@ -101,6 +108,14 @@ impl Seat {
     }
 
     async fn take_part(self: &Arc<Seat>, life: &Life, table: &LockTable) {
+        match self.world.plan.subject {
+            Subject::Shards => self.share_and_call(life, table).await,
+            Subject::Ranks => self.contend(life, table).await,
+            Subject::ReadersWriters => self.read_and_write(life, table).await,
+        }
+    }
+
+    async fn share_and_call(self: &Arc<Seat>, life: &Life, table: &LockTable) {
         let plan = &self.world.plan;
         let clock = || simulation::clock(Arc::clone(&self.clocks) as _);
         let member = (table.member("fleet").id(&*self.id).info("its address"))
@@ -193,12 +208,12 @@ impl Seat {
         }
     }
 
-    async fn write(&self, shard: &Shard) {
+    pub(super) async fn write(&self, term: &Term) {
         let world = &self.world;
         let serial = world.random(|random| random.random::<i64>());
         let row = Mutation::new_insert_or_update_builder("ledger").set("serial").to(serial);
-        let row = row.set("lock_name").to(shard.lock()).build();
-        let fence = shard.fence();
+        let row = row.set("lock_name").to(term.lock()).build();
+        let fence = term.fence();
         let transaction = fence.transaction(world.server.client()).time_limit(world.plan.lease);
         let written = transaction.run(move |transaction| {
             let row = row.clone();
@@ -209,7 +224,7 @@ impl Seat {
                 world.told(serial, Told::Committed);
                 let Some(at) = written.commit_response.commit_timestamp else { return };
                 let nanos = i128::from(at.seconds()) * 1_000_000_000 + i128::from(at.nanos());
-                world.wrote(shard, u64::try_from(nanos).unwrap_or(0));
+                world.wrote(term, u64::try_from(nanos).unwrap_or(0));
             }
             Ok(Err(error)) if error.is_fenced() || error.is_retryable() => {
                 world.told(serial, Told::NotCommitted);
@@ -219,7 +234,7 @@ impl Seat {
     }
 
     /// Decides about a write now, and sends it after its task may have been stopped.
-    fn write_late(&self, term: &Term) {
+    pub(super) fn write_late(&self, term: &Term) {
         let (world, term) = (Arc::clone(&self.world), term.clone());
         let late = world.some_leases(3.0);
         let serial = world.random(|random| random.random::<i64>());

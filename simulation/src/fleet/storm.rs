@@ -83,7 +83,7 @@ async fn strike(world: &Arc<FleetWorld>, seat: &Arc<Seat>, fault: Fault) {
         }
         Fault::Unable => change_line(world, line, long * 2, |line| line.is_unable = true),
         Fault::Evict => {
-            let shard = world.random(|random| random.random_range(0..world.plan.shards));
+            let shard = world.random(|random| random.random_range(0..world.plan.pieces()));
             let eviction = world.server.tools_table().evict(world.shard_key(shard));
             let _ = timeout(world.plan.lease, eviction).await;
         }

@@ -15,7 +15,8 @@ use spindle_protocol::{Change, Named, StoredRow, TermId, Timestamp, Writer};
 use tokio::time::{Instant, sleep};
 
 use super::books::{Books, What};
-use super::plan::FleetPlan;
+use super::plan::{FleetPlan, Subject};
+use super::ranks;
 use crate::checks::Invariant;
 use crate::machine::{TrueTime, lock};
 use crate::network::{LEDGER, Outage, TABLE, decode, key};
@@ -82,7 +83,7 @@ impl FleetWorld {
                 loss: plan.loss / 20.0,
                 lines: vec![Line::default(); lines],
             }),
-            books: Mutex::new(Books::new(plan.shards, plan.permits)),
+            books: Mutex::new(Books::new(plan.pieces(), plan.permits)),
             told: Mutex::default(),
             sightings: Mutex::default(),
             faults: Mutex::default(),
@@ -196,7 +197,7 @@ impl FleetWorld {
                 emulator.inject(of_line(late));
             }
             if line.is_unable {
-                for shard in 0..self.plan.shards {
+                for shard in 0..self.plan.pieces() {
                     let commits = Fault::on(Rpc::Commit).key(self.shard_key(shard));
                     emulator.inject(of_line(commits).effect(Effect::Stall));
                 }
@@ -209,7 +210,12 @@ impl FleetWorld {
     }
 
     pub(crate) fn shard_key(&self, shard: usize) -> String {
-        format!("spindle:shard:fleet/work/{shard}")
+        match self.plan.subject {
+            Subject::Shards => format!("spindle:shard:fleet/work/{shard}"),
+            // There is one lock.
+            Subject::Ranks => ranks::NAME.to_string(),
+            Subject::ReadersWriters => "spindle:rw:catalogue".to_string(),
+        }
     }
 
     /// Lets somebody look into the books or write in them, and ends the world on a violation.
@@ -255,6 +261,21 @@ impl FleetWorld {
                 self.saw(Sighting::ShardOfTheDeadTaken);
             }
             _ => {}
+        }
+    }
+
+    /// Judges how a reader began, by the writers' row as it was just before.
+    pub(crate) async fn look_back_at_gate(&self, token: u64) {
+        let token = Timestamp(token.cast_signed());
+        let Some(gate) = self.row_before(&self.shard_key(0), token).await else { return };
+        let gate = gate.row();
+        // Nobody has the empty id.
+        if gate.vacant_from("", self.plan.lease) > token {
+            let what = format!("a reader began at {token:?} beside a writer, {gate:?}");
+            self.fail(Invariant::I1, what);
+        }
+        if !gate.is_released() {
+            self.saw(Sighting::DeadWriterReleased);
         }
     }
 

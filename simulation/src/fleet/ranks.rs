@@ -1,0 +1,138 @@
+//! Contenders with ranks for one lock, and who has to lead once it is calm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use spindle::{LockTable, Term, simulation};
+use tokio::time::sleep;
+
+use super::books::What;
+use super::calm::{Judged, all_at_work, invite, nothing_moves};
+use super::seat::{Life, Seat};
+use super::world::{Entry, FleetWorld};
+use crate::checks::Invariant;
+use crate::sightings::Sighting;
+
+/// The lock's name. It counts as the only shard of its world.
+pub(super) const NAME: &str = "chief";
+
+/// Higher than those of the others.
+const GUESTS_RANK: u32 = 9;
+
+impl Seat {
+    fn rank(&self) -> u32 {
+        self.world.plan.ranks.get(self.index).copied().unwrap_or(GUESTS_RANK)
+    }
+
+    /// Contends by its rank, and leads, again and again.
+    pub(super) async fn contend(self: &Arc<Seat>, life: &Life, table: &LockTable) {
+        let plan = &self.world.plan;
+        let lock = (table.lock(NAME).id(&*self.id).lease(plan.lease))
+            .poll_interval(plan.poll)
+            .stop_limit(plan.stop_limit())
+            .clock(simulation::clock(Arc::clone(&self.clocks) as _))
+            .by_rank(self.rank());
+        let lock = if plan.preempts { lock.preempt() } else { lock };
+        let lock = lock.build().expect("the plan is valid");
+        while !life.cancel.is_cancelled() {
+            let (seat, of) = (Arc::clone(self), life.clone());
+            let task = move |term: Term| {
+                let (seat, of) = (Arc::clone(&seat), of.clone());
+                let begins = || seat.world.begins(of.number, What::Shard(0), &term);
+                // The dead begin nothing.
+                let entry = (!of.is_dead()).then(begins);
+                async move {
+                    if let Some(entry) = entry {
+                        seat.lead(term, entry).await;
+                    }
+                }
+            };
+            if let Err(error) = lock.lead(life.cancel.clone(), task).await {
+                self.world.fail(Invariant::I5, format!("{} leads no more: {error}", self.id));
+            }
+        }
+        self.world.saw(Sighting::MemberLeft);
+    }
+
+    /// Leads until it is told to stop. Some stop late, and some end by themselves.
+    async fn lead(&self, term: Term, _entry: Entry) {
+        let world = &self.world;
+        let manner = world.random(|random| random.random_range(0..100));
+        if manner % 5 == 0 {
+            self.write_late(&term);
+            self.write(&term).await;
+        }
+        if manner > 85 && world.is_stormy() {
+            let time = world.some_leases(1.0);
+            tokio::select! {
+                () = term.cancelled() => {}
+                () = sleep(time) => world.saw(Sighting::ShardTaskFailed),
+            }
+            return;
+        }
+        term.cancelled().await;
+        if manner > 60 {
+            let slow = world.random(|random| random.random_range(0.0..0.9));
+            sleep(world.plan.stop_limit().mul_f64(slow)).await;
+        }
+    }
+}
+
+/// Sees that somebody leads and goes on, and that with `preempt` it is a living one of the highest
+/// rank, whoever comes and goes.
+pub(super) async fn judge(
+    world: &Arc<FleetWorld>,
+    seats: &[Arc<Seat>],
+    guest: &Arc<Seat>,
+) -> Judged {
+    all_at_work(world).await?;
+    // Rows of the dead, and late requests of theirs.
+    sleep(world.plan.lease * 5).await;
+    let highest = seats.iter().max_by_key(|seat| seat.rank()).expect("there are seats");
+    // It may have led in its membership, and lost the lock. In its next one it has a claim again.
+    let before = highest.life().map(|life| life.number);
+    highest.leave(Duration::ZERO);
+    while highest.life().is_none_or(|life| Some(life.number) == before) {
+        sleep(world.plan.lease / 20).await;
+    }
+    is_led(world, seats, highest.rank(), "once it is calm").await?;
+    // One that has handed over keeps away for a lease, and may be of the same rank.
+    sleep(world.plan.lease * 3).await;
+    nothing_moves(world, "among calm contenders", 0, async {
+        sleep(world.plan.lease * 3).await;
+        Ok(())
+    })
+    .await?;
+    let living = invite(guest).await;
+    let mut all = seats.to_vec();
+    all.push(Arc::clone(guest));
+    is_led(world, &all, guest.rank(), "after a higher rank came").await?;
+    sleep(world.plan.lease * 3).await;
+    guest.leave(Duration::ZERO);
+    let _ = living.await;
+    is_led(world, seats, highest.rank(), "after the highest rank left").await
+}
+
+/// Waits until one of this rank leads; any, if nobody hands over.
+async fn is_led(world: &FleetWorld, seats: &[Arc<Seat>], rank: u32, when: &str) -> Judged {
+    let patience = world.plan.patience();
+    let since = world.now();
+    loop {
+        let leader = world.books(|books| books.owners().get(&0).copied());
+        let is_leader =
+            |seat: &&Arc<Seat>| seat.life().map(|life| life.number) == leader && leader.is_some();
+        let leads = seats.iter().find(is_leader).map(|seat| seat.rank());
+        if leads.is_some_and(|leads| leads == rank || !world.plan.preempts) {
+            if world.plan.preempts {
+                world.saw(Sighting::HighestRankLed);
+            }
+            return Ok(());
+        }
+        if world.now() > since + patience {
+            let what = format!("rank {leads:?} leads {when} and {patience:?}, not rank {rank}");
+            return Err((Invariant::I5, what));
+        }
+        sleep(world.plan.lease / 20).await;
+    }
+}
