@@ -135,7 +135,7 @@ impl State {
 
     /// Returns the definition and the contents of a table.
     pub fn table(&self, name: &str) -> Result<(&Table, &TableData)> {
-        let definition = self.schema.table(name);
+        let definition = self.schema.table(name).map(|table| &**table);
         let data = self.tables.get(&name.to_ascii_lowercase());
         definition.zip(data).ok_or_else(|| self.schema.missing_table(name))
     }

@@ -280,7 +280,8 @@ pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> Result<&'a Table> {
     if name.is_empty() {
         return Err(Error::invalid_argument("The request does not specify a table."));
     }
-    schema.table(name).ok_or_else(|| Error::table_not_found(name))
+    let table = schema.table(name).map(|table| &**table);
+    table.ok_or_else(|| Error::table_not_found(name))
 }
 
 /// Returns a timestamp as a message of its own.

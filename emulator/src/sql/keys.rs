@@ -22,7 +22,7 @@ pub fn ranges(
     evaluation: &Evaluation,
     rows: &Rows,
 ) -> Evaluated<Vec<KeyRange>> {
-    let table = index.map_or(&scan.table, |index| &index.entries);
+    let table = index.map_or(&*scan.table, |index| &index.entries);
     let parts = table.primary_key.iter().map(|part| {
         let slot = match index {
             Some(index) => scan.slot_in(index, part.position),

@@ -114,7 +114,8 @@ impl Memory {
 }
 
 fn found<'a>(schema: &'a Schema, table: &str) -> Result<&'a Table> {
-    schema.table(table).ok_or_else(|| Error::table_not_found(table))
+    let found = schema.table(table).map(|table| &**table);
+    found.ok_or_else(|| Error::table_not_found(table))
 }
 
 impl Access for Memory {

@@ -1,5 +1,7 @@
 //! Constraints, and the indexes that foreign keys need.
 
+use std::sync::Arc;
+
 use super::super::check::check_table;
 use super::super::column::Column;
 use super::super::error::{Code, Error, Result};
@@ -23,7 +25,7 @@ impl Schema {
                 let mut changed = table;
                 changed.checks.push(Check { name, ..check.clone() });
                 check_table(&changed)?;
-                self.tables.insert(changed.name.to_ascii_lowercase(), changed);
+                self.tables.insert(changed.name.to_ascii_lowercase(), Arc::new(changed));
                 Ok(())
             }
             Constraint::ForeignKey(key) => {

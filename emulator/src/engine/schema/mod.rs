@@ -8,6 +8,7 @@ mod constraints;
 mod kept;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::check::check_table;
 use super::column::Column;
@@ -32,9 +33,9 @@ pub enum Dialect {
 pub struct Schema {
     dialect: Dialect,
     /// By name in lower case.
-    tables: BTreeMap<String, Table>,
+    tables: BTreeMap<String, Arc<Table>>,
     /// By name in lower case.
-    indexes: BTreeMap<String, BoundIndex>,
+    indexes: BTreeMap<String, Arc<BoundIndex>>,
     /// The database's id as the last change of its options gave it.
     database: String,
     /// The options of the database, with their values as they were written.
@@ -65,27 +66,27 @@ impl Schema {
     }
 
     /// Returns the table of this name, in any case.
-    pub fn table(&self, name: &str) -> Option<&Table> {
+    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.tables.get(&name.to_ascii_lowercase())
     }
 
     /// Returns every table, by name.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
-        self.tables.values()
+        self.tables.values().map(|table| &**table)
     }
 
     /// Returns the index of this name, in any case.
     pub fn index(&self, name: &str) -> Option<&BoundIndex> {
-        self.indexes.get(&name.to_ascii_lowercase())
+        self.indexes.get(&name.to_ascii_lowercase()).map(|index| &**index)
     }
 
     /// Returns every index, by name.
-    pub fn indexes(&self) -> impl Iterator<Item = &BoundIndex> {
+    pub fn indexes(&self) -> impl Iterator<Item = &Arc<BoundIndex>> {
         self.indexes.values()
     }
 
     /// Returns the indexes of a table, by name.
-    pub fn indexes_of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a BoundIndex> {
+    pub fn indexes_of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Arc<BoundIndex>> {
         self.indexes().filter(move |index| index.definition.table.eq_ignore_ascii_case(table))
     }
 
@@ -99,7 +100,8 @@ impl Schema {
 
     /// Returns the table of this name, or what an index of this name is as a table.
     pub(super) fn relation(&self, name: &str) -> Option<&Table> {
-        self.table(name).or_else(|| self.index(name).map(|index| &index.entries))
+        let table = self.table(name).map(|table| &**table);
+        table.or_else(|| self.index(name).map(|index| &index.entries))
     }
 
     /// Applies one change.
@@ -172,7 +174,7 @@ impl Schema {
         check_table(table)?;
         self.check_interleaving(table)?;
         let constraints = Table { checks: Vec::new(), foreign_keys: Vec::new(), ..table.clone() };
-        self.tables.insert(table.name.to_ascii_lowercase(), constraints);
+        self.tables.insert(table.name.to_ascii_lowercase(), Arc::new(constraints));
         let added = self.add_constraints(table);
         if added.is_err() {
             self.remove_table(&table.name);
@@ -260,7 +262,7 @@ impl Schema {
         let table = self.table(&index.table);
         let table = table.ok_or_else(|| Error::table_not_found(&index.table))?;
         let bound = BoundIndex::new(index.clone(), table)?;
-        self.indexes.insert(index.name.to_ascii_lowercase(), bound);
+        self.indexes.insert(index.name.to_ascii_lowercase(), Arc::new(bound));
         Ok(())
     }
 
@@ -269,14 +271,15 @@ impl Schema {
         let Some(table) = self.tables.get(&table.to_ascii_lowercase()) else { return Ok(()) };
         for index in self.indexes.values_mut() {
             if index.definition.table.eq_ignore_ascii_case(&table.name) {
-                *index = BoundIndex::new(index.definition.clone(), table)?;
+                *index = Arc::new(BoundIndex::new(index.definition.clone(), table)?);
             }
         }
         Ok(())
     }
 
     fn table_mut(&mut self, name: &str) -> Result<&mut Table> {
-        self.tables.get_mut(&name.to_ascii_lowercase()).ok_or_else(|| Error::table_not_found(name))
+        let table = self.tables.get_mut(&name.to_ascii_lowercase());
+        table.map(Arc::make_mut).ok_or_else(|| Error::table_not_found(name))
     }
 
     fn column_mut(&mut self, table: &str, column: &str) -> Result<(&mut Table, usize)> {

@@ -1,5 +1,7 @@
 //! Binds the parts of one statement: the schema, the parameters and the scopes that they see.
 
+use std::sync::Arc;
+
 use super::scope::{Named, Scope};
 use crate::engine::{Dialect, Schema, Table, Timestamp};
 use crate::sql::ast::TableName;
@@ -25,7 +27,7 @@ impl<'a> Binder<'a> {
     }
 
     /// Returns the table of this name that rows can be written to.
-    pub(super) fn table(&self, name: &TableName) -> Result<&'a Table> {
+    pub(super) fn table(&self, name: &TableName) -> Result<&'a Arc<Table>> {
         if self.schema.dialect() == Dialect::PostgreSql {
             let construct = "a statement over a table in the dialect POSTGRESQL";
             return Err(SqlError::unsupported(name.at, construct));

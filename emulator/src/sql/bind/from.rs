@@ -125,14 +125,14 @@ impl Binder<'_> {
     }
 
     /// Returns how a table may be read for a statement.
-    pub(super) fn scan(&self, name: &TableName, table: &Table) -> Result<Scan> {
+    pub(super) fn scan(&self, name: &TableName, table: &Arc<Table>) -> Result<Scan> {
         let indexes = || self.schema.indexes_of(&table.name).cloned();
         let (indexes, is_forced) = match &name.index {
             None => (indexes().collect(), false),
             Some(forced) if forced.text.eq_ignore_ascii_case("_BASE_TABLE") => (Vec::new(), true),
             Some(Name { text, at }) => {
                 let is_meant =
-                    |index: &BoundIndex| index.definition.name.eq_ignore_ascii_case(text);
+                    |index: &Arc<BoundIndex>| index.definition.name.eq_ignore_ascii_case(text);
                 let index = indexes().find(is_meant).ok_or_else(|| {
                     if let Some(kept) = self.schema.kept_as(text) {
                         return SqlError::unsupported(
@@ -148,7 +148,7 @@ impl Binder<'_> {
                 (vec![index], true)
             }
         };
-        Ok(Scan { table: table.clone(), used: Vec::new(), indexes, is_forced })
+        Ok(Scan { table: Arc::clone(table), used: Vec::new(), indexes, is_forced })
     }
 
     /// Binds `USING`: the columns on both sides are equal, and are one from here on.

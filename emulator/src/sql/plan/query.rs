@@ -203,11 +203,11 @@ impl Node {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scan {
     /// The table.
-    pub table: Table,
+    pub table: Arc<Table>,
     /// The columns that are read, by position in the table, and the slots they get.
     pub used: Vec<(usize, usize)>,
     /// The indexes that may be read in place of the table.
-    pub indexes: Vec<BoundIndex>,
+    pub indexes: Vec<Arc<BoundIndex>>,
     /// True if one of those has to be, or, if there are none, the table.
     pub is_forced: bool,
 }

@@ -152,7 +152,7 @@ pub(super) fn ways<'q>(
     if !scan.is_forced || scan.indexes.is_empty() {
         ways.push(None);
     }
-    for index in &scan.indexes {
+    for index in scan.indexes.iter().map(|index| &**index) {
         match hidden_column(scan, index, conditions) {
             None => ways.push(Some(index)),
             Some(column) if scan.is_forced => {
@@ -193,7 +193,7 @@ fn hidden_column<'q>(scan: &Scan, index: &'q BoundIndex, conditions: &[&Node]) -
 
 /// Returns how to get the rows in these ranges, as far as a scan uses them.
 pub(super) fn read(scan: &Scan, keys: Vec<KeyRange>) -> Read {
-    let Table { name, columns, .. } = &scan.table;
+    let Table { name, columns, .. } = &*scan.table;
     let used = scan.used.iter().filter_map(|(position, _)| columns.get(*position));
     Read {
         table: name.clone(),
