@@ -302,7 +302,7 @@ fn a_task_that_cannot_be_stopped_does_not_keep_the_other_shards_from_moving() {
     world.run(seconds(1));
     world.tick += 30;
     let now = Moment(TICK * u32::try_from(world.tick).unwrap());
-    let mut hands_over = |world: &World| {
+    let hands_over = |world: &World| {
         let view = world.view("a");
         let share = &mut world.nodes["a"].share.clone();
         share.decide(now, &view, &parts, true).hand_over.len()
