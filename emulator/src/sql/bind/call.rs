@@ -114,6 +114,13 @@ impl Binder<'_> {
             let message = "The argument to ARRAY_CONCAT must be an array type but was NULL";
             return Err(SqlError::invalid(at, message));
         }
+        // Their first form takes a FLOAT32, and so gives one for a NULL without a type.
+        if matches!(name, "CEIL" | "CEILING" | "FLOOR" | "ROUND" | "TRUNC")
+            && arguments.first().is_some_and(|typed| typed.value_type.is_none())
+        {
+            let construct = format_args!("{name} of a NULL without a type, which is a FLOAT32");
+            return Err(SqlError::unsupported(at, construct));
+        }
         if matches!(name, "JSON_VALUE" | "JSON_QUERY") {
             check_path(name, &arguments, at)?;
         }
