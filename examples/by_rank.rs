@@ -174,7 +174,7 @@ impl Drop for AtWork {
     }
 }
 
-/// Who led, column by column.
+/// The leaders, column by column.
 #[derive(Default)]
 struct Picture {
     floor: Floor,

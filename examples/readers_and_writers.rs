@@ -37,7 +37,7 @@ const TABLE: &str = "CREATE TABLE prices (
     version INT64,
 ) PRIMARY KEY (article)";
 
-/// What one reader saw under one guard.
+/// The sights of one reader under one guard.
 struct Seen {
     token: FencingToken,
     versions: BTreeSet<i64>,

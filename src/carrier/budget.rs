@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::parcel::Lane;
 
-/// What each kind of request that may be in vain is paid from.
+/// The budgets from which requests that may be in vain are paid, by their kind.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     reads: Budget,

@@ -12,7 +12,7 @@ pub struct FleetPlan {
     pub seed: u64,
     /// How fast the clock of each member runs, within the margin.
     pub rates: Vec<f64>,
-    /// What they do.
+    /// Their kind of work.
     pub subject: Subject,
     /// The rank of each, where they have ranks.
     pub ranks: Vec<u32>,
@@ -40,7 +40,7 @@ pub struct FleetPlan {
     pub trials: Vec<Trial>,
 }
 
-/// What the members of a fleet do.
+/// The work of the members of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// They share shards, and compete for permits.

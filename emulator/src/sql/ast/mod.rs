@@ -205,7 +205,7 @@ pub struct Update {
     pub table: TableName,
     /// The new values.
     pub assignments: Vec<Assignment>,
-    /// Which rows.
+    /// The condition that picks the rows.
     pub filter: Expr,
     /// The shown parts of each of them; nothing if empty.
     pub returning: Vec<Item>,
@@ -227,7 +227,7 @@ pub struct Assignment {
 pub struct Delete {
     /// Which table.
     pub table: TableName,
-    /// Which rows.
+    /// The condition that picks the rows.
     pub filter: Expr,
     /// The shown parts of each of them; nothing if empty.
     pub returning: Vec<Item>,

@@ -14,7 +14,7 @@ pub enum Write {
     Update {
         /// The rows, and what is read of them.
         target: Target,
-        /// Which rows.
+        /// The condition that picks the rows.
         filter: Node,
         /// The columns, by position in the table, and what they get.
         assignments: Vec<(usize, NewValue)>,
@@ -25,7 +25,7 @@ pub enum Write {
     Delete {
         /// The rows, and what is read of them.
         target: Target,
-        /// Which rows.
+        /// The condition that picks the rows.
         filter: Node,
         /// The shown parts of each row, as it was before.
         returning: Option<Vec<Output>>,
