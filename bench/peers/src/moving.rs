@@ -147,12 +147,14 @@ impl Move<'_> {
     async fn dies_halfway(&self, prefix: &str) -> Result<Vec<String>, Failure> {
         let (holder, contender) =
             (self.one(self.peer, prefix, "old-0")?, self.one(self.peer, prefix, "old-1")?);
+        for participant in [&holder, &contender] {
+            participant.ready().await?;
+        }
         let mut old = Pair { both: vec![holder, contender], ids: ids("old") };
-        self.held_by(prefix, &old).await?;
         // The holder is killed first, so that the other takes over; locks of both may be among
         // them.
+        let rows = self.settled(prefix, &old).await?;
         self.server.delay_commits(COMMIT_DELAY).await?;
-        let rows = self.server.locks(prefix).await?;
         let first = rows.values().filter(|row| row.is_of(&old.ids[0])).count();
         let (dies, takes) = if first * 2 >= rows.len() { (0, 1) } else { (1, 0) };
         old.both[dies].kill().await?;
@@ -167,7 +169,27 @@ impl Move<'_> {
         self.server.clear_faults().await?;
         // Requests under way are either applied or not by now.
         sleep(COMMIT_DELAY + self.lease).await;
-        self.begun(prefix, &old.ids[dies]).await
+        self.begun(prefix, &rows).await
+    }
+
+    /// Waits until each lock is in the hands of one of the two and no takeover row is left.
+    ///
+    /// Two that start together may take over from each other at once. The row of such a takeover
+    /// stays until the next heartbeat, and is in nobody's way: it is for an earlier token.
+    async fn settled(&self, prefix: &str, pair: &Pair) -> Result<BTreeMap<String, Row>, Failure> {
+        let deadline = Instant::now() + self.lease * PATIENCE_LEASES;
+        loop {
+            let (rows, takeovers) = self.server.rows(prefix).await?;
+            let held = rows.values().filter(|row| pair.has(row)).count();
+            if held == self.locks && takeovers.is_empty() {
+                return Ok(rows);
+            }
+            if Instant::now() > deadline {
+                let takeovers = takeovers.len();
+                return Err(format!("{held} locks held, {takeovers} takeover rows left").into());
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Starts the peer again, and then ours. Returns how many locks the peer left without a
@@ -203,13 +225,20 @@ impl Move<'_> {
         Ok((locked_up, healed))
     }
 
-    /// The locks that have a takeover row and are still the dead holder's: begun, and not finished.
-    async fn begun(&self, prefix: &str, dead: &str) -> Result<Vec<String>, Failure> {
-        let takeovers = self.server.takeover_rows(prefix).await?;
+    /// The locks that have a takeover row and the same token as `before` anybody died: begun, and
+    /// not finished.
+    async fn begun(
+        &self,
+        prefix: &str,
+        before: &BTreeMap<String, Row>,
+    ) -> Result<Vec<String>, Failure> {
+        let (rows, takeovers) = self.server.rows(prefix).await?;
         let begun = |lock: &str| takeovers.iter().any(|row| row.starts_with(&format!("{lock}_")));
-        let locks = self.server.locks(prefix).await?.into_iter();
-        Ok(locks
-            .filter(|(lock, row)| row.is_of(dead) && begun(lock))
+        let same =
+            |lock: &str, row: &Row| before.get(lock).is_some_and(|old| old.token == row.token);
+        Ok(rows
+            .into_iter()
+            .filter(|(lock, row)| same(lock, row) && begun(lock))
             .map(|(lock, _)| lock)
             .collect())
     }

@@ -132,16 +132,29 @@ impl Server {
         Ok(rows)
     }
 
+    /// Returns the lock rows whose names begin so, and the names of the takeover rows, as of one moment.
+    pub async fn rows(
+        &self,
+        prefix: &str,
+    ) -> Result<(BTreeMap<String, Row>, Vec<String>), Failure> {
+        let (mut locks, mut takeovers) = (BTreeMap::new(), Vec::new());
+        for (name, row) in self.read(prefix).await? {
+            match row {
+                Some(row) => _ = locks.insert(name, row),
+                None => takeovers.push(name),
+            }
+        }
+        Ok((locks, takeovers))
+    }
+
     /// Returns the lock rows whose names begin so.
     pub async fn locks(&self, prefix: &str) -> Result<BTreeMap<String, Row>, Failure> {
-        let rows = self.read(prefix).await?;
-        Ok(rows.into_iter().filter_map(|(name, row)| row.map(|row| (name, row))).collect())
+        Ok(self.rows(prefix).await?.0)
     }
 
     /// Returns the takeover rows whose names begin so.
     pub async fn takeover_rows(&self, prefix: &str) -> Result<Vec<String>, Failure> {
-        let rows = self.read(prefix).await?;
-        Ok(rows.into_iter().filter(|(_, row)| row.is_none()).map(|(name, _)| name).collect())
+        Ok(self.rows(prefix).await?.1)
     }
 
     /// Waits until `count` locks are in the hands of `id`, at most so long; says of how many it saw it.
