@@ -68,7 +68,7 @@ pub(crate) struct Rank {
     /// True if it hands over to a higher rank while it leads.
     pub(crate) preempts: bool,
     /// The settings of its row among the members of the lock.
-    pub(crate) member: Box<Settings>,
+    pub(crate) member: Arc<Settings>,
 }
 
 impl LockTable {
@@ -389,7 +389,7 @@ impl LockBuilder {
             .map_err(|error| refuse(&error))?;
         let row = self.for_row(member_key(&self.name, id), Some(format!("rank {rank}")));
         let member = row.id(id).settings().map_err(|error| refuse(&error))?;
-        Ok(Some(Rank { rank, preempts: self.preempts, member: Box::new(member) }))
+        Ok(Some(Rank { rank, preempts: self.preempts, member: Arc::new(member) }))
     }
 
     /// Returns the durations with their defaults, or the rule that they break.

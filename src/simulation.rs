@@ -18,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 use crate::carrier::{self, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
 use crate::clock::Clock;
 pub use crate::clock::Machine;
-use crate::driver::{Carried, CarriedRow, Command, Driver, Inbox, LockRow, Outbox, Role, Told};
+use crate::driver::{
+    Carried, CarriedRow, Command, Driver, Inbox, LockRow, Outbox, Role, Told, UnderWay,
+};
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
-use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::spanner::{LockTable, Table};
 use crate::status::{Published, Term};
@@ -194,18 +195,14 @@ struct Watched<W> {
 }
 
 impl<W: Watch> LockRow for Watched<W> {
-    fn carry_out(
-        &self,
-        act: Act,
-        limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + 'static {
+    fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
         self.watch.before(&act);
         let (watch, sent) = (Arc::clone(&self.watch), self.row.carry_out(act.clone(), limit));
-        async move {
+        Box::pin(async move {
             let outcome = sent.await;
             watch.after(&act, &outcome.answer);
             outcome
-        }
+        })
     }
 
     fn step(&self) -> Step {
@@ -291,6 +288,7 @@ impl Member {
             rank: None,
             clock,
         };
+        let settings = Arc::new(settings);
         let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
         (Member { published, commands }, Box::pin(Box::new(driver).run(cancel)))
     }

@@ -67,7 +67,7 @@ pub struct Spindle(Arc<Shared>);
 struct Shared {
     table: Arc<Table>,
     /// The settings, or the error that `run` resolves to.
-    settings: Result<Settings>,
+    settings: Result<Arc<Settings>>,
     published: Arc<Published>,
     commands: Arc<Outbox<Command>>,
     /// Taken by `run`: the loop ends when the senders, one for all handles, are gone.
@@ -127,6 +127,7 @@ impl Spindle {
         let demand = OnceLock::new();
         let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());
         let wanted = is_ranked.then(|| watch::Sender::new(0));
+        let settings = settings.map(Arc::new);
         let shared = Shared { table, settings, published, commands, inbox, demand, wanted, part };
         Spindle(Arc::new(shared))
     }
@@ -423,7 +424,7 @@ impl Spindle {
     }
 
     pub(crate) fn settings(&self) -> Result<&Settings> {
-        self.0.settings.as_ref().map_err(Error::clone)
+        self.0.settings.as_deref().map_err(Error::clone)
     }
 }
 

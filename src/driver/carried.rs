@@ -1,26 +1,28 @@
 //! One lock's row, as the loop reaches it: through a carrier.
 
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
 use tokio::time::Instant;
 
-use super::role::{Part, Role};
+use super::role::{Part, ReaderRow, Role};
 use crate::carrier::{Load, Seat, Step};
 use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::spanner::{Need, Table};
 
+/// An act under way, and then how it ended.
+pub(crate) type UnderWay = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
 /// Carries out the protocol's acts.
 pub(crate) trait LockRow: Send + Sync + 'static {
     /// Carries out one act, sent once, in not much more than `limit`.
-    fn carry_out(
-        &self,
-        act: Act,
-        limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + 'static;
+    fn carry_out(&self, act: Act, limit: Duration) -> UnderWay;
 
     /// In which step to act, together with the other locks that share a carrier.
     fn step(&self) -> Step;
@@ -74,23 +76,22 @@ impl CarriedRow {
 }
 
 impl LockRow for CarriedRow {
-    fn carry_out(
-        &self,
-        act: Act,
-        limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + 'static {
-        let row = Arc::clone(&self.0);
-        async move {
-            let info = row.parting_info.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match (row.role.change(&act, &row.holder, info.as_deref()), act) {
-                (Some(change), _) => row.carry_out(change, limit).await,
-                (None, Act::Sweep { before }) => match &row.role {
-                    // Readers leave no takeover rows.
-                    Role::Reader(_) => Outcome { answer: Answer::Swept { all: true }, error: None },
-                    _ => row.seat.send(Load::Sweep(before), limit).await,
-                },
-                (None, _) => row.observe(limit).await,
+    /// Each kind of act has a future of its own: thousands may be under way at once, and none keeps
+    /// room for what another needs.
+    fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
+        let row = &self.0;
+        match (row.change(&act), act, &row.role) {
+            (Some(change), ..) if begins(&change) => {
+                Box::pin(Arc::clone(row).begin(Box::new(change), limit))
             }
+            (Some(change), ..) => Box::pin(row.keep(change, limit)),
+            // Readers leave no takeover rows.
+            (None, Act::Sweep { .. }, Role::Reader(_)) => {
+                Box::pin(ready(Outcome { answer: Answer::Swept { all: true }, error: None }))
+            }
+            (None, Act::Sweep { before }, _) => Box::pin(row.seat.send(Load::Sweep(before), limit)),
+            (None, _, Role::Reader(reader)) => Box::pin(row.observe_both(reader, limit)),
+            (None, ..) => Box::pin(row.seat.send(row.observation(&row.saw_lease), limit)),
         }
     }
 
@@ -104,65 +105,93 @@ impl LockRow for CarriedRow {
 }
 
 impl Carried {
-    /// Polls. A reader's own row and the writers' travel together.
-    async fn observe(&self, limit: Duration) -> Outcome {
-        let observation = |saw_lease: &Arc<AtomicBool>| Load::Observe {
-            saw_lease: Arc::clone(saw_lease),
-            saw_seizure: Arc::clone(&self.saw_seizure),
-        };
-        let own = self.seat.send(observation(&self.saw_lease), limit);
-        let Role::Reader(reader) = &self.role else { return own.await };
-        let gate = reader.gate.send(observation(&reader.saw_lease), limit);
-        match tokio::join!(own, gate) {
-            (
-                Outcome { answer: Answer::Observed(own), .. },
-                Outcome { answer: Answer::Observed(gate), .. },
-            ) => {
-                let observation = reader.view().observed(own, gate);
-                Outcome { answer: Answer::Observed(observation), error: None }
+    /// Returns the change that an act asks for; none for one that changes nothing.
+    fn change(&self, act: &Act) -> Option<Change> {
+        let info = self.parting_info.lock().unwrap_or_else(PoisonError::into_inner);
+        self.role.change(act, &self.holder, info.as_deref())
+    }
+
+    fn observation(&self, saw_lease: &Arc<AtomicBool>) -> Load {
+        let (saw_lease, saw_seizure) = (Arc::clone(saw_lease), Arc::clone(&self.saw_seizure));
+        Load::Observe { saw_lease, saw_seizure }
+    }
+
+    /// Polls a reader's own row and the writers', which travel together.
+    fn observe_both(
+        self: &Arc<Self>,
+        reader: &ReaderRow,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
+        let own = self.seat.send(self.observation(&self.saw_lease), limit);
+        let gate = reader.gate.send(self.observation(&reader.saw_lease), limit);
+        let row = Arc::clone(self);
+        async move {
+            match (tokio::join!(own, gate), &row.role) {
+                (
+                    (
+                        Outcome { answer: Answer::Observed(own), .. },
+                        Outcome { answer: Answer::Observed(gate), .. },
+                    ),
+                    Role::Reader(reader),
+                ) => {
+                    let observation = reader.view().observed(own, gate);
+                    Outcome { answer: Answer::Observed(observation), error: None }
+                }
+                ((failed @ Outcome { error: Some(_), .. }, _) | (_, failed), _) => failed,
             }
-            (failed @ Outcome { error: Some(_), .. }, _) | (_, failed) => failed,
         }
     }
 
-    async fn carry_out(&self, mut change: Change, limit: Duration) -> Outcome {
-        let begun = Instant::now();
-        if begins(&change)
-            && let Err(outcome) = self.confirm(&change, limit).await
-        {
+    async fn begin(self: Arc<Self>, change: Box<Change>, limit: Duration) -> Outcome {
+        let asked = Instant::now();
+        if let Err(outcome) = self.confirm(&change, limit).await {
             return outcome;
         }
-        let tells = self.table.as_ref().map_or((true, true), |table| table.optional.known());
-        match &mut change {
-            // Known before the answer is: an attempt whose outcome is unknown may have been ours.
-            change if begins(change) => self.told.set(tells),
-            Change::Heartbeat { holder: said, .. } | Change::KeepWriting { holder: said, .. }
-                if self.told.get() != tells =>
-            {
-                *said = Some(self.holder.clone());
+        // Known before the answer is: an attempt whose outcome is unknown may have been ours.
+        self.told.set(self.tells());
+        let limit = limit.saturating_sub(asked.elapsed());
+        match (&self.role, &self.table, *change) {
+            (Role::Reader(reader), Some(table), change @ Change::BeginRead { .. }) => {
+                // Boxed, so that other beginnings keep no room for it.
+                Box::pin(reader.begin(table, self.seat.lock(), change, limit)).await
             }
-            _ => {}
+            (.., change) => self.seat.send(Load::Change(change), limit).await,
         }
-        let is_heartbeat = matches!(change, Change::Heartbeat { .. } | Change::KeepWriting { .. });
-        let limit = limit.saturating_sub(begun.elapsed());
-        if let (Role::Reader(reader), Some(table), Change::BeginRead { .. }) =
-            (&self.role, &self.table, &change)
-        {
-            // Boxed for the same reason.
-            return Box::pin(reader.begin(table, self.seat.lock(), change, limit)).await;
+    }
+
+    /// Prolongs or ends a term.
+    fn keep(
+        self: &Arc<Self>,
+        mut change: Change,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
+        let tells = self.tells();
+        let mut is_heartbeat = false;
+        if let Change::Heartbeat { holder, .. } | Change::KeepWriting { holder, .. } = &mut change {
+            is_heartbeat = true;
+            if self.told.get() != tells {
+                *holder = Some(self.holder.clone());
+            }
         }
-        let outcome = self.seat.send(Load::Change(change), limit).await;
-        if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
-            self.told.set(tells);
-        }
-        outcome
+        let row = Arc::clone(self);
+        self.seat.send(Load::Change(change), limit).map(move |outcome| {
+            if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
+                row.told.set(tells);
+            }
+            outcome
+        })
+    }
+
+    /// Returns which optional columns a row is written with now.
+    fn tells(&self) -> (bool, bool) {
+        self.table.as_ref().map_or((true, true), |table| table.optional.known())
     }
 
     /// Refuses to begin while a column may be wrongly thought missing. Refuses to take over from a
     /// row whose lease was not read although there may be one (I1).
     async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
         let Some(table) = &self.table else { return Ok(()) };
-        // Boxed: it is seldom under way, and thousands of acts would keep room for it.
+        // Boxed: it is seldom under way, and thousands of beginnings would keep room for it.
         let ready = Box::pin(table.ready(Need::Begin, limit)).await;
         ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
         let saw_lease = match (change, &self.role) {

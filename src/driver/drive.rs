@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::carried::LockRow;
+use super::carried::{LockRow, UnderWay};
 use super::claims::{Claim, Claims, End, Heard, Leaving, Occupied, Parting, Patience};
 use super::inbox::Inbox;
 use super::metrics::Meter;
@@ -58,7 +57,7 @@ pub(crate) enum Command {
 pub(crate) struct Driver<R> {
     row: R,
     instance: Instance,
-    settings: Settings,
+    settings: Arc<Settings>,
     published: Arc<Published>,
     commands: Inbox<Command>,
     resigned: Vec<oneshot::Sender<bool>>,
@@ -87,17 +86,28 @@ pub(crate) fn overdue_limit(lease: Duration) -> Duration {
     lease.clamp(OVERDUE_MIN, OVERDUE_MAX)
 }
 
+/// What the loop does after a turn.
+enum Turn {
+    Ends,
+    /// Tells the instance at once.
+    Tells(Event),
+    /// Sleeps so long, for ever where only an answer or a command can come.
+    Naps {
+        nap: Option<Duration>,
+        /// True if it wakes for [`Event::Early`].
+        is_early: bool,
+    },
+}
+
 struct Resignation {
     next: Succession,
     done: Vec<oneshot::Sender<bool>>,
 }
 
-type UnderWay = Pin<Box<dyn Future<Output = Outcome> + Send>>;
-
 impl<R: LockRow> Driver<R> {
     pub(crate) fn new(
         row: R,
-        settings: Settings,
+        settings: Arc<Settings>,
         published: Arc<Published>,
         commands: Inbox<Command>,
         seed: u64,
@@ -148,29 +158,14 @@ impl<R: LockRow> Driver<R> {
         let mut stopping = false;
         let mut event = self.demanded().unwrap_or(Event::Wake);
         loop {
-            let now = self.settings.clock.now();
-            self.measure(now);
-            let Decision { announce, act, wake, early } = self.instance.decide(now, event);
-            if let Some(announcement) = announce {
-                self.announce(announcement);
-            }
-            if let Some(act) = act {
-                under_way = Some(self.start(act, now));
-            }
-            self.answer_resignation();
-            self.serve(now);
-            if self.instance.has_ended() {
-                self.finished = true;
-                return;
-            }
-            if !stopping && let Some(demanded) = self.demanded() {
-                event = demanded;
-                continue;
-            }
-            let (nap, then) = self.nap(wake, early, under_way.is_some());
-            let overdue = overdue_limit(self.settings.timing.lease);
-            self.published.runs(nap.map(|nap| now + nap + overdue));
-            self.meter.sleeps_until(nap.map(|nap| now + nap));
+            let (nap, is_early) = match self.turn(event, stopping, &mut under_way) {
+                Turn::Ends => return,
+                Turn::Tells(demanded) => {
+                    event = demanded;
+                    continue;
+                }
+                Turn::Naps { nap, is_early } => (nap, is_early),
+            };
             event = tokio::select! {
                 biased;
                 outcome = answer(&mut under_way, &self.settings.name, self.act.0) => self.answered(outcome),
@@ -187,9 +182,38 @@ impl<R: LockRow> Driver<R> {
                     }
                 },
                 heard = self.claims.next(), if !stopping => self.hear(heard),
-                () = sleep_for(nap) => then,
+                () = sleep_for(nap) => if is_early { Event::Early } else { Event::Wake },
             };
         }
+    }
+
+    /// Decides, starts what was decided, and tells everybody whom it concerns.
+    ///
+    /// Apart from the loop, whose future keeps only what outlasts the nap.
+    fn turn(&mut self, event: Event, stopping: bool, under_way: &mut Option<UnderWay>) -> Turn {
+        let now = self.settings.clock.now();
+        self.measure(now);
+        let Decision { announce, act, wake, early } = self.instance.decide(now, event);
+        if let Some(announcement) = announce {
+            self.announce(announcement);
+        }
+        if let Some(act) = act {
+            *under_way = Some(self.start(act, now));
+        }
+        self.answer_resignation();
+        self.serve(now);
+        if self.instance.has_ended() {
+            self.finished = true;
+            return Turn::Ends;
+        }
+        if !stopping && let Some(demanded) = self.demanded() {
+            return Turn::Tells(demanded);
+        }
+        let (nap, is_early) = self.nap(wake, early, under_way.is_some());
+        let overdue = overdue_limit(self.settings.timing.lease);
+        self.published.runs(nap.map(|nap| now + nap + overdue));
+        self.meter.sleeps_until(nap.map(|nap| now + nap));
+        Turn::Naps { nap, is_early }
     }
 
     /// Returns what the instance has to be told of the demand for the lock.
@@ -279,7 +303,7 @@ impl<R: LockRow> Driver<R> {
         }
         self.journal.sends(self.act.0);
         let limit = self.settings.timing.attempt_limit(&act);
-        Box::pin(self.row.carry_out(act, limit))
+        self.row.carry_out(act, limit)
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
@@ -343,7 +367,7 @@ impl<R: LockRow> Driver<R> {
         let Answer::Observed(Observation { row: Some(row), read_at, .. }) = answer else {
             return false;
         };
-        let Settings { id, timing, .. } = &self.settings;
+        let Settings { id, timing, .. } = &*self.settings;
         !row.is_released()
             && row.writer.id() != Some(&**id)
             && row.vacant_from(id, timing.lease) > *read_at
@@ -413,29 +437,29 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    /// Returns how long to sleep, for ever where only a command can come; and what happens then.
+    /// Returns how long to sleep, for ever where only a command can come; and true if it wakes for
+    /// [`Event::Early`].
     fn nap(
         &self,
         wake: Option<Wake>,
         early: Option<Wake>,
         is_busy: bool,
-    ) -> (Option<Duration>, Event) {
+    ) -> (Option<Duration>, bool) {
         let lease = self.settings.timing.lease;
         let tick = if self.instance.term().is_some() {
             lease / TICKS_PER_LEASE
         } else {
             overdue_limit(lease)
         };
-        let Some(wake) = wake else { return (is_busy.then_some(tick), Event::Wake) };
+        let Some(wake) = wake else { return (is_busy.then_some(tick), false) };
         let now: Moment = self.settings.clock.now();
         // In step with the other locks of this process, so that what is due travels together.
         let (step, latest) = (self.row.step(), |wake: Wake| (wake.at + wake.spread).since(now));
-        let (mut nap, mut then) = (step.before(latest(wake), wake.spread), Event::Wake);
+        let nap = step.before(latest(wake), wake.spread);
         let early = early.map(|early| step.next(latest(early), early.spread));
-        if let Some(early) = early.filter(|early| *early <= nap) {
-            (nap, then) = (early, Event::Early);
-        }
-        if tick < nap { (Some(tick), Event::Wake) } else { (Some(nap), then) }
+        let early = early.filter(|early| *early <= nap);
+        let nap = early.unwrap_or(nap);
+        if tick < nap { (Some(tick), false) } else { (Some(nap), early.is_some()) }
     }
 }
 

@@ -9,7 +9,7 @@ mod role;
 
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use carried::{Carried, Told};
-pub(crate) use carried::{CarriedRow, LockRow};
+pub(crate) use carried::{CarriedRow, LockRow, UnderWay};
 pub(crate) use claims::{Claim, End, Grant, Occupied, Parting, Patience};
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
 pub(crate) use inbox::{Inbox, Outbox};

@@ -21,7 +21,7 @@ pub(crate) enum Part {
     Lock,
     /// One of many readers, each with a row of its own. The semaphore bounds how many of them begin
     /// at the same time.
-    Reader(Reader, Arc<Semaphore>),
+    Reader(Box<Reader>, Arc<Semaphore>),
     /// The writer, which readers keep waiting.
     Writer(Arc<Mutex<Writing>>),
 }
@@ -51,7 +51,7 @@ impl Part {
             Part::Reader(reader, begins) => {
                 let gate = carriers.seat(table, reader.gate().into(), rand::random());
                 let saw_lease = Arc::default();
-                let view = Mutex::new(reader);
+                let view = Mutex::new(*reader);
                 Role::Reader(Box::new(ReaderRow { view, gate, saw_lease, begins }))
             }
         }

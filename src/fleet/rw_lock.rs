@@ -330,7 +330,8 @@ impl RwLock {
         let Inner { table, gate, readers, settings, lock, begins, .. } = &*self.0;
         let (id, lease) = (&settings.id, settings.timing.lease);
         let key = format!("{readers}{id}-{:016x}", rand::random::<u64>());
-        let part = Part::Reader(Reader::new(&**gate, &**id, lease), Arc::clone(begins));
+        let reader = Box::new(Reader::new(&**gate, &**id, lease));
+        let part = Part::Reader(reader, Arc::clone(begins));
         let settings = lock.for_row(key, lock.said_info()).settings();
         Spindle::in_part(Arc::clone(table.table()), settings, part)
     }

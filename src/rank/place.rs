@@ -110,7 +110,7 @@ impl Place {
     /// Is a member until told to leave, then deletes the row.
     async fn member(&self, leave: &CancellationToken) {
         let Judge { table, standing, .. } = &*self.judge;
-        let settings = (*self.rank.member).clone();
+        let settings = Arc::clone(&self.rank.member);
         let row = CarriedRow::new(table, &settings, Part::Lock, Arc::default());
         standing.starts(overdue_limit(settings.timing.lease));
         let key = Arc::clone(&settings.name);

@@ -8,7 +8,7 @@ use spindle_protocol::{Act, Answer, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use crate::carrier::Step;
-use crate::driver::{CarriedRow, LockRow};
+use crate::driver::{CarriedRow, LockRow, UnderWay};
 use crate::error::{Error, Kind, Result};
 use crate::outcome::Outcome;
 use crate::roster::{Rows, holder, poll};
@@ -33,14 +33,10 @@ pub(super) struct Judge {
 }
 
 impl LockRow for RankedRow {
-    fn carry_out(
-        &self,
-        act: Act,
-        limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + 'static {
+    fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
         let acting = self.row.carry_out(act.clone(), limit);
         let judge = Arc::clone(&self.judge);
-        async move {
+        Box::pin(async move {
             let begun = Instant::now();
             let mut outcome = acting.await;
             if let Answer::Observed(observation) = &mut outcome.answer {
@@ -55,7 +51,7 @@ impl LockRow for RankedRow {
                 judge.contest().acted(&act, &outcome.answer);
             }
             outcome
-        }
+        })
     }
 
     fn step(&self) -> Step {
