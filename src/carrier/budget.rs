@@ -44,10 +44,9 @@ impl Budgets {
 
     /// Pays for a request, if there is enough.
     pub(crate) fn pay(&mut self, lane: Lane) -> bool {
-        let mut of = self.of(lane);
-        let is_enough = of.iter().all(|budget| budget.left > 0);
+        let is_enough = self.of(lane).all(|budget| budget.left > 0);
         if is_enough {
-            of.iter_mut().for_each(|budget| budget.left -= 1);
+            self.of(lane).for_each(|budget| budget.left -= 1);
         }
         is_enough
     }
@@ -65,14 +64,16 @@ impl Budgets {
         all.filter(|budget| budget.left == 0).map(|budget| budget.counted_at + budget.refill).min()
     }
 
-    fn of(&mut self, lane: Lane) -> Vec<&mut Budget> {
-        match lane {
-            Lane::Heartbeats => vec![&mut self.heartbeats],
-            Lane::Polls => vec![&mut self.reads],
-            Lane::Terms => vec![&mut self.transactions],
+    fn of(&mut self, lane: Lane) -> impl Iterator<Item = &mut Budget> {
+        let Budgets { reads, transactions, heartbeats } = self;
+        let of = match lane {
+            Lane::Heartbeats => [Some(heartbeats), None],
+            Lane::Polls => [Some(reads), None],
+            Lane::Terms => [Some(transactions), None],
             // It reads, and then writes.
-            Lane::Sweeps => vec![&mut self.reads, &mut self.transactions],
-        }
+            Lane::Sweeps => [Some(reads), Some(transactions)],
+        };
+        of.into_iter().flatten()
     }
 }
 
