@@ -76,6 +76,26 @@ pub(crate) fn gate_key(name: &str) -> String {
     format!("{RESERVED}rw:{name}")
 }
 
+/// Returns true if this is the key of the row of a lock's writers.
+pub(crate) fn is_gate(key: &str) -> bool {
+    key.strip_prefix(RESERVED)
+        .and_then(|rest| rest.strip_prefix("rw:"))
+        .is_some_and(|rest| !rest.contains('/'))
+}
+
+/// Returns the subject of an error about the rows of the library's own whose keys begin so.
+pub(crate) fn subject(prefix: &str) -> String {
+    let words = prefix.strip_prefix(RESERVED).and_then(|rest| rest.split_once(':'));
+    let (what, rest) = match words {
+        Some(("member" | "share" | "shard", rest)) => ("group", rest),
+        Some(("permit", rest)) => ("semaphore", rest),
+        Some(("rw", rest)) => ("readers and writers' lock", rest),
+        _ => return format!("lock `{prefix}`"),
+    };
+    let name = rest.split_once('/').map_or(rest, |(name, _)| name);
+    format!("{what} `{name}`")
+}
+
 /// Returns the beginning of the keys of the rows of a lock's readers.
 pub(crate) fn readers_prefix(name: &str) -> String {
     format!("{}/", gate_key(name))
@@ -184,6 +204,22 @@ mod tests {
         for name in ["spindle", "spindles:a", "a spindle:", "Spindle:a"] {
             assert!(check_not_reserved(name).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn an_error_about_rows_of_the_librarys_own_names_what_its_user_knows() {
+        for (prefix, expected) in [
+            (members_prefix("orders"), "group `orders`"),
+            (shares_prefix("orders", "partitions"), "group `orders`"),
+            (format!("{}7", shards_prefix("orders", "partitions")), "group `orders`"),
+            (permits_prefix("uploads"), "semaphore `uploads`"),
+            (gate_key("catalogue"), "readers and writers' lock `catalogue`"),
+            (readers_prefix("catalogue"), "readers and writers' lock `catalogue`"),
+            ("job".to_string(), "lock `job`"),
+        ] {
+            assert_eq!(subject(&prefix), expected);
+        }
+        assert!(is_gate(&gate_key("a")) && !is_gate(&readers_prefix("a")) && !is_gate("rw:a"));
     }
 
     #[test]

@@ -107,7 +107,8 @@ impl Table {
         let mut found = Vec::new();
         let mut last = None;
         loop {
-            let (rows, _) = self.read_page(keys_with("", last.as_deref()), PAGE_ROWS).await?;
+            let keys = keys_with("", last.as_deref());
+            let (rows, _) = self.read_page(keys, PAGE_ROWS, || self.subject()).await?;
             last = rows.last().map(|row| row.name.clone());
             let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
             let held = rows.into_iter().filter(|full| {

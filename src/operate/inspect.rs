@@ -79,12 +79,18 @@ impl Table {
         ))
     }
 
+    /// Returns the subject of an error about rows of the table.
+    pub(crate) fn subject(&self) -> String {
+        format!("table `{}`", self.name)
+    }
+
     /// Returns rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the
-    /// read.
+    /// read. The `subject` of its errors says whose rows they are.
     pub(crate) async fn read_page(
         &self,
         keys: KeySet,
         rows_max: i64,
+        subject: impl Fn() -> String,
     ) -> Result<(Vec<FullRow>, Timestamp)> {
         let leased = self.ready(Need::Read, REQUEST_LIMIT).await?;
         let reading = async {
@@ -98,7 +104,7 @@ impl Table {
             }
             Ok((page, transaction.read_timestamp()))
         };
-        let doing = || format!("table `{}`: read its rows", self.name);
+        let doing = || format!("{}: read its rows", subject());
         let answer = timeout(leased.limit, reading).await;
         let (page, read_at) = self.answered(&leased, answer, doing).await?;
         Ok((page, read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?))

@@ -37,7 +37,7 @@ impl LockTable {
         let mut swept = 0;
         loop {
             let keys = keys_with("", last.as_deref());
-            let (rows, read_at) = table.read_page(keys, PAGE_ROWS).await?;
+            let (rows, read_at) = table.read_page(keys, PAGE_ROWS, || table.subject()).await?;
             let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
             last = rows.last().map(|row| row.name.clone());
             for (lock, keys) in table.leftovers(rows, read_at).await? {
@@ -75,7 +75,7 @@ impl Table {
         let locks = takeovers
             .iter()
             .fold(KeySet::builder(), |keys, takeover| keys.add_key(key![takeover.lock.clone()]));
-        let (locks, _) = self.read_page(locks.build(), PAGE_ROWS).await?;
+        let (locks, _) = self.read_page(locks.build(), PAGE_ROWS, || self.subject()).await?;
         let locks: BTreeMap<String, FullRow> =
             locks.into_iter().map(|row| (row.name.clone(), row)).collect();
         let is_leftover = |takeover: &Takeover| match locks.get(&takeover.lock) {

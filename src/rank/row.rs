@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 use crate::carrier::Step;
 use crate::driver::{CarriedRow, LockRow, UnderWay};
 use crate::error::{Error, Kind, Result};
+use crate::names::subject;
 use crate::outcome::Outcome;
 use crate::roster::{Rows, holder, poll};
 use crate::spanner::Table;
@@ -80,7 +81,7 @@ impl Judge {
         let left = limit.saturating_sub(begun.elapsed());
         let polled = timeout(left, self.poll()).await;
         let (_, members, read_at) = polled.unwrap_or_else(|_| {
-            let doing = format!("rows `{}…`: read the members", self.members);
+            let doing = format!("{}: read the members", subject(&self.members));
             Err(Error::timed_out(doing, left))
         })?;
         Ok(self.contest().wait(members, read_at))

@@ -8,6 +8,7 @@ use google_cloud_spanner::key::{KeyRange, KeySet};
 use spindle_protocol::{Row, Timestamp, is_takeover_key};
 
 use crate::error::Result;
+use crate::names::subject;
 use crate::spanner::{FullRow, Table};
 
 /// More rows than any fleet has.
@@ -32,6 +33,7 @@ pub(crate) async fn poll_beside(
     keys: &[&str],
     prefixes: &[&str],
 ) -> Result<Rows> {
+    let first = prefixes.iter().chain(keys).next().copied().unwrap_or_default();
     let keys = keys.iter();
     let keys = keys.fold(KeySet::builder(), |keys, key| keys.add_key(key![(*key).to_string()]));
     let keys = prefixes.iter().fold(keys, |keys, prefix| {
@@ -39,7 +41,7 @@ pub(crate) async fn poll_beside(
         let end = format!("{}0", prefix.trim_end_matches('/'));
         keys.add_range(KeyRange::closed_open(key![(*prefix).to_string()], key![end]))
     });
-    let (rows, read_at) = table.read_page(keys.build(), ROWS_MAX).await?;
+    let (rows, read_at) = table.read_page(keys.build(), ROWS_MAX, || subject(first)).await?;
     let is_takeover = |row: &FullRow| {
         let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
         row.without_heartbeat && lock.is_some_and(|lock| is_takeover_key(lock, &row.name))

@@ -160,6 +160,24 @@ async fn the_row_of_a_member_that_is_long_gone_is_deleted_by_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_says_first_of_what_the_rows_could_not_be_read() {
+    let world = World::start().await;
+    let table = world.table();
+    assert!(table.members("orders").now().await.unwrap().is_empty());
+    world.spanner.inject(Fault::on(Rpc::StreamingRead));
+    let error = table.members("orders").now().await.unwrap_err().to_string();
+    assert!(error.starts_with("group `orders`: read its rows"), "{error}");
+    let permits = table.semaphore("uploads", 5).build().unwrap();
+    let error = permits.available().await.unwrap_err().to_string();
+    assert!(error.starts_with("semaphore `uploads`: read its rows"), "{error}");
+    let catalogue = table.rw_lock("catalogue").build().unwrap();
+    let error = catalogue.try_write().await.unwrap_err().to_string();
+    assert!(error.starts_with("readers and writers' lock `catalogue`: read its rows"), "{error}");
+    let error = table.list().next().await.unwrap_err().to_string();
+    assert!(error.starts_with("table `locktable`: read its rows"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_interval_that_no_watch_can_have_is_refused() {
     let world = World::start().await;
     for interval in [Duration::ZERO, Duration::from_secs(86_401), Duration::MAX] {
