@@ -9,6 +9,7 @@ use super::contact::{Recovered, Told};
 use super::succession::succession;
 use crate::error::Error;
 use crate::loss::{Loss, ReleaseOutcome};
+use crate::names::is_gate;
 use crate::token::FencingToken;
 
 /// Logs one line. A subscriber that panics costs that line and nothing else.
@@ -55,6 +56,8 @@ impl Journal {
         let displaced = self.displaced.as_ref().and_then(|row| row.writer.id());
         let previous = displaced.or(self.last_holder.as_deref());
         let vacancy = vacant_since.map(|since| token.to_timestamp().since(since));
+        // A writer's term begins once nobody reads any more.
+        let what = if is_gate(lock) { "stops new readers" } else { "term begins" };
         say(|| {
             tracing::info!(
                 lock = &**lock,
@@ -63,7 +66,7 @@ impl Journal {
                 how,
                 previous,
                 vacancy = vacancy.map(tracing::field::debug),
-                "term begins"
+                "{what}"
             );
         });
         self.last_holder = Some(self.id.to_string());

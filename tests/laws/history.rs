@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use spindle::{
-    LockTable,
+    Clock, LockTable,
     operate::{Cause, HistoryEnd, PastTerm},
 };
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;
 
+use crate::log::Log;
 use crate::world::{Contender, LEASE, LOCK, World, timed};
 
 async fn history(table: &LockTable) -> (Vec<PastTerm>, HistoryEnd, u64) {
@@ -66,6 +67,36 @@ async fn the_grace_of_a_successor_is_no_vacancy() {
     let (terms, ..) = history(&world.table()).await;
     assert_eq!(terms[0].vacancy, Some(Duration::ZERO));
     assert!(matches!(&terms[1].cause, Some(Cause::HandedTo { to, .. }) if to == "b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_of_a_writer_ends_when_it_begins_to_write() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    let table = world.table();
+    let lock = |id: &str| {
+        let lock = world.table().rw_lock("catalogue").id(id).lease(LEASE);
+        lock.clock(Clock::runtime()).build().unwrap()
+    };
+    let reading = lock("r").read().await.unwrap();
+    let writer = lock("w");
+    let waiting = tokio::spawn(async move { writer.write().await.unwrap() });
+    sleep(LEASE).await;
+    assert!(log.the("stops new readers").says("id=w"));
+    assert_eq!(log.saying("term begins").len(), 1, "the reader's alone");
+    reading.release().await;
+    let writing = waiting.await.unwrap();
+    let token = writing.token();
+    writing.release().await;
+
+    let mut history = table.history("spindle:rw:catalogue");
+    let term = history.next().await.unwrap().unwrap();
+    assert_eq!((term.token, term.cause), (token, Some(Cause::Released)));
+    let wait = history.next().await.unwrap().unwrap();
+    assert_eq!((&*wait.holder, wait.cause), ("w", Some(Cause::BeganToWrite)));
+    assert_eq!(wait.end, Some(token.to_datetime()));
+    assert_eq!(term.vacancy, Some(Duration::ZERO));
+    assert_eq!(history.next().await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]

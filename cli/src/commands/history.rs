@@ -25,8 +25,8 @@ pub struct Term {
     /// At the latest, where a lease ran out or a row was deleted; null if the term goes on.
     pub end: Option<String>,
     pub lasted_ms: Option<i64>,
-    /// `released`, `handed_to`, `parked`, `evicted`, `seized`, `lease_ran_out`, `unheard`, `deleted`
-    /// or `unmarked`; null if the term goes on.
+    /// `released`, `handed_to`, `parked`, `evicted`, `seized`, `began_to_write`, `lease_ran_out`,
+    /// `unheard`, `deleted` or `unmarked`; null if the term goes on.
     pub cause: Option<&'static str>,
     /// More of the cause: to whom, until when, by whom and why.
     pub detail: Option<String>,
@@ -75,6 +75,7 @@ fn in_fields(cause: &Cause) -> (&'static str, Option<String>) {
         Cause::Parked { until, .. } => ("parked", Some(format!("until {}", rfc3339(*until)))),
         Cause::Evicted { by: who, reason, .. } => ("evicted", by(who, reason)),
         Cause::Seized { by: who, reason, .. } => ("seized", by(who, reason)),
+        Cause::BeganToWrite => ("began_to_write", None),
         Cause::LeaseRanOut => ("lease_ran_out", None),
         Cause::Unheard => ("unheard", None),
         Cause::Deleted => ("deleted", None),
@@ -96,7 +97,7 @@ impl Line for Term {
         let lasted = lasted.map_or_else(|| "-".to_string(), milliseconds);
         let paint = match self.cause {
             None => Paint::Good,
-            Some("released" | "handed_to" | "parked") => Paint::Plain,
+            Some("released" | "handed_to" | "parked" | "began_to_write") => Paint::Plain,
             Some(_) => Paint::Bad,
         };
         vec![

@@ -187,6 +187,7 @@ fn name(cause: &Cause) -> &'static str {
         Cause::Parked { .. } => "parked",
         Cause::Evicted { .. } => "evicted",
         Cause::Seized { .. } => "seized",
+        Cause::BeganToWrite => "began_to_write",
         Cause::LeaseRanOut => "lease_ran_out",
         Cause::Unheard => "unheard",
         Cause::Deleted => "deleted",

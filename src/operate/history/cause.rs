@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::{Named, StoredRow, Timestamp};
+use spindle_protocol::{Named, StoredRow, TermId, Timestamp};
 
 use super::past_term::{Cause, PastTerm};
 use crate::operate::state::DEFAULT_LEASE;
@@ -69,6 +69,9 @@ fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp,
         Later::Nothing(_) => None,
         Later::Deleted(after, by) if over <= *after => ran_out(*by),
         Later::Deleted(_, by) => Some((*by, Cause::Deleted)),
+        Later::Version(version) if is_second_of(term, version) => {
+            Some((version.row().token, Cause::BeganToWrite))
+        }
         Later::Version(version) if is_term(version) => ran_out(version.row().token),
         Later::Version(version) => {
             let cause = cause(version, has_marks);
@@ -83,6 +86,12 @@ fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp,
             Some((end, cause))
         }
     }
+}
+
+/// Returns true if the first is the wait of a writer, and the second the term that it waited for.
+fn is_second_of(term: &StoredRow, version: &StoredRow) -> bool {
+    let first = TermId { token: term.row().token, writer: term.writer.clone() };
+    first.second_in(&version.row()).is_some()
 }
 
 /// Returns how the term before the version ended, as the version says.

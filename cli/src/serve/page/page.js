@@ -5,7 +5,7 @@ const ROWS = 200;
 const SVG = "http://www.w3.org/2000/svg";
 // Told apart with any colour vision; further holders get a colour of the wheel.
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7a5195", "#8c6d31"];
-const CAUSES = { handed_to: "handed to", lease_ran_out: "lease ran out" };
+const CAUSES = { handed_to: "handed to", began_to_write: "began to write", lease_ran_out: "lease ran out" };
 const STATES = { never_held: "never held", promised: "reserved", expired: "lease ran out" };
 
 const byId = (id) => document.getElementById(id);
@@ -58,10 +58,11 @@ const stateOf = (lock) => {
   if (lock.state === "held" && lock.late) return "held, heartbeat late";
   return STATES[lock.state] ?? lock.state;
 };
-// True of the first term of a writer that waits until nobody reads any more.
-const isWait = (lock, term) => lock?.state === "waiting" && lock.token === term.token;
+// True of the first term of a writer, in which it waits until nobody reads any more.
+const isWait = (lock, term) =>
+  term.cause === "began_to_write" || (lock?.state === "waiting" && lock.token === term.token);
 const causeOf = (term, lock) => {
-  if (isWait(lock, term)) return "waits";
+  if (!term.cause && isWait(lock, term)) return "waits";
   if (!term.cause) return term.end ? "ended" : "holds";
   const cause = CAUSES[term.cause] ?? term.cause;
   return term.detail ? `${cause} ${term.detail}` : cause;
