@@ -30,7 +30,9 @@ enum Tried {
     Began(TermId),
     /// Readers are at work; none leaves by itself before so long.
     Read(Duration),
-    /// There was something to clear away, or a row has changed just now.
+    /// Rows of readers that are gone were deleted, and there are more.
+    Cleared,
+    /// A row has changed just now.
     Again,
     Lost,
 }
@@ -103,6 +105,11 @@ impl RwLock {
                 }
                 Ok(Tried::Lost) => return Ok(None),
                 Ok(Tried::Read(_)) if !waits => return Ok(None),
+                Ok(Tried::Cleared) => {
+                    fruitless = 0;
+                    // Three requests a poll at the most (I8).
+                    poll
+                }
                 Ok(Tried::Read(longest)) => {
                     fruitless = 0;
                     longest.saturating_add(Duration::from_millis(1)).min(poll)
@@ -165,9 +172,14 @@ impl RwLock {
             let remove = Change::Remove { seen: Some(row), takeovers: Vec::new() };
             (Arc::from(&*key), remove)
         };
-        let changes = readers.into_iter().take(READERS_MAX).map(change).collect();
+        let changes: Vec<_> = readers.into_iter().take(READERS_MAX).map(change).collect();
+        let rows = changes.len();
         let verdict = self.0.table.table().transact(changes, REQUEST_LIMIT).await;
-        verdict.error.map_or(Ok(Tried::Again), |error: Error| Err(error))
+        match verdict.error {
+            Some(error) => Err(error),
+            None if verdict.refused.iter().flatten().count() < rows => Ok(Tried::Cleared),
+            None => Ok(Tried::Again),
+        }
     }
 
     fn begins(

@@ -193,6 +193,32 @@ async fn a_writer_begins_a_lease_after_a_reader_has_died_and_refuses_its_late_wr
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_writer_clears_thousands_of_dead_readers_away_without_slowing_down() {
+    const PAGES: u32 = 6;
+    let world = World::start().await;
+    let row = |reader: u32| {
+        Mutation::new_insert_builder("locktable")
+            .set("name")
+            .to(format!("{GATE}/dead-{reader:016x}"))
+            .set("heartbeat")
+            .to("2020-01-01T00:00:05Z")
+            .set("token")
+            .to("2020-01-01T00:00:00Z")
+            .set("writer")
+            .to("dead")
+            .build()
+    };
+    let client = world.client().await;
+    let dead: Vec<_> = (0..PAGES * 1_000 + 1).map(row).collect();
+    client.write_only_transaction().build().write(dead).await.unwrap();
+    let (writing, took) = timed(write(&lock(&world, "a"))).await;
+    let polls = Duration::from_secs(1) * PAGES;
+    assert!(took <= polls + MORE, "a poll for each thousand: {took:?}");
+    assert_eq!(world.names().await, [GATE]);
+    writing.release().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reader_begins_a_lease_after_the_writer_has_died_and_refuses_its_late_write() {
     let world = World::start().await;
     let writing = write(&lock(&world, "a")).await;
