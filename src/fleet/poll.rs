@@ -25,10 +25,21 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Sight {
     pub(super) view: View,
-    /// The live members that share another number of shards: how many, and since when.
-    pub(super) others: Vec<(String, usize, Timestamp)>,
+    /// The live members that share another number of shards.
+    pub(super) others: Vec<Other>,
     /// The rows of the members, the gone ones' too.
     pub(super) shares: Rows,
+}
+
+/// A live member that shares another number of shards.
+#[derive(Clone, Debug)]
+pub(super) struct Other {
+    pub(super) id: String,
+    /// So many shards, or more where it doesn't say.
+    pub(super) count: usize,
+    pub(super) says: bool,
+    /// The token of its membership.
+    pub(super) since: Timestamp,
 }
 
 impl Place {
@@ -56,14 +67,38 @@ impl Place {
                 continue;
             };
             let (id, since) = (id.to_string(), full.row.token);
-            match full.info.as_deref().and_then(declared) {
-                Some(count) if count != self.count => others.push((id, count, since)),
+            let count = full.info.as_deref().and_then(declared);
+            let says = count.is_some();
+            match count.or_else(|| self.shown_count(&pieces, &id, since, read_at)) {
+                Some(count) if count != self.count => {
+                    others.push(Other { id, count, says, since });
+                }
                 _ => members.push(Participant { id, since, until }),
             }
         }
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards };
         Ok(Sight { view, others, shares: Rows { rows: shares, takeovers, read_at } })
+    }
+
+    /// Returns the least number of shards of which the member can have the one that it has: no member
+    /// takes a shard beyond its own number. Nothing where that tells nothing new.
+    ///
+    /// In a table without the column `info` members can't say how many shards they share. A row from
+    /// before the member's present term is left over from a process that may have named another number.
+    fn shown_count(
+        &self,
+        pieces: &[FullRow],
+        id: &str,
+        since: Timestamp,
+        read_at: Timestamp,
+    ) -> Option<usize> {
+        let is_its = |full: &&FullRow| {
+            full.row.token > since && holder(&full.row, self.lease, read_at) == Some(id)
+        };
+        let shards = pieces.iter().filter(is_its);
+        let shards = shards.filter_map(|full| number(full.name.strip_prefix(&self.shards)?));
+        shards.max().map(|last| last + 1).filter(|least| *least > self.count)
     }
 
     /// Polls these shards alone; all else is as it was seen last.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::member::Member;
-use super::poll::{Place, Sight, declaration};
+use super::poll::{Other, Place, Sight, declaration};
 use super::shard::{Finished, Hand, Shard, Worker};
 use super::tidy::{forget, tidy};
 use crate::error::{Error, Result};
@@ -35,6 +35,10 @@ impl Member {
     ///
     /// Nothing happens before [`run`](Shards::run). All members have to name the same count: another
     /// count is another name. From 1 to 10,000.
+    ///
+    /// Of members that name different counts the later one's `run` fails, and the other logs it. In a
+    /// table without the column `info` a member can't say its count. There, who names the lesser
+    /// count notices once the other has a shard beyond it; who names the greater does not.
     pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
         Shards { member: self.clone(), name: name.into(), count }
     }
@@ -70,7 +74,11 @@ impl Shards {
     ///
     /// Each member reads the rows of all members and shards at every poll, in one request, and makes
     /// the same plan of them. A new member counts after three polls; one that has left counts no more
-    /// at once. A member hands over at most a tenth of its shards at a time, at least one.
+    /// at once. A member hands over at most a tenth of its shards at a time, at least one. A hand-over
+    /// of which nobody knows what came of it leaves the shard alone until the lease is over, at most.
+    ///
+    /// One that dies within its first three polls counts after them, until its lease is over. So
+    /// shards may be promised to it meanwhile; the others take them back after a lease or two.
     ///
     /// A task that **returns** or **panics** gives its shard up. This member then leaves the shard to
     /// others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for a
@@ -184,6 +192,7 @@ impl Shards {
             awaited: Vec::new(),
             all_due: Instant::now(),
             failures: 0,
+            others: Vec::new(),
             tidied: Instant::now(),
         })
     }
@@ -213,6 +222,8 @@ struct Desk {
     all_due: Instant,
     /// Polls that failed in a row.
     failures: u32,
+    /// The members that share another number, as the last poll of all showed them.
+    others: Vec<Other>,
     tidied: Instant,
 }
 
@@ -266,7 +277,7 @@ impl Desk {
             };
             next_poll = match polled {
                 Ok(sight) => {
-                    let pause = self.act(sight, task).await?;
+                    let pause = self.act(sight, is_all, task).await?;
                     if is_all {
                         self.all_due = Instant::now() + self.poll;
                     }
@@ -284,7 +295,7 @@ impl Desk {
         }
     }
 
-    async fn act<F, Fut>(&mut self, sight: Sight, task: &Arc<F>) -> Result<Duration>
+    async fn act<F, Fut>(&mut self, sight: Sight, is_all: bool, task: &Arc<F>) -> Result<Duration>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
@@ -294,7 +305,9 @@ impl Desk {
             say(|| tracing::info!(lock, failures, "the shards can be read again"));
             self.failures = 0;
         }
-        self.check_count(&sight)?;
+        if is_all {
+            self.check_count(&sight)?;
+        }
         let parts = self.hands.iter().map(|(shard, hand)| (*shard, hand.part())).collect();
         let is_member = self.own.has_lock().is_some();
         let now = self.own.settings()?.clock.now();
@@ -319,16 +332,40 @@ impl Desk {
     }
 
     /// Refuses to go on beside members that came before and share another number.
-    fn check_count(&self, sight: &Sight) -> Result<()> {
+    fn check_count(&mut self, sight: &Sight) -> Result<()> {
         let own = self.own.has_lock().map(|token| token.to_timestamp());
         let is_before = |since| own.is_none_or(|own| since < own);
-        let other = sight.others.iter().find(|(.., since)| is_before(*since));
-        let Some((id, theirs, _)) = other else { return Ok(()) };
-        let ours = self.place.count;
+        let (ours, shards) = (self.place.count, &*self.place.shards);
+        let Some(other) = sight.others.iter().find(|other| is_before(other.since)) else {
+            self.warn_of(&sight.others);
+            return Ok(());
+        };
+        let Other { id, count, says, .. } = other;
+        let least = if *says { "" } else { "at least " };
         Err(self.member.refuse(format!(
-            "{ours} shards under `{}`, of which `{id}` shares {theirs}; another count is another name",
-            self.place.shards
+            "{ours} shards under `{shards}`, of which `{id}` shares {least}{count}; another count is \
+             another name"
         )))
+    }
+
+    /// Logs those that came later and share another number: each once in a term of its membership.
+    fn warn_of(&mut self, others: &[Other]) {
+        let (lock, ours) = (self.own.name(), self.place.count);
+        let is_known = |other: &&Other| {
+            self.others.iter().any(|known| (&known.id, known.since) == (&other.id, other.since))
+        };
+        for Other { id, count, .. } in others.iter().filter(|other| !is_known(other)) {
+            say(|| {
+                tracing::warn!(
+                    lock,
+                    ours,
+                    member = id,
+                    theirs = count,
+                    "another count of the same shards"
+                )
+            });
+        }
+        self.others = others.to_vec();
     }
 
     fn take<F, Fut>(&mut self, shard: usize, task: Arc<F>)

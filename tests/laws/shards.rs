@@ -1,7 +1,8 @@
 //! Shards: each worked by one member at a time, evenly, and never by two.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::ops::RangeFrom;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use spindle::{
@@ -12,7 +13,10 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Level;
 
+use crate::log::Log;
+use crate::schema::FOUR_COLUMNS;
 use crate::world::{EVENTUALLY, LEASE, World, timed, until};
 
 const SHARDS: usize = 12;
@@ -133,6 +137,16 @@ fn work_slowly(world: &World, floor: &Floor, id: &str, count: usize, slow: Durat
 
 fn work(world: &World, floor: &Floor, id: &str) -> Worker {
     work_on(world, floor, id, SHARDS)
+}
+
+/// From here on the process that is there loses its commits about these shards, in this way.
+fn unheard(world: &World, shards: RangeFrom<usize>, effect: Effect) {
+    let session = world.spanner.requests().sessions().remove(0);
+    for shard in shards.take_while(|shard| *shard < SHARDS) {
+        let fault = Fault::on(Rpc::Commit).session(&session);
+        let fault = fault.key(format!("spindle:shard:orders/partitions/{shard}"));
+        world.spanner.inject(fault.effect(effect));
+    }
 }
 
 impl Worker {
@@ -302,6 +316,93 @@ async fn another_count_of_the_same_shards_is_refused_to_who_comes_later() {
     sleep(LEASE).await;
     assert_eq!(floor.starts(), SHARDS);
     floor.check();
+}
+
+/// A table without the column `info` has no room for what members say.
+#[tokio::test(start_paused = true)]
+async fn another_count_of_the_same_shards_is_noticed_by_who_names_less_though_members_say_nothing()
+{
+    let (log, _guard) = Log::capture();
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let floor = Floor::default();
+    let _first = work(&world, &floor, "a");
+    floor.settles(1).await;
+    let second = work_on(&world, &Floor::default(), "b", SHARDS / 2);
+    let refused = timeout(EVENTUALLY, second.sharing).await.expect("it ends").unwrap();
+    let refused = refused.unwrap_err();
+    assert!(refused.is_config(), "{refused}");
+    assert!(refused.to_string().contains("`a` shares at least"), "{refused}");
+    assert!(log.saying("another count").is_empty(), "who names more can't know");
+
+    // The one that names less came first: it goes on, and says so.
+    let third = work_on(&world, &Floor::default(), "c", SHARDS * 2);
+    let warned = async {
+        while log.saying("another count of the same shards").is_empty() {
+            sleep(LEASE / 10).await;
+        }
+    };
+    timeout(EVENTUALLY, warned).await.expect("it warns");
+    sleep(LEASE * 5).await;
+    let warned = log.the("another count of the same shards");
+    assert!(warned.level == Level::WARN && warned.says("member=c"), "{warned:?}");
+    assert!(!third.sharing.is_finished());
+    floor.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn shards_left_over_from_a_process_with_another_count_are_no_sign_of_one() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let floor = Floor::default();
+    let before = Floor::default();
+    let leaves = work(&world, &before, "a");
+    before.settles(1).await;
+    // Its releases of some shards are lost, so that these are held until their leases are over.
+    unheard(&world, SHARDS / 2.., Effect::Stall);
+    leaves.leave().await;
+    world.spanner.clear_faults();
+    let again = work_on(&world, &floor, "a", SHARDS / 2);
+    until("it comes back under its name", || (!floor.owners().is_empty()).then_some(())).await;
+    let other = work_on(&world, &floor, "b", SHARDS / 2);
+    sleep(LEASE * 4).await;
+    assert!(!again.sharing.is_finished() && !other.sharing.is_finished());
+    assert_eq!(floor.owners().len(), SHARDS / 2);
+    floor.check();
+}
+
+/// The release is not applied, applied without an answer, or applied when nobody expects it.
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease() {
+    for effect in [Effect::Stall, Effect::StallReply, Effect::ApplyLate { after: LEASE / 5 }] {
+        let world = Arc::new(World::start().await);
+        let floor = Floor::default();
+        let shards = member(&world, "a").shards("partitions", SHARDS);
+        let session: Arc<OnceLock<String>> = Arc::default();
+        let (book, giver) = (floor.clone(), (Arc::clone(&world), Arc::clone(&session)));
+        let giving = tokio::spawn(async move {
+            let task = move |shard: Shard| {
+                let (at_work, (world, session)) = (book.enter("a", &shard), giver.clone());
+                async move {
+                    shard.cancelled().await;
+                    let key = format!("spindle:shard:orders/partitions/{}", shard.number());
+                    let release = Fault::on(Rpc::Commit).session(session.get().unwrap()).key(key);
+                    world.spanner.inject(release.effect(effect));
+                    drop(at_work);
+                }
+            };
+            shards.run(CancellationToken::new(), task).await
+        });
+        floor.settles(1).await;
+        session.set(world.spanner.requests().sessions().remove(0)).unwrap();
+        let _receiver = work(&world, &floor, "b");
+        let ((), took) = timed(floor.settles(2)).await;
+        assert!(took <= LEASE * 5, "{effect:?}: {took:?}");
+        sleep(LEASE * 4).await;
+        assert_eq!(floor.starts(), SHARDS + SHARDS / 2, "{effect:?}: each moves once");
+        let longest = floor.0.lock().unwrap().gaps.iter().max().copied().unwrap();
+        assert!(longest <= LEASE + Duration::from_secs(1), "{effect:?}: {longest:?}");
+        floor.check();
+        giving.abort();
+    }
 }
 
 #[tokio::test(start_paused = true)]
