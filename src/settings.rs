@@ -232,6 +232,9 @@ impl LockBuilder {
     /// Once things are calm, the leader follows from who lives. Ranks decide about time alone: with
     /// wrong or old views the lock is exclusive all the same.
     ///
+    /// A contender that pauses after its task has failed, in [`lead_with`](crate::Spindle::lead_with),
+    /// is a member still. So the others leave each vacancy to it for a grace first.
+    ///
     /// # Cost
     ///
     /// An ordinary contender sends one read a poll and writes nothing. A ranked one also keeps a
@@ -283,10 +286,13 @@ impl LockBuilder {
     /// [`lead`](crate::Spindle::lead) stops first, a guard loses its term at once. It begins within
     /// a poll interval of the other's arrival, by one more read a poll.
     ///
-    /// A leader hands over to each contender once in a term of its membership. It hands nothing to
-    /// one that it has seen with the lock since that one joined. So a higher contender whose task
-    /// keeps failing doesn't make the lock flap, and one that was evicted or has resigned isn't
-    /// handed the lock back. A leader that has handed over backs off for a lease, then contends anew.
+    /// A leader hands over to each contender once in a term of its membership, also if nobody knows
+    /// what came of that. It hands nothing to one that it has seen let go of the lock since that one
+    /// joined. So a higher contender whose task keeps failing doesn't make the lock flap, and one
+    /// that has resigned isn't handed the lock back. One that lost the lock without letting go, by
+    /// late heartbeats or an eviction, is handed it back once this one has led for a lease, and no
+    /// sooner than it is [kept away](crate::operate::Evict::keep_away). A leader that has handed
+    /// over backs off for a lease, then contends anew.
     pub fn preempt(mut self) -> LockBuilder {
         self.preempts = true;
         self

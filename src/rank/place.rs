@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use spindle_protocol::Succession;
 use spindle_protocol::fleet::{Contest, Ranked};
+use spindle_protocol::{Succession, Timestamp};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -136,12 +136,12 @@ impl Place {
                 continue;
             }
             // A poll that failed is made good by the next one.
-            let Ok((found, members, _)) = self.judge.poll().await else { continue };
+            let Ok((found, members, read_at)) = self.judge.poll().await else { continue };
             if is_untidy {
                 tidied = Instant::now();
                 tidy(&self.judge.table, &found, self.judge.lease).await;
             }
-            if self.rank.preempts && self.hand_over(&members).await {
+            if self.rank.preempts && self.hand_over(&members, read_at).await {
                 return;
             }
         }
@@ -149,11 +149,11 @@ impl Place {
 
     /// Resigns for a live member of higher rank, and waits for the end of the term; false if there
     /// is none, or nothing was led.
-    async fn hand_over(&self, members: &[Ranked]) -> bool {
+    async fn hand_over(&self, members: &[Ranked], read_at: Timestamp) -> bool {
         let Some(token) = self.lock.has_lock() else { return false };
         let (heir, grace) = {
-            let contest = self.judge.contest();
-            (contest.heir(members), contest.grace())
+            let mut contest = self.judge.contest();
+            (contest.heir(members, read_at), contest.grace())
         };
         let (Some(to), Some(commands)) = (heir, self.commands.upgrade()) else { return false };
         let (lock, id) = (self.lock.lock(), &*self.rank.member.id);

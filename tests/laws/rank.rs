@@ -7,6 +7,7 @@ use std::time::Duration;
 use spindle::{
     CancellationToken, Clock, LeadOptions, LockBuilder, LockTable, Loss, Term, TermChange,
 };
+use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -128,6 +129,79 @@ async fn one_that_has_handed_over_is_handed_the_lock_back_when_the_higher_rank_l
     sleep(LEASE * 3).await;
     assert_eq!(middle.lock.has_lock(), Some(token));
     assert!(low.is_standby());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_lost_the_lock_and_not_its_membership_is_handed_it_back_once() {
+    let world = World::start().await;
+    let high = Rival::start(&world, world.lock("b").by_rank(2)).await;
+    high.contender.holds().await;
+    let low = Contender::run(world.lock("a").by_rank(1).preempt());
+    is_member(&world, "a").await;
+    // The commits that write the lock's row fail, and those of the member's row don't.
+    let fault = Fault::on(Rpc::Commit).session(high.session).key(LOCK);
+    let failing = world.spanner.inject(fault.effect(Effect::Fail(Code::Unavailable)));
+    low.holds().await;
+    failing.remove();
+    is_member(&world, "b").await;
+    sleep(LEASE - SOON).await;
+    assert!(low.lock.has_lock().is_some(), "the other may be out of order for a while");
+    let (_, took) = timed(high.contender.holds()).await;
+    assert!(took <= SOON * 2, "{took:?}");
+
+    sleep(LEASE * 2).await;
+    world.table().evict(LOCK).await.unwrap();
+    let token = low.holds().await;
+    sleep(LEASE * 4).await;
+    assert_eq!(low.lock.has_lock(), Some(token), "once in its membership");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_evicted_is_handed_the_lock_back_unless_it_is_kept_away() {
+    for keep_away in [None, Some(LEASE * 6)] {
+        let world = World::start().await;
+        let high = Contender::run(world.lock("b").by_rank(2));
+        high.holds().await;
+        let low = Contender::run(world.lock("a").by_rank(1).preempt());
+        is_member(&world, "a").await;
+        sleep(LEASE).await;
+        match keep_away {
+            None => world.table().evict(LOCK).await.unwrap(),
+            Some(time) => world.table().evict(LOCK).keep_away(time).await.unwrap(),
+        };
+        let evicted = Instant::now();
+        low.holds().await;
+        high.holds().await;
+        let earliest = keep_away.unwrap_or(LEASE);
+        let took = evicted.elapsed();
+        assert!((earliest..=earliest + LEASE + SOON * 2).contains(&took), "{took:?}");
+    }
+}
+
+/// The release is not applied, applied without an answer, or applied when nobody expects it.
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_of_unknown_outcome_delays_the_higher_rank_by_a_lease_and_counts_as_one() {
+    for effect in [Effect::Stall, Effect::StallReply, Effect::ApplyLate { after: SOON }] {
+        let world = World::start().await;
+        let low = Rival::start(&world, world.lock("a").by_rank(1).preempt()).await;
+        low.contender.holds().await;
+        let high = world.lock("b").by_rank(2).build().unwrap();
+        let cancel = CancellationToken::new();
+        let running = high.run(cancel.clone());
+        is_member(&world, "b").await;
+        let fault = Fault::on(Rpc::Commit).session(low.session).key(LOCK);
+        let unheard = world.spanner.inject(fault.effect(effect));
+        let (_, took) = timed(until("it leads", || high.has_lock())).await;
+        assert!(took <= LEASE + SOON, "{effect:?}: {took:?}");
+        unheard.remove();
+        sleep(LEASE * 2).await;
+        // It lets go, and stays a member.
+        assert!(high.resign().await);
+        let token = low.contender.holds().await;
+        sleep(LEASE * 4).await;
+        assert_eq!(low.contender.lock.has_lock(), Some(token), "{effect:?}: handed over once");
+        drop(running);
+    }
 }
 
 #[tokio::test(start_paused = true)]

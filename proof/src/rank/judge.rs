@@ -86,7 +86,7 @@ impl RankWorld {
     }
 
     /// Returns true if the highest rank that lives leads in the end, when nothing goes wrong any
-    /// more; or it has been given the lock since it became a member.
+    /// more; or somebody has gone for its sake since it became a member.
     pub(super) fn leads_to_the_highest(&self, model: &RankModel) -> bool {
         if !self.world.is_chosen(model.scenario.progress_checked_one_in) {
             return true;
@@ -119,12 +119,9 @@ impl RankWorld {
             return false;
         };
         let Some(place) = &self.minds[highest].place else { return leader == highest };
-        let id = model.scenario.members[highest].id;
-        let mut begun = self.world.history.begun.iter();
-        let has_led = begun.any(|term| term.writer.id() == Some(id) && term.token >= place.since);
         let was_handed =
             self.handed.iter().any(|(_, to, since)| (*to, *since) == (highest, place.since));
-        leader == highest || has_led || was_handed
+        leader == highest || was_handed
     }
 
     /// Everything that can happen at this instant happens, and nothing goes wrong.

@@ -64,7 +64,7 @@ impl Model for RankModel {
                 |_, state: &RankWorld| !state.is_broken(Rule::Once),
             ),
             Property::always(
-                "the highest rank that lives comes to lead, or has had the lock",
+                "the highest rank that lives comes to lead, or has had its turn",
                 |model: &RankModel, state: &RankWorld| state.leads_to_the_highest(model),
             ),
         ];

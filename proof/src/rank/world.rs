@@ -256,9 +256,13 @@ impl RankWorld {
     /// The leader goes for a higher rank, if it has to.
     pub(super) fn decide(&mut self, index: usize, members: &[Ranked], model: &RankModel) {
         let (tick, leads) = (self.world.tick, self.leads(index));
+        let now = self.world.table.read_timestamp(self.world.spanner());
         let mind = &mut self.minds[index];
         mind.poll_at = tick + 1;
-        let Some(heir) = mind.contest.heir(members).filter(|_| leads) else { return };
+        if !leads {
+            return;
+        }
+        let Some(heir) = mind.contest.heir(members, now) else { return };
         mind.heir = Some(heir.clone());
         let grace = mind.contest.grace();
         self.note_handed(index, &heir, members, model);

@@ -106,8 +106,21 @@ pub struct Contest {
     holder: Option<String>,
     /// True if that is this one, and it has sent a release.
     let_go: bool,
-    /// The last token under which each one held, or was promised the lock.
-    led: BTreeMap<String, Timestamp>,
+    /// The one that an operator keeps away, and until when.
+    kept_away: Option<(String, Timestamp)>,
+    /// The past of each one that held the lock, or was promised it.
+    past: BTreeMap<String, Past>,
+    /// The last heir, and since when it is a member.
+    heir: Option<(String, Timestamp)>,
+}
+
+/// The last tokens by which something befell a contender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+struct Past {
+    /// It held.
+    held: Timestamp,
+    /// It let go, or was promised the lock: it has had its turn.
+    had_turn: Timestamp,
 }
 
 impl Contest {
@@ -122,7 +135,9 @@ impl Contest {
             last: None,
             holder: None,
             let_go: false,
-            led: BTreeMap::new(),
+            kept_away: None,
+            past: BTreeMap::new(),
+            heir: None,
         }
     }
 
@@ -157,13 +172,19 @@ impl Contest {
         let is_released = row.is_released();
         match row.writer.names() {
             Named::Term { id, .. } | Named::Stranger(id) if !is_released => {
-                self.led(id, row.token);
+                self.past(id, |past| past.held = row.token);
                 (self.holder, self.let_go) = (Some(id.to_string()), false);
             }
-            Named::Successor(id) if is_released => self.led(id, row.token),
+            Named::Successor(id) if is_released => self.had_turn(id, row.token),
+            Named::KeptAway { id, keep_away } => {
+                self.kept_away = Some((id.to_string(), row.token + keep_away));
+            }
             _ => {}
         }
         let holder = self.holder.clone();
+        if let Some(holder) = holder.as_ref().filter(|_| is_released) {
+            self.had_turn(holder, row.token);
+        }
         let is_own = holder.as_ref() == Some(&self.id);
         self.last = match row.writer.names() {
             Named::KeptAway { id, .. } => Some(LastHolder::Evicted(id.to_string())),
@@ -179,13 +200,23 @@ impl Contest {
     pub fn acted(&mut self, act: &Act, answer: &Answer) {
         match (act, answer) {
             (
-                Act::Insert { .. } | Act::Takeover { .. } | Act::Heartbeat { .. },
-                Answer::Applied { .. },
-            ) => (self.holder, self.let_go) = (Some(self.id.clone()), false),
+                act @ (Act::Insert { .. } | Act::Takeover { .. } | Act::Heartbeat { .. }),
+                Answer::Applied { at },
+            ) => {
+                (self.holder, self.let_go) = (Some(self.id.clone()), false);
+                if !matches!(act, Act::Heartbeat { .. }) {
+                    let id = self.id.clone();
+                    self.past(&id, |past| past.held = *at);
+                }
+            }
             (Act::Release { next, .. }, answer) => {
                 self.let_go = true;
-                if let (Succession::Successor { id, .. }, Answer::Applied { at }) = (next, answer) {
-                    self.led(id, *at);
+                let Succession::Successor { id, .. } = next else { return };
+                match (answer, self.heir.take_if(|(heir, _)| heir == id)) {
+                    (Answer::Applied { at }, _) => self.had_turn(id, *at),
+                    // Perhaps it is handed the lock: that counts.
+                    (Answer::Unknown, Some((id, since))) => self.had_turn(&id, since),
+                    (_, heir) => self.heir = heir,
                 }
             }
             _ => {}
@@ -202,27 +233,43 @@ impl Contest {
     }
 
     /// Returns the member to which this one, as a leader, hands over: the first of strictly higher
-    /// rank that has not had the lock since it joined, as far as is known.
+    /// rank that has not had its turn since it joined, as far as is known.
     ///
-    /// A release for its sake counts as having had it. So a member whose task keeps failing gets the
-    /// lock once in a term of its membership, and not again and again.
-    pub fn heir(&self, members: &[Ranked]) -> Option<String> {
+    /// It has had its turn once it has let go of the lock, or a release was sent for its sake, whatever
+    /// came of that. So a member whose task keeps failing gets the lock once in a term of its
+    /// membership, and not again and again. One that lost the lock without letting go, by late
+    /// heartbeats or an eviction, gets it back once this one has led for a lease. One that an operator
+    /// keeps away gets it no sooner than that is over.
+    pub fn heir(&mut self, members: &[Ranked], read_at: Timestamp) -> Option<String> {
+        let past = |id: &str| self.past.get(id).copied().unwrap_or_default();
+        let is_settled = read_at.since(past(&self.id).held) >= self.lease;
+        let is_kept_away = |id: &str| {
+            self.kept_away.as_ref().is_some_and(|(kept, until)| kept == id && read_at < *until)
+        };
         let is_new = |member: &&Ranked| {
-            let led = self.led.get(&member.id);
-            member.rank > self.rank && led.is_none_or(|led| *led < member.since)
+            let Past { held, had_turn } = past(&member.id);
+            member.rank > self.rank
+                && had_turn < member.since
+                && (held < member.since || is_settled)
+                && !is_kept_away(&member.id)
         };
         let candidates = members.iter().filter(is_new);
         let first = candidates.min_by_key(|member| (Reverse(member.rank), &member.id))?;
+        self.heir = Some((first.id.clone(), first.since));
         Some(first.id.clone())
     }
 
-    fn led(&mut self, id: &str, token: Timestamp) {
-        let latest = self.led.entry(id.to_string()).or_default();
-        *latest = token.max(*latest);
-        if self.led.len() > HOLDERS_MAX {
-            let oldest = self.led.iter().min_by_key(|(_, token)| **token);
+    fn had_turn(&mut self, id: &str, token: Timestamp) {
+        self.past(id, |past| past.had_turn = past.had_turn.max(token));
+    }
+
+    fn past(&mut self, id: &str, note: impl FnOnce(&mut Past)) {
+        note(self.past.entry(id.to_string()).or_default());
+        if self.past.len() > HOLDERS_MAX {
+            let latest = |past: &Past| past.held.max(past.had_turn);
+            let oldest = self.past.iter().min_by_key(|(_, past)| latest(past));
             let oldest = oldest.map(|(id, _)| id.clone());
-            self.led.retain(|id, _| Some(id) != oldest.as_ref());
+            self.past.retain(|id, _| Some(id) != oldest.as_ref());
         }
     }
 }

@@ -118,7 +118,7 @@ impl Fleet {
         let Some(life) = &mut self.members[at] else { return };
         let id = name(at);
         if life.held.is_some() && life.held == self.row.as_ref().map(|row| row.token) {
-            if let Some(heir) = life.contest.heir(&live).filter(|_| self.preempts) {
+            if let Some(heir) = life.contest.heir(&live, now).filter(|_| self.preempts) {
                 let next = Succession::Successor { id: heir, grace: life.contest.grace() };
                 self.release(at, &next);
             } else if let Some(row) = &mut self.row {
@@ -250,26 +250,84 @@ fn a_higher_member_that_keeps_failing_is_handed_the_lock_once_in_its_term() {
     assert_eq!(fleet.leader(), Some(1), "a new life has its chance");
 }
 
-#[test]
-fn one_that_was_seen_to_have_led_since_it_joined_is_handed_nothing() {
-    let timing = Timing::from_lease(LEASE);
-    let mut contest = Contest::new("a", 1, &timing);
-    let (since, token) = (Timestamp(5), Timestamp(9));
+/// A contender of rank 1, which took the lock at 30 s from `b`, whose row was this at the end.
+fn successor_of(last: Row) -> Contest {
+    let mut contest = Contest::new("a", 1, &Timing::from_lease(LEASE));
     let writer = Writer::term("b", Nonce { instance: 1, attempt: 1 });
-    let row = Row { heartbeat: token, token, writer, lease: None };
-    let seen = Observation { row: Some(row), read_at: Timestamp(10), wait: Duration::ZERO };
-    assert!(!contest.sees(&seen));
-    let member = |since| [Ranked { since, ..ranked("b", 2) }];
-    assert_eq!(contest.heir(&member(since)), None);
-    let joined_again = member(Timestamp(15));
-    assert_eq!(contest.heir(&joined_again).as_deref(), Some("b"));
+    let held = Row { heartbeat: at(9), token: at(9), writer, lease: None };
+    for (row, second) in [(held, 10), (last, 30)] {
+        let seen = Observation { row: Some(row), read_at: at(second), wait: Duration::ZERO };
+        contest.sees(&seen);
+    }
+    let writer = Writer::term("a", Nonce { instance: 2, attempt: 1 });
+    contest.acted(&Act::Insert { writer }, &Answer::Applied { at: at(30) });
+    contest
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp(second * 1_000_000_000)
+}
+
+/// The member `b`, of rank 2, as it joined then.
+fn joined(since: i64) -> [Ranked; 1] {
+    [Ranked { since: at(since), ..ranked("b", 2) }]
+}
+
+fn let_go() -> Row {
+    Row { heartbeat: Timestamp::EPOCH, token: at(20), writer: Writer::nobody(), lease: None }
+}
+
+#[test]
+fn one_that_has_let_go_since_it_joined_is_handed_nothing() {
+    let mut contest = successor_of(let_go());
+    assert_eq!(contest.heir(&joined(5), at(300)), None);
+    let joined_again = joined(25);
+    assert_eq!(contest.heir(&joined_again, at(31)).as_deref(), Some("b"), "in its next term");
     let next = Succession::Successor { id: "b".into(), grace: GRACE };
-    let term = TermId { token, writer: Writer::nobody() };
+    let term = TermId { token: at(30), writer: Writer::nobody() };
     let release = Act::Release { term, next, displaced: None };
-    contest.acted(&release, &Answer::Applied { at: Timestamp(20) });
-    assert_eq!(contest.heir(&joined_again), None, "once in its term");
+    contest.acted(&release, &Answer::Applied { at: at(32) });
+    assert_eq!(contest.heir(&joined_again, at(300)), None, "once in its term");
     let equal = [ranked("c", 1), ranked("d", 0)];
-    assert_eq!(contest.heir(&equal), None, "of strictly higher rank alone");
+    assert_eq!(contest.heir(&equal, at(300)), None, "of strictly higher rank alone");
+}
+
+#[test]
+fn one_that_lost_the_lock_without_letting_go_is_handed_it_back_once_after_a_lease() {
+    let writer = Writer::term("b", Nonce { instance: 1, attempt: 1 });
+    let expired = Row { heartbeat: at(14), token: at(9), writer, lease: None };
+    let evicted = Row { writer: Writer::nobody(), token: at(20), ..expired.clone() };
+    for last in [expired, evicted] {
+        let mut contest = successor_of(last);
+        assert_eq!(contest.heir(&joined(5), at(39)), None, "it may be out of order still");
+        assert_eq!(contest.heir(&joined(5), at(40)).as_deref(), Some("b"));
+        assert_eq!(contest.heir(&joined(25), at(31)).as_deref(), Some("b"), "a new life at once");
+    }
+}
+
+#[test]
+fn a_hand_over_of_unknown_outcome_counts_as_one() {
+    let mut contest = successor_of(let_go());
+    let term = TermId { token: at(30), writer: Writer::nobody() };
+    let next = Succession::Successor { id: "b".into(), grace: GRACE };
+    let release = Act::Release { term, next, displaced: None };
+    for (answer, again) in [(Answer::NotApplied, Some("b")), (Answer::Unknown, None)] {
+        assert_eq!(contest.heir(&joined(25), at(31)).as_deref(), Some("b"));
+        contest.acted(&release, &answer);
+        assert_eq!(contest.heir(&joined(25), at(300)).as_deref(), again, "{answer:?}");
+    }
+    assert_eq!(contest.heir(&joined(26), at(300)).as_deref(), Some("b"), "a new life");
+}
+
+#[test]
+fn one_that_is_kept_away_is_handed_nothing_until_that_is_over() {
+    let minutes = Duration::from_secs(120);
+    let kept_away = Writer::kept_away("b", minutes);
+    let row = Row { heartbeat: at(14), token: at(20), writer: kept_away, lease: None };
+    let mut contest = successor_of(row);
+    assert_eq!(contest.heir(&joined(5), at(139)), None);
+    assert_eq!(contest.heir(&joined(25), at(139)), None, "nor in a new life");
+    assert_eq!(contest.heir(&joined(5), at(140)).as_deref(), Some("b"));
 }
 
 #[test]
