@@ -111,6 +111,7 @@
 //! - `admin`: `LockTable::create` makes the table through Google's admin client.
 
 mod carrier;
+mod chance;
 mod clock;
 mod driver;
 mod error;

@@ -2,6 +2,7 @@
 
 use spindle_protocol::{Timestamp, is_takeover_key};
 
+use crate::chance;
 use crate::error::{Error, Result};
 
 /// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
@@ -159,7 +160,7 @@ pub(crate) fn check_table_name(table: &str) -> Result<()> {
 }
 
 pub(crate) fn default_id() -> String {
-    let random = rand::random::<u32>();
+    let random = chance::random::<u32>();
     format!("{}-{}-{random:08x}", host_name(), std::process::id())
 }
 

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use google_cloud_gax::error::rpc::{Code, Status};
 pub use rustix::time::ClockId;
 use spindle_protocol::{
     Act, Answer, Change, Column, Holder, StoredRow, Succession, Timestamp, Timing, Write,
@@ -16,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::carrier::{self, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
+use crate::chance;
 use crate::clock::Clock;
 pub use crate::clock::Machine;
 use crate::driver::{
@@ -24,7 +26,7 @@ use crate::driver::{
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
 use crate::settings::Settings;
-use crate::spanner::{LockTable, Table};
+use crate::spanner::{Answering, Leftovers, LockTable, StandIn, Table};
 use crate::status::{Published, Term};
 use crate::token::FencingToken;
 
@@ -97,21 +99,41 @@ pub enum Failure {
     Unknown,
 }
 
+/// A whole table in place of Spanner's, ranges of rows included.
+pub trait Whole: Store {
+    /// Reads, at one timestamp, the rows of these keys and of these ranges, whose ends are not part
+    /// of them; in the order of their keys.
+    fn rows(
+        &self,
+        keys: Vec<String>,
+        ranges: Vec<(String, String)>,
+    ) -> impl Future<Output = Result<(Vec<StoredRow>, Timestamp), Failure>> + Send;
+}
+
+/// Returns a lock table for everything that needs no fenced write and no history.
+pub fn table(store: impl Whole) -> LockTable {
+    LockTable::on(Arc::new(Simulated(store)))
+}
+
+/// Has all of this library on this thread draw from a seed: jitter, nonces, names.
+pub fn draw_from(seed: u64) {
+    chance::draw_from(seed);
+}
+
 struct Simulated<S>(S);
 
-impl<S: Store> carrier::Store for Simulated<S> {
-    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Sight, Error> {
-        match timeout(limit, self.0.read(keys)).await {
-            Ok(Ok((rows, read_at))) => Ok(Sight { rows, read_at, with_lease: true }),
-            _ => Err(failed(limit)),
-        }
-    }
-
-    async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
+impl<S: Store> Simulated<S> {
+    async fn carry_out(
+        &self,
+        changes: Vec<(Arc<str>, Change)>,
+        limit: Duration,
+    ) -> (Verdict, Vec<StoredRow>) {
         let (mut may_commit, mut refused) = (false, vec![None; changes.len()]);
+        let mut shown = Vec::new();
         let work = async {
             let (transaction, found) = self.0.begin(&changes).await?;
             let mut accepted = Vec::new();
+            shown.clone_from(&found);
             let verdicts = judge::judge(&changes, found).into_iter();
             for ((verdict, refused), (lock, change)) in verdicts.zip(&mut refused).zip(&changes) {
                 match verdict {
@@ -126,18 +148,36 @@ impl<S: Store> carrier::Store for Simulated<S> {
             may_commit = true;
             self.0.commit(transaction, accepted).await.map(Some)
         };
-        let fate = match timeout(limit, work).await {
+        let (fate, error) = match timeout(limit, work).await {
             // Nobody is left whom it concerns.
-            Ok(Ok(None)) => return Verdict { refused, fate: Fate::NotApplied, error: None },
-            Ok(Ok(Some(at))) => {
-                return Verdict { refused, fate: Fate::Applied { at }, error: None };
+            Ok(Ok(None)) => (Fate::NotApplied, None),
+            Ok(Ok(Some(at))) => (Fate::Applied { at }, None),
+            Ok(Err(failure @ Failure::Exists)) => (Fate::Exists, Some(failed(failure, limit))),
+            Ok(Err(failure @ Failure::Refused)) => (Fate::Spoilt, Some(failed(failure, limit))),
+            Ok(Err(Failure::Unknown)) | Err(_) if may_commit => {
+                (Fate::Unknown, Some(Error::unknown(DOING.to_string())))
             }
-            Ok(Err(Failure::Exists)) => Fate::Exists,
-            Ok(Err(Failure::Refused)) => Fate::Spoilt,
-            Ok(Err(Failure::Unknown)) | Err(_) if may_commit => Fate::Unknown,
-            Ok(Err(Failure::Unknown | Failure::NotApplied)) | Err(_) => Fate::NotApplied,
+            Ok(Err(Failure::Unknown | Failure::NotApplied)) | Err(_) => {
+                (Fate::NotApplied, Some(failed(Failure::NotApplied, limit)))
+            }
         };
-        Verdict { refused, fate, error: Some(failed(limit)) }
+        (Verdict { refused, fate, error }, shown)
+    }
+
+    async fn leftover_rows(&self, locks: &[(Arc<str>, Timestamp)], limit: Duration) -> Leftovers {
+        let rows = within(limit, self.0.leftovers(locks)).await?;
+        Ok(judge::sort_leftovers(locks, &rows, false))
+    }
+}
+
+impl<S: Store> carrier::Store for Simulated<S> {
+    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Sight, Error> {
+        let (rows, read_at) = within(limit, self.0.read(keys)).await?;
+        Ok(Sight { rows, read_at, with_lease: true })
+    }
+
+    async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
+        self.carry_out(changes, limit).await.0
     }
 
     async fn leftovers(
@@ -145,15 +185,62 @@ impl<S: Store> carrier::Store for Simulated<S> {
         locks: Vec<(Arc<str>, Timestamp)>,
         limit: Duration,
     ) -> Result<Vec<(Vec<String>, bool)>, Error> {
-        match timeout(limit, self.0.leftovers(&locks)).await {
-            Ok(Ok(rows)) => Ok(judge::sort_leftovers(&locks, &rows, false)),
-            _ => Err(failed(limit)),
-        }
+        self.leftover_rows(&locks, limit).await
     }
 }
 
-fn failed(limit: Duration) -> Error {
-    Error::timed_out("simulated request", limit)
+impl<S: Whole> StandIn for Simulated<S> {
+    fn rows(
+        &self,
+        keys: Vec<String>,
+        ranges: Vec<(String, String)>,
+        limit: Duration,
+    ) -> Answering<'_, Result<(Vec<StoredRow>, Timestamp), Error>> {
+        Box::pin(within(limit, self.0.rows(keys, ranges)))
+    }
+
+    fn transact(
+        &self,
+        changes: Vec<(Arc<str>, Change)>,
+        limit: Duration,
+    ) -> Answering<'_, (Verdict, Vec<StoredRow>)> {
+        Box::pin(self.carry_out(changes, limit))
+    }
+
+    fn leftovers(
+        &self,
+        locks: Vec<(Arc<str>, Timestamp)>,
+        limit: Duration,
+    ) -> Answering<'_, Leftovers> {
+        Box::pin(async move { self.leftover_rows(&locks, limit).await })
+    }
+}
+
+impl<S> fmt::Debug for Simulated<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulated").finish_non_exhaustive()
+    }
+}
+
+const DOING: &str = "simulated request";
+
+async fn within<T>(
+    limit: Duration,
+    asking: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Error> {
+    let answer = timeout(limit, asking).await.unwrap_or(Err(Failure::NotApplied));
+    answer.map_err(|failure| failed(failure, limit))
+}
+
+/// Returns the error as the client would have it.
+fn failed(failure: Failure, limit: Duration) -> Error {
+    let code = match failure {
+        Failure::Exists => Code::AlreadyExists,
+        Failure::Refused => Code::Aborted,
+        Failure::NotApplied | Failure::Unknown => return Error::timed_out(DOING, limit),
+    };
+    let status = Status::default().set_code(code).set_message("said by the simulation");
+    Error::from_read(DOING, google_cloud_spanner::Error::service(status))
 }
 
 /// One process: instances of several locks, who share a carrier.

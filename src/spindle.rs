@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::chance;
 use crate::clock::Clock;
 use crate::driver::{
     CarriedRow, Claim, Command, Demand, Driver, Grant, Inbox, Occupied, Outbox, Part, Patience,
@@ -208,14 +209,14 @@ impl Spindle {
             let row = CarriedRow::new(&table, &settings, part, Arc::clone(&parting_info));
             let looping: Loop = match settings.rank.clone().zip(wanted) {
                 None => {
-                    let driver = Driver::new(row, settings, published, inbox, rand::random());
+                    let driver = Driver::new(row, settings, published, inbox, chance::random());
                     Box::pin(Box::new(driver.for_demand(demand, parting_info)).run(cancel))
                 }
                 Some((rank, wanted)) => {
                     let lock = Arc::clone(&published);
                     let place = Place::new(&table, &settings, rank, lock, commands, wanted);
                     let row = place.row(row);
-                    let driver = Driver::new(row, settings, published, inbox, rand::random());
+                    let driver = Driver::new(row, settings, published, inbox, chance::random());
                     Box::pin(place.beside(driver.for_demand(demand, parting_info), cancel))
                 }
             };

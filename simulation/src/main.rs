@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use spindle_simulation::{FleetPlan, Plan, Report, Sightings, run, run_fleet};
+use spindle_simulation::{
+    FleetPlan, Invariant, Plan, Report, Sightings, Violation, run, run_fleet,
+};
 
 /// Seeds that once found something: one a line, with the reason behind a `#`.
 const REGRESSIONS: &str = include_str!("../regressions.txt");
@@ -19,7 +21,9 @@ usage: simulate [--seconds N] [--seed S] [--first S] [--threads N] [--client] [-
   --threads N   how many worlds at once (one for each processor)
   --client      only through the real client and server
   --locks N     only processes that contend for N locks each, on one carrier
-  --fleets      only fleets of members: shards and permits, readers and writers, ranks";
+  --fleets      only fleets of members: shards and permits, readers and writers, ranks
+  --twice       lives each world twice, and fails if they differ, but for those on the client
+  --big         only fleets of hundreds of members and shards";
 
 /// With fewer seeds a run is too short to have seen everything.
 const LONG_RUN_SEEDS: u64 = 1_000;
@@ -32,6 +36,8 @@ struct Arguments {
     client: bool,
     locks: Option<usize>,
     fleets: bool,
+    big: bool,
+    twice: bool,
 }
 
 #[derive(Default)]
@@ -69,6 +75,8 @@ fn arguments() -> Result<Arguments, String> {
         client: false,
         locks: None,
         fleets: false,
+        big: false,
+        twice: false,
     };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
@@ -78,6 +86,14 @@ fn arguments() -> Result<Arguments, String> {
         }
         if name == "--fleets" {
             arguments.fleets = true;
+            continue;
+        }
+        if name == "--twice" {
+            arguments.twice = true;
+            continue;
+        }
+        if name == "--big" {
+            (arguments.fleets, arguments.big) = (true, true);
             continue;
         }
         let value = given.next().ok_or(format!("{name}: expected a value"))?;
@@ -99,6 +115,7 @@ fn live(arguments: &Arguments, seed: u64, prints: bool) -> Report {
     let is_any = !arguments.client && arguments.locks.is_none();
     if arguments.fleets || (is_any && FleetPlan::is_of(seed)) {
         let plan = FleetPlan::from_seed(seed);
+        let plan = if arguments.big { plan.big() } else { plan };
         if prints {
             println!("{plan:#?}");
         }
@@ -147,7 +164,10 @@ fn explore(arguments: &Arguments) -> ExitCode {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let of_list = usize::try_from(index).ok().and_then(|index| regressions.get(index));
             let seed = of_list.copied().unwrap_or(arguments.first.wrapping_add(index));
-            let report = live(arguments, seed, false);
+            let mut report = live(arguments, seed, false);
+            if arguments.twice && report.repeats {
+                differ(&mut report, &live(arguments, seed, false));
+            }
             let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
             totals.add(seed, &report);
             is_over.fetch_or(totals.failed.is_some(), Ordering::Relaxed);
@@ -162,13 +182,28 @@ fn explore(arguments: &Arguments) -> ExitCode {
     verdict(arguments, &totals, started.elapsed())
 }
 
+/// Has the first fail if it is another than the second.
+fn differ(first: &mut Report, second: &Report) {
+    if first.trace != second.trace && first.violation.is_none() {
+        let what = format!("trace {:016x}, and then {:016x}", first.trace, second.trace);
+        first.violation =
+            Some(Violation { invariant: Invariant::Repeats, at: first.simulated, what });
+    }
+}
+
 fn verdict(arguments: &Arguments, totals: &Totals, elapsed: Duration) -> ExitCode {
     println!("seen: {}", totals.sightings);
     if let Some((seed, violation)) = &totals.failed {
         println!(
             "replay: cargo simulate --seed {seed}{}{}",
             if arguments.client { " --client" } else { "" },
-            if arguments.fleets { " --fleets" } else { "" },
+            if arguments.big {
+                " --big"
+            } else if arguments.fleets {
+                " --fleets"
+            } else {
+                ""
+            },
         );
         println!("simulate: FAILED seed={seed} {violation}");
         return ExitCode::FAILURE;

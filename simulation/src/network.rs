@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt as _;
+use rand::rngs::SmallRng;
 use spindle_emulator::engine::{
-    Code, Concurrency, Error, Key, KeyPart, KeyRange, Mutation, Read, ReadWriteOptions,
+    Code, Concurrency, Database, Error, Key, KeyPart, KeyRange, Mutation, Read, ReadWriteOptions,
     TimestampBound, TransactionId, Value,
 };
 use spindle_protocol::{StoredRow, Timestamp, Writer};
@@ -71,7 +72,7 @@ pub(crate) enum Outage {
 
 /// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Fate {
+pub(crate) enum Fate {
     Deliver {
         out: Duration,
         back: Duration,
@@ -92,92 +93,14 @@ enum Fate {
     Abort,
 }
 
-/// Sends a request; the answer may never come.
-pub(crate) async fn call(world: &Arc<World>, who: usize, request: Request) -> Result<Reply, Code> {
-    let (sender, answer) = oneshot::channel();
-    let fate = fate(world, who);
-    let world = Arc::clone(world);
-    // On its way whether or not its sender lives to hear the answer.
-    tokio::spawn(async move {
-        let answer = travel(&world, request, fate).await;
-        if let Some(answer) = answer {
-            // Nobody listens any more if the sender gave up.
-            let _ = sender.send(answer);
-        }
-    });
-    match answer.await {
-        Ok(answer) => answer,
-        Err(_) => std::future::pending().await,
-    }
-}
-
-async fn travel(world: &Arc<World>, request: Request, fate: Fate) -> Option<Result<Reply, Code>> {
-    match fate {
-        Fate::Deliver { out, back } => {
-            pass(out).await;
-            let reply = serve(world, request).await;
-            pass(back).await;
-            Some(reply)
-        }
-        Fate::LoseRequest => None,
-        Fate::LoseReply { out } => {
-            pass(out).await;
-            let _ = serve(world, request).await;
-            None
-        }
-        Fate::Refuse => Some(Err(Code::Unavailable)),
-        Fate::DenyExistence => Some(Err(Code::NotFound)),
-        Fate::FailAfterApplying => {
-            let _ = serve(world, request).await;
-            Some(Err(Code::Unavailable))
-        }
-        Fate::ApplyLate { after } => {
-            let world = Arc::clone(world);
-            tokio::spawn(async move {
-                sleep(after).await;
-                let commits = matches!(request, Request::Commit { .. });
-                if serve(&world, request).await.is_ok() && commits {
-                    world.saw(Sighting::AppliedLate);
-                }
-            });
-            Some(Err(Code::Unavailable))
-        }
-        Fate::Abort => {
-            if let Request::Commit { id, .. } = request {
-                world.database.fail(id, Error::aborted("Transaction aborted by the simulation."));
-                return Some(Err(Code::Aborted));
-            }
-            Some(Err(Code::Unavailable))
-        }
-    }
-}
-
-async fn pass(delay: Duration) {
-    if !delay.is_zero() {
-        sleep(delay).await;
-    }
-}
-
-fn fate(world: &World, who: usize) -> Fate {
-    let weather = world.weather();
-    let cut = world.process(who).cut();
-    let delay_max = u64::try_from(world.plan.delay_max.as_millis()).unwrap_or(u64::MAX);
-    let longest = world.plan.longest_lease();
-    let fate = world.random(|random| {
-        let mut delay = || {
-            let quick = random.random_bool(0.5);
-            Duration::from_millis(if quick { 0 } else { random.random_range(0..=delay_max) })
-        };
-        let (out, back) = (delay(), delay());
-        match (weather.outage, cut) {
-            (Some(Outage::Refused), _) => return Fate::Refuse,
-            (Some(Outage::Silent), _) | (_, Cut::Requests) => return Fate::LoseRequest,
-            (None, Cut::Replies) => return Fate::LoseReply { out },
-            (None, Cut::No) => {}
-        }
-        if weather.loss == 0.0 || !random.random_bool(weather.loss) {
-            return Fate::Deliver { out, back };
-        }
+impl Fate {
+    /// Draws how one fares badly; what takes long takes up to one and a half times as long as
+    /// `longest`.
+    pub(crate) fn bad(
+        random: &mut SmallRng,
+        longest: Duration,
+        (out, back): (Duration, Duration),
+    ) -> Fate {
         let long = longest.mul_f64(random.random_range(0.0..1.5));
         match random.random_range(0..10) {
             0 => Fate::Deliver { out: long, back },
@@ -190,6 +113,130 @@ fn fate(world: &World, who: usize) -> Fate {
             8 => Fate::DenyExistence,
             _ => Fate::Abort,
         }
+    }
+}
+
+/// Draws how long a request is under way to the server and back.
+pub(crate) fn delays(random: &mut SmallRng, longest: Duration) -> (Duration, Duration) {
+    let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+    let mut delay = || {
+        let quick = random.random_bool(0.5);
+        Duration::from_millis(if quick { 0 } else { random.random_range(0..=longest) })
+    };
+    (delay(), delay())
+}
+
+/// Sends a request; the answer may never come.
+pub(crate) async fn call(world: &Arc<World>, who: usize, request: Request) -> Result<Reply, Code> {
+    let fate = fate(world, who);
+    let commit = match &request {
+        Request::Commit { id, .. } => Some(*id),
+        _ => None,
+    };
+    let serving = {
+        let world = Arc::clone(world);
+        async move { serve(&world, request).await }
+    };
+    let landed = {
+        let world = Arc::clone(world);
+        move || {
+            if commit.is_some() {
+                world.saw(Sighting::AppliedLate);
+            }
+        }
+    };
+    let database = world.database.clone();
+    carry(fate, serving, move || abort(&database, commit), landed).await
+}
+
+/// Aborts the transaction that is to be committed, and says what its sender is told.
+pub(crate) fn abort(database: &Database, commit: Option<TransactionId>) -> Code {
+    let Some(id) = commit else { return Code::Unavailable };
+    database.fail(id, Error::aborted("Transaction aborted by the simulation."));
+    Code::Aborted
+}
+
+/// Has a request fare as its fate says. Once it is sent it is on its way whether or not its sender
+/// lives to hear the answer, which may never come. `landed` is told of one that is applied late.
+pub(crate) async fn carry<T: Send + 'static>(
+    fate: Fate,
+    serving: impl Future<Output = Result<T, Code>> + Send + 'static,
+    aborted: impl FnOnce() -> Code + Send + 'static,
+    landed: impl FnOnce() + Send + 'static,
+) -> Result<T, Code> {
+    let (sender, answer) = oneshot::channel();
+    tokio::spawn(async move {
+        if let Some(answer) = travel(fate, serving, aborted, landed).await {
+            // Nobody listens any more if the sender gave up.
+            let _ = sender.send(answer);
+        }
+    });
+    match answer.await {
+        Ok(answer) => answer,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+async fn travel<T: Send + 'static>(
+    fate: Fate,
+    serving: impl Future<Output = Result<T, Code>> + Send + 'static,
+    aborted: impl FnOnce() -> Code,
+    landed: impl FnOnce() + Send + 'static,
+) -> Option<Result<T, Code>> {
+    match fate {
+        Fate::Deliver { out, back } => {
+            pass(out).await;
+            let reply = serving.await;
+            pass(back).await;
+            Some(reply)
+        }
+        Fate::LoseRequest => None,
+        Fate::LoseReply { out } => {
+            pass(out).await;
+            let _ = serving.await;
+            None
+        }
+        Fate::Refuse => Some(Err(Code::Unavailable)),
+        Fate::DenyExistence => Some(Err(Code::NotFound)),
+        Fate::FailAfterApplying => {
+            let _ = serving.await;
+            Some(Err(Code::Unavailable))
+        }
+        Fate::ApplyLate { after } => {
+            tokio::spawn(async move {
+                sleep(after).await;
+                if serving.await.is_ok() {
+                    landed();
+                }
+            });
+            Some(Err(Code::Unavailable))
+        }
+        Fate::Abort => Some(Err(aborted())),
+    }
+}
+
+async fn pass(delay: Duration) {
+    if !delay.is_zero() {
+        sleep(delay).await;
+    }
+}
+
+fn fate(world: &World, who: usize) -> Fate {
+    let weather = world.weather();
+    let cut = world.process(who).cut();
+    let longest = world.plan.longest_lease();
+    let fate = world.random(|random| {
+        let (out, back) = delays(random, world.plan.delay_max);
+        match (weather.outage, cut) {
+            (Some(Outage::Refused), _) => return Fate::Refuse,
+            (Some(Outage::Silent), _) | (_, Cut::Requests) => return Fate::LoseRequest,
+            (None, Cut::Replies) => return Fate::LoseReply { out },
+            (None, Cut::No) => {}
+        }
+        if weather.loss == 0.0 || !random.random_bool(weather.loss) {
+            return Fate::Deliver { out, back };
+        }
+        Fate::bad(random, longest, (out, back))
     });
     if !matches!(fate, Fate::Deliver { .. }) {
         world.fault(who, &fate);

@@ -27,6 +27,21 @@ impl Trace {
         }
     }
 
+    /// Notes what a replay does not tell.
+    pub(crate) fn count(&mut self, at: Duration, who: usize, what: &impl Hash) {
+        (at, who).hash(&mut self.hasher);
+        what.hash(&mut self.hasher);
+        self.events += 1;
+    }
+
+    /// Notes what a text says.
+    pub(crate) fn tell(&mut self, at: Duration, what: &str) {
+        self.count(at, 0, &what);
+        if self.prints {
+            println!("{:>12.3}s {what}", at.as_secs_f64());
+        }
+    }
+
     /// The same for the same events in the same order.
     pub(crate) fn hash(&self) -> u64 {
         self.hasher.finish()

@@ -61,6 +61,8 @@ pub struct Report {
     pub sightings: Sightings,
     /// The same for the same events in the same order.
     pub trace: u64,
+    /// True if the same seed gives the same trace: none of it went through the client.
+    pub repeats: bool,
     /// The causes of past terms that the library told as they were committed, with their numbers;
     /// or what it told wrong.
     pub history: Result<BTreeMap<&'static str, u64>, String>,
@@ -74,6 +76,8 @@ pub fn run(plan: &Plan, prints: bool) -> Report {
         // Looking for input between any two steps would take a fifth of the time.
         builder.enable_io();
     }
+    // What the library draws comes from the seed, too.
+    spindle::simulation::draw_from(plan.seed.rotate_left(16));
     let runtime = builder.build().expect("a runtime on this thread alone");
     runtime.block_on(live(plan, prints))
 }
@@ -566,6 +570,7 @@ impl World {
             faults: tally.faults,
             sightings: tally.sightings,
             trace: tally.trace.hash(),
+            repeats: !self.plan.through_client,
             history: lock(&self.history).clone(),
         }
     }

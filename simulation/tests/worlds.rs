@@ -27,6 +27,29 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
+fn the_same_seed_gives_the_same_trace_of_members() {
+    for subject in [Subject::Shards, Subject::ReadersWriters, Subject::Ranks] {
+        let plan = FleetPlan { subject, through_client: false, ..FleetPlan::from_seed(11) };
+        let plan = FleetPlan { storm: plan.lease * 4, trials: Vec::new(), ..plan };
+        let (first, second) = (run_fleet(&plan, false), run_fleet(&plan, false));
+        assert_eq!(first.violation, None, "{subject:?}");
+        assert_eq!(first.trace, second.trace, "{subject:?}");
+        let other = FleetPlan { seed: 12, ..plan };
+        assert_ne!(first.trace, run_fleet(&other, false).trace, "{subject:?}");
+    }
+}
+
+#[test]
+fn members_on_the_real_client_share_shards_too() {
+    let plan = FleetPlan::from_seed(3);
+    let (subject, storm) = (Subject::Shards, plan.lease * 3);
+    let plan = FleetPlan { subject, storm, through_client: true, trials: Vec::new(), ..plan };
+    let report = run_fleet(&plan, false);
+    assert_eq!(report.violation, None);
+    assert!(!report.repeats);
+}
+
+#[test]
 fn fleets_keep_the_invariants_through_storms() {
     let mut seen = Sightings::default();
     for seed in 100..130 {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::role::{Part, ReaderRow, Role};
 use crate::carrier::{Load, Seat, Step};
+use crate::chance;
 use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::spanner::{Need, Table};
@@ -61,7 +62,7 @@ impl CarriedRow {
         parting_info: Arc<Mutex<Option<String>>>,
     ) -> CarriedRow {
         let role = part.seated(table, &table.carriers);
-        let seat = table.carriers.seat(table, Arc::clone(&settings.name), rand::random());
+        let seat = table.carriers.seat(table, Arc::clone(&settings.name), chance::random());
         CarriedRow(Arc::new(Carried {
             seat,
             table: Some(Arc::clone(table)),
@@ -192,7 +193,7 @@ impl Carried {
     async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
         let Some(table) = &self.table else { return Ok(()) };
         // Boxed: it is seldom under way, and thousands of beginnings would keep room for it.
-        let ready = Box::pin(table.ready(Need::Begin, limit)).await;
+        let ready = Box::pin(table.knows(Need::Begin, limit)).await;
         ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
         let saw_lease = match (change, &self.role) {
             (Change::BeginRead { .. }, Role::Reader(reader)) => {

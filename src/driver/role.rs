@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::carrier::{Carriers, Seat};
+use crate::chance;
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::spanner::Table;
@@ -49,7 +50,7 @@ impl Part {
             Part::Lock => Role::Lock,
             Part::Writer(writing) => Role::Writer(writing),
             Part::Reader(reader, begins) => {
-                let gate = carriers.seat(table, reader.gate().into(), rand::random());
+                let gate = carriers.seat(table, reader.gate().into(), chance::random());
                 let saw_lease = Arc::default();
                 let view = Mutex::new(*reader);
                 Role::Reader(Box::new(ReaderRow { view, gate, saw_lease, begins }))

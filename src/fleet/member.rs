@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::members::{MemberState, Members};
 use super::poll::poll;
 use super::tidy::{forget, tidy};
+use crate::chance;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::names::{check_part, member_key, members_prefix};
@@ -257,7 +258,7 @@ impl OwnRow {
     /// Deletes the rows of members that are long gone, now and then.
     async fn tidies(&self) -> Infallible {
         loop {
-            sleep(TIDY_INTERVAL.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
+            sleep(TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0)).await;
             // A failed poll is made good by the next one.
             if let Ok(found) = poll(self.table.table(), &[&self.members]).await {
                 tidy(self.table.table(), &found, self.lease).await;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::chance;
+
 /// One process's knowledge of a semaphore's permits. A cheap clone is the same pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool(Arc<Shared>);
@@ -45,7 +47,7 @@ impl Pool {
         if known.free.is_empty() {
             return None;
         }
-        let at = rand::random_range(0..known.free.len());
+        let at = chance::place(known.free.len());
         let number = known.free.swap_remove(at);
         known.ours.insert(number);
         Some(Place { number, pool: self.clone() })

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::poll::{poll, poll_beside, taken_until};
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
 use super::tidy::tidy;
+use crate::chance;
 use crate::clock::Clock;
 use crate::driver::Part;
 use crate::error::{Error, Kind, Result};
@@ -329,7 +330,7 @@ impl RwLock {
     fn reader(&self) -> Spindle {
         let Inner { table, gate, readers, settings, lock, begins, .. } = &*self.0;
         let (id, lease) = (&settings.id, settings.timing.lease);
-        let key = format!("{readers}{id}-{:016x}", rand::random::<u64>());
+        let key = format!("{readers}{id}-{:016x}", chance::random::<u64>());
         let reader = Box::new(Reader::new(&**gate, &**id, lease));
         let part = Part::Reader(reader, Arc::clone(begins));
         let settings = lock.for_row(key, lock.said_info()).settings();
@@ -374,7 +375,7 @@ impl RwLock {
             if now < *tidy_at {
                 return;
             }
-            *tidy_at = now + TIDY_INTERVAL.mul_f64(0.5 + rand::random::<f64>() / 2.0);
+            *tidy_at = now + TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0);
         }
         let table = self.0.table.table();
         let tidying = async {

@@ -11,6 +11,7 @@ use super::poll::poll_beside;
 use super::rw_guards::WriteGuard;
 use super::rw_lock::{Inner, RwLock};
 use crate::carrier::Store as _;
+use crate::chance;
 use crate::driver::Part;
 use crate::error::{Error, Result};
 use crate::hold::Guard;
@@ -126,7 +127,7 @@ impl RwLock {
             tokio::select! {
                 biased;
                 () = guard.cancelled() => return Ok(None),
-                () = sleep(pause - (pause / 4).mul_f64(rand::random::<f64>())) => {}
+                () = sleep(pause - (pause / 4).mul_f64(chance::random::<f64>())) => {}
             }
         }
     }
@@ -136,7 +137,7 @@ impl RwLock {
         let Inner { table, gate, readers: prefix, settings, .. } = &*self.0;
         let table = table.table();
         // A lease that nobody read must not be taken for none.
-        table.ready(Need::Begin, REQUEST_LIMIT).await?;
+        table.knows(Need::Begin, REQUEST_LIMIT).await?;
         let found = poll_beside(table, &[gate], &[prefix]).await?;
         let (mut gate_row, mut readers) = (None, Vec::new());
         for full in found.rows {

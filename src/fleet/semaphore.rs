@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::permit::Permit;
 use super::poll::{poll, taken_until};
 use super::pool::Pool;
+use crate::chance;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::hold::WAIT_MAX;
@@ -309,7 +310,7 @@ impl Semaphore {
             }
         };
         let jitter = pause / 4;
-        *poll_at = Instant::now() + pause - jitter.mul_f64(rand::random::<f64>());
+        *poll_at = Instant::now() + pause - jitter.mul_f64(chance::random::<f64>());
         Ok(())
     }
 

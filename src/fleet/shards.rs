@@ -13,6 +13,7 @@ use super::member::Member;
 use super::poll::{Other, Place, Sight, declaration};
 use super::shard::{Finished, Hand, Shard, Worker};
 use super::tidy::{forget, tidy};
+use crate::chance;
 use crate::error::{Error, Result};
 use crate::hold::joined;
 use crate::names::{check_part, shards_prefix, shares_prefix};
@@ -327,7 +328,7 @@ impl Desk {
         self.last = Some(sight.view);
         // A little later than the change that it waits for, and not at the same time as the others.
         let spread = (self.poll / 4).min(POLL_PAUSE_MIN);
-        let jitter = spread.mul_f64(rand::random::<f64>());
+        let jitter = spread.mul_f64(chance::random::<f64>());
         Ok(poll_again.max(POLL_PAUSE_MIN / 4) + jitter)
     }
 
@@ -420,7 +421,7 @@ impl Desk {
         }
         let pause = (self.poll * 2_u32.saturating_pow(self.failures.min(10))).min(PAUSE_LONGEST);
         self.failures = self.failures.saturating_add(1);
-        pause.max(self.poll).mul_f64(1.0 - rand::random::<f64>() / 4.0)
+        pause.max(self.poll).mul_f64(1.0 - chance::random::<f64>() / 4.0)
     }
 
     /// Deletes the rows of those that are long gone; one member does it for all.

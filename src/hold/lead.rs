@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::guard::Guard;
 use super::work::{self, Ended, Orders, Why, joined};
+use crate::chance;
 use crate::driver::Patience;
 use crate::error::{Error, Kind, Result};
 use crate::spindle::Spindle;
@@ -355,7 +356,7 @@ impl Pauses {
     fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.options.pause_longest);
-        pause.mul_f64(1.0 - rand::random::<f64>() / 4.0)
+        pause.mul_f64(1.0 - chance::random::<f64>() / 4.0)
     }
 
     fn task_ran(&mut self, elapsed: Duration) {
@@ -368,6 +369,7 @@ impl Pauses {
 /// Waits, so that an instance that let go doesn't win its own lock back before anyone polls.
 async fn back_off(orders: &Orders, pause: Duration) {
     tokio::select! {
+        biased;
         () = orders.dropped.cancelled() => {}
         () = orders.cancel.cancelled() => {}
         () = sleep(pause) => {}

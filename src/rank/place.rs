@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::row::{Judge, RankedRow};
+use crate::chance;
 use crate::driver::{CarriedRow, Command, Driver, Inbox, LockRow, Outbox, Part, overdue_limit};
 use crate::names::members_prefix;
 use crate::roster::{remove_released, tidy};
@@ -117,7 +118,7 @@ impl Place {
         // Nobody sends it anything, and it ends when the sender is gone.
         let (_commands, inbox) = Inbox::new();
         let standing = Arc::clone(standing);
-        let driver = Driver::new(row, settings, standing, inbox, rand::random());
+        let driver = Driver::new(row, settings, standing, inbox, chance::random());
         Box::new(driver).run(leave.clone()).await;
         remove_released(table, &key).await;
     }
@@ -129,7 +130,7 @@ impl Place {
         let interval = if self.rank.preempts { poll } else { TIDY_INTERVAL };
         let mut tidied = Instant::now();
         loop {
-            sleep(interval.mul_f64(1.0 - rand::random::<f64>() / 4.0)).await;
+            sleep(interval.mul_f64(1.0 - chance::random::<f64>() / 4.0)).await;
             let is_leading = self.rank.preempts && self.lock.has_lock().is_some();
             let is_untidy = tidied.elapsed() >= TIDY_INTERVAL / 2;
             if !is_leading && !is_untidy {

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use google_cloud_spanner::key;
-use google_cloud_spanner::key::{KeyRange, KeySet};
 use spindle_protocol::{Row, Timestamp, is_takeover_key};
 
 use crate::error::Result;
@@ -34,14 +32,11 @@ pub(crate) async fn poll_beside(
     prefixes: &[&str],
 ) -> Result<Rows> {
     let first = prefixes.iter().chain(keys).next().copied().unwrap_or_default();
-    let keys = keys.iter();
-    let keys = keys.fold(KeySet::builder(), |keys, key| keys.add_key(key![(*key).to_string()]));
-    let keys = prefixes.iter().fold(keys, |keys, prefix| {
-        // `0` is the character after `/`.
-        let end = format!("{}0", prefix.trim_end_matches('/'));
-        keys.add_range(KeyRange::closed_open(key![(*prefix).to_string()], key![end]))
-    });
-    let (rows, read_at) = table.read_page(keys.build(), ROWS_MAX, || subject(first)).await?;
+    let keys = keys.iter().map(ToString::to_string).collect();
+    // `0` is the character after `/`.
+    let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
+    let ranges = prefixes.iter().map(|prefix| (prefix.to_string(), end(prefix))).collect();
+    let (rows, read_at) = table.read_rows(keys, ranges, ROWS_MAX, || subject(first)).await?;
     let is_takeover = |row: &FullRow| {
         let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
         row.without_heartbeat && lock.is_some_and(|lock| is_takeover_key(lock, &row.name))

@@ -65,6 +65,15 @@ impl LockTable {
         LockTable(Arc::new(Table::new(connection, table.into())))
     }
 
+    /// Returns a table in the place of Spanner's.
+    #[cfg(all(feature = "__simulation", unix))]
+    pub(crate) fn on(stand_in: Arc<dyn super::StandIn>) -> LockTable {
+        // Nothing is ever sent there.
+        let nowhere = Connection::own("projects/p/instances/i/databases/d".to_string(), None);
+        let table = Table::new(nowhere, "locktable".to_string());
+        LockTable(Arc::new(Table { stand_in: Some(stand_in), ..table }))
+    }
+
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.0
     }

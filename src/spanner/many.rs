@@ -10,7 +10,8 @@ use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp, takeover
 use tokio::time::timeout;
 
 use super::columns::Need;
-use super::row;
+use super::connection::REQUEST_LIMIT;
+use super::row::{self, FullRow};
 use super::table::{self, SWEEP_MAX, Table, mutation, without_read_timestamp};
 use super::transact::transact;
 use crate::carrier::judge::{judge, reads, sort_leftovers};
@@ -23,6 +24,11 @@ impl Store for Table {
             [lock] => format!("lock `{lock}`: read its row"),
             locks => format!("{} locks: read their rows", locks.len()),
         };
+        if let Some(stand_in) = &self.stand_in {
+            let keys = keys.iter().map(ToString::to_string).collect();
+            let (rows, read_at) = stand_in.rows(keys, Vec::new(), limit).await?;
+            return Ok(Sight { rows, read_at, with_lease: true });
+        }
         let leased = self.ready(Need::Read, limit).await?;
         let (limit, with_lease) = (leased.limit, self.optional.has_lease());
         // With the mark of an operator, for the log.
@@ -42,6 +48,9 @@ impl Store for Table {
     }
 
     async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
+        if let Some(stand_in) = &self.stand_in {
+            return stand_in.transact(changes, limit).await.0;
+        }
         // An act that begins a term has asked for the columns already; the others must not wait for
         // them.
         let leased = match self.ready(Need::KeepOn, limit).await {
@@ -99,6 +108,9 @@ impl Store for Table {
             [(lock, _)] => format!("lock `{lock}`: list its takeover rows"),
             locks => format!("{} locks: list their takeover rows", locks.len()),
         };
+        if let Some(stand_in) = &self.stand_in {
+            return stand_in.leftovers(locks, limit).await;
+        }
         let leased = self.ready(Need::KeepOn, limit).await?;
         let limit = leased.limit;
         let ranges = locks.iter().fold(KeySet::builder(), |ranges, (lock, before)| {
@@ -114,6 +126,28 @@ impl Store for Table {
         let rows = self.answered(&leased, timeout(limit, reading).await, doing).await?;
         let is_page_full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= SWEEP_MAX);
         Ok(sort_leftovers(&locks, &rows, is_page_full))
+    }
+}
+
+impl Table {
+    /// Reads, at one timestamp, the rows of these keys and of these ranges, whose ends are not part
+    /// of them; at most `rows_max`.
+    pub(crate) async fn read_rows(
+        &self,
+        keys: Vec<String>,
+        ranges: Vec<(String, String)>,
+        rows_max: i64,
+        subject: impl Fn() -> String,
+    ) -> Result<(Vec<FullRow>, Timestamp)> {
+        if let Some(stand_in) = &self.stand_in {
+            let (rows, read_at) = stand_in.rows(keys, ranges, REQUEST_LIMIT).await?;
+            return Ok((rows.into_iter().map(FullRow::from).collect(), read_at));
+        }
+        let keys = keys.into_iter().fold(KeySet::builder(), |keys, one| keys.add_key(key![one]));
+        let keys = ranges.into_iter().fold(keys, |keys, (first, end)| {
+            keys.add_range(KeyRange::closed_open(key![first], key![end]))
+        });
+        self.read_page(keys.build(), rows_max, subject).await
     }
 }
 

@@ -5,6 +5,7 @@ mod connection;
 mod lock_table;
 mod many;
 pub(crate) mod row;
+mod stand_in;
 mod table;
 mod transact;
 
@@ -12,5 +13,7 @@ pub(crate) use columns::Need;
 pub(crate) use connection::{Connection, REQUEST_LIMIT};
 pub use lock_table::LockTable;
 pub(crate) use row::FullRow;
+#[cfg(all(feature = "__simulation", unix))]
+pub(crate) use stand_in::{Answering, Leftovers, StandIn};
 pub(crate) use table::{COMMIT_TIMESTAMP, Table, without_read_timestamp};
 pub(crate) use transact::transact;

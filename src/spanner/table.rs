@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use super::columns::{Columns, Need};
 use super::connection::{Connection, Leased};
 use super::row::{self, FullRow};
+use super::stand_in::{self, StandIn};
 use super::transact::transact;
 use crate::carrier::Carriers;
 use crate::error::{Error, Kind, Result};
@@ -46,6 +47,8 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) optional: Columns,
     pub(crate) carriers: Carriers,
+    /// Asked in the place of Spanner, in the simulation alone.
+    pub(super) stand_in: Option<Arc<dyn StandIn>>,
     /// The number of read guards by this table, by the name of the lock.
     pub(crate) reads: Mutex<BTreeMap<String, usize>>,
 }
@@ -54,7 +57,7 @@ impl Table {
     pub(crate) fn new(connection: Connection, name: String) -> Table {
         let optional = Columns::new(&name);
         let (carriers, reads) = (Carriers::none(), Mutex::default());
-        Table { connection, name, optional, carriers, reads }
+        Table { connection, name, optional, carriers, stand_in: None, reads }
     }
 
     /// Provides a client once what the request needs to know of the columns is known, in `limit`
@@ -64,6 +67,15 @@ impl Table {
     pub(crate) async fn ready(&self, need: Need, limit: Duration) -> Result<Leased> {
         check_table_name(&self.name)?;
         self.optional.ready(&self.connection, need, limit).await
+    }
+
+    /// Waits until what the request needs to know of the columns is known, in `limit` at most; fails
+    /// as [`ready`](Table::ready).
+    pub(crate) async fn knows(&self, need: Need, limit: Duration) -> Result<()> {
+        match self.stand_in {
+            Some(_) => Ok(()),
+            None => self.ready(need, limit).await.map(drop),
+        }
     }
 
     /// Asks for the columns now, whatever is known of them; fails unless they are in order.
@@ -79,6 +91,10 @@ impl Table {
         limit: Duration,
     ) -> Result<(Option<FullRow>, Timestamp)> {
         let doing = || format!("lock `{lock}`: read its row");
+        if let Some(stand_in) = &self.stand_in {
+            let (rows, at) = stand_in.rows(vec![lock.to_string()], Vec::new(), limit).await?;
+            return Ok((rows.into_iter().next().map(FullRow::from), at));
+        }
         let leased = self.ready(Need::Read, limit).await?;
         let limit = leased.limit;
         let reading = async {
@@ -128,6 +144,11 @@ impl Table {
         change: Change,
         limit: Duration,
     ) -> (Outcome, Vec<StoredRow>) {
+        if let Some(stand_in) = &self.stand_in {
+            let changes = vec![(Arc::from(lock), change.clone())];
+            let (verdict, shown) = stand_in.transact(changes, limit).await;
+            return (stand_in::outcome(&change, verdict), shown);
+        }
         let need = match &change {
             Change::Insert { .. }
             | Change::Takeover { .. }
@@ -179,6 +200,11 @@ impl Table {
         limit: Duration,
     ) -> Result<(Vec<String>, bool)> {
         let doing = || format!("lock `{lock}`: list its takeover rows");
+        if let Some(stand_in) = &self.stand_in {
+            let found = stand_in.leftovers(vec![(Arc::from(lock), before)], limit).await?;
+            let (keys, is_all) = found.into_iter().next().unwrap_or((Vec::new(), true));
+            return Ok((keys, !is_all));
+        }
         let leased = self.ready(Need::KeepOn, limit).await?;
         let limit = leased.limit;
         let (first, end) = takeover_keys(lock, before);

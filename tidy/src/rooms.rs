@@ -33,6 +33,7 @@ const CRATES: &[Crate] = &[
             room("error", "every room may fail, so errors know no room but tokens and losses"),
             room("token_text", "a token as text can be malformed, which is an error"),
             room("clock", "a clock reads the machine, or the simulation's machine"),
+            room("chance", "chance is the system's, or the simulation's"),
             room("outcome", "how an act ended is told by whoever carries it out"),
             room("names", "names are checked before anything is sent"),
             room("carrier", "a carrier bundles acts for any store; it must not know Spanner"),

@@ -65,6 +65,8 @@ pub enum Invariant {
     Reserved,
     /// No more shards change hands than the plan asks for.
     Moves,
+    /// The same seed gives the same trace.
+    Repeats,
 }
 
 /// A case in which an invariant did not hold.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::fleet::plan;
-use spindle_emulator::Rpc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::plan::{Subject, Trial};
-use super::seat::Seat;
+use super::plan::{CHIEF, Subject, Trial};
+use super::seat::{Seat, crash};
 use super::world::FleetWorld;
 use super::{ranks, readers};
 use crate::checks::Invariant;
@@ -193,7 +192,7 @@ async fn crash_loop(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Se
     for _ in 0..3 {
         let living = invite(guest).await;
         sleep(world.plan.calm().mul_f64(0.7)).await;
-        guest.crash(spindle_emulator::Effect::Stall, Duration::ZERO);
+        crash(guest, &[], spindle_emulator::Effect::Stall, Duration::ZERO);
         let _ = living.await;
         sleep(world.plan.lease).await;
     }
@@ -236,42 +235,39 @@ async fn unable(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Seat>)
 
 /// Counts the requests of a calm member (I8).
 async fn bounded_load(world: &FleetWorld, seats: &[Arc<Seat>]) -> Judged {
-    let sessions: Vec<_> = seats.iter().map(|seat| seat.line()).collect();
-    let requests = world.server.emulator().requests();
-    let sent = || -> Vec<u64> {
-        let sessions = sessions.iter().map(|line| world.server.callers_session(*line));
-        let all =
-            [Rpc::StreamingRead, Rpc::Read, Rpc::Commit, Rpc::BeginTransaction, Rpc::Rollback];
-        let of = |session| all.iter().map(|rpc| requests.of_session(session, *rpc)).sum();
-        sessions.map(of).collect()
-    };
+    let mut lines: BTreeMap<usize, u64> = BTreeMap::new();
+    for seat in seats {
+        *lines.entry(seat.line()).or_default() += 1;
+    }
+    let sent = || lines.keys().map(|line| world.sent(*line)).collect::<Vec<u64>>();
     let before = sent();
     sleep(WINDOW).await;
-    let most = steady(world);
-    let least = before.iter().zip(sent()).map(|(before, after)| after - before).max();
-    match least {
-        Some(sent) if sent > most => {
-            let what =
-                format!("a calm member sent {sent} requests within {WINDOW:?}; at most {most}");
-            Err((Invariant::I8, what))
+    for ((members, before), after) in lines.values().zip(before).zip(sent()) {
+        let (sent, most) = (after - before, steady(world, *members));
+        if sent > most {
+            let what = format!(
+                "a calm process of {members} sent {sent} requests within {WINDOW:?}; at most {most}"
+            );
+            return Err((Invariant::I8, what));
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
-/// Its polls, and two requests for the heartbeats at each of their marks.
-fn steady(world: &FleetWorld) -> u64 {
+/// The polls of its members, and two requests for the heartbeats at each of their marks.
+fn steady(world: &FleetWorld, members: u64) -> u64 {
     let times = |interval: Duration| {
         u64::try_from(WINDOW.as_nanos().div_ceil(interval.as_nanos())).unwrap_or(u64::MAX)
     };
-    times(world.plan.poll) * 4 / 3 + 2 + (times(world.plan.lease / 6) + 1) * 2
+    let polls = times(world.plan.poll) * 4 / 3 + 2;
+    polls * members + (times(world.plan.lease / 6) + 1) * 2
 }
 
 /// Whoever asks is told of those who live, and of nobody else.
 async fn members_are_told(world: &FleetWorld, seats: &[Arc<Seat>]) -> Judged {
     // Rows of those that crashed count until their leases are over.
     sleep(world.plan.lease * 2).await;
-    let told = world.server.tools_table().members("fleet").now().await;
+    let told = world.tools_table().members("fleet").now().await;
     let told = told.map_err(|error| (Invariant::I5, error.to_string()))?;
     let told: Vec<_> = told.into_iter().map(|member| member.id).collect();
     let mut ids: Vec<_> = seats.iter().map(|seat| seat.id.clone()).collect();
@@ -285,7 +281,7 @@ async fn members_are_told(world: &FleetWorld, seats: &[Arc<Seat>]) -> Judged {
 /// Once all have left, nothing stands there but what the shards and permits need. The rows of one
 /// that died stay for ten leases.
 pub(crate) fn nothing_is_left(world: &FleetWorld, dead: &str) -> Judged {
-    let Ok(rows) = world.database.rows(TABLE) else { return Ok(()) };
+    let Ok(rows) = world.network.database.rows(TABLE) else { return Ok(()) };
     let names: Vec<String> = rows
         .iter()
         .filter_map(|row| match row.get("name") {
@@ -296,7 +292,7 @@ pub(crate) fn nothing_is_left(world: &FleetWorld, dead: &str) -> Judged {
     // The takeover row of a permit's dead holder goes with the next term, which may never come.
     let is_left = |name: &&String| {
         let is_of_all = name.starts_with("spindle:shard:") && !name.contains('_');
-        let is_chief = name.starts_with(ranks::NAME);
+        let is_chief = name.starts_with(CHIEF);
         let is_gate = name.starts_with("spindle:rw:") && !name.contains('/');
         !is_of_all
             && !is_chief

@@ -1,14 +1,15 @@
-//! Members that share shards and permits, or read and write, or have ranks, as they ship: through the real client and
-//! carrier.
+//! Members that share shards and permits, or read and write, or have ranks, as they ship: with the
+//! carrier, and in a share of the worlds through the real client.
 //!
 //! A world of its own, since what is watched is another thing than a lock: who is at work on which
-//! shard, and how often that changes. Each member is a process with a connection, a carrier and a
-//! clock of its own. When the storm is over, every shard has to be at work within
+//! shard, and how often that changes. Each process has a connection, a carrier and a clock of its
+//! own. When the storm is over, every shard has to be at work within
 //! [`FleetPlan::patience`], the shares have to become even, and then nothing may move but what a
 //! join or a leave makes move.
 
 mod books;
 mod calm;
+mod network;
 mod plan;
 mod ranks;
 mod readers;
@@ -34,15 +35,19 @@ use crate::world::Report;
 /// Lives the plan; with `prints`, tells every event.
 pub fn run_fleet(plan: &FleetPlan, prints: bool) -> Report {
     let mut builder = Builder::new_current_thread();
-    let runtime = builder.enable_all().start_paused(true).build();
+    builder.enable_time().start_paused(true);
+    if plan.through_client {
+        builder.enable_io();
+    }
+    // What the library draws comes from the seed, too.
+    spindle::simulation::draw_from(plan.seed.rotate_left(16));
+    let runtime = builder.build();
     runtime.expect("a runtime on this thread alone").block_on(live(plan, prints))
 }
 
 async fn live(plan: &FleetPlan, prints: bool) -> Report {
     let world = Arc::new(FleetWorld::new(plan, prints).await);
-    let members = plan.rates.len();
-    let seats: Vec<_> = (0..members).map(|index| Arc::new(Seat::new(&world, index))).collect();
-    let guest = Arc::new(Seat::new(&world, members));
+    let (seats, guest) = Seat::all(&world);
     let fleet: Vec<_> = seats.iter().map(|seat| tokio::spawn(Arc::clone(seat).live())).collect();
     let whole = async {
         storm::rage(&world, &seats).await;
@@ -59,10 +64,11 @@ async fn live(plan: &FleetPlan, prints: bool) -> Report {
     Report {
         violation: world.books(|books| books.violation().cloned()),
         simulated: world.now(),
-        instances: members + 1,
-        faults: world.faults(),
-        sightings: world.sightings(),
-        trace: 0,
+        instances: plan.members + 1,
+        faults: world.network.faults(),
+        sightings: world.network.sightings(),
+        trace: world.network.trace(),
+        repeats: !plan.through_client,
         history: Ok(BTreeMap::new()),
     }
 }

@@ -5,13 +5,23 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+/// The name of the lock of those with ranks. It counts as the only shard of its world.
+pub(super) const CHIEF: &str = "chief";
+
 /// Members that share shards and permits, and what befalls them.
 #[derive(Clone, Debug)]
 pub struct FleetPlan {
     /// The seed that it follows from.
     pub seed: u64,
-    /// How fast the clock of each member runs, within the margin.
+    /// How fast the clock of each process runs, within the margin.
     pub rates: Vec<f64>,
+    /// How many members there are. They are spread over the processes.
+    pub members: usize,
+    /// True if requests go through the client and the embedded server, which draw from the system's
+    /// chance.
+    pub through_client: bool,
+    /// How long a request or an answer may be under way while the network is well.
+    pub delay_max: Duration,
     /// Their kind of work.
     pub subject: Subject,
     /// The rank of each, where they have ranks.
@@ -84,6 +94,33 @@ impl FleetPlan {
 
     /// The plan of a seed.
     pub fn from_seed(seed: u64) -> FleetPlan {
+        FleetPlan::small(seed)
+    }
+
+    /// The same with hundreds of members and shards.
+    pub fn big(self) -> FleetPlan {
+        let mut random = SmallRng::seed_from_u64(!self.seed ^ 8);
+        let members = random.random_range(100..=300);
+        let processes = members / random.random_range(5..=20);
+        let lease = Duration::from_millis(random.random_range(8_000..15_000));
+        FleetPlan {
+            rates: (0..processes).map(|_| random.random_range(0.9905..1.0095)).collect(),
+            members,
+            subject: Subject::Shards,
+            through_client: false,
+            shards: random.random_range(256..=1_000),
+            callers: 0,
+            lease,
+            poll: lease / random.random_range(4..7),
+            storm: lease * random.random_range(3..6),
+            fault_every: lease.mul_f64(random.random_range(0.05..0.3)),
+            // Each trial takes long, and most are about one member.
+            trials: vec![Trial::JoinAndLeave],
+            ..self
+        }
+    }
+
+    fn small(seed: u64) -> FleetPlan {
         let mut random = SmallRng::seed_from_u64(seed);
         // Of chance of its own, so that the plans stay as they are.
         let mut chances = SmallRng::seed_from_u64(!seed ^ 4);
@@ -96,6 +133,11 @@ impl FleetPlan {
         FleetPlan {
             seed,
             rates,
+            members,
+            through_client: SmallRng::seed_from_u64(!seed ^ 5).random_bool(0.2),
+            delay_max: Duration::from_millis(
+                SmallRng::seed_from_u64(!seed ^ 6).random_range(0..25),
+            ),
             subject: Subject::of(seed),
             ranks: (0..members).map(|_| chances.random_range(0..4)).collect(),
             preempts: chances.random_bool(0.75),
@@ -115,6 +157,24 @@ impl FleetPlan {
     /// How many shards there are; a lock by rank counts as one.
     pub(crate) fn pieces(&self) -> usize {
         if self.subject == Subject::Shards { self.shards } else { 1 }
+    }
+
+    /// The key of a shard, or of what counts as one.
+    pub(crate) fn piece(&self, shard: usize) -> String {
+        match self.subject {
+            Subject::Shards => format!("spindle:shard:fleet/work/{shard}"),
+            // There is one lock.
+            Subject::Ranks => CHIEF.to_string(),
+            Subject::ReadersWriters => "spindle:rw:catalogue".to_string(),
+        }
+    }
+
+    /// Returns true for the key of a shard, or of what counts as one.
+    pub(crate) fn is_piece(&self, key: &str) -> bool {
+        match self.subject {
+            Subject::Shards => key.starts_with("spindle:shard:fleet/work/"),
+            Subject::Ranks | Subject::ReadersWriters => key == self.piece(0),
+        }
     }
 
     /// How long a member has to be there until it counts.

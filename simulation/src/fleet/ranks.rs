@@ -9,13 +9,11 @@ use tokio::time::sleep;
 
 use super::books::What;
 use super::calm::{Judged, all_at_work, invite, nothing_moves};
+use super::plan::CHIEF;
 use super::seat::{Life, Seat};
 use super::world::{Entry, FleetWorld};
 use crate::checks::Invariant;
 use crate::sightings::Sighting;
-
-/// The lock's name. It counts as the only shard of its world.
-pub(super) const NAME: &str = "chief";
 
 /// Higher than those of the others.
 const GUESTS_RANK: u32 = 9;
@@ -28,10 +26,10 @@ impl Seat {
     /// Contends by its rank, and leads, again and again.
     pub(super) async fn contend(self: &Arc<Seat>, life: &Life, table: &LockTable) {
         let plan = &self.world.plan;
-        let lock = (table.lock(NAME).id(&*self.id).lease(plan.lease))
+        let lock = (table.lock(CHIEF).id(&*self.id).lease(plan.lease))
             .poll_interval(plan.poll)
             .stop_limit(plan.stop_limit())
-            .clock(simulation::clock(Arc::clone(&self.clocks) as _))
+            .clock(simulation::clock(Arc::clone(&self.process.clocks) as _))
             .by_rank(self.rank());
         let lock = if plan.preempts { lock.preempt() } else { lock };
         let lock = lock.build().expect("the plan is valid");
@@ -66,6 +64,7 @@ impl Seat {
         if manner > 85 && world.is_stormy() {
             let time = world.some_leases(1.0);
             tokio::select! {
+                biased;
                 () = term.cancelled() => {}
                 () = sleep(time) => world.saw(Sighting::ShardTaskFailed),
             }

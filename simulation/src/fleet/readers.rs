@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use spindle::fleet::{ReadGuard, RwLock, WriteGuard};
-use spindle::{LockTable, Term, simulation};
+use spindle::{Clock, LockTable, Term, simulation};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -53,7 +53,7 @@ impl Seat {
         let plan = &self.world.plan;
         let lock = (table.rw_lock(NAME).id(&*self.id).lease(plan.lease))
             .poll_interval(plan.poll)
-            .clock(simulation::clock(Arc::clone(&self.clocks) as _))
+            .clock(simulation::clock(Arc::clone(&self.process.clocks) as _))
             .build()
             .expect("the plan is valid");
         let mut callers = JoinSet::new();
@@ -116,7 +116,11 @@ impl Seat {
         }
         if world.random(|random| random.random_bool(0.3)) {
             self.write_late(got.term());
-            self.write(got.term()).await;
+            tokio::select! {
+                biased;
+                () = got.term().cancelled() => {}
+                () = self.write(got.term()) => {}
+            }
         }
         let hold = world.some_leases(1.5);
         tokio::select! {
@@ -161,11 +165,12 @@ async fn all_served(world: &FleetWorld) -> Judged {
 
 async fn a_waiting_writer_stops_readers(world: &Arc<FleetWorld>, seats: &[Arc<Seat>]) -> Judged {
     let handle = |line: usize| {
-        let lock = world.server.callers_table(line).rw_lock(NAME).id(format!("late-{line}"));
-        let lock = lock.lease(world.plan.lease).poll_interval(world.plan.poll).build();
+        let lock = world.table(line).rw_lock(NAME).id(format!("late-{line}"));
+        let lock = lock.lease(world.plan.lease).poll_interval(world.plan.poll);
+        let lock = lock.clock(Clock::runtime()).build();
         lock.expect("the plan is valid")
     };
-    let guest = seats.len() * LINES;
+    let guest = world.plan.rates.len() * LINES;
     let (writer, late) = (handle(guest), handle(guest + 1));
     let mut reading = Vec::new();
     for seat in &seats[..2] {

@@ -1,4 +1,4 @@
-//! One process of a fleet: a member, its tasks and its callers, life after life.
+//! One member of a fleet, its tasks and its callers, life after life; and the process that it is in.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,27 +13,46 @@ use tokio::time::{sleep, timeout};
 
 use super::books::What;
 use super::plan::Subject;
-use super::world::{Entry, FleetWorld, LINES, Line};
+use super::world::{Entry, FleetWorld, LINES};
 use crate::checks::Invariant;
 use crate::machine::{Clocks, lock};
 use crate::sightings::Sighting;
 use crate::told::Told;
 
-/// A process and its machine.
+/// A process and its machine. Its members share a clock, a connection and a carrier, and die together.
+#[derive(Debug)]
+pub(crate) struct Process {
+    index: usize,
+    pub(super) clocks: Arc<Clocks>,
+    /// The number of the connection that the next lives use.
+    line: Mutex<usize>,
+}
+
+impl Process {
+    fn new(world: &FleetWorld, index: usize) -> Process {
+        let rate = world.plan.rates.get(index).copied().unwrap_or(1.0);
+        Process { index, clocks: Arc::new(Clocks::new(rate)), line: Mutex::default() }
+    }
+
+    /// Returns the number of the connection that it uses.
+    pub(super) fn line(&self) -> usize {
+        self.index * LINES + *lock(&self.line)
+    }
+}
+
+/// A member.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) index: usize,
     pub(crate) id: String,
     pub(super) world: Arc<FleetWorld>,
-    pub(super) clocks: Arc<Clocks>,
+    pub(super) process: Arc<Process>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     life: Option<Life>,
-    /// The number of the connection that the next life uses.
-    line: usize,
     down_for: Duration,
 }
 
@@ -52,15 +71,18 @@ impl Life {
 }
 
 impl Seat {
-    pub(crate) fn new(world: &Arc<FleetWorld>, index: usize) -> Seat {
-        let rate = world.plan.rates.get(index).copied().unwrap_or(1.0);
-        Seat {
-            index,
-            id: format!("node-{index}"),
-            world: Arc::clone(world),
-            clocks: Arc::new(Clocks::new(rate)),
-            state: Mutex::default(),
-        }
+    /// Returns all the members of the plan, and a guest in a process of its own.
+    pub(super) fn all(world: &Arc<FleetWorld>) -> (Vec<Arc<Seat>>, Arc<Seat>) {
+        let count = world.plan.rates.len();
+        let processes: Vec<_> =
+            (0..=count).map(|index| Arc::new(Process::new(world, index))).collect();
+        let seat = |index: usize, process: usize| {
+            let (world, process) = (Arc::clone(world), Arc::clone(&processes[process]));
+            let id = format!("node-{index}");
+            Arc::new(Seat { index, id, world, process, state: Mutex::default() })
+        };
+        let members = world.plan.members;
+        ((0..members).map(|index| seat(index, index % count)).collect(), seat(members, count))
     }
 
     /// Returns its life, if it lives.
@@ -70,7 +92,7 @@ impl Seat {
 
     /// Returns the number of the connection that it uses.
     pub(crate) fn line(&self) -> usize {
-        self.index * LINES + lock(&self.state).line
+        self.process.line()
     }
 
     /// Lives for as long as the world does.
@@ -95,9 +117,9 @@ impl Seat {
         };
         let line = self.line();
         world.tell(|| format!("{} begins life {} on line {line}", self.id, life.number));
-        world.change_weather(|weather| weather.lines[line] = Line::default());
+        world.change_weather(|weather| weather.lines[line].cut = None);
         lock(&self.state).life = Some(life.clone());
-        let table = world.server.callers_table(line).clone();
+        let table = world.table(line).clone();
         tokio::select! {
             biased;
             () = life.dies.cancelled() => {}
@@ -117,7 +139,7 @@ impl Seat {
 
     async fn share_and_call(self: &Arc<Seat>, life: &Life, table: &LockTable) {
         let plan = &self.world.plan;
-        let clock = || simulation::clock(Arc::clone(&self.clocks) as _);
+        let clock = || simulation::clock(Arc::clone(&self.process.clocks) as _);
         let member = (table.member("fleet").id(&*self.id).info("its address"))
             .lease(plan.lease)
             .poll_interval(plan.poll)
@@ -193,6 +215,7 @@ impl Seat {
             _ => {
                 let time = world.some_leases(1.0);
                 tokio::select! {
+                    biased;
                     () = shard.cancelled() => return,
                     () = sleep(time) => {}
                 }
@@ -211,10 +234,17 @@ impl Seat {
     pub(super) async fn write(&self, term: &Term) {
         let world = &self.world;
         let serial = world.random(|random| random.random::<i64>());
+        let Some(server) = &world.server else {
+            let writing = world.write(self.line(), term, serial);
+            if let Ok(Some(told)) = timeout(world.plan.lease * 2, writing).await {
+                world.told(serial, told);
+            }
+            return;
+        };
         let row = Mutation::new_insert_or_update_builder("ledger").set("serial").to(serial);
         let row = row.set("lock_name").to(term.lock()).build();
         let fence = term.fence();
-        let transaction = fence.transaction(world.server.client()).time_limit(world.plan.lease);
+        let transaction = fence.transaction(server.client()).time_limit(world.plan.lease);
         let written = transaction.run(move |transaction| {
             let row = row.clone();
             async move { transaction.buffer([row]) }
@@ -240,7 +270,8 @@ impl Seat {
         let serial = world.random(|random| random.random::<i64>());
         tokio::spawn(async move {
             sleep(late).await;
-            world.write_late(&term, serial).await;
+            // Nobody is there to be told.
+            let _ = world.write(world.tools_line(), &term, serial).await;
         });
     }
 
@@ -253,6 +284,7 @@ impl Seat {
                 semaphore.try_acquire().await
             } else {
                 tokio::select! {
+                    biased;
                     taken = semaphore.acquire_within(patience) => taken.map(Some),
                     () = life.cancel.cancelled() => return,
                 }
@@ -262,6 +294,7 @@ impl Seat {
                 let entry = world.begins(life.number, What::Permit(permit.number()), &permit);
                 let hold = world.some_leases(1.5);
                 tokio::select! {
+                    biased;
                     () = permit.cancelled() => {}
                     () = life.cancel.cancelled() => {}
                     () = sleep(hold) => {}
@@ -284,18 +317,29 @@ impl Seat {
         }
     }
 
-    /// Kills it: nothing that it sends from here on has an effect that it hears of.
-    pub(crate) fn crash(&self, cut: Effect, down_for: Duration) {
+    fn dies(&self, down_for: Duration) {
         let Some(life) = self.life() else { return };
-        let line = self.line();
-        self.world.change_weather(|weather| weather.lines[line].cut = Some(cut));
         let now = self.world.now();
         self.world.books(|books| books.died(life.number, now));
-        let mut state = lock(&self.state);
-        state.line = (state.line + 1) % LINES;
-        state.down_for = down_for;
+        lock(&self.state).down_for = down_for;
         life.dies.cancel();
     }
+}
+
+/// Kills the process of this member, and all of its `mates` with it: nothing that they send from here
+/// on has an effect that they hear of.
+pub(super) fn crash(seat: &Seat, mates: &[Arc<Seat>], cut: Effect, down_for: Duration) {
+    let (world, line) = (&seat.world, seat.line());
+    if seat.life().is_none() {
+        return;
+    }
+    world.change_weather(|weather| weather.lines[line].cut = Some(cut));
+    let process = &seat.process;
+    let next = (line + 1) % LINES;
+    *lock(&process.line) = next;
+    let of_process = |mate: &&Arc<Seat>| Arc::ptr_eq(&mate.process, process);
+    mates.iter().filter(of_process).for_each(|mate| mate.dies(down_for));
+    seat.dies(down_for);
 }
 
 /// Sees that a task was aborted.

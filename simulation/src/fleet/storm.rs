@@ -7,8 +7,9 @@ use rand::RngExt as _;
 use spindle_emulator::Effect;
 use tokio::time::{sleep, timeout};
 
-use super::seat::Seat;
-use super::world::{FleetWorld, Line};
+use super::network::Line;
+use super::seat::{Seat, crash};
+use super::world::FleetWorld;
 use crate::network::Outage;
 use crate::sightings::Sighting;
 
@@ -53,13 +54,14 @@ pub(crate) async fn rage(world: &Arc<FleetWorld>, seats: &[Arc<Seat>]) {
             (pause, who, random.random_range(0..FAULTS.len()))
         });
         sleep(pause.max(Duration::from_millis(1))).await;
-        strike(world, &seats[who], FAULTS[which]).await;
+        strike(world, seats, who, FAULTS[which]).await;
     }
     world.end_storm();
     world.tell(|| "the storm is over".to_string());
 }
 
-async fn strike(world: &Arc<FleetWorld>, seat: &Arc<Seat>, fault: Fault) {
+async fn strike(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], who: usize, fault: Fault) {
+    let seat = &seats[who];
     world.fault(|| format!("{}: {fault:?}", seat.id));
     let long = world.some_leases(2.0);
     let line = seat.line();
@@ -69,7 +71,7 @@ async fn strike(world: &Arc<FleetWorld>, seat: &Arc<Seat>, fault: Fault) {
             // Most die at once; of some the last requests arrive.
             let arrives = world.random(|random| random.random_bool(0.2));
             let cut = if arrives { Effect::StallReply } else { Effect::Stall };
-            seat.crash(cut, long);
+            crash(seat, seats, cut, long);
         }
         Fault::Leave => seat.leave(long),
         Fault::Cut(effect) => {
@@ -84,7 +86,7 @@ async fn strike(world: &Arc<FleetWorld>, seat: &Arc<Seat>, fault: Fault) {
         Fault::Unable => change_line(world, line, long * 2, |line| line.is_unable = true),
         Fault::Evict => {
             let shard = world.random(|random| random.random_range(0..world.plan.pieces()));
-            let eviction = world.server.tools_table().evict(world.shard_key(shard));
+            let eviction = world.tools_table().evict(world.shard_key(shard));
             let _ = timeout(world.plan.lease, eviction).await;
         }
         Fault::Outage(outage) => {
@@ -92,7 +94,7 @@ async fn strike(world: &Arc<FleetWorld>, seat: &Arc<Seat>, fault: Fault) {
             after(world, long, |world| world.change_weather(|weather| weather.outage = None));
         }
         Fault::Restart => {
-            world.database.abort_all();
+            world.network.database.abort_all();
             world.change_weather(|weather| weather.outage = Some(Outage::Refused));
             after(world, long / 4, |world| world.change_weather(|weather| weather.outage = None));
         }

@@ -3,64 +3,46 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rand::RngExt as _;
 use rand::rngs::SmallRng;
-use rand::{RngExt as _, SeedableRng as _};
-use spindle::{CancellationToken, Term, simulation};
+use spindle::simulation::{self, Store as _};
+use spindle::{CancellationToken, LockTable, Term};
 use spindle_emulator::engine::{
-    Cell, Concurrency, Database, Mutation, Read, ReadWriteOptions, Timestamp as EngineTimestamp,
-    WriteKind,
+    Cell, Code, Concurrency, Database, Mutation, Read, Timestamp as EngineTimestamp,
+    TransactionNumbers, WriteKind,
 };
+use spindle_emulator::sql::parse_ddl;
 use spindle_emulator::{Effect, Fault, Rpc};
 use spindle_protocol::{Change, Named, StoredRow, TermId, Timestamp, Writer};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::books::{Books, What};
-use super::plan::{FleetPlan, Subject};
-use super::ranks;
+use super::network::{Line, Network, Reach, Weather};
+use super::plan::FleetPlan;
 use crate::checks::Invariant;
 use crate::machine::{TrueTime, lock};
 use crate::network::{LEDGER, Outage, TABLE, decode, key};
 use crate::server::Server;
-use crate::sightings::{Sighting, Sightings};
+use crate::sightings::Sighting;
 use crate::told::{self, Told};
 use crate::world::SCHEMA;
 
-/// Each member has two connections: those of a life that died may still be cut off.
+/// Each process has two connections: those of a life that died may still be cut off.
 pub(crate) const LINES: usize = 2;
 
-/// How requests fare at present.
-#[derive(Clone, Debug)]
-pub(crate) struct Weather {
-    pub(crate) outage: Option<Outage>,
-    pub(crate) loss: f64,
-    /// For each connection.
-    pub(crate) lines: Vec<Line>,
-}
-
-/// How one connection fares.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Line {
-    pub(crate) cut: Option<Effect>,
-    /// Its reads come back so late.
-    pub(crate) stale: Option<Duration>,
-    /// It commits nothing about a shard.
-    pub(crate) is_unable: bool,
-}
+const ROW: [&str; 5] = ["name", "heartbeat", "token", "writer", "lease_ms"];
 
 #[derive(Debug)]
 pub(crate) struct FleetWorld {
     pub(crate) plan: FleetPlan,
-    pub(crate) server: Server,
-    pub(crate) database: Database,
-    started: Instant,
-    random: Mutex<SmallRng>,
-    weather: Mutex<Weather>,
+    pub(super) network: Arc<Network>,
+    /// Present if requests go through the client and the embedded server.
+    pub(super) server: Option<Server>,
+    /// The lock table by each connection; the last is the tool's.
+    tables: Vec<LockTable>,
     books: Mutex<Books>,
     told: Mutex<told::Ledger>,
-    sightings: Mutex<Sightings>,
-    faults: Mutex<u64>,
     lives: Mutex<u64>,
-    prints: bool,
     pub(crate) failed: CancellationToken,
     storm_over: CancellationToken,
     closing: CancellationToken,
@@ -69,26 +51,31 @@ pub(crate) struct FleetWorld {
 impl FleetWorld {
     pub(crate) async fn new(plan: &FleetPlan, prints: bool) -> FleetWorld {
         let clock = Arc::new(TrueTime::new(plan.uncertainty));
-        // One more, for those who come once things are calm.
+        // One more process, for those who come once things are calm.
         let lines = (plan.rates.len() + 1) * LINES;
-        let (server, database) = Server::start(clock, SCHEMA, 0, lines).await;
+        let (server, database) = if plan.through_client {
+            let (server, database) = Server::start(clock, SCHEMA, 0, lines).await;
+            (Some(server), database)
+        } else {
+            let database = Database::new(clock, TransactionNumbers::default());
+            let schema = parse_ddl(SCHEMA).expect("the schema is fixed");
+            database.change_schema(&schema).expect("the schema is fixed");
+            (None, database)
+        };
+        let network = Arc::new(Network::new(plan, database, lines + 1, prints));
+        let reach = |line| simulation::table(Reach { network: Arc::clone(&network), line });
+        let tables = match &server {
+            Some(server) => (0..=lines).map(|line| server.callers_table(line).clone()).collect(),
+            None => (0..=lines).map(reach).collect(),
+        };
         FleetWorld {
             plan: plan.clone(),
+            network,
             server,
-            database,
-            started: Instant::now(),
-            random: Mutex::new(SmallRng::seed_from_u64(plan.seed.rotate_left(32))),
-            weather: Mutex::new(Weather {
-                outage: None,
-                loss: plan.loss / 20.0,
-                lines: vec![Line::default(); lines],
-            }),
+            tables,
             books: Mutex::new(Books::new(plan.pieces(), plan.permits)),
             told: Mutex::default(),
-            sightings: Mutex::default(),
-            faults: Mutex::default(),
             lives: Mutex::default(),
-            prints,
             failed: CancellationToken::new(),
             storm_over: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -97,12 +84,12 @@ impl FleetWorld {
 
     /// Virtual time since the start.
     pub(crate) fn now(&self) -> Duration {
-        self.started.elapsed()
+        self.network.now()
     }
 
     /// Draws from the one source of chance.
     pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
-        draw(&mut lock(&self.random))
+        self.network.random(draw)
     }
 
     /// Up to so many leases.
@@ -112,27 +99,40 @@ impl FleetWorld {
     }
 
     pub(crate) fn saw(&self, sighting: Sighting) {
-        lock(&self.sightings).saw(sighting);
+        self.network.saw(sighting);
     }
 
-    pub(crate) fn sightings(&self) -> Sightings {
-        *lock(&self.sightings)
+    /// The lock table by one of the connections.
+    pub(super) fn table(&self, line: usize) -> &LockTable {
+        &self.tables[line]
     }
 
-    pub(crate) fn faults(&self) -> u64 {
-        *lock(&self.faults)
+    pub(super) fn tools_table(&self) -> &LockTable {
+        &self.tables[self.tools_line()]
+    }
+
+    /// The number of the tool's connection, which only fares badly together with all others.
+    pub(super) fn tools_line(&self) -> usize {
+        self.tables.len() - 1
+    }
+
+    /// Returns how many requests this connection has sent.
+    pub(super) fn sent(&self, line: usize) -> u64 {
+        let Some(server) = &self.server else { return self.network.sent(line) };
+        let (requests, session) = (server.emulator().requests(), server.callers_session(line));
+        let all =
+            [Rpc::StreamingRead, Rpc::Read, Rpc::Commit, Rpc::BeginTransaction, Rpc::Rollback];
+        all.iter().map(|rpc| requests.of_session(session, *rpc)).sum()
     }
 
     /// Something happens, which a replay tells.
     pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
-        if self.prints {
-            println!("{:>12.3}s {}", self.now().as_secs_f64(), what());
-        }
+        self.network.tell(&what());
     }
 
     /// Something goes wrong.
     pub(crate) fn fault(&self, what: impl FnOnce() -> String) {
-        *lock(&self.faults) += 1;
+        self.network.count_fault();
         self.tell(what);
     }
 
@@ -173,9 +173,10 @@ impl FleetWorld {
     }
 
     pub(crate) fn change_weather(&self, change: impl FnOnce(&mut Weather)) {
-        let mut weather = lock(&self.weather);
+        let mut weather = lock(&self.network.weather);
         change(&mut weather);
-        let emulator = self.server.emulator();
+        let Some(server) = &self.server else { return };
+        let emulator = server.emulator();
         emulator.clear_faults();
         let all = match weather.outage {
             Some(Outage::Refused) => {
@@ -188,7 +189,7 @@ impl FleetWorld {
             emulator.inject(Fault::any().effect(effect));
         }
         for (index, line) in weather.lines.iter().enumerate() {
-            let of_line = |fault: Fault| fault.session(self.server.callers_session(index));
+            let of_line = |fault: Fault| fault.session(server.callers_session(index));
             if let Some(effect) = line.cut {
                 emulator.inject(of_line(Fault::any()).effect(effect));
             }
@@ -205,17 +206,12 @@ impl FleetWorld {
         }
         if weather.loss > 0.0 {
             let seed = self.random(|random| random.random());
-            self.server.inject_loss(self.plan.lease, weather.loss, seed);
+            server.inject_loss(self.plan.lease, weather.loss, seed);
         }
     }
 
     pub(crate) fn shard_key(&self, shard: usize) -> String {
-        match self.plan.subject {
-            Subject::Shards => format!("spindle:shard:fleet/work/{shard}"),
-            // There is one lock.
-            Subject::Ranks => ranks::NAME.to_string(),
-            Subject::ReadersWriters => "spindle:rw:catalogue".to_string(),
-        }
+        self.plan.piece(shard)
     }
 
     /// Lets somebody look into the books or write in them, and ends the world on a violation.
@@ -280,35 +276,36 @@ impl FleetWorld {
     }
 
     async fn row_before(&self, name: &str, at: Timestamp) -> Option<StoredRow> {
-        const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
         let at = EngineTimestamp::from_nanos(i128::from(at.0) - 1)?;
-        let read = Read::row(TABLE, COLUMNS, key(name));
-        let rows = self.database.read_at(at, &read).await.ok()?;
-        rows.first().map(|row| decode(name, &COLUMNS, row))
+        let read = Read::row(TABLE, ROW, key(name));
+        let rows = self.network.database.read_at(at, &read).await.ok()?;
+        rows.first().map(|row| decode(name, &ROW, row))
     }
 
-    /// Writes under a term by no rule but its fence, whether or not the term is over here.
-    pub(crate) async fn write_late(&self, term: &Term, serial: i64) {
+    /// Writes under a term by no rule but its fence, whether or not the term is over here. Returns
+    /// what the writer is told, if anything.
+    pub(super) async fn write(&self, line: usize, term: &Term, serial: i64) -> Option<Told> {
+        let reach = Reach { network: Arc::clone(&self.network), line };
         let writer = Writer::from(simulation::writer(term));
         let token = Timestamp(term.token().as_nanoseconds().cast_signed());
         let fence = Change::Fence { term: TermId { token, writer } };
-        const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
-        let options = ReadWriteOptions { concurrency: Concurrency::Pessimistic, previous: None };
-        let id = self.database.begin(&options);
-        let read = Read::row(TABLE, COLUMNS, key(term.lock()));
-        let Ok(rows) = self.database.read(id, &read).await else { return };
-        let found: Vec<_> = rows.iter().map(|row| decode(term.lock(), &COLUMNS, row)).collect();
+        let begun = reach.begins(&[term.lock().to_string()], &ROW, Concurrency::Pessimistic).await;
+        let Ok((begun, found)) = begun else { return Some(Told::NotCommitted) };
         if fence.judge(term.lock(), &found).is_err() {
             self.saw(Sighting::LateWorkRefused);
             // An open transaction would hold the next owner up.
-            let _ = self.database.rollback(id);
-            return;
+            reach.roll_back(begun);
+            return Some(Told::NotCommitted);
         }
         let cells = [("serial", Cell::from(serial)), ("lock_name", term.lock().into())];
         let row = Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells);
-        if let Ok(committed) = self.database.commit(id, &[row]).await {
-            let at = u64::try_from(committed.timestamp.nanos()).unwrap_or(0);
-            self.wrote(term, at);
+        match reach.commits(begun, vec![row], false).await {
+            Ok(at) => {
+                self.wrote(term, u64::try_from(at.0).unwrap_or(0));
+                Some(Told::Committed)
+            }
+            Err(Code::Aborted) => Some(Told::NotCommitted),
+            Err(_) => None,
         }
     }
 
@@ -326,7 +323,7 @@ impl FleetWorld {
 
     /// Compares what was told with what was committed.
     pub(crate) fn compare_told(&self) {
-        if let Ok(rows) = self.database.rows(LEDGER)
+        if let Ok(rows) = self.network.database.rows(LEDGER)
             && let Err(what) = told::compare(&lock(&self.told), &rows)
         {
             self.fail(Invariant::I3, what);
