@@ -40,6 +40,13 @@ fn the_same_seed_gives_the_same_trace_of_members() {
 }
 
 #[test]
+fn the_rows_of_takeovers_go_with_the_row_of_a_ranked_member() {
+    // A takeover row of a member was left there, for good, after all had gone.
+    let report = run_fleet(&FleetPlan::from_seed(1237), false);
+    assert_eq!(report.violation, None);
+}
+
+#[test]
 fn members_on_the_real_client_share_shards_too() {
     let plan = FleetPlan::from_seed(3);
     let (subject, storm) = (Subject::Shards, plan.lease * 3);

@@ -56,7 +56,10 @@ pub(crate) async fn remove_released(table: &Arc<Table>, key: &str) {
         let Some(row) = found.map(|full| full.row).filter(Row::is_released) else {
             return Ok::<(), Error>(());
         };
-        let remove = Change::Remove { seen: Some(row), takeovers: Vec::new() };
+        // Without its row nobody would sweep what its takeovers left.
+        let every = Timestamp(i64::MAX);
+        let (takeovers, _) = table.takeover_rows(key, every, REQUEST_LIMIT).await?;
+        let remove = Change::Remove { seen: Some(row), takeovers };
         let verdict = table.transact(vec![(Arc::from(key), remove)], REQUEST_LIMIT).await;
         verdict.error.map_or(Ok(()), Err)
     };
