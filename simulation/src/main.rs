@@ -115,7 +115,12 @@ fn live(arguments: &Arguments, seed: u64, prints: bool) -> Report {
     let is_any = !arguments.client && arguments.locks.is_none();
     if arguments.fleets || (is_any && FleetPlan::is_of(seed)) {
         let plan = FleetPlan::from_seed(seed);
-        let plan = if arguments.big { plan.big() } else { plan };
+        let plan = match (arguments.big, plan.is_big()) {
+            (true, _) => plan.big(300, 1_000),
+            // Unoptimised, one of them takes longer than all the rest.
+            (false, true) if !cfg!(debug_assertions) => plan.big(140, 320),
+            _ => plan,
+        };
         if prints {
             println!("{plan:#?}");
         }

@@ -1,7 +1,7 @@
 //! The lock table as the processes of a fleet reach it: on the engine, over a network that isn't to
 //! be trusted, in virtual time. Without a client and a socket a world repeats by its seed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
@@ -57,6 +57,7 @@ pub(crate) struct Network {
     tally: Mutex<Tally>,
     /// How many requests each connection has sent.
     sent: Mutex<Vec<u64>>,
+    pages: Mutex<Pages>,
 }
 
 #[derive(Debug)]
@@ -64,6 +65,32 @@ struct Tally {
     trace: Trace,
     sightings: Sightings,
     faults: u64,
+}
+
+/// The rows that were read last of each group. In a big fleet many ask for the same between two
+/// commits, and nearly all of a world's time would go into finding them again.
+#[derive(Debug, Default)]
+struct Pages {
+    /// How many commits have begun, and how many of these have ended.
+    begun: u64,
+    ended: u64,
+    /// With the number of commits before.
+    rows: BTreeMap<Asked, (u64, Arc<Vec<StoredRow>>)>,
+}
+
+/// Keys and ranges of keys.
+type Asked = (Vec<String>, Vec<(String, String)>);
+
+impl Pages {
+    /// Returns how many commits there were, if none is under way.
+    fn commits(&self) -> Option<u64> {
+        (self.begun == self.ended).then_some(self.begun)
+    }
+
+    fn known(&self, asked: &Asked) -> Option<Arc<Vec<StoredRow>>> {
+        let (before, rows) = self.rows.get(asked)?;
+        (self.commits() == Some(*before)).then(|| Arc::clone(rows))
+    }
 }
 
 /// The kind of a request.
@@ -90,6 +117,7 @@ impl Network {
             }),
             tally: Mutex::new(Tally { trace, sightings: Sightings::default(), faults: 0 }),
             sent: Mutex::new(vec![0; lines]),
+            pages: Mutex::default(),
         }
     }
 
@@ -200,13 +228,32 @@ impl Reach {
         carry(fate, serving, aborted, landed).await
     }
 
-    async fn page(&self, keys: Vec<KeyRange>) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
-        let database = self.network.database.clone();
+    async fn page(&self, asked: Asked) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
+        let network = Arc::clone(&self.network);
         let serving = async move {
+            let database = &network.database;
             let at = database.read_timestamp(TimestampBound::Strong).map_err(|it| it.code())?;
-            let read = Read { keys, ..Read::all(TABLE, COLUMNS) };
+            let (before, known) = {
+                let pages = lock(&network.pages);
+                (pages.commits(), pages.known(&asked))
+            };
+            if let Some(known) = known {
+                return Ok((known.to_vec(), timestamp(at)));
+            }
+            let keys = asked.0.iter().map(|name| KeyRange::prefix(key(name)));
+            let ranges =
+                asked.1.iter().map(|(from, to)| KeyRange { start: key(from), end: key(to) });
+            let read = Read { keys: keys.chain(ranges).collect(), ..Read::all(TABLE, COLUMNS) };
             let rows = database.read_at(at, &read).await.map_err(|error| error.code())?;
-            Ok((stored(&COLUMNS, &rows), timestamp(at)))
+            let rows = stored(&COLUMNS, &rows);
+            let mut pages = lock(&network.pages);
+            if let Some(before) = before
+                && pages.commits() == Some(before)
+            {
+                pages.rows.retain(|_, (of, _)| *of == before);
+                pages.rows.insert(asked, (before, Arc::new(rows.clone())));
+            }
+            Ok((rows, timestamp(at)))
         };
         self.call((Rpc::Read, false), None, serving).await.map_err(failure)
     }
@@ -238,7 +285,9 @@ impl Reach {
     ) -> Result<Timestamp, Code> {
         let (network, line) = (Arc::clone(&self.network), self.line);
         let serving = async move {
+            lock(&network.pages).begun += 1;
             let committed = network.database.commit(id, &mutations).await;
+            lock(&network.pages).ended += 1;
             let at = timestamp(committed.map_err(|error| error.code())?.timestamp);
             network.note(line, &at.0);
             Ok(at)
@@ -251,7 +300,7 @@ impl Store for Reach {
     type Transaction = Begun;
 
     async fn read(&self, keys: Vec<Arc<str>>) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
-        self.page(keys.iter().map(|name| KeyRange::prefix(key(name))).collect()).await
+        self.page((keys.iter().map(ToString::to_string).collect(), Vec::new())).await
     }
 
     async fn begin(
@@ -281,8 +330,7 @@ impl Store for Reach {
 
     async fn leftovers(&self, locks: &[(Arc<str>, Timestamp)]) -> Result<Vec<StoredRow>, Failure> {
         let ranges = locks.iter().map(|(lock, at)| Format::Present.leftovers(lock, *at));
-        let keys = ranges.map(|(from, to)| KeyRange { start: key(&from), end: key(&to) }).collect();
-        Ok(self.page(keys).await?.0)
+        Ok(self.page((Vec::new(), ranges.collect())).await?.0)
     }
 }
 
@@ -292,9 +340,7 @@ impl Whole for Reach {
         keys: Vec<String>,
         ranges: Vec<(String, String)>,
     ) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
-        let keys = keys.iter().map(|name| KeyRange::prefix(key(name)));
-        let ranges = ranges.iter().map(|(from, to)| KeyRange { start: key(from), end: key(to) });
-        self.page(keys.chain(ranges).collect()).await
+        self.page((keys, ranges)).await
     }
 }
 

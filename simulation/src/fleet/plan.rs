@@ -92,15 +92,17 @@ impl FleetPlan {
         SmallRng::seed_from_u64(!seed ^ 2).random_bool(0.05)
     }
 
-    /// The plan of a seed.
-    pub fn from_seed(seed: u64) -> FleetPlan {
-        FleetPlan::small(seed)
+    /// Returns true if the seed's fleet ought to be a [`big`](FleetPlan::big) one.
+    pub fn is_big(&self) -> bool {
+        // Of chance of its own, so that the plans stay as they are.
+        let is_big = SmallRng::seed_from_u64(!self.seed ^ 7).random_bool(0.1);
+        is_big && self.subject == Subject::Shards && !self.through_client
     }
 
-    /// The same with hundreds of members and shards.
-    pub fn big(self) -> FleetPlan {
+    /// The same with at least a hundred members, who share some processes, and at least 256 shards.
+    pub fn big(self, members_max: usize, shards_max: usize) -> FleetPlan {
         let mut random = SmallRng::seed_from_u64(!self.seed ^ 8);
-        let members = random.random_range(100..=300);
+        let members = random.random_range(100..=members_max.max(100));
         let processes = members / random.random_range(5..=20);
         let lease = Duration::from_millis(random.random_range(8_000..15_000));
         FleetPlan {
@@ -108,7 +110,7 @@ impl FleetPlan {
             members,
             subject: Subject::Shards,
             through_client: false,
-            shards: random.random_range(256..=1_000),
+            shards: random.random_range(256..=shards_max.max(256)),
             callers: 0,
             lease,
             poll: lease / random.random_range(4..7),
@@ -120,7 +122,8 @@ impl FleetPlan {
         }
     }
 
-    fn small(seed: u64) -> FleetPlan {
+    /// The plan of a seed.
+    pub fn from_seed(seed: u64) -> FleetPlan {
         let mut random = SmallRng::seed_from_u64(seed);
         // Of chance of its own, so that the plans stay as they are.
         let mut chances = SmallRng::seed_from_u64(!seed ^ 4);
