@@ -185,22 +185,20 @@ async fn a_hand_over_of_unknown_outcome_delays_the_higher_rank_by_a_lease_and_co
         let world = World::start().await;
         let low = Rival::start(&world, world.lock("a").by_rank(1).preempt()).await;
         low.contender.holds().await;
-        let high = world.lock("b").by_rank(2).build().unwrap();
-        let cancel = CancellationToken::new();
-        let running = high.run(cancel.clone());
+        let high = Contender::run(world.lock("b").by_rank(2));
         is_member(&world, "b").await;
         let fault = Fault::on(Rpc::Commit).session(low.session).key(LOCK);
         let unheard = world.spanner.inject(fault.effect(effect));
-        let (_, took) = timed(until("it leads", || high.has_lock())).await;
+        let (_, took) = timed(high.holds()).await;
         assert!(took <= LEASE + SOON, "{effect:?}: {took:?}");
         unheard.remove();
         sleep(LEASE * 2).await;
-        // It lets go, and stays a member.
-        assert!(high.resign().await);
+        // It loses the lock without letting go, and stays a member.
+        world.table().evict(LOCK).await.unwrap();
+        high.holds_no_more().await;
         let token = low.contender.holds().await;
         sleep(LEASE * 4).await;
         assert_eq!(low.contender.lock.has_lock(), Some(token), "{effect:?}: handed over once");
-        drop(running);
     }
 }
 
