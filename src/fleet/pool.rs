@@ -30,6 +30,8 @@ struct Known {
 pub(super) struct Place {
     pub(super) number: usize,
     pool: Pool,
+    /// True if the permit is free for the next caller here.
+    is_free: bool,
 }
 
 impl Pool {
@@ -50,7 +52,7 @@ impl Pool {
         let at = chance::place(known.free.len());
         let number = known.free.swap_remove(at);
         known.ours.insert(number);
-        Some(Place { number, pool: self.clone() })
+        Some(Place { number, pool: self.clone(), is_free: false })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,11 +67,10 @@ impl Pool {
 
 impl Place {
     /// Gives the permit to the next caller here, without a poll.
-    pub(super) fn give_back(self) {
+    pub(super) fn give_back(mut self) {
         let pool = self.pool.clone();
-        let number = self.number;
+        self.is_free = true;
         drop(self);
-        pool.0.known.lock().unwrap_or_else(PoisonError::into_inner).free.push(number);
         pool.0.freed.notify_one();
     }
 }
@@ -78,6 +79,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut known = self.pool.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.ours.remove(&self.number);
+        // At the same moment: a poll in between would make it free a second time.
+        if self.is_free {
+            known.free.push(self.number);
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use crate::spanner::{LockTable, Table};
 
 /// Each poll reads all of their rows.
 const PERMITS_MAX: usize = 1_000;
+/// So many permits that were seen free one caller tries before it polls anew.
+const TRIES_MAX: usize = 8;
 /// Between two polls of which the first showed something free.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
@@ -269,9 +271,11 @@ impl Semaphore {
         &self.0.name
     }
 
-    /// Tries those that are known to be free, one after the other.
+    /// Tries those that are known to be free, one after the other. If several of them are taken, the
+    /// knowledge is old, and the next poll renews it.
     async fn take_one(&self) -> Result<Option<Permit>> {
-        while let Some(place) = self.0.pool.pick() {
+        for _ in 0..TRIES_MAX {
+            let Some(place) = self.0.pool.pick() else { return Ok(None) };
             let key = format!("{}{}", self.0.prefix, place.number);
             let lock = self.0.lock.for_row(key, self.0.lock.said_info()).build()?;
             if let Some(guard) = lock.try_acquire().await? {
@@ -279,6 +283,7 @@ impl Semaphore {
                 return Ok(Some(Permit::new(guard, place)));
             }
         }
+        self.0.pool.seen(Vec::new());
         Ok(None)
     }
 

@@ -49,6 +49,24 @@ async fn each_permit_is_held_once_and_no_more_than_there_are() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_that_finds_several_permits_taken_polls_anew_instead_of_trying_all() {
+    const PERMITS: usize = 60;
+    let world = World::start().await;
+    let (one, other) = (semaphore(&world, "a", PERMITS), semaphore(&world, "b", PERMITS));
+    acquire(&one).await.release().await;
+    let mut all = Vec::new();
+    for _ in 0..PERMITS {
+        all.push(acquire(&other).await);
+    }
+    let requests = world.spanner.requests();
+    requests.reset();
+    let refused = one.acquire_within(Duration::from_secs(3)).await.unwrap_err();
+    assert!(refused.is_not_acquired(), "{refused}");
+    let reads = requests.each()[&Rpc::StreamingRead];
+    assert!(reads <= 25, "{reads} reads");
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_no_time_are_more_at_work_than_there_are_permits() {
     let world = World::start().await;
     let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -405,6 +405,28 @@ async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease(
     }
 }
 
+/// It counts as a member until its lease is over, though its shards have gone to the others.
+#[tokio::test(start_paused = true)]
+async fn a_leave_of_which_spanner_hears_nothing_leaves_no_shard_alone_for_longer_than_two_leases() {
+    let world = World::start().await;
+    let floor = Floor::default();
+    let leaver = work(&world, &floor, "a");
+    floor.settles(1).await;
+    let session = world.spanner.requests().sessions().remove(0);
+    let _others = ["b", "c"].map(|id| work(&world, &floor, id));
+    floor.settles(3).await;
+    sleep(LEASE).await;
+    let row = Fault::on(Rpc::Commit).session(session).key("spindle:share:orders/partitions/a");
+    world.spanner.inject(row.effect(Effect::Stall));
+    floor.0.lock().unwrap().gaps.clear();
+    leaver.leave().await;
+    sleep(LEASE * 6).await;
+    floor.settles(2).await;
+    let longest = floor.0.lock().unwrap().gaps.iter().max().copied().unwrap();
+    assert!(longest <= LEASE * 2, "{longest:?}");
+    floor.check();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_run_frees_its_shards_for_others() {
     let world = World::start().await;
