@@ -60,5 +60,5 @@ fn named(
         .route_name(route)
         .input_type(format!("{MESSAGES}::{input}"))
         .output_type(output)
-        .codec_path("tonic_prost::ProstCodec")
+        .codec_path("crate::service::codec::Codec")
 }

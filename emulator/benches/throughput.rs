@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark stops at what it did not expect")]
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,8 +18,11 @@ use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
+use google_cloud_spanner::statement::Statement;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
-use spindle_emulator::sql::{InTransaction, Outcome, Parameters, execute, parse_statement};
+use spindle_emulator::sql::{
+    InTransaction, Outcome, Parameter, Parameters, Prepared, Statements, execute,
+};
 use spindle_emulator::{Emulator, engine};
 use tokio::runtime::Builder;
 use tokio::time::Instant;
@@ -35,9 +40,12 @@ fn main() {
     let one = Builder::new_current_thread().enable_all().build().unwrap();
     let all = Builder::new_multi_thread().enable_all().build().unwrap();
     all.block_on(readiness());
-    one.block_on(single_row_commits("one", 64));
+    one.block_on(single_row_commits("one-thread", 64));
+    all.block_on(single_row_commits("all-threads", 64));
+    one.block_on(commits_on_the_program("one-thread", 64));
+    all.block_on(commits_on_the_program("all-threads", 64));
+    one.block_on(point_queries_over_grpc(1_000_000));
     all.block_on(async {
-        single_row_commits("all", 64).await;
         contended_row(16).await;
         without_network(64).await;
         statements_in_one_transaction(10_000).await;
@@ -55,7 +63,7 @@ async fn readiness() {
         let emulator = Emulator::start().await.unwrap();
         emulator.create_database(DATABASE, DDL).await.unwrap();
         started.push(begin.elapsed());
-        let client = connect(&emulator).await;
+        let client = connect(&emulator.endpoint()).await;
         drop(client.single_use().build().execute_read(value_of(1)).await.unwrap());
         answered.push(begin.elapsed());
         emulator.stop().await;
@@ -68,12 +76,38 @@ async fn readiness() {
     );
 }
 
+/// Client and server in this process.
 async fn single_row_commits(threads: &str, tasks: i64) {
     let emulator = Emulator::start().await.unwrap();
     emulator.create_database(DATABASE, DDL).await.unwrap();
-    let client = connect(&emulator).await;
+    let client = connect(&emulator.endpoint()).await;
+    let name = format!("single-row-commits-{threads}");
+    commit_rows(&name, client, tasks, &[std::process::id()]).await;
+    emulator.stop().await;
+}
+
+/// The server is the program, in a process of its own, on all threads.
+async fn commits_on_the_program(threads: &str, tasks: i64) {
+    let ddl = concat!(env!("CARGO_TARGET_TMPDIR"), "/throughput.sql");
+    std::fs::write(ddl, DDL).unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_spindle-emulator"))
+        .args(["--port", "0", "--database", DATABASE, "--ddl", ddl])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(program.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+    let address = first.trim().strip_prefix("export SPANNER_EMULATOR_HOST=").unwrap();
+    let client = connect(&format!("http://{address}")).await;
+    let name = format!("program-single-row-commits-{threads}");
+    commit_rows(&name, client, tasks, &[std::process::id(), program.id()]).await;
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+async fn commit_rows(name: &str, client: DatabaseClient, tasks: i64, processes: &[u32]) {
     let commits = Arc::new(AtomicU64::new(0));
-    let (begin, computed) = (Instant::now(), computed_seconds());
+    let (begin, computed) = (Instant::now(), computed_seconds(processes));
     let workers: Vec<_> = (0..tasks)
         .map(|id| {
             let (client, commits) = (client.clone(), Arc::clone(&commits));
@@ -88,18 +122,15 @@ async fn single_row_commits(threads: &str, tasks: i64) {
         .collect();
     join(workers).await;
     let rate = per_second(&commits, begin.elapsed());
-    let computed = (computed_seconds() - computed) * 1e6 / commits.load(Ordering::Relaxed) as f64;
-    println!(
-        "single-row-commits: ok threads={threads} tasks={tasks} per_second={rate:.0} \
-         processor_us_each={computed:.0}"
-    );
-    emulator.stop().await;
+    let computed = computed_seconds(processes) - computed;
+    let each = computed * 1e6 / commits.load(Ordering::Relaxed) as f64;
+    println!("{name}: ok tasks={tasks} per_second={rate:.0} processor_us_each={each:.0}");
 }
 
 async fn contended_row(tasks: i64) {
     let emulator = Emulator::start().await.unwrap();
     let database = emulator.create_database(DATABASE, DDL).await.unwrap();
-    let client = connect(&emulator).await;
+    let client = connect(&emulator.endpoint()).await;
     client.write_only_transaction().build().write_at_least_once(vec![set(1, 0)]).await.unwrap();
     let (commits, attempts) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let begin = Instant::now();
@@ -183,10 +214,8 @@ async fn statements_in_one_transaction(count: i64) {
     println!("dml-in-one-transaction: ok statements={count} seconds={seconds:.3}");
 }
 
-/// Queries for one row by its key and by an index, beside reads of one row.
-async fn point_queries(count: i64) {
-    const QUERIES: i64 = 10_000;
-    let database = engine::Database::default();
+/// Makes a table of rows and an index on it.
+async fn fill(database: &engine::Database, count: i64) {
     let ddl = format!("{DDL}; CREATE INDEX by_value ON counter (value)");
     database.change_schema(&spindle_emulator::sql::parse_ddl(&ddl).unwrap()).unwrap();
     for first in (0..count).step_by(10_000) {
@@ -197,22 +226,40 @@ async fn point_queries(count: i64) {
         let rows: Vec<_> = (first..count.min(first + 10_000)).map(insert).collect();
         database.apply(&rows).await.unwrap();
     }
+}
+
+/// How one row is queried: by its key and by an index.
+const POINT_QUERIES: [(&str, &str, i64); 2] = [
+    ("key", "SELECT id FROM counter WHERE id = @p", 1),
+    ("index", "SELECT id FROM counter WHERE value = @p", -1),
+];
+
+/// Queries for one row, beside reads of one row, on the engine.
+async fn point_queries(count: i64) {
+    const QUERIES: i64 = 10_000;
+    let database = engine::Database::default();
+    fill(&database, count).await;
     let moment = database.read_timestamp(engine::TimestampBound::Strong).unwrap();
     let table = database.schema().table("counter").unwrap().clone();
+    let micros = |begin: Instant| begin.elapsed().as_secs_f64() * 1e6 / QUERIES as f64;
     let begin = Instant::now();
     for number in 0..QUERIES {
         let key = table.key([(number * 97 % count).into()]).unwrap();
-        let read = engine::Read::row("counter", ["value"], key);
+        let read = engine::Read::row("counter", ["id"], key);
         assert_eq!(database.read_at(moment, &read).await.unwrap().len(), 1);
     }
-    let micros = |begin: Instant| begin.elapsed().as_secs_f64() * 1e6 / QUERIES as f64;
     let read = micros(begin);
-    let mut access = InTransaction::read_only(&database, moment);
-    for (what, condition) in [("key", "id = "), ("index", "value = -")] {
+    let statements = Statements::default();
+    for (what, query, sign) in POINT_QUERIES {
         let begin = Instant::now();
         for number in 0..QUERIES {
-            let query = format!("SELECT id FROM counter WHERE {condition}{}", number * 97 % count);
-            assert_eq!(run(&mut access, &query).await, 1);
+            let value = sign * (number * 97 % count);
+            let value = Parameter::Typed(engine::Type::Int64, value.into());
+            let parameters = Parameters::from_iter([("p", value)]);
+            let mut access = InTransaction::read_only(&database, moment);
+            let statement = statements.prepare(query).unwrap();
+            let outcome = execute(&statement, &parameters, &mut access).await.unwrap();
+            assert!(matches!(outcome, Outcome::Rows { rows, .. } if rows.len() == 1));
         }
         let each = micros(begin);
         println!(
@@ -221,10 +268,41 @@ async fn point_queries(count: i64) {
     }
 }
 
+/// The same from one task of a client.
+async fn point_queries_over_grpc(count: i64) {
+    const QUERIES: i64 = 5_000;
+    let emulator = Emulator::start().await.unwrap();
+    let database = emulator.create_database(DATABASE, "").await.unwrap();
+    fill(&database, count).await;
+    let client = connect(&emulator.endpoint()).await;
+    let micros = |begin: Instant| begin.elapsed().as_secs_f64() * 1e6 / QUERIES as f64;
+    let begin = Instant::now();
+    for number in 0..QUERIES {
+        let read = value_of(number * 97 % count);
+        let mut rows = client.single_use().build().execute_read(read).await.unwrap();
+        assert!(rows.next().await.unwrap().is_ok());
+    }
+    let read = micros(begin);
+    for (what, query, sign) in POINT_QUERIES {
+        let begin = Instant::now();
+        for number in 0..QUERIES {
+            let value = sign * (number * 97 % count);
+            let query = Statement::builder(query).add_param("p", value).build();
+            let mut rows = client.single_use().build().execute_query(query).await.unwrap();
+            assert!(rows.next().await.unwrap().is_ok());
+        }
+        let each = micros(begin);
+        println!(
+            "grpc-point-query-by-{what}: ok rows={count} each_us={each:.1} a_point_read_us={read:.1}"
+        );
+    }
+    emulator.stop().await;
+}
+
 /// Runs a statement, and says how many rows it gave or wrote.
 async fn run(access: &mut InTransaction<'_>, text: &str) -> usize {
-    let statement = parse_statement(text).unwrap();
-    match execute(&statement, text, &Parameters::default(), access).await.unwrap() {
+    let statement = Prepared::new(text).unwrap();
+    match execute(&statement, &Parameters::default(), access).await.unwrap() {
         Outcome::Rows { rows, .. } | Outcome::Returned { rows, .. } => rows.len(),
         Outcome::Written(count) => usize::try_from(count).unwrap(),
     }
@@ -267,19 +345,22 @@ fn resident_kib() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// The processor time of this process so far, client and server; NaN where the system doesn't say.
-fn computed_seconds() -> f64 {
+/// The processor time of processes so far; NaN where the system doesn't say.
+fn computed_seconds(processes: &[u32]) -> f64 {
     let schedstat = |thread: std::fs::DirEntry| {
         let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<f64>().ok()
     };
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return f64::NAN };
-    threads.flatten().filter_map(schedstat).sum::<f64>() / 1e9
+    let tasks = |process: &u32| std::fs::read_dir(format!("/proc/{process}/task"));
+    let Ok(threads) = processes.iter().map(tasks).collect::<Result<Vec<_>, _>>() else {
+        return f64::NAN;
+    };
+    threads.into_iter().flatten().flatten().filter_map(schedstat).sum::<f64>() / 1e9
 }
 
-async fn connect(emulator: &Emulator) -> DatabaseClient {
+async fn connect(endpoint: &str) -> DatabaseClient {
     let spanner = Spanner::builder()
-        .with_endpoint(emulator.endpoint())
+        .with_endpoint(endpoint)
         .with_channel_pool(StaticChannelPoolConfig::new(1))
         .build()
         .await

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -14,6 +15,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tonic::body::Body;
 use tonic::codegen::Service;
 
 use crate::admin::{self, Admin};
@@ -109,19 +111,24 @@ async fn serve(stream: TcpStream, services: Services, connection: Connection) {
     cut.cancel();
 }
 
-async fn answer(
+/// An answer on its way. It is on the heap, so that the task of its request is small to move.
+type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+
+fn answer(
     mut spanner: SpannerServer<Spanner>,
     admin: Arc<Admin>,
     request: http::Request<Incoming>,
-) -> Result<http::Response<tonic::body::Body>, Infallible> {
+) -> Answer {
     // gRPC needs HTTP/2, and Google's Rust client administers an emulator that isn't on the usual
     // port over REST on this one.
     if request.version() < http::Version::HTTP_2 {
-        return Ok(admin::rest::answer(&admin, request).await.map(tonic::body::Body::new));
+        return Box::pin(
+            async move { Ok(admin::rest::answer(&admin, request).await.map(Body::new)) },
+        );
     }
     match request.uri().path().split('/').nth(1) {
-        Some(SERVICE_NAME) => spanner.call(request).await,
-        _ => Ok(admin::grpc::answer(admin, request).await),
+        Some(SERVICE_NAME) => spanner.call(request),
+        _ => Box::pin(async { Ok(admin::grpc::answer(admin, request).await) }),
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use spindle_emulator_fuzz::engine::{Code, Database, ReadWriteOptions, Timestamp, Type, Value};
 use spindle_emulator_fuzz::sql::{
-    InTransaction, Parameter, Parameters, Untyped, execute, parse_ddl, parse_statement,
+    InTransaction, Parameter, Parameters, Prepared, Untyped, execute, parse_ddl,
 };
 
 const TABLES: &str = "
@@ -48,8 +48,8 @@ fn world() -> &'static World {
             database.change_schema(&parse_ddl(TABLES).expect("right")).expect("right");
             let transaction = database.begin(&ReadWriteOptions::default());
             let mut access = InTransaction::read_write(&database, transaction);
-            let rows = parse_statement(ROWS).expect("right");
-            execute(&rows, ROWS, &Parameters::default(), &mut access).await.expect("right");
+            let rows = Prepared::new(ROWS).expect("right");
+            execute(&rows, &Parameters::default(), &mut access).await.expect("right");
             database.commit(transaction, &[]).await.expect("right");
             database
         });
@@ -80,9 +80,9 @@ fuzz_target!(|text: &str| {
     runtime.block_on(async {
         let transaction = database.begin(&ReadWriteOptions::default());
         for text in text.split("\n;;\n").take(8) {
-            let Ok(statement) = parse_statement(text) else { continue };
+            let Ok(statement) = Prepared::new(text) else { continue };
             let mut access = InTransaction::read_write(database, transaction);
-            if let Err(error) = execute(&statement, text, parameters, &mut access).await {
+            if let Err(error) = execute(&statement, parameters, &mut access).await {
                 assert!(!error.message().is_empty());
                 assert!(!matches!(error.code(), Code::Internal | Code::Unknown), "{error}");
             }

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::answer::Answer;
 use crate::engine::{Code, Database, Error, ReadWriteOptions, Value};
-use crate::sql::{InTransaction, Outcome, Parameters, execute, parse_ddl, parse_statement};
+use crate::sql::{InTransaction, Outcome, Parameters, Prepared, execute, parse_ddl};
 
 /// A table on both sides.
 pub struct Table {
@@ -79,13 +79,13 @@ impl Ours {
                 Err(error) => refused(&error),
             };
         }
-        let statement = match parse_statement(text) {
+        let statement = match Prepared::new(text) {
             Ok(statement) => statement,
             Err(error) => return refused(&error.in_text(text)),
         };
         let transaction = self.database.begin(&ReadWriteOptions::default());
         let mut access = InTransaction::read_write(&self.database, transaction);
-        let outcome = execute(&statement, text, &Parameters::default(), &mut access).await;
+        let outcome = execute(&statement, &Parameters::default(), &mut access).await;
         if let Err(error) = self.database.rollback(transaction) {
             return Answer::Evaluation(error.to_string());
         }
@@ -146,8 +146,8 @@ impl Kept<'_> {
         let transaction = database.begin(&ReadWriteOptions::default());
         let mut access = InTransaction::read_write(&database, transaction);
         let text = if is_generated { "SELECT a, b, kept FROM t" } else { "SELECT a, b FROM t" };
-        let statement = parse_statement(text).map_err(|error| error.in_text(text))?;
-        Ok(rows(execute(&statement, text, &Parameters::default(), &mut access).await?))
+        let statement = Prepared::new(text).map_err(|error| error.in_text(text))?;
+        Ok(rows(execute(&statement, &Parameters::default(), &mut access).await?))
     }
 }
 
@@ -180,10 +180,10 @@ fn definition(table: &Table, more: Option<&str>) -> String {
 async fn insert(database: &Database, table: &Table, row: &str) -> Result<(), Error> {
     let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
     let text = format!("INSERT INTO {} ({}) VALUES ({row})", table.name, names.join(", "));
-    let statement = parse_statement(&text).map_err(|error| error.in_text(&text))?;
+    let statement = Prepared::new(&text).map_err(|error| error.in_text(&text))?;
     let transaction = database.begin(&ReadWriteOptions::default());
     let mut access = InTransaction::read_write(database, transaction);
-    execute(&statement, &text, &Parameters::default(), &mut access).await?;
+    execute(&statement, &Parameters::default(), &mut access).await?;
     database.commit(transaction, &[]).await.map(drop)
 }
 

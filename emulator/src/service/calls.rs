@@ -20,12 +20,14 @@ pub(super) type Applied<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;
 
 impl Core {
     /// Answers a request: `apply` does what it asks, unless a fault decides otherwise.
-    pub async fn call<Q, R>(
+    ///
+    /// The future is small, since each layer above makes a copy of it.
+    pub fn call<Q, R>(
         self: &Arc<Core>,
         rpc: Rpc,
         request: Request<Q>,
         apply: fn(Arc<Core>, Q) -> Applied<R>,
-    ) -> Result<Response<R>, Status>
+    ) -> impl Future<Output = Result<Response<R>, Status>> + Send + use<Q, R>
     where
         Q: Selectable + Send + Sync + 'static,
         R: Send + 'static,
@@ -35,19 +37,42 @@ impl Core {
         let message = request.into_inner();
         self.counts.count(rpc, message.session());
         let answer = self.answer(rpc, message, connection, apply);
-        let answer = match limit {
-            None => answer.await,
-            Some(limit) => match tokio::time::timeout(limit, answer).await {
-                Ok(answer) => answer,
-                Err(_) => Err(Error::new(Code::DeadlineExceeded, "Deadline exceeded.")),
-            },
-        };
-        answer.map(Response::new).map_err(|error| status(&error))
+        async move {
+            let answer = match limit {
+                None => answer.await,
+                Some(limit) => match tokio::time::timeout(limit, answer).await {
+                    Ok(answer) => answer,
+                    Err(_) => Err(Error::new(Code::DeadlineExceeded, "Deadline exceeded.")),
+                },
+            };
+            answer.map(Response::new).map_err(|error| status(&error))
+        }
     }
 
-    async fn answer<Q, R>(
+    fn answer<Q, R>(
         self: &Arc<Core>,
         rpc: Rpc,
+        message: Q,
+        connection: Option<Connection>,
+        apply: fn(Arc<Core>, Q) -> Applied<R>,
+    ) -> Applied<R>
+    where
+        Q: Selectable + Send + Sync + 'static,
+        R: Send + 'static,
+    {
+        let core = Arc::clone(self);
+        let session = message.session();
+        let key_column = |table: &str| self.first_key_column(session?, table);
+        match self.faults.meet(rpc, &message, &key_column) {
+            None => apply(core, message),
+            Some(effect) => Box::pin(core.affected(effect, message, connection, apply)),
+        }
+    }
+
+    /// Answers a request that meets a fault.
+    async fn affected<Q, R>(
+        self: Arc<Core>,
+        effect: Effect,
         mut message: Q,
         connection: Option<Connection>,
         apply: fn(Arc<Core>, Q) -> Applied<R>,
@@ -56,12 +81,7 @@ impl Core {
         Q: Selectable + Send + Sync + 'static,
         R: Send + 'static,
     {
-        let core = Arc::clone(self);
-        let session = message.session();
-        let key_column = |table: &str| self.first_key_column(session?, table);
-        let Some(effect) = self.faults.meet(rpc, &message, &key_column) else {
-            return apply(core, message).await;
-        };
+        let core = Arc::clone(&self);
         match effect {
             Effect::Delay(delay) => {
                 tokio::time::sleep(delay).await;

@@ -16,7 +16,7 @@ use crate::engine::{
 };
 use crate::faults::Faults;
 use crate::rpc::RequestCounts;
-use crate::sql::{parse_ddl_in, parse_ddl_leniently};
+use crate::sql::{Statements, parse_ddl_in, parse_ddl_leniently};
 
 /// Everything a server knows, apart from who is connected.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ pub(crate) struct Core {
     sessions: Mutex<Sessions>,
     replays: Mutex<Replays>,
     token_sequence: AtomicI32,
+    pub(super) statements: Statements,
     /// True if DDL that asks for what isn't here is kept.
     pub lenient_ddl: bool,
     pub faults: Faults,
@@ -47,6 +48,7 @@ impl Core {
             sessions: Mutex::default(),
             replays: Mutex::default(),
             token_sequence: AtomicI32::new(1),
+            statements: Statements::default(),
             lenient_ddl: false,
             faults: Faults::default(),
             counts: RequestCounts::default(),

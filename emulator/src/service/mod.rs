@@ -1,6 +1,7 @@
 //! gRPC: requests become calls of the engine, and its answers replies.
 
 mod calls;
+pub(crate) mod codec;
 mod commits;
 mod convert;
 mod core;

@@ -1,6 +1,7 @@
 //! ExecuteSql, ExecuteStreamingSql and ExecuteBatchDml.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use googleapis_tonic_google_rpc::google::rpc;
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
@@ -19,8 +20,8 @@ use super::results::Results;
 use super::transactions::{Handle, Selected};
 use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId};
 use crate::sql::{
-    InTransaction, Operator, Outcome, Parameter, Parameters, Untyped, ast, check_query, execute,
-    explain, parse_statement,
+    InTransaction, Operator, Outcome, Parameter, Parameters, Prepared, Untyped, ast, check_query,
+    execute, explain,
 };
 
 impl Core {
@@ -29,11 +30,11 @@ impl Core {
         let database = self.database_of(&request.session)?;
         check_supported(request)?;
         check_dialect(&database, &request.sql)?;
-        let parsed = parse_statement(&request.sql).map_err(|error| error.in_text(&request.sql))?;
+        let statement = self.prepare(&request.sql)?;
         if request.query_mode() == QueryMode::Plan {
-            return self.plan(&database, request, &parsed);
+            return self.plan(&database, request, &statement);
         }
-        if !matches!(parsed, ast::Statement::Query(_)) {
+        if !matches!(statement.statement(), ast::Statement::Query(_)) {
             return self.execute_dml(&database, request).await;
         }
         let parameters = parameters(request.params.as_ref(), &request.param_types)?;
@@ -43,7 +44,7 @@ impl Core {
             Handle::ReadWrite(id) => InTransaction::read_write(&database, id),
             Handle::ReadOnly(moment) => InTransaction::read_only(&database, moment),
         };
-        let outcome = execute(&parsed, &request.sql, &parameters, &mut access).await?;
+        let outcome = execute(&statement, &parameters, &mut access).await?;
         let Outcome::Rows { columns, rows } = outcome else {
             return Err(Error::new(Code::Internal, "a query gave no rows"));
         };
@@ -66,10 +67,10 @@ impl Core {
         &self,
         database: &Database,
         request: &proto::ExecuteSqlRequest,
-        parsed: &ast::Statement,
+        statement: &Prepared,
     ) -> Result<Results> {
         let parameters = parameters(request.params.as_ref(), &request.param_types)?;
-        let mut selected = match parsed {
+        let mut selected = match statement.statement() {
             ast::Statement::Query(_) => {
                 self.select(&request.session, request.transaction.as_ref())?
             }
@@ -82,7 +83,7 @@ impl Core {
             }
             Handle::ReadOnly(moment) => (InTransaction::read_only(database, moment), None),
         };
-        let explained = explain(parsed, &request.sql, &parameters, &access)?;
+        let explained = explain(statement, &parameters, &access)?;
         selected.keep();
         let columns = explained.columns.iter().map(|(name, kind)| (name.as_str(), *kind));
         let metadata = proto::ResultSetMetadata {
@@ -201,7 +202,7 @@ impl Core {
         }
         let mut done = Done::default();
         for statement in &statements {
-            match run(database, id, statement).await {
+            match self.run(database, id, statement).await {
                 Ok(written) => done.written.push(written),
                 Err(error) => {
                     done.failed = Some(error);
@@ -212,6 +213,31 @@ impl Core {
         self.replays().remember(id, seqno, statements, done.clone());
         Ok(done)
     }
+
+    async fn run(
+        &self,
+        database: &Database,
+        id: TransactionId,
+        statement: &Statement,
+    ) -> Result<Written> {
+        let sql = &statement.sql;
+        check_dialect(database, sql)?;
+        let prepared = self.prepare(sql)?;
+        if matches!(prepared.statement(), ast::Statement::Query(_)) {
+            return Err(Error::invalid_argument(format!("Not a DML statement: {sql}")));
+        }
+        let parameters = parameters(statement.params.as_ref(), &statement.param_types)?;
+        let mut access = InTransaction::read_write(database, id);
+        match execute(&prepared, &parameters, &mut access).await? {
+            Outcome::Written(count) => Ok(Written { count, columns: Vec::new(), rows: Vec::new() }),
+            Outcome::Returned { count, columns, rows } => Ok(Written { count, columns, rows }),
+            Outcome::Rows { .. } => Err(Error::new(Code::Internal, "a statement gave rows")),
+        }
+    }
+
+    fn prepare(&self, sql: &str) -> Result<Arc<Prepared>> {
+        self.statements.prepare(sql).map_err(|error| error.in_text(sql))
+    }
 }
 
 /// Refuses a statement that would mean something else in its database's dialect.
@@ -219,22 +245,6 @@ fn check_dialect(database: &Database, sql: &str) -> Result<()> {
     match database.schema().dialect() {
         Dialect::GoogleSql => Ok(()),
         Dialect::PostgreSql => check_query(sql).map_err(|error| error.in_text(sql)),
-    }
-}
-
-async fn run(database: &Database, id: TransactionId, statement: &Statement) -> Result<Written> {
-    let sql = &statement.sql;
-    check_dialect(database, sql)?;
-    let parsed = parse_statement(sql).map_err(|error| error.in_text(sql))?;
-    if matches!(parsed, ast::Statement::Query(_)) {
-        return Err(Error::invalid_argument(format!("Not a DML statement: {sql}")));
-    }
-    let parameters = parameters(statement.params.as_ref(), &statement.param_types)?;
-    let mut access = InTransaction::read_write(database, id);
-    match execute(&parsed, sql, &parameters, &mut access).await? {
-        Outcome::Written(count) => Ok(Written { count, columns: Vec::new(), rows: Vec::new() }),
-        Outcome::Returned { count, columns, rows } => Ok(Written { count, columns, rows }),
-        Outcome::Rows { .. } => Err(Error::new(Code::Internal, "a statement gave rows")),
     }
 }
 

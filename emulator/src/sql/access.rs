@@ -1,13 +1,14 @@
 //! The needs of a statement's evaluation of the database.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use crate::engine::{Mutation, Read, Result, Schema, Timestamp, Value};
 
 /// A database as one transaction sees it.
 pub trait Access: Send {
-    /// The tables there are.
-    fn schema(&self) -> &Schema;
+    /// The tables there are. An altered schema is another one, at another address.
+    fn schema(&self) -> &Arc<Schema>;
 
     /// Returns the value of `CURRENT_TIMESTAMP()`. Asked once for a statement.
     fn now(&self) -> Timestamp;

@@ -36,7 +36,7 @@ impl<'a> InTransaction<'a> {
 }
 
 impl Access for InTransaction<'_> {
-    fn schema(&self) -> &Schema {
+    fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 

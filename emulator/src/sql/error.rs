@@ -77,6 +77,11 @@ impl SqlError {
         SqlError::unplaced(Code::Unimplemented, format!("Not supported here: {construct}"))
     }
 
+    /// Returns the error of a plan for any values where a value decides. Nobody is shown it.
+    pub(super) fn value_needed(at: Pos) -> SqlError {
+        SqlError::unsupported(at, "a plan for any values")
+    }
+
     /// Returns the error for a computation whose result no value can hold, or that has none.
     pub fn out_of_range(message: impl Into<String>) -> SqlError {
         SqlError::unplaced(Code::OutOfRange, message)

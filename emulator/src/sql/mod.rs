@@ -27,6 +27,7 @@ mod memory;
 mod params;
 mod parser;
 mod plan;
+mod prepared;
 mod run;
 mod time;
 mod token;
@@ -42,5 +43,6 @@ pub use parser::{
     parse_create_database, parse_create_database_in, parse_ddl, parse_ddl_in, parse_ddl_leniently,
     parse_statement,
 };
+pub use prepared::{Prepared, Statements};
 pub use run::{Explained, Operator, Outcome, execute, explain};
 pub(crate) use token::is_reserved;

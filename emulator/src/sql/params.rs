@@ -1,8 +1,11 @@
 //! The parameters of a statement.
 
 use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
 
-use crate::engine::{Type, Value};
+use super::bind::untyped_value;
+use super::error::Pos;
+use crate::engine::{Timestamp, Type, Value};
 
 /// A value for `@name`.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,10 +58,51 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Returns the parameter of this name.
-    pub fn get(&self, name: &str) -> Option<&Parameter> {
-        self.by_name.get(&name.to_ascii_lowercase())
+    /// Returns the parameter of this name, and its place.
+    pub(super) fn find(&self, name: &str) -> Option<(usize, &Parameter)> {
+        let name = name.to_ascii_lowercase();
+        let parameter = self.by_name.get(&name)?;
+        Some((self.by_name.range(..name).count(), parameter))
     }
+
+    /// Returns the values that a statement is given: the time, and parameters, each read as a type.
+    /// `None` if one cannot be.
+    pub(super) fn given(&self, now: Timestamp, readings: &[Reading]) -> Option<Vec<Value>> {
+        let value = |reading: &Reading| match self.by_name.values().nth(reading.place)? {
+            Parameter::Typed(_, value) => Some(value.clone()),
+            Parameter::Untyped(content) => {
+                untyped_value(content, reading.value_type, Pos::START).ok()?
+            }
+        };
+        let now = std::iter::once(Some(Value::Timestamp(now)));
+        now.chain(readings.iter().map(value)).collect()
+    }
+
+    /// Returns the names, and what a plan for any values depends on of the values.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (&str, Kind)> {
+        self.by_name.iter().map(|(name, parameter)| match parameter {
+            Parameter::Typed(value_type, _) => (&**name, Kind::Typed(*value_type)),
+            Parameter::Untyped(content) => (&**name, Kind::Untyped(discriminant(content))),
+        })
+    }
+}
+
+/// What is known of a parameter before its value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// The type that the sender gave.
+    Typed(Type),
+    /// The form in which it came.
+    Untyped(Discriminant<Untyped>),
+}
+
+/// A parameter as a statement reads it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Reading {
+    /// Its place among the parameters.
+    pub place: usize,
+    /// The type of the value.
+    pub value_type: Type,
 }
 
 impl<N: Into<String>> FromIterator<(N, Parameter)> for Parameters {

@@ -58,7 +58,7 @@ impl Binder<'_> {
         // type, if they can.
         let takes_any = matches!(
             (&array.origin, array.value_type),
-            (Origin::Untyped(_), _) | (Origin::Literal, Some(_))
+            (Origin::Untyped(..), _) | (Origin::Literal, Some(_))
         );
         if takes_any
             && let Some(wanted) = operand.value_type.and_then(Type::array)

@@ -1,18 +1,23 @@
 //! Binds the parts of one statement: the schema, the parameters and the scopes that they see.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::scope::{Named, Scope};
 use crate::engine::{Dialect, Schema, Table, Timestamp};
 use crate::sql::ast::TableName;
 use crate::sql::error::{Result, SqlError};
-use crate::sql::params::Parameters;
+use crate::sql::params::{Parameters, Reading};
 
 /// Binds the parts of one statement.
 pub struct Binder<'a> {
     pub(super) schema: &'a Schema,
     pub(super) parameters: &'a Parameters,
-    pub(super) now: Timestamp,
+    /// `None` if this and the values of parameters are given only when the statement runs.
+    pub(super) now: Option<Timestamp>,
+    /// Those values, behind the time.
+    pub(super) readings: Rc<RefCell<Vec<Reading>>>,
     pub(super) scope: Scope,
     /// The queries of `WITH` so far.
     pub(super) named: Vec<Named>,
@@ -22,8 +27,20 @@ pub struct Binder<'a> {
 impl<'a> Binder<'a> {
     /// Returns a binder for a statement with these parameters. `now` is its `CURRENT_TIMESTAMP()`.
     pub fn new(schema: &'a Schema, parameters: &'a Parameters, now: Timestamp) -> Binder<'a> {
+        Binder { now: Some(now), ..Binder::for_any_values(schema, parameters) }
+    }
+
+    /// Returns a binder that looks at no parameter's value, and at no clock. Where it would have to,
+    /// binding fails.
+    pub fn for_any_values(schema: &'a Schema, parameters: &'a Parameters) -> Binder<'a> {
         let (scope, named) = (Scope::default(), Vec::new());
-        Binder { schema, parameters, now, scope, named, queries: 0 }
+        let readings = Rc::default();
+        Binder { schema, parameters, now: None, readings, scope, named, queries: 0 }
+    }
+
+    /// Returns the values that the plan for any values is given, behind the time.
+    pub fn into_readings(self) -> Vec<Reading> {
+        self.readings.take()
     }
 
     /// Returns the table of this name that rows can be written to.

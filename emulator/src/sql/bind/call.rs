@@ -129,7 +129,10 @@ impl Binder<'_> {
         }
         let (nodes, value_type) = self.matched(known, arguments, at)?;
         let node = match known.function.code {
-            Code::Now => Node::Constant(Value::Timestamp(self.now)),
+            Code::Now => match self.now {
+                Some(now) => Node::Constant(Value::Timestamp(now)),
+                None => Node::Given(0),
+            },
             Code::Coalesce => Node::Coalesce(nodes),
             Code::NullIf => Node::NullIf(Box::new(super::operands::pair(nodes))),
             Code::If => {

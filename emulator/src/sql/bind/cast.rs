@@ -18,7 +18,7 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let operand = self.expr(operand)?;
         let computed = |node| Typed::computed(at, target, node);
-        if let Origin::Untyped(_) = operand.origin {
+        if let Origin::Untyped(..) = operand.origin {
             let found = operand.type_name();
             let typed = operand.coerced(target)?;
             return typed

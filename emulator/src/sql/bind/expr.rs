@@ -4,7 +4,7 @@ use super::Binder;
 use super::call::{CURRENT_TIMESTAMP, Modifiers};
 use super::constant::{constant, float, invalid_integer};
 use super::operands::{maybe_not, no_signature, pair, same_type};
-use super::typed::{Origin, Typed, type_names, unified};
+use super::typed::{Given, Origin, Typed, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{BinaryOp, Expr, ExprKind, Literal};
 use crate::sql::error::{Pos, Result, SqlError};
@@ -125,16 +125,27 @@ impl Binder<'_> {
     }
 
     fn parameter(&mut self, name: &str, at: Pos) -> Result<Typed> {
-        match self.parameters.get(name) {
-            None => Err(SqlError::invalid(at, format!("No parameter found for binding: {name}"))),
-            Some(Parameter::Typed(value_type, value)) => Ok(Typed {
-                value_type: Some(*value_type),
-                ..Typed::constant(at, value.clone(), Origin::Parameter)
-            }),
-            Some(Parameter::Untyped(content)) => {
-                Ok(Typed::constant(at, content.guess(), Origin::Untyped(content.clone())))
+        let Some((place, parameter)) = self.parameters.find(name) else {
+            return Err(SqlError::invalid(at, format!("No parameter found for binding: {name}")));
+        };
+        let given = self.now.is_none().then(|| Given { place, readings: self.readings.clone() });
+        let (value, value_type, origin) = match parameter {
+            Parameter::Typed(value_type, value) => {
+                (value.clone(), Some(*value_type), Origin::Parameter)
             }
-        }
+            Parameter::Untyped(content) => {
+                let value = content.guess();
+                let value_type = value.value_type();
+                (value, value_type, Origin::Untyped(content.clone(), given.clone()))
+            }
+        };
+        let node = match (given, value_type) {
+            (None, _) => Node::Constant(value),
+            // How many elements there are says which keys to read, and NULL has any type.
+            (Some(_), None | Some(Type::Array(_))) => return Err(SqlError::value_needed(at)),
+            (Some(given), Some(value_type)) => given.read_as(value_type),
+        };
+        Ok(Typed { node, value_type, origin, at })
     }
 
     fn column(&mut self, table: Option<&str>, name: &str, at: Pos) -> Result<Typed> {

@@ -100,6 +100,10 @@ impl Binder<'_> {
         let called = name.alias.as_ref().unwrap_or(&name.name);
         if let Some(schema) = &name.schema {
             if schema.eq_ignore_ascii_case(information_schema::NAME) {
+                if self.now.is_none() {
+                    // The rows may be many, and a kept plan would keep them.
+                    return Err(SqlError::value_needed(name.at));
+                }
                 let view = information_schema::view(&name.name, self.schema)
                     .ok_or_else(|| information_schema::missing(name))?;
                 return Ok((Relation::new(called, view.columns), Origin::Fixed(view.rows)));

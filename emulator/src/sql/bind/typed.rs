@@ -1,12 +1,15 @@
 //! Types: what an expression has, and what it can be taken for.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::engine::{Date, Json, Numeric, Timestamp, Type, Value};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::eval::cast;
-use crate::sql::params::Untyped;
+use crate::sql::params::{Reading, Untyped};
 use crate::sql::plan::Node;
 use crate::sql::time;
 
@@ -34,8 +37,33 @@ pub enum Origin {
     Float(String),
     /// It is a parameter that was sent with a type.
     Parameter,
-    /// It is a parameter that was sent without one; the place where it stands decides.
-    Untyped(Untyped),
+    /// It is a parameter that was sent without one; the place where it stands decides. In a plan for
+    /// any values, it is one of those that the statement is given.
+    Untyped(Untyped, Option<Given>),
+}
+
+/// A parameter in a plan for any values.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Its place among the parameters.
+    pub place: usize,
+    /// The values that the statement is given, behind the time.
+    pub readings: Rc<RefCell<Vec<Reading>>>,
+}
+
+impl Given {
+    /// Returns the parameter as a value of this type.
+    pub fn read_as(&self, value_type: Type) -> Node {
+        let mut readings = self.readings.borrow_mut();
+        let reading = Reading { place: self.place, value_type };
+        let known = readings.iter().position(|known| *known == reading);
+        Node::Given(
+            1 + known.unwrap_or_else(|| {
+                readings.push(reading);
+                readings.len() - 1
+            }),
+        )
+    }
 }
 
 impl Typed {
@@ -59,8 +87,13 @@ impl Typed {
     /// # Errors
     /// It is a constant of the right kind whose content is no such value.
     pub fn fits(&self, target: Type) -> Result<bool> {
-        if let Origin::Untyped(content) = &self.origin {
-            return Ok(untyped_value(content, target, self.at)?.is_some());
+        if let Origin::Untyped(content, given) = &self.origin {
+            let fits = untyped_value(content, target, self.at)?.is_some();
+            if let (true, Some(given)) = (fits, given) {
+                // Another value of this kind fits, or is refused.
+                given.read_as(target);
+            }
+            return Ok(fits);
         }
         match (self.value_type, target, &self.origin, &self.node) {
             (None, ..) => Ok(true),
@@ -84,6 +117,12 @@ impl Typed {
                 }
                 Ok(true)
             }
+            (
+                Some(Type::String),
+                Type::Date | Type::Timestamp,
+                Origin::Parameter,
+                Node::Given(_),
+            ) => Err(SqlError::value_needed(self.at)),
             _ => Ok(false),
         }
     }
@@ -98,9 +137,12 @@ impl Typed {
         }
         let at = self.at;
         let value_type = Some(target);
-        if let Origin::Untyped(content) = &self.origin {
-            let value = untyped_value(content, target, at)?.unwrap_or(Value::Null);
-            return Ok(Some(Typed { value_type, ..Typed::constant(at, value, Origin::Parameter) }));
+        if let Origin::Untyped(content, given) = &self.origin {
+            let node = match given {
+                Some(given) => given.read_as(target),
+                None => Node::Constant(untyped_value(content, target, at)?.unwrap_or(Value::Null)),
+            };
+            return Ok(Some(Typed { node, value_type, origin: Origin::Parameter, at }));
         }
         if self.value_type.is_none_or(|own| own == target) {
             return Ok(Some(Typed { value_type, ..self }));
@@ -135,7 +177,7 @@ impl Typed {
             Origin::Computed => 0,
             Origin::Parameter => 1,
             Origin::Literal | Origin::Float(_) => 2,
-            Origin::Untyped(_) => 3,
+            Origin::Untyped(..) => 3,
         }
     }
 }
@@ -197,7 +239,7 @@ pub fn parse(text: &str, target: Type, at: Pos) -> Result<Value> {
 
 /// Reads a value that was sent without a type as one of type `target`, if it is in the form in
 /// which such values travel.
-fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Value>> {
+pub fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Value>> {
     let value = match (content, target) {
         (Untyped::Null, _) => Some(Value::Null),
         (Untyped::Bool(value), Type::Bool) => Some(Value::Bool(*value)),

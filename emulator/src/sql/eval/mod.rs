@@ -74,9 +74,15 @@ type Known = BTreeMap<(usize, Vec<Value>), Arc<Vec<Row>>>;
 pub struct Evaluation {
     steps: Cell<u64>,
     known: Known,
+    given: Vec<Value>,
 }
 
 impl Evaluation {
+    /// Returns the evaluation of a statement that gets these values.
+    pub fn new(given: Vec<Value>) -> Evaluation {
+        Evaluation { given, ..Evaluation::default() }
+    }
+
     /// Keeps the rows that were missing.
     pub fn learn(&mut self, missing: Missing, rows: Vec<Row>) {
         self.known.insert((missing.query.number, missing.arguments), Arc::new(rows));
@@ -93,6 +99,7 @@ impl Evaluation {
         let at = |values: &[Value], place: usize| values.get(place).cloned().unwrap_or(Value::Null);
         match node {
             Node::Constant(value) => Ok(value.clone()),
+            Node::Given(place) => Ok(at(&self.given, *place)),
             Node::Column(slot) => Ok(at(rows.row, *slot)),
             Node::Output(place) => Ok(at(rows.outputs, *place)),
             Node::Argument(place) => Ok(at(rows.arguments, *place)),

@@ -12,6 +12,8 @@ use crate::sql::functions::fold::Fold;
 pub enum Node {
     /// A value.
     Constant(Value),
+    /// A value that is given when the statement runs: the time, or a parameter behind it.
+    Given(usize),
     /// A slot of the row at hand.
     Column(usize),
     /// A column of the result, where rows are ordered.
@@ -119,7 +121,11 @@ impl Node {
     /// Shows every node that this one is directly made of; of a subquery, what is handed in.
     pub fn for_each_child<'a>(&'a self, see: &mut impl FnMut(&'a Node)) {
         match self {
-            Node::Constant(_) | Node::Column(_) | Node::Output(_) | Node::Argument(_) => {}
+            Node::Constant(_)
+            | Node::Given(_)
+            | Node::Column(_)
+            | Node::Output(_)
+            | Node::Argument(_) => {}
             Node::Cast { operand, .. }
             | Node::Among { operand, .. }
             | Node::Not(operand)

@@ -7,12 +7,11 @@ use super::path::{covers, strength, ways};
 use super::query::columns;
 use crate::engine::{KeyRange, Result, Type, Value};
 use crate::sql::access::Access;
-use crate::sql::ast::Statement;
-use crate::sql::bind::Binder;
 use crate::sql::eval::{Evaluation, Rows};
 use crate::sql::keys;
 use crate::sql::params::Parameters;
 use crate::sql::plan::{InsertRows, Node, Output, Plan, Query, Scan, Source, Step, Write};
+use crate::sql::prepared::Prepared;
 
 /// The plan of a statement.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,18 +33,16 @@ pub struct Operator {
     pub inputs: Vec<usize>,
 }
 
-/// Says how a statement, parsed from `text`, would be executed. Reads and locks nothing.
+/// Says how a statement would be executed. Reads and locks nothing.
 ///
 /// # Errors
 /// Those that executing it would find before it reads anything.
 pub fn explain<A: Access>(
-    statement: &Statement,
-    text: &str,
+    statement: &Prepared,
     parameters: &Parameters,
     access: &A,
 ) -> Result<Explained> {
-    let mut binder = Binder::new(access.schema(), parameters, access.now());
-    let plan = binder.statement(statement).map_err(|error| error.in_text(text))?;
+    let plan = statement.plan_for_these(access.schema(), parameters, access.now())?;
     let mut drawing = Drawing::default();
     let shown: &[Output] = match &plan {
         Plan::Query(query) => {

@@ -10,11 +10,10 @@ mod tests;
 mod write;
 
 use super::access::Access;
-use super::ast::Statement;
-use super::bind::Binder;
 use super::eval::{Evaluated, Evaluation, Missing, Rows, Stop};
 use super::params::Parameters;
 use super::plan::{Node, Plan};
+use super::prepared::Prepared;
 use crate::engine::{Result, Type, Value};
 
 pub use explain::{Explained, Operator, explain};
@@ -42,24 +41,22 @@ pub enum Outcome {
     },
 }
 
-/// Executes a statement, parsed from `text`.
+/// Executes a statement.
 ///
 /// # Errors
 /// Those of the statement, with the place in its text, and those of the database. A statement that
 /// fails has written nothing.
 pub async fn execute<A: Access>(
-    statement: &Statement,
-    text: &str,
+    statement: &Prepared,
     parameters: &Parameters,
     access: &mut A,
 ) -> Result<Outcome> {
     let now = access.now();
-    let mut binder = Binder::new(access.schema(), parameters, now);
-    let plan = binder.statement(statement).map_err(|error| error.in_text(text))?;
-    let mut execution = Execution { access, evaluation: Evaluation::default() };
-    match plan {
-        Plan::Query(query) => execution.query(&query).await,
-        Plan::Write(write) => execution.write(&write).await,
+    let (plan, given) = statement.plan(access.schema(), parameters, now)?;
+    let mut execution = Execution { access, evaluation: Evaluation::new(given) };
+    match &*plan {
+        Plan::Query(query) => execution.query(query).await,
+        Plan::Write(write) => execution.write(write).await,
     }
 }
 

@@ -6,6 +6,7 @@ mod casts;
 mod defaults;
 mod indexes;
 mod joins;
+mod kept;
 mod keys;
 mod patterns;
 mod refusals;

@@ -1,0 +1,171 @@
+//! Plans that are used again.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::engine::{Database, Key, ReadWriteOptions, Type};
+use crate::sql::prepared::MAX_KEPT;
+use crate::sql::{InTransaction, Prepared, Statements, parse_ddl};
+
+/// A parameter `@p` that came with a type.
+fn typed(value: Value) -> Parameters {
+    let value_type = value.value_type().expect("it has one");
+    Parameters::from_iter([("p", Parameter::Typed(value_type, value))])
+}
+
+/// The same without one.
+fn text(text: &str) -> Parameters {
+    Parameters::from_iter([("p", Parameter::Untyped(Untyped::Text(text.into())))])
+}
+
+/// One statement on a database that changes between its executions.
+struct Again {
+    database: Database,
+    statement: Prepared,
+}
+
+impl Again {
+    fn new(text: &str) -> Again {
+        let database = Database::default();
+        let statement = Prepared::new(text).expect("it is right");
+        let again = Again { database, statement };
+        again.change("CREATE TABLE T (k INT64 NOT NULL, s STRING(9), day DATE) PRIMARY KEY (k)");
+        again
+    }
+
+    fn change(&self, ddl: &str) {
+        let changes = parse_ddl(ddl).expect("it is right");
+        self.database.change_schema(&changes).expect("it fits");
+    }
+
+    async fn run(&self, parameters: &Parameters) -> Result<Outcome> {
+        let id = self.database.begin(&ReadWriteOptions::default());
+        let mut access = InTransaction::read_write(&self.database, id);
+        let outcome = execute(&self.statement, parameters, &mut access).await?;
+        self.database.commit(id, &[]).await?;
+        Ok(outcome)
+    }
+
+    /// The types of the columns and the rows.
+    async fn rows(&self, parameters: &Parameters) -> (Vec<Type>, Vec<Vec<Value>>) {
+        match self.run(parameters).await {
+            Ok(Outcome::Rows { columns, rows }) => {
+                (columns.into_iter().map(|(_, kind)| kind).collect(), rows)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_statement_answers_for_the_values_of_now() {
+    let again = Again::new("INSERT T (k, s) VALUES (@p, 'a')");
+    for key in 1..4 {
+        again.run(&typed(Value::Int64(key))).await.unwrap();
+        again.run(&text(&(10 * key).to_string())).await.unwrap();
+    }
+    let again =
+        Again { statement: Prepared::new("SELECT k FROM T WHERE k = @p").unwrap(), ..again };
+    let parameters: [fn(i64) -> Parameters; 2] =
+        [|key| typed(Value::Int64(key)), |key| text(&key.to_string())];
+    for parameter in parameters {
+        for key in [1, 30, 2, 9] {
+            let rows = if key == 9 { vec![] } else { vec![vec![Value::Int64(key)]] };
+            assert_eq!(again.rows(&parameter(key)).await.1, rows);
+        }
+    }
+    let null = Parameters::from_iter([("p", Parameter::Typed(Type::Int64, Value::Null))]);
+    assert!(again.rows(&null).await.1.is_empty());
+}
+
+#[tokio::test]
+async fn a_statement_gives_the_type_that_its_parameter_has_now() {
+    let again = Again::new("SELECT @p");
+    let all = [Value::Int64(1), Value::String("1".into()), Value::Bool(true), Value::Int64(2)];
+    for value in all {
+        let (types, rows) = again.rows(&typed(value.clone())).await;
+        assert_eq!((types, rows), (vec![value.value_type().unwrap()], vec![vec![value]]));
+    }
+    let number = Parameters::from_iter([("p", Parameter::Untyped(Untyped::Number(0.5)))]);
+    for _ in 0..2 {
+        assert_eq!(again.rows(&text("a")).await.0, [Type::String]);
+        assert_eq!(again.rows(&number).await.0, [Type::Float64]);
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_of_its_places_type_is_refused_each_time() {
+    for (query, right, wrong) in [
+        ("SELECT k FROM T WHERE k = @p", text("5"), text("x")),
+        ("SELECT k FROM T WHERE day = @p", text("2026-01-02"), text("2026")),
+        (
+            "SELECT k FROM T WHERE day = @p",
+            typed(Value::String("2026-01-02".into())),
+            typed(Value::String("2026".into())),
+        ),
+        ("SELECT k FROM T LIMIT @p", typed(Value::Int64(1)), typed(Value::Int64(-1))),
+    ] {
+        let again = Again::new(query);
+        for _ in 0..2 {
+            again.run(&right).await.unwrap();
+            assert_eq!(again.run(&wrong).await.unwrap_err().code(), Code::InvalidArgument);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_statement_sees_the_schema_of_its_moment() {
+    let again = Again::new("SELECT * FROM T");
+    let none = Parameters::default();
+    let before = again.database.read_timestamp(crate::engine::TimestampBound::Strong).unwrap();
+    assert_eq!(again.rows(&none).await.0.len(), 3);
+    again.change("ALTER TABLE T ADD COLUMN more INT64");
+    assert_eq!(again.rows(&none).await.0.len(), 4);
+    let mut access = InTransaction::read_only(&again.database, before);
+    let outcome = execute(&again.statement, &none, &mut access).await.unwrap();
+    assert!(matches!(outcome, Outcome::Rows { columns, .. } if columns.len() == 3));
+    assert_eq!(again.rows(&none).await.0.len(), 4);
+    again.change("DROP TABLE T");
+    assert_eq!(again.run(&none).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[test]
+fn a_statement_has_the_time_of_now() {
+    let mut world = world();
+    let statement = Prepared::new("SELECT CURRENT_TIMESTAMP()").unwrap();
+    for nanos in [1_000, 2_000] {
+        world.now = Timestamp::from_nanos(nanos).unwrap();
+        let outcome = world.execute(&statement, &Parameters::default()).unwrap();
+        let Outcome::Rows { rows, .. } = outcome else { panic!("it is a query") };
+        assert_eq!(rows, [[Value::Timestamp(world.now)]]);
+    }
+}
+
+#[test]
+fn a_kept_statement_asks_for_the_key_of_now() {
+    let mut world = world();
+    let statement = Prepared::new("SELECT v FROM Flags WHERE k = @p").unwrap();
+    for key in ["on", "off"] {
+        world.reads.clear();
+        world.execute(&statement, &typed(Value::String(key.into()))).unwrap();
+        let place = |key: &Key| key.values().next().cloned();
+        let read = &world.reads[0].keys[0];
+        assert_eq!(place(&read.start), Some(Value::String(key.into())));
+    }
+}
+
+#[test]
+fn statements_are_kept_and_not_without_end() {
+    let statements = Statements::default();
+    let first = statements.prepare("SELECT 1").unwrap();
+    assert!(Arc::ptr_eq(&first, &statements.prepare("SELECT 1").unwrap()));
+    for number in 0..2 * MAX_KEPT {
+        statements.prepare(&format!("SELECT {number}")).unwrap();
+        assert!(statements.count() <= MAX_KEPT);
+    }
+    let long = format!("SELECT '{}'", "x".repeat(10_000));
+    let kept = statements.count();
+    statements.prepare(&long).unwrap();
+    assert_eq!(statements.count(), kept);
+    assert!(statements.prepare("SELECT").is_err());
+}
