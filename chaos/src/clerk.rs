@@ -22,10 +22,8 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Event, Failure, Journal, Outcome, UNFENCED, append, must, now};
-use crate::setup::DATABASE;
+use crate::setup::{DATABASE, Target};
 use crate::tables::counter;
-
-const COLOURS: [&str; 3] = ["red", "green", "blue"];
 
 /// One request of a write may take this long, and a write as a whole twice as long.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -34,6 +32,8 @@ const LIMIT: Duration = Duration::from_secs(1);
 pub struct Clerk {
     id: String,
     pace: Duration,
+    /// Of the counters that it increments.
+    colours: Vec<String>,
     journal: Arc<Journal>,
     unfenced: File,
     line: Line,
@@ -53,14 +53,15 @@ impl Clerk {
     pub fn new(
         endpoint: &str,
         id: &str,
-        pace: Duration,
+        target: Target,
         out: &Path,
         journal: Arc<Journal>,
     ) -> Result<Clerk, Failure> {
         let unfenced = append(&out.join(UNFENCED))?;
         let line = Line { endpoint: endpoint.to_string(), client: Mutex::default() };
+        let (pace, colours) = (target.pace(), target.colours(id));
         let (id, increments) = (id.to_string(), AtomicU64::default());
-        Ok(Clerk { id, pace, journal, unfenced, line, increments })
+        Ok(Clerk { id, pace, colours, journal, unfenced, line, increments })
     }
 
     /// Waits until the next write under a lock is due.
@@ -76,7 +77,7 @@ impl Clerk {
         let increment = Increment {
             id: format!("{}-{}-{number}", self.id, std::process::id()),
             worker: self.id.clone(),
-            counter: counter(lock, COLOURS[rand::random_range(0..COLOURS.len())]),
+            counter: counter(lock, &self.colours[rand::random_range(0..self.colours.len())]),
             fence,
         };
         must(self.increment(lock, increment).await);
@@ -131,8 +132,12 @@ impl Line {
 }
 
 /// A random length, so that processes don't march in step.
+pub fn random_between(least: Duration, most: Duration) -> Duration {
+    least + (most - least).mul_f64(rand::random())
+}
+
 async fn linger(least: Duration, most: Duration) {
-    sleep(least + (most - least).mul_f64(rand::random())).await;
+    sleep(random_between(least, most)).await;
 }
 
 async fn attempt(client: DatabaseClient, increment: Increment) -> Outcome {

@@ -33,6 +33,8 @@ pub struct Record {
 pub enum Event {
     /// The hunt begins.
     Hunt(Target),
+    /// Spanner's clock shows this, in nanoseconds.
+    Spanner(u64),
     Started,
     /// `has_lock()` gave this token at some instant from `asked` to the record's `at`.
     Claim {
@@ -41,6 +43,8 @@ pub enum Event {
         /// Until when the process would say so again if it heard nothing more.
         until: u64,
     },
+    /// The worker asks to read or to write.
+    Asks,
     /// From here on the worker may let go, so that `until` binds nobody.
     LetsGo,
     Lost {
@@ -136,10 +140,12 @@ impl Record {
     pub fn to_json(&self) -> Value {
         let mut json = match &self.event {
             Event::Hunt(target) => json!({"event": "hunt", "target": target.to_string()}),
+            Event::Spanner(time) => json!({"event": "spanner", "time": time}),
             Event::Started => json!({"event": "started"}),
             Event::Claim { token, asked, until } => {
                 json!({"event": "claim", "token": token, "asked": asked, "until": until})
             }
+            Event::Asks => json!({"event": "asks"}),
             Event::LetsGo => json!({"event": "lets_go"}),
             Event::Lost { token, why } => json!({"event": "lost", "token": token, "why": why}),
             Event::Beside { token, other } => {
@@ -175,12 +181,14 @@ impl Record {
         let on = || json["on"].as_str().map(str::to_string);
         let event = match text("event")? {
             "hunt" => Event::Hunt(Target::from_name(text("target")?)?),
+            "spanner" => Event::Spanner(number("time")?),
             "started" => Event::Started,
             "claim" => Event::Claim {
                 token: number("token")?,
                 asked: number("asked")?,
                 until: number("until")?,
             },
+            "asks" => Event::Asks,
             "lets_go" => Event::LetsGo,
             "lost" => Event::Lost { token: number("token")?, why: text("why")?.to_string() },
             "beside" => Event::Beside { token: number("token")?, other: number("other")? },

@@ -14,7 +14,8 @@ use crate::setup::{DATABASE, Target};
 use crate::summary::Figures;
 use crate::tables::{self, Outside};
 
-const USAGE: &str = "usage: chaos [--locks N | --shards N] [--members N] [--minutes M] [--seed S] [--out DIR] | chaos check DIR";
+const USAGE: &str = "usage: chaos [--locks N | --shards N | --ranks] [--members N] [--minutes M] [--seed S] [--out DIR] \
+                     | chaos --readers N --writers N [--minutes M] [--seed S] [--out DIR] | chaos check DIR";
 const PICTURE: &str = "timeline.svg";
 const SUMMARY: &str = "summary.txt";
 
@@ -45,12 +46,19 @@ fn parse(arguments: &[&str]) -> Result<Options, Failure> {
         out: "target/chaos".into(),
     };
     let mut arguments = arguments.iter();
+    let mut sides = (None, None);
     while let Some(name) = arguments.next() {
+        if *name == "--ranks" {
+            options.target = Target::Ranks;
+            continue;
+        }
         let value = arguments.next().ok_or(USAGE)?;
         match *name {
             "--locks" | "--shards" => {
                 options.target = Target::parse(name.trim_start_matches('-'), value)?;
             }
+            "--readers" => sides.0 = Some(value.parse()?),
+            "--writers" => sides.1 = Some(value.parse()?),
             "--members" => options.members = value.parse()?,
             "--minutes" => options.minutes = value.parse()?,
             "--seed" => options.seed = value.parse()?,
@@ -58,11 +66,19 @@ fn parse(arguments: &[&str]) -> Result<Options, Failure> {
             _ => return Err(USAGE.into()),
         }
     }
+    match sides {
+        (None, None) => {}
+        (Some(readers @ 1..), Some(writers @ 1..)) => {
+            options.target = Target::Sides { readers, writers };
+            options.members = readers + writers;
+        }
+        _ => return Err(format!("one side alone\n{USAGE}").into()),
+    }
     if !(0.5..=1_000.0).contains(&options.minutes) {
         return Err(format!("--minutes {}: expected 0.5 to 1000", options.minutes).into());
     }
     if !(2..=20).contains(&options.members) {
-        return Err(format!("--members {}: expected 2 to 20", options.members).into());
+        return Err(format!("{} workers: expected 2 to 20", options.members).into());
     }
     Ok(options)
 }
@@ -87,7 +103,11 @@ async fn hunt(options: &Options) -> Result<bool, Failure> {
     let mut nemesis = Nemesis::new(&spanner, *target, *members, out, *seed).await?;
     nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;
     drop(nemesis);
-    let tables = Outside::connect(&spanner.endpoint()).await?.tables().await?;
+    let outside = Outside::connect(&spanner.endpoint()).await?;
+    let mut tables = outside.tables().await?;
+    if target.tells_by_rows() {
+        tables.versions = outside.versions().await?;
+    }
     std::fs::write(out.join(TABLES), tables.to_json().to_string())?;
     spanner.stop().await;
     judge(out, Some(*seed))

@@ -12,10 +12,14 @@
 //! ```text
 //! cargo chaos --locks 200
 //! cargo chaos --shards 64 --members 5
+//! cargo chaos --ranks
+//! cargo chaos --readers 4 --writers 2
 //! ```
 //!
 //! With `--locks` each worker contends for so many locks at once. With `--shards` the workers are
-//! members of a group that share the shards out. Each lock and each shard is judged by itself.
+//! members of a group that share the shards out. Each lock and each shard is judged by itself. With
+//! `--ranks` they contend for one lock by rank, most of them with `preempt`. With `--readers` and
+//! `--writers` so many read under a lock and so many write.
 
 #[cfg(unix)]
 mod checker;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::checker::{Evidence, Term, Violation, phase, terms, written_after};
 use crate::history::{Event, Failure, Fault, Outcome, Phase, Record};
-use crate::setup::Target;
+use crate::setup::{READERS, Target, WRITERS};
+use crate::tables::Version;
 
 pub struct Figures {
     pub target: Target,
@@ -19,6 +20,10 @@ pub struct Figures {
     pub takeovers: BTreeMap<String, Vec<f64>>,
     /// From the last fault to a write under the last of the locks, in seconds.
     pub all_written_after: Option<f64>,
+    /// How often a leader went for one of higher rank.
+    pub handed_over: usize,
+    /// How long a side waited for its turn, in milliseconds, sorted.
+    pub waits: BTreeMap<usize, Vec<f64>>,
 }
 
 impl Figures {
@@ -32,16 +37,20 @@ impl Figures {
             minutes: (end.saturating_sub(begin)) as f64 / 60e9,
             faults: faults(records),
             outcomes: outcomes(records),
-            unfenced_late: parts.iter().map(|part| part.late_lines().len()).sum(),
+            unfenced_late: evidence.late_lines().len(),
             availability: 0.0,
             takeovers: BTreeMap::new(),
             all_written_after: all_written_after(&parts),
+            handed_over: handed_over(&evidence.tables.versions),
+            waits: (0..parts.len()).map(|side| (side, waits(&parts[side].records))).collect(),
         };
-        for part in &parts {
+        for (lock, part) in parts.iter().enumerate() {
             let terms = terms(&part.records);
             figures.terms += terms.len();
             figures.availability += availability(&terms, begin, end) / parts.len() as f64;
-            takeovers(&terms, &part.records, &mut figures.takeovers);
+            if figures.target.excludes(lock, lock) {
+                takeovers(&terms, &part.records, &mut figures.takeovers);
+            }
         }
         figures.takeovers.values_mut().for_each(|gaps| gaps.sort_by(f64::total_cmp));
         Ok(figures)
@@ -67,6 +76,18 @@ impl Figures {
             Target::One => String::new(),
             Target::Locks(count) => format!(" locks={count}"),
             Target::Shards(count) => format!(" shards={count}"),
+            Target::Ranks => format!(" ranks handed_over={}", self.handed_over),
+            Target::Sides { readers, writers } => {
+                let wait = |side, share| percentile(&self.waits[&side], share);
+                format!(
+                    " readers={readers} writers={writers} read_wait_p50={:.0}ms read_wait_p99={:.0}ms \
+                     write_wait_p50={:.0}ms write_wait_p99={:.0}ms",
+                    wait(READERS, 0.5),
+                    wait(READERS, 0.99),
+                    wait(WRITERS, 0.5),
+                    wait(WRITERS, 0.99),
+                )
+            }
         };
         let again = match (self.target, self.all_written_after) {
             (Target::One, _) => String::new(),
@@ -151,6 +172,29 @@ fn takeovers(terms: &[Term], records: &[Record], takeovers: &mut BTreeMap<String
         let gap = later.begin.saturating_sub(earlier.last) as f64 / 1e6;
         takeovers.entry(cause(earlier, records)).or_default().push(gap);
     }
+}
+
+fn handed_over(versions: &[Version]) -> usize {
+    versions.iter().filter(|version| version.successor().is_some()).count()
+}
+
+/// From each time that somebody asks to when it begins; whoever is killed meanwhile counts no more.
+fn waits(records: &[Record]) -> Vec<f64> {
+    let mut asked: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+    let mut waits = Vec::new();
+    for record in records {
+        let who = (record.who.as_str(), record.pid);
+        match record.event {
+            Event::Asks => _ = asked.insert(who, record.at),
+            Event::Claim { .. } => {
+                let asked = asked.remove(&who);
+                waits.extend(asked.map(|asked| record.at.saturating_sub(asked) as f64 / 1e6));
+            }
+            _ => {}
+        }
+    }
+    waits.sort_by(f64::total_cmp);
+    waits
 }
 
 fn faults(records: &[Record]) -> BTreeMap<Fault, usize> {

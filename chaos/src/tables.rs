@@ -1,17 +1,23 @@
 //! Spanner's tables, by the client alone: what was written, and hands that don't ask.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use google_cloud_spanner::client::{DatabaseClient, Spanner};
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
+use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp;
 use serde_json::{Value, json};
 
 use crate::history::Failure;
 use crate::setup::DATABASE;
+
+/// The smallest difference of two commits' times, in nanoseconds.
+const MICROSECOND: u64 = 1_000;
+/// For so long Spanner keeps versions, and a while less than it.
+const KEPT: u64 = 55 * 60 * 1_000_000_000;
 
 /// The counter of this colour that is incremented under a lock.
 pub fn counter(lock: usize, colour: &str) -> String {
@@ -49,11 +55,57 @@ pub struct Row {
     pub committed: u64,
 }
 
+/// A row of the lock table as a commit left it. Cells that are NULL read as the epoch, or empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    pub key: String,
+    /// By Spanner's clock, in nanoseconds, as all of these are. Not later than the commit.
+    pub heartbeat: u64,
+    pub token: u64,
+    pub writer: String,
+}
+
+impl Version {
+    /// When it was committed: all that is written by the rules has the commit's time in it.
+    pub fn committed(&self) -> u64 {
+        self.heartbeat.max(self.token)
+    }
+
+    /// The id of the one that holds by it.
+    pub fn holder(&self) -> Option<&str> {
+        let (id, _nonce) = self.writer.rsplit_once('#')?;
+        (self.heartbeat > 0 && !self.writer.starts_with(['>', '!'])).then_some(id)
+    }
+
+    /// The id of the one that it was released for.
+    pub fn successor(&self) -> Option<&str> {
+        self.writer.strip_prefix('>').filter(|id| self.heartbeat == 0 && !id.is_empty())
+    }
+
+    fn to_json(&self) -> Value {
+        let Version { key, heartbeat, token, writer } = self;
+        json!({"key": key, "heartbeat": heartbeat, "token": token, "writer": writer})
+    }
+
+    fn from_json(json: &Value) -> Result<Version, Failure> {
+        let text = |name: &str| json[name].as_str().ok_or_else(|| format!("no `{name}`"));
+        let number = |name: &str| json[name].as_u64().ok_or_else(|| format!("no `{name}`"));
+        Ok(Version {
+            key: text("key")?.to_string(),
+            heartbeat: number("heartbeat")?,
+            token: number("token")?,
+            writer: text("writer")?.to_string(),
+        })
+    }
+}
+
 /// The content of the tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     pub counters: BTreeMap<String, i64>,
     pub log: Vec<Row>,
+    /// Of the lock table, by commit. A row that was deleted may lack its last ones.
+    pub versions: Vec<Version>,
 }
 
 impl Tables {
@@ -64,7 +116,9 @@ impl Tables {
                 "worker": row.worker, "committed": row.committed,
             })
         };
-        json!({"counters": self.counters, "log": self.log.iter().map(row).collect::<Vec<_>>()})
+        let log: Vec<Value> = self.log.iter().map(row).collect();
+        let versions: Vec<Value> = self.versions.iter().map(Version::to_json).collect();
+        json!({"counters": self.counters, "log": log, "versions": versions})
     }
 
     pub fn from_json(json: &Value) -> Result<Tables, Failure> {
@@ -83,6 +137,9 @@ impl Tables {
                 worker: text("worker")?.to_string(),
                 committed: number("committed")?,
             });
+        }
+        for version in json["versions"].as_array().into_iter().flatten() {
+            tables.versions.push(Version::from_json(version)?);
         }
         Ok(tables)
     }
@@ -133,7 +190,49 @@ impl Outside {
                 committed: nanoseconds(row.get("committed")?)?,
             });
         }
-        Ok(Tables { counters, log })
+        Ok(Tables { counters, log, versions: Vec::new() })
+    }
+
+    /// Returns the versions of the lock table's rows, by commit: those of nearly an hour, for which
+    /// Spanner keeps them.
+    ///
+    /// Each step reads the whole table just before the latest commit that shows in it. So of a row
+    /// that is still there no version is passed over.
+    pub async fn versions(&self) -> Result<Vec<Version>, Failure> {
+        let mut versions = BTreeSet::new();
+        let (mut bound, mut oldest) = (TimestampBound::strong(), 1);
+        loop {
+            let rows = self.lock_rows(bound).await?;
+            let latest = rows.iter().map(Version::committed).max();
+            let Some(latest) = latest.filter(|latest| *latest >= oldest) else { break };
+            versions.extend(rows);
+            oldest = oldest.max(latest.saturating_sub(KEPT));
+            let before = latest - MICROSECOND;
+            let (seconds, nanos) = (before / 1_000_000_000, before % 1_000_000_000);
+            let before = Timestamp::clamp(i64::try_from(seconds)?, i32::try_from(nanos)?);
+            bound = TimestampBound::read_timestamp(before);
+        }
+        let mut versions: Vec<Version> = versions.into_iter().collect();
+        versions.sort_by_key(Version::committed);
+        Ok(versions)
+    }
+
+    async fn lock_rows(&self, bound: TimestampBound) -> Result<Vec<Version>, Failure> {
+        let columns = ["name", "heartbeat", "token", "writer"].map(String::from).to_vec();
+        let read = ReadRequest::builder("locktable", columns).with_keys(KeySet::all()).build();
+        let reading = self.0.single_use().set_timestamp_bound(bound).build();
+        let mut found = reading.execute_read(read).await?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next().await.transpose()? {
+            let time = |timestamp: Option<Timestamp>| timestamp.map_or(Ok(0), nanoseconds);
+            rows.push(Version {
+                key: row.get("name")?,
+                heartbeat: time(row.get("heartbeat")?)?,
+                token: time(row.get("token")?)?,
+                writer: row.get::<Option<String>>("writer")?.unwrap_or_default(),
+            });
+        }
+        Ok(rows)
     }
 
     /// How many increments there have been under each lock.

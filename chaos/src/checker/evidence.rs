@@ -1,5 +1,6 @@
 //! All that is known of a run, and what may be wrong with it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -112,16 +113,28 @@ impl Evidence {
         tokens
     }
 
-    /// The writes that the plain file took although one of a later term was in it already, of one
-    /// lock.
+    /// The writes that the plain file took although one was in it already of a later term that
+    /// excludes theirs.
     pub fn late_lines(&self) -> Vec<&Line> {
-        let mut highest = 0;
+        let target = self.target();
+        let mut highest: BTreeMap<usize, u64> = BTreeMap::new();
         let is_late = |line: &&Line| {
-            let late = line.token < highest;
-            highest = highest.max(line.token);
+            let mut later = highest.iter().filter(|(_, token)| line.token < **token);
+            let late = later.any(|(lock, _)| target.excludes(*lock, line.lock));
+            let highest = highest.entry(line.lock).or_default();
+            *highest = line.token.max(*highest);
             late
         };
         self.unfenced.iter().filter(is_late).collect()
+    }
+
+    /// The time by Spanner's clock at that moment of the machine's, if it is known.
+    pub fn spanner_time(&self, at: u64) -> Option<u64> {
+        let known = self.records.iter().find_map(|record| match record.event {
+            Event::Spanner(time) => Some((record.at, time)),
+            _ => None,
+        });
+        known.map(|(then, time)| (time + at).saturating_sub(then))
     }
 }
 
@@ -157,8 +170,20 @@ pub enum Law {
     IncrementsCount,
     /// A writer that was told how a write ended was told the truth.
     OutcomesAreTrue,
-    /// Once the faults are over, somebody leads (I5).
+    /// Once the faults are over, somebody leads (I5), or reads, and somebody writes.
     Progress,
+    /// A leader that preempts gives way to a member of higher rank.
+    HighestLeads,
+    /// A leader goes for a higher rank alone, and only if it preempts.
+    HandedUp,
+    /// A vacant lock is left to each of higher rank for a grace.
+    InTurn,
+    /// Nobody reads beside a writer.
+    WriterAlone,
+    /// Nobody begins to read while a writer writes or waits to.
+    WaitingStopsReaders,
+    /// No reader's fence is good beside a writer's: the row of neither goes on once the other began.
+    FencesApart,
     /// There is something to be judged.
     SomethingHappened,
 }

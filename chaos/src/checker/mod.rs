@@ -1,11 +1,18 @@
 //! The laws, judged from outside: by the history and the tables, without the library.
 //!
-//! Each law is one function from the evidence of one lock to what breaks it, so that a history
-//! written by hand can show that it fails.
+//! Each law is one function from the evidence to what breaks it, so that a history written by hand can
+//! show that it fails. Nearly all of them are about one lock.
 
 mod evidence;
 mod increments;
 mod progress;
+#[cfg(test)]
+mod rank_tests;
+mod ranks;
+mod rows;
+#[cfg(test)]
+mod side_tests;
+mod sides;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -14,6 +21,7 @@ mod writes;
 use std::time::Duration;
 
 use crate::history::{Event, Failure, Fault, Phase, Record, nanoseconds};
+use crate::setup::Target;
 
 pub use evidence::{Evidence, Law, Line, TABLES, Violation, phase};
 pub use progress::written_after;
@@ -25,27 +33,43 @@ pub fn judge(
     lease: Duration,
     progress_limit: Duration,
 ) -> Result<Vec<Violation>, Failure> {
-    let parts = evidence.by_lock()?;
+    let (target, parts) = (evidence.target(), evidence.by_lock()?);
     let mut violations = Vec::new();
     for (lock, part) in parts.iter().enumerate() {
-        for Violation { law, what } in judge_lock(part, lease, progress_limit) {
+        let mut found = judge_work(part, progress_limit);
+        if target.excludes(lock, lock) {
+            found.extend(judge_holders(part, lease));
+        }
+        for Violation { law, what } in found {
             let what = if parts.len() == 1 { what } else { format!("lock {lock}: {what}") };
             violations.push(Violation { law, what });
         }
     }
-    violations.extend(something_happened(&parts));
+    match target {
+        Target::Ranks => violations.extend(ranks::judge(evidence, lease)),
+        Target::Sides { .. } => violations.extend(sides::judge(evidence, &parts, lease)),
+        Target::One | Target::Locks(_) | Target::Shards(_) => {}
+    }
+    violations.extend(something_happened(evidence, &parts));
     Ok(violations)
 }
 
-fn judge_lock(evidence: &Evidence, lease: Duration, progress_limit: Duration) -> Vec<Violation> {
+/// The laws for whoever holds alone.
+fn judge_holders(evidence: &Evidence, lease: Duration) -> Vec<Violation> {
     let terms = terms(&evidence.records);
     let lawless = lawless(&evidence.records, lease);
     let mut violations = Vec::new();
     violations.extend(terms::one_holder(&terms, lawless));
     violations.extend(terms::tokens_increase(&terms, lawless));
-    violations.extend(terms::one_task(&evidence.records));
     violations.extend(writes::in_order(&evidence.tables.log, &evidence.tokens()));
     violations.extend(writes::late_is_refused(evidence));
+    violations
+}
+
+/// The laws for whatever is done under a fence.
+fn judge_work(evidence: &Evidence, progress_limit: Duration) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    violations.extend(terms::one_task(&evidence.records));
     violations.extend(increments::count(&evidence.tables));
     violations.extend(increments::outcomes_are_true(evidence));
     violations.extend(progress::progress(&evidence.records, progress_limit));
@@ -64,11 +88,19 @@ fn lawless(records: &[Record], lease: Duration) -> Option<(u64, u64)> {
     Some((from, to.saturating_add(nanoseconds(lease))))
 }
 
-fn something_happened(parts: &[Evidence]) -> Option<Violation> {
+/// The same by Spanner's clock, of the first lock.
+fn lawless_in_spanner(evidence: &Evidence, lease: Duration) -> Option<(u64, u64)> {
+    let (from, to) = lawless(&evidence.records, lease)?;
+    Some((evidence.spanner_time(from)?, evidence.spanner_time(to)?))
+}
+
+fn something_happened(evidence: &Evidence, parts: &[Evidence]) -> Option<Violation> {
+    let rows = rows::holds(&evidence.tables.versions).len();
     let terms: usize = parts.iter().map(|part| terms(&part.records).len()).sum();
     let writes: usize = parts.iter().map(|part| part.tables.log.len()).sum();
-    (terms < 2 || writes < 2).then(|| Violation {
+    let too_few = terms < 2 || writes < 2 || evidence.target().tells_by_rows() && rows < 3;
+    too_few.then(|| Violation {
         law: Law::SomethingHappened,
-        what: format!("only {terms} terms and {writes} writes were seen"),
+        what: format!("only {terms} terms, {writes} writes and {rows} terms of rows were seen"),
     })
 }

@@ -76,7 +76,7 @@ fn release(term: &mut Term, records: &[Record]) {
     }
 }
 
-fn in_part(time: (u64, u64), lawless: Option<(u64, u64)>) -> bool {
+pub fn in_part(time: (u64, u64), lawless: Option<(u64, u64)>) -> bool {
     lawless.is_some_and(|(from, to)| time.0 < to && from < time.1)
 }
 

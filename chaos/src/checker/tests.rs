@@ -7,14 +7,14 @@ use crate::history::{Event, Fault, Outcome, Phase, Record};
 use crate::setup::Target;
 use crate::tables::Row;
 
-const LEASE: Duration = Duration::from_secs(2);
-const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const LEASE: Duration = Duration::from_secs(2);
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// Milliseconds of the machine's clock, which a story may as well share with Spanner.
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 
 /// Two terms: `a` holds under token 1000 until it is killed, then `b` under 5000; each writes.
-fn story() -> Evidence {
+pub(super) fn story() -> Evidence {
     let mut evidence = Evidence::default();
     let at = |evidence: &mut Evidence, ms: u64, event| tell(evidence, ms, "nemesis", event);
     at(&mut evidence, 0, Event::Phase(Phase::Storm));
@@ -33,11 +33,17 @@ fn story() -> Evidence {
 }
 
 /// The nemesis speaks of all locks, and workers of the only one.
-fn tell(evidence: &mut Evidence, ms: u64, who: &str, event: Event) {
+pub(super) fn tell(evidence: &mut Evidence, ms: u64, who: &str, event: Event) {
     tell_of((who != "nemesis").then_some(0), evidence, ms, who, event);
 }
 
-fn tell_of(lock: Option<usize>, evidence: &mut Evidence, ms: u64, who: &str, event: Event) {
+pub(super) fn tell_of(
+    lock: Option<usize>,
+    evidence: &mut Evidence,
+    ms: u64,
+    who: &str,
+    event: Event,
+) {
     let pid = who.bytes().map(u32::from).sum();
     evidence.records.push(Record { at: ms * MS, who: who.to_string(), pid, lock, event });
     evidence.records.sort_by_key(|record| record.at);
@@ -69,11 +75,11 @@ fn write(evidence: &mut Evidence, id: &str, token: u64, ms: u64, outcome: Outcom
     }
 }
 
-fn judge(evidence: &Evidence, lease: Duration, limit: Duration) -> Vec<Violation> {
+pub(super) fn judge(evidence: &Evidence, lease: Duration, limit: Duration) -> Vec<Violation> {
     super::judge(evidence, lease, limit).unwrap()
 }
 
-fn broken(evidence: &Evidence) -> Vec<Law> {
+pub(super) fn broken(evidence: &Evidence) -> Vec<Law> {
     let mut laws: Vec<Law> = Vec::new();
     for violation in judge(evidence, LEASE, LIMIT) {
         if !laws.contains(&violation.law) {
@@ -83,7 +89,7 @@ fn broken(evidence: &Evidence) -> Vec<Law> {
     laws
 }
 
-fn row<'a>(evidence: &'a mut Evidence, id: &str) -> &'a mut Row {
+pub(super) fn row<'a>(evidence: &'a mut Evidence, id: &str) -> &'a mut Row {
     evidence.tables.log.iter_mut().find(|row| row.id == id).unwrap()
 }
 

@@ -21,7 +21,15 @@ pub fn in_order(log: &[Row], tokens: &[u64]) -> Vec<Violation> {
             ));
         }
     }
-    for row in rows {
+    violations.extend(in_term(log, tokens));
+    violations
+}
+
+/// Checks that each write is within its term: after its own token, before the next of these.
+pub fn in_term(log: &[Row], tokens: &[u64]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut say = |what| violations.push(Violation { law: Law::WritesInOrder, what });
+    for row in log {
         let next = tokens.get(tokens.partition_point(|token| *token <= row.token));
         if row.committed <= row.token {
             say(format!("{} was accepted before its term began: {}", row.id, row.token));

@@ -37,6 +37,24 @@ pub const ONE: [Row; 4] = [
     SERVER,
 ];
 
+pub const SIDES: [Row; 4] = [
+    &[
+        (0.0, Sample::Terms, "a writer's term, coloured by its fencing token"),
+        (430.0, Sample::Span("reading"), "somebody reads"),
+        (640.0, Sample::Refused, "a late write that Spanner refused"),
+        (930.0, Sample::Late, "a late write that the plain file took"),
+    ],
+    &[
+        (0.0, Sample::Kill, "killed (SIGKILL)"),
+        (190.0, Sample::Span("stop"), "stopped (SIGSTOP)"),
+        (430.0, Sample::Resign, "asked to end its turn"),
+        (640.0, Sample::Strip("waits"), "waits to read or to write"),
+        (930.0, Sample::Line, "the process is alive"),
+    ],
+    LINES,
+    SERVER,
+];
+
 pub const MANY: [Row; 4] = [
     &[
         (0.0, Sample::Workers, "a process that is alive, and its terms, in its colour"),

@@ -27,6 +27,7 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 .late { fill: #cf222e; stroke: #ffffff; stroke-width: 1 }
 .refused { fill: #ffffff; stroke: #1a7f37; stroke-width: 2 }
 .refused-small { fill: #ffffff; stroke: #1f2328; stroke-width: 1.2 }
+.reading { fill: #0969da; fill-opacity: 0.35 } .waits { fill: #bf8700 }
 .life { stroke-width: 5; stroke-linecap: round }
 @media (prefers-color-scheme: dark) {
 .page { fill: #0d1117 } .ink { fill: #f0f6fc } .dim { fill: #9198a1 }
@@ -35,7 +36,7 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 .hatch-page { fill: #0d1117 } .hatch { stroke: #c9d1d9 } .stop { stroke: #c9d1d9 }
 .cut, .outage { fill: #f85149 } .silence { fill: #58a6ff } .slow { fill: #e3b341 }
 .outage-shade { fill: #f85149; fill-opacity: 0.16 }
-.lossy { fill: #d29922 }
+.lossy { fill: #d29922 } .reading { fill: #58a6ff } .waits { fill: #d29922 }
 .restart, .restart-mark { stroke: #f85149 }
 .hands { fill: #ab7df8; fill-opacity: 0.14 } .calm { fill: #3fb950; fill-opacity: 0.12 }
 .hand { stroke: #ab7df8 } .delete { fill: #ab7df8; stroke: #ab7df8 }

@@ -23,6 +23,15 @@ pub fn draw(evidence: &Evidence) -> Result<String, Failure> {
             let lanes = one::height(&run);
             page(&run, "Who held the lock", lanes, &legend::ONE, one::draw)
         }
+        Target::Ranks => {
+            let lanes = one::height(&run);
+            let name = "Who led, by rank: a worker with ! gives way to nobody";
+            page(&run, name, lanes, &legend::ONE, one::draw)
+        }
+        Target::Sides { .. } => {
+            let lanes = one::height(&run);
+            page(&run, "Who read and who wrote", lanes, &legend::SIDES, one::draw)
+        }
         Target::Locks(_) => {
             let lanes = many::height(&run);
             page(&run, "Who held which lock", lanes, &legend::MANY, many::draw)

@@ -1,58 +1,91 @@
-//! One lock: a lane for it and one for each worker, a colour for each term.
+//! One lock: a lane for it, or for each of its sides, and one for each worker; a colour for each term,
+//! or one for all that read.
 
 use super::frame::{LEFT, RIGHT, WIDTH};
 use super::marks;
 use super::run::Run;
 use super::strip::Strip;
 use crate::checker::Term;
-use crate::history::{Event, Outcome};
+use crate::history::{Event, Fault, Outcome};
+use crate::setup::Target;
 
 const LANE: f64 = 34.0;
 
+/// The lanes above those of the server and the workers.
+fn locks(run: &Run) -> &'static [&'static str] {
+    if matches!(run.target, Target::Sides { .. }) { &["writer", "readers"] } else { &["lock"] }
+}
+
 pub fn height(run: &Run) -> f64 {
-    (run.workers.len() + 2) as f64 * LANE
+    (run.workers.len() + locks(run).len() + 1) as f64 * LANE
 }
 
 pub fn draw(strip: &Strip) -> String {
-    let workers = &strip.run.workers;
+    let (workers, locks) = (&strip.run.workers, locks(strip.run));
     let y = |lane: usize| strip.top + lane as f64 * LANE;
-    // All terms in one lane: were two drawn over each other, I1 would be broken.
-    let mut lanes = terms(strip, |_| true, y(0)) + &strip.server(y(1), LANE);
+    let mut lanes = String::new();
+    for lock in 0..locks.len() {
+        // All terms in one lane: were two drawn over each other, I1 would be broken.
+        lanes += &terms(strip, |of, _| of == lock, y(lock));
+    }
+    lanes += &strip.server(y(locks.len()), LANE);
     for (lane, who) in workers.iter().enumerate() {
-        let y = y(lane + 2);
+        let y = y(lane + locks.len() + 1);
         lanes += &strip.alive(who, "alive", y + LANE / 2.0);
-        lanes += &terms(strip, |term| term.who == **who, y);
+        lanes += &waits(strip, who, y);
+        lanes += &terms(strip, |_, term| term.who == **who, y);
         lanes += &strip.misfortunes(who, y, LANE);
         lanes += &late_writes(strip, who, y);
     }
+    let names = locks.iter().chain(&["server"]).map(ToString::to_string);
+    let names = names.chain(workers.iter().map(|who| strip.run.label(who)));
     let mut svg = String::new();
-    for lane in 0..=workers.len() + 2 {
+    for lane in 0..=workers.len() + locks.len() + 1 {
         svg += &marks::line("grid", (LEFT, y(lane)), (WIDTH - RIGHT, y(lane)));
     }
     svg += &strip.frame(&lanes);
-    let names = ["lock", "server"].into_iter().chain(workers.iter().copied());
     for (lane, name) in names.enumerate() {
-        let class = if lane == 0 { "ink name" } else { "dim" };
-        svg += &strip.name(class, y(lane) + LANE / 2.0, name);
+        let class = if lane < locks.len() { "ink name" } else { "dim" };
+        svg += &strip.name(class, y(lane) + LANE / 2.0, &name);
     }
     svg
 }
 
-fn terms(strip: &Strip, whose: impl Fn(&Term) -> bool, y: f64) -> String {
+fn terms(strip: &Strip, whose: impl Fn(usize, &Term) -> bool, y: f64) -> String {
     let (run, mut svg) = (strip.run, String::new());
-    for (_, term) in run.terms.iter().filter(|(_, term)| whose(term)) {
+    for (lock, term) in run.terms.iter().filter(|(lock, term)| whose(*lock, term)) {
         let span = (run.second(term.begin), run.second(term.last));
         if strip.overlaps(span) {
-            let number = run.tokens.partition_point(|token| *token <= term.token);
             let (x, to) = (strip.x(span.0), strip.x(span.1));
-            let about = format!(
-                "term {number}: {} under token {}, {:.2} s to {:.2} s",
-                term.who, term.token, span.0, span.1
-            );
-            svg += &marks::term(number, &about, (x, y + 5.0), (to - x, LANE - 10.0));
+            let place = ((x, y + 5.0), (to - x, LANE - 10.0));
+            if run.target.excludes(*lock, *lock) {
+                let number = run.tokens.partition_point(|token| *token <= term.token);
+                let about = format!(
+                    "term {number}: {} under token {}, {:.2} s to {:.2} s",
+                    term.who, term.token, span.0, span.1
+                );
+                svg += &marks::term(number, &about, place.0, place.1);
+            } else {
+                // Many of them may be drawn over each other.
+                svg += &marks::rect("reading", place.0, place.1);
+            }
         }
     }
     svg
+}
+
+/// Draws how long this one waited to read or to write.
+fn waits(strip: &Strip, who: &str, y: f64) -> String {
+    let spans = strip.run.spans(
+        |record| record.who == who && record.event == Event::Asks,
+        |record| match &record.event {
+            Event::Fault { fault: Fault::Kill, on } => on.as_deref() == Some(who),
+            Event::Claim { .. } | Event::Exited => record.who == who,
+            _ => false,
+        },
+    );
+    let middle = y + LANE / 2.0 - 3.0;
+    spans.into_iter().map(|span| strip.span("waits", span, middle, 6.0)).collect()
 }
 
 /// Draws what the plain file took too late, and what Spanner refused.

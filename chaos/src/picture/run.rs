@@ -1,14 +1,17 @@
 //! The parts of a run to draw.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::checker::{Evidence, Line, Term, terms};
 use crate::history::{Event, Failure, Fault, Record};
+use crate::setup::{Rank, Target, WRITERS};
 
 pub struct Run<'a> {
     begin: u64,
     end: u64,
-    /// By name.
+    pub target: Target,
+    /// By name; the highest rank first, and writers before readers.
     pub workers: Vec<&'a str>,
     pub locks: usize,
     /// With the lock that each is of.
@@ -28,11 +31,15 @@ impl<'a> Run<'a> {
         let (begin, end) = evidence.span();
         let started = records.iter().filter(|record| record.event == Event::Started);
         let workers: BTreeSet<&str> = started.map(|record| record.who.as_str()).collect();
-        let (mut all, mut late) = (Vec::new(), Vec::new());
+        let target = evidence.target();
+        let mut workers: Vec<&str> = workers.into_iter().collect();
+        workers
+            .sort_by_key(|who| (Reverse(target.rank(who).map(|rank| rank.rank)), target.side(who)));
+        let mut all = Vec::new();
         for (lock, part) in evidence.by_lock()?.iter().enumerate() {
             all.extend(terms(&part.records).into_iter().map(|term| (lock, term)));
-            late.extend(part.late_lines().into_iter().cloned());
         }
+        let late: Vec<Line> = evidence.late_lines().into_iter().cloned().collect();
         let tokens: BTreeSet<u64> = all.iter().map(|(_, term)| term.token).collect();
         let accepted: BTreeSet<&str> =
             evidence.tables.log.iter().map(|row| row.id.as_str()).collect();
@@ -40,14 +47,27 @@ impl<'a> Run<'a> {
         Ok(Run {
             begin,
             end,
-            workers: workers.into_iter().collect(),
-            locks: evidence.target().count(),
+            target,
+            workers,
+            locks: target.count(),
             terms: all,
             tokens: tokens.into_iter().collect(),
             records,
             late,
             late_accepted,
         })
+    }
+
+    /// The name of a worker's lane.
+    pub fn label(&self, who: &str) -> String {
+        match (self.target.rank(who), self.target.side(who)) {
+            (Some(Rank { rank, preempts }), _) => {
+                format!("{who}, {rank}{}", if preempts { "" } else { "!" })
+            }
+            (None, Some(WRITERS)) => format!("{who} writes"),
+            (None, Some(_)) => format!("{who} reads"),
+            (None, None) => who.to_string(),
+        }
     }
 
     pub fn seconds(&self) -> f64 {

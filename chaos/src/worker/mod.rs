@@ -1,8 +1,10 @@
 //! One contender, in a process of its own: it writes while it holds, and obeys its input.
 
 mod claims;
+mod floor;
 mod locks;
 mod shards;
+mod sides;
 
 use std::io::BufRead as _;
 use std::path::PathBuf;
@@ -31,13 +33,14 @@ pub async fn work(endpoint: &str, id: &str, target: &str, out: PathBuf) -> Resul
         id: id.to_string(),
         target,
         table: LockTable::connect_to(endpoint, DATABASE, "locktable"),
-        clerk: Arc::new(Clerk::new(endpoint, id, target.pace(), &out, Arc::clone(&journal))?),
+        clerk: Arc::new(Clerk::new(endpoint, id, target, &out, Arc::clone(&journal))?),
         journal: Arc::clone(&journal),
         orders: orders(),
     };
     match worker.target {
-        Target::One | Target::Locks(_) => worker.contend().await?,
+        Target::One | Target::Locks(_) | Target::Ranks => worker.contend().await?,
         Target::Shards(count) => worker.share(count).await?,
+        Target::Sides { .. } => worker.take_turns().await?,
     }
     journal.write(Event::Exited)
 }

@@ -1,16 +1,16 @@
 //! A member of a group that shares shards out.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use spindle::CancellationToken;
 use spindle::fleet::{Shard, Shards};
-use spindle::{CancellationToken, FencingToken, Term};
 use tokio::time::timeout;
 
-use super::claims::{Held, say_who_holds};
+use super::claims::say_who_holds;
+use super::floor::Floor;
 use super::{FAREWELL, Order, Worker};
 use crate::clerk::Clerk;
-use crate::history::{Event, Failure, Journal, must};
+use crate::history::Failure;
 use crate::setup::{GROUP, SHARDS};
 
 impl Worker {
@@ -18,7 +18,7 @@ impl Worker {
     /// again.
     pub(super) async fn share(mut self, count: usize) -> Result<(), Failure> {
         let member = self.table.member(GROUP).id(&*self.id).lease(self.target.lease()).build()?;
-        let floor = Floor { count, at_work: Arc::default(), journal: Arc::clone(&self.journal) };
+        let floor = Floor::new(count, &self.journal);
         say_who_holds(floor.clone(), Arc::clone(&self.journal));
         let cancel = CancellationToken::new();
         let running = member.run(cancel.clone());
@@ -56,7 +56,7 @@ struct Toil {
 
 impl Toil {
     async fn work(self, shard: Shard) {
-        let _at_work = self.floor.enter(&shard);
+        let _at_work = self.floor.enter(shard.number(), &shard);
         loop {
             tokio::select! {
                 biased;
@@ -66,72 +66,5 @@ impl Toil {
             // It takes its time even if it is told to stop meanwhile.
             self.clerk.write(shard.number(), shard.fence()).await;
         }
-    }
-}
-
-/// The shards whose tasks are at work in this process.
-#[derive(Clone)]
-struct Floor {
-    count: usize,
-    at_work: Arc<Mutex<BTreeMap<usize, Term>>>,
-    journal: Arc<Journal>,
-}
-
-/// A task at work, until this is dropped.
-struct AtWork {
-    floor: Floor,
-    shard: Shard,
-}
-
-impl Floor {
-    fn enter(&self, shard: &Shard) -> AtWork {
-        let before = self.lock().insert(shard.number(), (**shard).clone());
-        if let Some(before) = before {
-            let (token, other) = (shard.token(), before.token());
-            let (token, other) = (token.as_nanoseconds(), other.as_nanoseconds());
-            self.write(shard, Event::Beside { token, other });
-        }
-        AtWork { floor: self.clone(), shard: shard.clone() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Term>> {
-        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self, shard: &Shard, event: Event) {
-        must(self.journal.write_of(shard.number(), event));
-    }
-}
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        let AtWork { floor, shard } = self;
-        let mut at_work = floor.lock();
-        if at_work.get(&shard.number()).is_some_and(|term| term.token() == shard.token()) {
-            at_work.remove(&shard.number());
-        }
-        drop(at_work);
-        let token = shard.token().as_nanoseconds();
-        let end = match shard.loss() {
-            Some(loss) => Event::Lost { token, why: format!("{loss:?}") },
-            None => Event::LetsGo,
-        };
-        floor.write(shard, end);
-    }
-}
-
-impl Held for Floor {
-    fn count(&self) -> usize {
-        self.count
-    }
-
-    /// The task is at work, and its writes pass the fence: so nobody else may be at work.
-    fn token(&self, lock: usize) -> Option<FencingToken> {
-        let term = self.term(lock)?;
-        (!term.remaining().is_zero()).then(|| term.token())
-    }
-
-    fn term(&self, lock: usize) -> Option<Term> {
-        self.lock().get(&lock).cloned()
     }
 }

@@ -1,6 +1,8 @@
 //! The faults of the fleet, by a seed. The seed decides what is done and when; whom it meets in
 //! which state is up to real time.
 
+mod phases;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use crate::fleet::Fleet;
 use crate::history::{Event, Failure, Fault, Journal, Phase};
 use crate::proxy::Weather;
 use crate::setup::Target;
-use crate::tables::{Hand, Outside};
+use crate::tables::Outside;
 
 /// So many workers come and go beside the crew.
 const RESERVE: usize = 2;
@@ -74,6 +76,7 @@ pub struct Nemesis<'a> {
     journal: Journal,
     random: SmallRng,
     bag: Vec<Plan>,
+    is_first_bag: bool,
     cures: Vec<(Instant, Cure)>,
     /// Workers that suffer from something: one thing at a time.
     suffering: Vec<String>,
@@ -97,6 +100,7 @@ impl<'a> Nemesis<'a> {
             journal: Journal::open(out, "nemesis")?,
             random: SmallRng::seed_from_u64(seed),
             bag: Vec::new(),
+            is_first_bag: true,
             cures: Vec::new(),
             suffering: Vec::new(),
             server_suffers: false,
@@ -107,6 +111,8 @@ impl<'a> Nemesis<'a> {
     pub async fn run(&mut self, length: Duration) -> Result<(), Failure> {
         let hands = (length / 8).clamp(Duration::from_secs(6), Duration::from_secs(60));
         self.journal.write(Event::Hunt(self.target))?;
+        let time = self.spanner.clock().now().nanos();
+        self.journal.write(Event::Spanner(u64::try_from(time)?))?;
         self.journal.write(Event::Phase(Phase::Storm))?;
         for id in ids(1, self.members) {
             self.fleet.start(&id).await?;
@@ -116,6 +122,7 @@ impl<'a> Nemesis<'a> {
         let calm = Duration::from_secs(6);
         self.storm(length.saturating_sub(hands + calm + Duration::from_secs(3))).await?;
         self.cure_all().await?;
+        self.muster().await?;
         self.journal.write(Event::Phase(Phase::Hands))?;
         self.hands(hands).await?;
         self.journal.write(Event::Phase(Phase::Calm))?;
@@ -145,6 +152,11 @@ impl<'a> Nemesis<'a> {
 
     async fn strike(&mut self) -> Result<(), Failure> {
         if self.bag.is_empty() {
+            if !self.is_first_bag {
+                self.cure_all().await?;
+                self.muster().await?;
+            }
+            self.is_first_bag = false;
             self.bag = BAG.to_vec();
             self.bag.shuffle(&mut self.random);
         }
@@ -298,51 +310,6 @@ impl<'a> Nemesis<'a> {
         while let Some(last) = self.cures.iter().map(|(due, _)| *due).max() {
             self.cure(last.min(Instant::now() + Duration::from_secs(60))).await?;
         }
-        Ok(())
-    }
-
-    /// Edits or deletes lock rows, each kind in turn. Of many locks it leaves every second one
-    /// alone: what is done to one row must not be felt under another.
-    async fn hands(&mut self, length: Duration) -> Result<(), Failure> {
-        let end = Instant::now() + length;
-        let mut kinds: Vec<Hand> = Vec::new();
-        sleep(self.between(500, 1_500)).await;
-        while Instant::now() < end {
-            let Some(hand) = kinds.pop() else {
-                kinds = Hand::ALL.to_vec();
-                kinds.shuffle(&mut self.random);
-                continue;
-            };
-            let fault = if hand == Hand::Delete { Fault::Delete } else { Fault::Edit };
-            for _ in 0..self.target.count().div_ceil(20) {
-                let lock = self.random.random_range(0..self.target.count().div_ceil(2)) * 2;
-                self.journal.write_of(lock, Event::Fault { fault, on: None })?;
-                self.outside.lay(hand, &self.target.key(lock)).await?;
-            }
-            sleep(self.between(500, 3_500)).await;
-        }
-        Ok(())
-    }
-
-    /// Leaves the fleet alone until somebody writes again under each lock, and for `length` at
-    /// least.
-    async fn calm(&mut self, length: Duration) -> Result<(), Failure> {
-        let begin = Instant::now();
-        // The last term's decisions don't count: the last hand may not have been felt yet.
-        sleep(self.target.lease()).await;
-        let before = self.outside.increments().await?;
-        loop {
-            let now = self.outside.increments().await?;
-            if (0..self.target.count()).all(|lock| now.get(&lock) > before.get(&lock)) {
-                break;
-            }
-            if begin.elapsed() > self.target.progress_limit() {
-                // The checker says so.
-                return Ok(());
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-        sleep_until(begin + length).await;
         Ok(())
     }
 
