@@ -37,7 +37,7 @@ prove:
 breakages:
     cargo breakages
 
-# Locks and fleets hunted in real processes (`just chaos --shards 64`); what is left is in target/chaos/.
+# Locks and fleets hunted in real processes (`just chaos --shards 64`, `just chaos --ranks`); what is left is in target/chaos/.
 chaos *options:
     cargo chaos {{ options }}
 

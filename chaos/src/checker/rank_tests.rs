@@ -80,6 +80,9 @@ fn a_leader_that_stays_beside_a_higher_rank_is_seen() {
     assert_eq!(broken(&stays("w1")), [Law::HighestLeads]);
     assert_eq!(broken(&stays("w4")), [], "it gives way to nobody");
     let mut evidence = stays("w1");
+    lead(&mut evidence, "w5", 27_100, 40_000);
+    assert_eq!(broken(&evidence), [Law::HighestLeads], "it came to lead too late");
+    let mut evidence = stays("w1");
     // It takes time to notice who came.
     evidence.tables.versions.retain(|version| version.token != 3_000 * MS);
     member(&mut evidence, "w5", 12_000, 40_000);
@@ -97,6 +100,9 @@ fn whoever_has_led_since_it_joined_is_owed_nothing() {
     assert_eq!(broken(&evidence), []);
     evidence.tables.versions.retain(|version| version.token != 4_000 * MS);
     assert_eq!(broken(&evidence), [Law::HighestLeads]);
+    // This one may have tried to go for it before.
+    lead(&mut evidence, "w1", 4_000, 5_000);
+    assert_eq!(broken(&evidence), []);
 }
 
 #[test]
@@ -121,6 +127,12 @@ fn whoever_takes_a_vacant_lock_before_its_turn_is_seen() {
     assert_eq!(broken(&crashed("w3", 12_050)), []);
     assert_eq!(broken(&crashed("w1", 12_050)), [Law::InTurn]);
     assert_eq!(broken(&crashed("w1", 12_850)), [], "it has left a grace to the one before it");
+    let mut evidence = crashed("w1", 12_050);
+    evidence
+        .tables
+        .versions
+        .retain(|version| !version.key.ends_with("/w3") || version.heartbeat < 12_050 * MS);
+    assert_eq!(broken(&evidence), [], "it may have left");
     let mut evidence = crashed("w1", 12_050);
     // That one may not have been there when it looked.
     evidence.tables.versions.retain(|version| {

@@ -70,7 +70,8 @@ impl<'a> Contest<'a> {
             {
                 let both = (term.token.max(member.token), term.last().min(member.last()));
                 let is_too_long = both.1.saturating_sub(both.0) > nanoseconds(limit);
-                if is_too_long && !self.has_led(member) && !in_part(both, self.lawless) {
+                let is_excused = self.has_led(member, both.1) || self.has_led_beside(term, member);
+                if is_too_long && !is_excused && !in_part(both, self.lawless) {
                     let what = format!(
                         "{} led under {} for more than {limit:?} beside the member {} of higher rank",
                         term.id, term.token, member.id
@@ -82,11 +83,19 @@ impl<'a> Contest<'a> {
         violations
     }
 
-    /// True if this one had the lock in this membership, or was promised it.
-    fn has_led(&self, member: &Hold) -> bool {
+    /// True if this one had the lock in this membership by then, or was promised it.
+    fn has_led(&self, member: &Hold, by: u64) -> bool {
         let id = Some(&*member.id);
-        let mut since = self.versions.iter().filter(|version| version.token > member.token);
+        let in_time = |version: &&&Version| (member.token + 1..by).contains(&version.token);
+        let mut since = self.versions.iter().filter(in_time);
         since.any(|version| version.holder() == id || version.successor() == id)
+    }
+
+    /// True if the leader has led before in this membership: it may have sent a release for this one's
+    /// sake, of which nothing came, and sends no second one.
+    fn has_led_beside(&self, leader: &Hold, member: &Hold) -> bool {
+        let mut before = self.terms.iter().filter(|term| term.token < leader.token);
+        before.any(|term| term.id == leader.id && term.last() > member.token)
     }
 
     /// A lock is released for a higher rank alone, and by a leader that preempts.

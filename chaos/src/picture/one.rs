@@ -45,7 +45,11 @@ pub fn draw(strip: &Strip) -> String {
     }
     svg += &strip.frame(&lanes);
     for (lane, name) in names.enumerate() {
-        let class = if lane < locks.len() { "ink name" } else { "dim" };
+        let class = match (lane < locks.len(), strip.run.target) {
+            (true, _) => "ink name",
+            (false, Target::Sides { .. }) => "dim small",
+            (false, _) => "dim",
+        };
         svg += &strip.name(class, y(lane) + LANE / 2.0, &name);
     }
     svg
