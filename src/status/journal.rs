@@ -56,19 +56,14 @@ impl Journal {
         let displaced = self.displaced.as_ref().and_then(|row| row.writer.id());
         let previous = displaced.or(self.last_holder.as_deref());
         let vacancy = vacant_since.map(|since| token.to_timestamp().since(since));
+        let vacancy = vacancy.map(tracing::field::debug);
+        let (is_gate, lock, id) = (is_gate(lock), &**lock, &**id);
         // A writer's term begins once nobody reads any more.
-        let what = if is_gate(lock) { "stops new readers" } else { "term begins" };
-        say(|| {
-            tracing::info!(
-                lock = &**lock,
-                id = &**id,
-                %token,
-                how,
-                previous,
-                vacancy = vacancy.map(tracing::field::debug),
-                "{what}"
-            );
-        });
+        if is_gate {
+            say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "stops new readers"));
+        } else {
+            say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "term begins"));
+        }
         self.last_holder = Some(self.id.to_string());
     }
 

@@ -5,6 +5,7 @@
 
 mod evidence;
 mod increments;
+mod lawless;
 mod progress;
 #[cfg(test)]
 mod rank_tests;
@@ -20,7 +21,7 @@ mod writes;
 
 use std::time::Duration;
 
-use crate::history::{Event, Failure, Fault, Phase, Record, nanoseconds};
+use crate::history::Failure;
 use crate::setup::Target;
 
 pub use evidence::{Evidence, Law, Line, TABLES, Violation, phase};
@@ -57,7 +58,7 @@ pub fn judge(
 /// The laws for whoever holds alone.
 fn judge_holders(evidence: &Evidence, lease: Duration) -> Vec<Violation> {
     let terms = terms(&evidence.records);
-    let lawless = lawless(&evidence.records, lease);
+    let lawless = lawless::lawless(&evidence.records, lease);
     let mut violations = Vec::new();
     violations.extend(terms::one_holder(&terms, lawless));
     violations.extend(terms::tokens_increase(&terms, lawless));
@@ -74,24 +75,6 @@ fn judge_work(evidence: &Evidence, progress_limit: Duration) -> Vec<Violation> {
     violations.extend(increments::outcomes_are_true(evidence));
     violations.extend(progress::progress(&evidence.records, progress_limit));
     violations
-}
-
-/// When hands from outside may have made two holders, or confused who came first. Never, for a lock
-/// whose row they left alone.
-fn lawless(records: &[Record], lease: Duration) -> Option<(u64, u64)> {
-    let is_hand = |record: &&Record| {
-        matches!(record.event, Event::Fault { fault: Fault::Delete | Fault::Edit, .. })
-    };
-    records.iter().find(is_hand)?;
-    let from = phase(records, Phase::Hands)?;
-    let to = phase(records, Phase::Calm).unwrap_or(u64::MAX);
-    Some((from, to.saturating_add(nanoseconds(lease))))
-}
-
-/// The same by Spanner's clock, of the first lock.
-fn lawless_in_spanner(evidence: &Evidence, lease: Duration) -> Option<(u64, u64)> {
-    let (from, to) = lawless(&evidence.records, lease)?;
-    Some((evidence.spanner_time(from)?, evidence.spanner_time(to)?))
 }
 
 fn something_happened(evidence: &Evidence, parts: &[Evidence]) -> Option<Violation> {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::evidence::{Evidence, Law, Violation};
-use super::lawless_in_spanner;
+use super::lawless::lawless_in_spanner;
 use super::rows::{Hold, holds};
 use super::terms::in_part;
 use crate::history::nanoseconds;

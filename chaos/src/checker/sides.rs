@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::evidence::{Evidence, Law, Violation};
+use super::lawless::{lawless, lawless_in_spanner};
 use super::rows::holds;
 use super::terms::{Term, in_part, terms};
 use super::writes::{in_term, late_is_refused};
-use super::{lawless, lawless_in_spanner};
 use crate::history::nanoseconds;
 use crate::setup::{READERS, WRITERS};
 use crate::tables::Version;

@@ -31,13 +31,14 @@ mod prepared;
 mod run;
 mod time;
 mod token;
+mod untyped;
 mod written;
 
 pub use access::Access;
 pub use database::InTransaction;
 pub use error::{Pos, Result, SqlError};
 pub use functions::{Code as FunctionCode, Function, functions};
-pub use params::{Parameter, Parameters, Untyped};
+pub use params::{Parameter, Parameters};
 pub use parser::{
     MAX_DDL_BYTES, MAX_DEPTH, MAX_STATEMENT_CHARS, MAX_SUBQUERY_DEPTH, check_query,
     parse_create_database, parse_create_database_in, parse_ddl, parse_ddl_in, parse_ddl_leniently,
@@ -46,3 +47,4 @@ pub use parser::{
 pub use prepared::{Prepared, Statements};
 pub use run::{Explained, Operator, Outcome, execute, explain};
 pub(crate) use token::is_reserved;
+pub use untyped::Untyped;

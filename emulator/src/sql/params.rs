@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 
-use super::bind::untyped_value;
 use super::error::Pos;
+use super::untyped::{Untyped, untyped_value};
 use crate::engine::{Timestamp, Type, Value};
 
 /// A value for `@name`.
@@ -14,41 +14,6 @@ pub enum Parameter {
     Typed(Type, Value),
     /// A value whose type follows from where it stands.
     Untyped(Untyped),
-}
-
-/// A value as JSON knows it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Untyped {
-    /// `null`
-    Null,
-    /// A boolean.
-    Bool(bool),
-    /// A number: a FLOAT64.
-    Number(f64),
-    /// A string, which is also how INT64, NUMERIC, BYTES, DATE, TIMESTAMP and JSON travel.
-    Text(String),
-    /// A list: an array.
-    List(Vec<Untyped>),
-}
-
-impl Untyped {
-    /// Returns its value where nothing says which type it should have.
-    pub fn guess(&self) -> Value {
-        match self {
-            Untyped::Null => Value::Null,
-            Untyped::Bool(value) => Value::Bool(*value),
-            Untyped::Number(value) => Value::Float64(*value),
-            Untyped::Text(text) => Value::String(text.clone()),
-            Untyped::List(contents) => {
-                let values: Vec<Value> = contents.iter().map(Untyped::guess).collect();
-                let mut types = values.iter().filter_map(Value::value_type);
-                match types.next().and_then(Type::array) {
-                    Some(Type::Array(element)) => Value::Array { element, values },
-                    _ => Value::Array { element: &Type::Int64, values },
-                }
-            }
-        }
-    }
 }
 
 /// The parameters of a statement, by name. Names are the same in any case.

@@ -24,7 +24,6 @@ use super::error::Result;
 use super::plan::{Plan, Write};
 
 pub use binder::Binder;
-pub use typed::untyped_value;
 
 impl Binder<'_> {
     /// Binds a statement.

@@ -3,15 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-
-use crate::engine::{Date, Json, Numeric, Timestamp, Type, Value};
+use crate::engine::{Json, Numeric, Type, Value};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::eval::cast;
-use crate::sql::params::{Reading, Untyped};
+use crate::sql::params::Reading;
 use crate::sql::plan::Node;
 use crate::sql::time;
+use crate::sql::untyped::{Untyped, untyped_value};
 
 /// An expression with its type.
 #[derive(Clone, Debug)]
@@ -234,58 +232,5 @@ pub fn parse(text: &str, target: Type, at: Pos) -> Result<Value> {
         _ => time::date(text)
             .map(Value::Date)
             .ok_or_else(|| SqlError::invalid(at, format!("Invalid DATE literal: {text:?}"))),
-    }
-}
-
-/// Reads a value that was sent without a type as one of type `target`, if it is in the form in
-/// which such values travel.
-pub fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Value>> {
-    let value = match (content, target) {
-        (Untyped::Null, _) => Some(Value::Null),
-        (Untyped::Bool(value), Type::Bool) => Some(Value::Bool(*value)),
-        (Untyped::Number(value), Type::Float64) => Some(Value::Float64(*value)),
-        (Untyped::List(contents), Type::Array(element)) => {
-            let mut values = Vec::with_capacity(contents.len());
-            for content in contents {
-                match untyped_value(content, *element, at)? {
-                    Some(value) => values.push(value),
-                    None => return Ok(None),
-                }
-            }
-            Some(Value::Array { element, values })
-        }
-        (Untyped::Text(_), Type::Array(_)) => None,
-        (Untyped::Text(text), _) => {
-            return match from_text(text, target) {
-                Some(value) => Ok(Some(value)),
-                // Whatever other type is tried, the sender meant this one.
-                None if target != Type::Bool => {
-                    let message = format!("Could not parse {text:?} as {target}");
-                    Err(SqlError::invalid(at, message))
-                }
-                None => Ok(None),
-            };
-        }
-        _ => None,
-    };
-    Ok(value)
-}
-
-fn from_text(text: &str, target: Type) -> Option<Value> {
-    match target {
-        Type::Bool | Type::Array(_) => None,
-        Type::Numeric => Numeric::parse_exact(text).map(Value::Numeric),
-        Type::Json => Json::parse(text).ok().map(Value::Json),
-        Type::String => Some(Value::String(text.to_owned())),
-        Type::Int64 => text.parse().ok().map(Value::Int64),
-        Type::Float64 => match text {
-            "NaN" => Some(Value::Float64(f64::NAN)),
-            "Infinity" => Some(Value::Float64(f64::INFINITY)),
-            "-Infinity" => Some(Value::Float64(f64::NEG_INFINITY)),
-            _ => None,
-        },
-        Type::Bytes => BASE64_STANDARD.decode(text).ok().map(Value::Bytes),
-        Type::Date => Date::parse(text).map(Value::Date),
-        Type::Timestamp => Timestamp::parse_rfc3339(text).map(Value::Timestamp),
     }
 }

@@ -1,0 +1,95 @@
+//! Values that are sent without a type.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::error::{Pos, Result, SqlError};
+use crate::engine::{Date, Json, Numeric, Timestamp, Type, Value};
+
+/// A value as JSON knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Untyped {
+    /// `null`
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A number: a FLOAT64.
+    Number(f64),
+    /// A string, which is also how INT64, NUMERIC, BYTES, DATE, TIMESTAMP and JSON travel.
+    Text(String),
+    /// A list: an array.
+    List(Vec<Untyped>),
+}
+
+impl Untyped {
+    /// Returns its value where nothing says which type it should have.
+    pub fn guess(&self) -> Value {
+        match self {
+            Untyped::Null => Value::Null,
+            Untyped::Bool(value) => Value::Bool(*value),
+            Untyped::Number(value) => Value::Float64(*value),
+            Untyped::Text(text) => Value::String(text.clone()),
+            Untyped::List(contents) => {
+                let values: Vec<Value> = contents.iter().map(Untyped::guess).collect();
+                let mut types = values.iter().filter_map(Value::value_type);
+                match types.next().and_then(Type::array) {
+                    Some(Type::Array(element)) => Value::Array { element, values },
+                    _ => Value::Array { element: &Type::Int64, values },
+                }
+            }
+        }
+    }
+}
+
+/// Reads a value that was sent without a type as one of type `target`, if it is in the form in
+/// which such values travel.
+pub fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Value>> {
+    let value = match (content, target) {
+        (Untyped::Null, _) => Some(Value::Null),
+        (Untyped::Bool(value), Type::Bool) => Some(Value::Bool(*value)),
+        (Untyped::Number(value), Type::Float64) => Some(Value::Float64(*value)),
+        (Untyped::List(contents), Type::Array(element)) => {
+            let mut values = Vec::with_capacity(contents.len());
+            for content in contents {
+                match untyped_value(content, *element, at)? {
+                    Some(value) => values.push(value),
+                    None => return Ok(None),
+                }
+            }
+            Some(Value::Array { element, values })
+        }
+        (Untyped::Text(_), Type::Array(_)) => None,
+        (Untyped::Text(text), _) => {
+            return match from_text(text, target) {
+                Some(value) => Ok(Some(value)),
+                // Whatever other type is tried, the sender meant this one.
+                None if target != Type::Bool => {
+                    let message = format!("Could not parse {text:?} as {target}");
+                    Err(SqlError::invalid(at, message))
+                }
+                None => Ok(None),
+            };
+        }
+        _ => None,
+    };
+    Ok(value)
+}
+
+fn from_text(text: &str, target: Type) -> Option<Value> {
+    match target {
+        Type::Bool | Type::Array(_) => None,
+        Type::Numeric => Numeric::parse_exact(text).map(Value::Numeric),
+        Type::Json => Json::parse(text).ok().map(Value::Json),
+        Type::String => Some(Value::String(text.to_owned())),
+        Type::Int64 => text.parse().ok().map(Value::Int64),
+        Type::Float64 => match text {
+            "NaN" => Some(Value::Float64(f64::NAN)),
+            "Infinity" => Some(Value::Float64(f64::INFINITY)),
+            "-Infinity" => Some(Value::Float64(f64::NEG_INFINITY)),
+            _ => None,
+        },
+        Type::Bytes => BASE64_STANDARD.decode(text).ok().map(Value::Bytes),
+        Type::Date => Date::parse(text).map(Value::Date),
+        Type::Timestamp => Timestamp::parse_rfc3339(text).map(Value::Timestamp),
+    }
+}
