@@ -23,8 +23,8 @@ pub enum Target {
     Shards(usize),
     /// All contend for one lock, each by its rank.
     Ranks,
-    /// So many read under one lock and so many write under it. What is done under it by writers has
-    /// the number 0, what is done by readers the number 1.
+    /// So many read under one lock and so many write under it. Work by writers has the number 0, work
+    /// by readers the number 1.
     Sides { readers: usize, writers: usize },
 }
 
@@ -81,7 +81,8 @@ impl Target {
         Some(Rank { rank: number.div_ceil(2), preempts: number % 4 != 0 })
     }
 
-    /// Which side of a lock for readers and writers a worker is on. Of the reserve, the first writes.
+    /// Returns the side of a lock for readers and writers that a worker is on. Of the reserve, the
+    /// first writes.
     pub fn side(self, id: &str) -> Option<usize> {
         let Target::Sides { readers, writers } = self else { return None };
         let number = number(id)? as usize;
@@ -109,8 +110,8 @@ impl Target {
         matches!(self, Target::Ranks | Target::Sides { .. })
     }
 
-    /// Whoever preempts may lead so long beside a member of higher rank; so the highest rank that
-    /// lives leads by then. An abandoned transaction may hold the row for 10 s.
+    /// Returns for how long a worker that preempts may lead beside a member of higher rank. So the
+    /// highest rank that lives leads by then. An abandoned transaction may hold the row for 10 s.
     pub fn rank_limit(self) -> Duration {
         self.lease() * 3 + Duration::from_secs(10)
     }

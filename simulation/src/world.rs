@@ -76,7 +76,7 @@ pub fn run(plan: &Plan, prints: bool) -> Report {
         // Looking for input between any two steps would take a fifth of the time.
         builder.enable_io();
     }
-    // What the library draws comes from the seed, too.
+    // The library's draws come from the seed, too.
     spindle::simulation::draw_from(plan.seed.rotate_left(16));
     let runtime = builder.build().expect("a runtime on this thread alone");
     runtime.block_on(live(plan, prints))

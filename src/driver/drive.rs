@@ -86,7 +86,7 @@ pub(crate) fn overdue_limit(lease: Duration) -> Duration {
     lease.clamp(OVERDUE_MIN, OVERDUE_MAX)
 }
 
-/// What the loop does after a turn.
+/// The loop's way on after a turn.
 enum Turn {
     Ends,
     /// Tells the instance at once.

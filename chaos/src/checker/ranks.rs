@@ -11,8 +11,8 @@ use crate::history::nanoseconds;
 use crate::setup::{Rank, Target};
 use crate::tables::Version;
 
-/// Whoever has held within this time may be taken by some for the one that held last, which has its
-/// turn last. Longer than anybody is kept from polling.
+/// Some may take a worker for the one that held last, and so has its turn last, if it held within
+/// this time. It is longer than anybody is kept from polling.
 const RECENT: Duration = Duration::from_secs(15);
 
 pub fn judge(evidence: &Evidence, lease: Duration) -> Vec<Violation> {

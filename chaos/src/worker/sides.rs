@@ -44,7 +44,7 @@ impl Worker {
                 order = self.orders.recv() => goes_on = matches!(order, Some(Order::Resign)),
             }
             stop.cancel();
-            // What is not released by then is left to its lease.
+            // The lease ends whatever is not released by then.
             if let Ok(ended) = timeout(FAREWELL, taking).await {
                 ended??;
             }

@@ -52,7 +52,7 @@ impl Parameters {
     }
 }
 
-/// What is known of a parameter before its value.
+/// The part of a parameter that is known before its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     /// The type that the sender gave.

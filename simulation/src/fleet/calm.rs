@@ -264,7 +264,7 @@ fn steady(world: &FleetWorld, members: u64) -> u64 {
     polls * members + (times(world.plan.lease / 6) + 1) * 2
 }
 
-/// Whoever asks is told of those who live, and of nobody else.
+/// Sees that members are told of those who live, and of nobody else.
 async fn members_are_told(world: &FleetWorld, seats: &[Arc<Seat>]) -> Judged {
     // Rows of those that crashed count until their leases are over.
     sleep(world.plan.lease * 2).await;

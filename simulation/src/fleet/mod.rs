@@ -39,7 +39,7 @@ pub fn run_fleet(plan: &FleetPlan, prints: bool) -> Report {
     if plan.through_client {
         builder.enable_io();
     }
-    // What the library draws comes from the seed, too.
+    // The library's draws come from the seed, too.
     spindle::simulation::draw_from(plan.seed.rotate_left(16));
     let runtime = builder.build();
     runtime.expect("a runtime on this thread alone").block_on(live(plan, prints))
