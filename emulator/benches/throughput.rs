@@ -246,7 +246,7 @@ async fn point_queries(count: i64) {
     for number in 0..QUERIES {
         let key = table.key([(number * 97 % count).into()]).unwrap();
         let read = engine::Read::row("counter", ["id"], key);
-        assert_eq!(database.read_at(moment, &read).await.unwrap().len(), 1);
+        assert_eq!(database.read_at(moment, read).await.unwrap().len(), 1);
     }
     let read = micros(begin);
     let statements = Statements::default();

@@ -36,7 +36,7 @@ impl LockRow<'_> {
     async fn read(&self, at: EngineTimestamp) -> Option<Option<StoredRow>> {
         const COLUMNS: [&str; 5] = ["heartbeat", "token", "writer", "lease_ms", "info"];
         let read = Read::row(TABLE, COLUMNS, key(self.lock));
-        let rows = self.world.database.read_at(at, &read).await.ok()?;
+        let rows = self.world.database.read_at(at, read).await.ok()?;
         Some(rows.first().map(|row| decode(self.lock, &COLUMNS, row)))
     }
 }

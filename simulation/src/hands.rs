@@ -112,7 +112,7 @@ async fn found(world: &World, name: &str) -> Option<Found> {
     const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
     let concurrency = Concurrency::Optimistic;
     let id = world.database.begin(&ReadWriteOptions { concurrency, previous: None });
-    let rows = world.database.read(id, &Read::row(TABLE, COLUMNS, key(name))).await;
+    let rows = world.database.read(id, Read::row(TABLE, COLUMNS, key(name))).await;
     // Over whether or not it could be read.
     let _ = world.database.rollback(id);
     let cells = rows.ok()?.into_iter().next()?;

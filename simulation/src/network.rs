@@ -263,7 +263,7 @@ async fn try_serve(world: &World, request: Request) -> Result<Reply, Error> {
             let mut rows = Vec::new();
             for name in names {
                 let read = Read::row(TABLE, ROW.to_vec(), key(&name));
-                let found = database.read_at(read_at, &read).await?;
+                let found = database.read_at(read_at, read).await?;
                 rows.extend(row_of(&name, ROW, found));
             }
             Ok(Reply::Found { rows, read_at: timestamp(read_at) })
@@ -273,7 +273,7 @@ async fn try_serve(world: &World, request: Request) -> Result<Reply, Error> {
             let mut found = Vec::new();
             for name in keys {
                 let read = Read::row(TABLE, columns.clone(), key(&name));
-                let rows = database.read(id, &read).await?;
+                let rows = database.read(id, read).await?;
                 found.extend(row_of(&name, &columns, rows));
             }
             Ok(Reply::Begun { id, rows: found })
@@ -294,7 +294,7 @@ async fn try_serve(world: &World, request: Request) -> Result<Reply, Error> {
             let columns = ["name", "heartbeat"];
             let read = Read { keys: keys.collect(), ..Read::all(TABLE, columns) };
             let read_at = database.read_timestamp(TimestampBound::Strong)?;
-            let found = database.read_at(read_at, &read).await?;
+            let found = database.read_at(read_at, read).await?;
             let rows = found.into_iter().filter_map(|row| match row.as_slice() {
                 [Value::String(name), Value::Null] => row_of(name, &[], vec![Vec::new()]),
                 _ => None,

@@ -156,7 +156,7 @@ impl Database {
     /// # Errors
     /// The read names something that isn't there, or the transaction is over; ABORTED if it lost to
     /// an older one.
-    pub async fn read(&self, id: TransactionId, read: &Read) -> Result<Vec<Vec<Value>>> {
+    pub async fn read(&self, id: TransactionId, read: Read) -> Result<Vec<Vec<Value>>> {
         let mut reading = Reading::new(read);
         let mut rows = self.read_page(id, &mut reading).await?;
         while !reading.is_done() {
@@ -182,7 +182,7 @@ impl Database {
     ///
     /// # Errors
     /// The read names something that isn't there, or the moment is too long ago.
-    pub async fn read_at(&self, moment: Timestamp, read: &Read) -> Result<Vec<Vec<Value>>> {
+    pub async fn read_at(&self, moment: Timestamp, read: Read) -> Result<Vec<Vec<Value>>> {
         let mut reading = Reading::new(read);
         let mut rows = self.read_page_at(moment, &mut reading).await?;
         while !reading.is_done() {
@@ -201,7 +201,7 @@ impl Database {
         moment: Timestamp,
         reading: &mut Reading,
     ) -> Result<Vec<Vec<Value>>> {
-        self.shared.clock.wait_until(moment).await;
+        self.shared.wait_until(moment).await;
         let now = self.now();
         let mut state = self.state();
         if moment < now.saturating_sub(VERSION_RETENTION) {
@@ -259,7 +259,7 @@ impl Database {
     pub async fn commit(&self, id: TransactionId, mutations: &[Mutation]) -> Result<Committed> {
         let request = self.shared.request(id);
         let committed = request.run(|state, now| state.try_commit(id.0, mutations, now)).await?;
-        self.shared.clock.wait_until(committed.timestamp).await;
+        self.shared.wait_until(committed.timestamp).await;
         Ok(committed)
     }
 
@@ -338,7 +338,7 @@ impl Database {
         let state = self.state();
         let columns = &state.table(table)?.0.columns;
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-        let mut reading = Reading::new(&Read::all(table, names.iter().map(String::as_str)));
+        let mut reading = Reading::new(Read::all(table, names.iter().map(String::as_str)));
         let mut rows = Vec::new();
         while !reading.is_done() {
             rows.extend(state.read_page_at(&mut reading, Timestamp::MAX)?);

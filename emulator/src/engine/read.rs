@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use super::cell::Cell;
@@ -71,10 +72,10 @@ pub struct Reading {
 
 impl Reading {
     /// Returns a read that has not begun.
-    pub fn new(read: &Read) -> Reading {
-        let ranges = merge(read.keys.clone()).into();
+    pub fn new(mut read: Read) -> Reading {
+        let ranges = KeyRange::merged(mem::take(&mut read.keys)).into();
         let wanted = read.limit.unwrap_or(usize::MAX);
-        Reading { read: Read { keys: Vec::new(), ..read.clone() }, ranges, wanted }
+        Reading { read, ranges, wanted }
     }
 
     /// Returns true if nothing is left to read.
@@ -204,21 +205,21 @@ fn columns(table: &Table, positions: &[usize]) -> Columns {
 }
 
 impl State {
-    /// Finds the columns that a read names.
-    fn positions(&self, read: &Read) -> Result<Vec<usize>> {
-        let (table, _) = self.place(&read.table, read.index.as_deref())?;
+    /// Finds the rows and the columns that a read names.
+    fn found(&self, read: &Read) -> Result<((&Table, &TableData), Vec<usize>)> {
+        let (table, data) = self.place(&read.table, read.index.as_deref())?;
         let position = |name: &String| {
             table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))
         };
-        read.columns.iter().map(position).collect()
-    }
-
-    fn place_of(&self, reading: &Reading) -> Result<(&Table, &TableData)> {
-        self.place(&reading.read.table, reading.read.index.as_deref())
+        let positions = read.columns.iter().map(position).collect::<Result<_>>()?;
+        Ok(((table, data), positions))
     }
 
     /// Refuses a read of columns that weren't there at that moment, or have changed since.
     fn check_form(&self, read: &Read, moment: Timestamp) -> Result<()> {
+        if self.former.back().is_none_or(|(until, _)| moment >= *until) {
+            return Ok(());
+        }
         let name = read.index.as_ref().unwrap_or(&read.table);
         let since = self.former.iter().filter(|(until, _)| moment < *until);
         let mut since = since.map(|(_, schema)| schema).chain([&self.schema]);
@@ -246,8 +247,8 @@ impl State {
         moment: Timestamp,
     ) -> Result<Vec<Vec<Value>>> {
         self.check_form(&reading.read, moment)?;
-        let positions = self.positions(&reading.read)?;
-        let page = reading.page(self.place_of(reading)?, &positions, moment, None)?;
+        let (place, positions) = self.found(&reading.read)?;
+        let page = reading.page(place, &positions, moment, None)?;
         Ok(reading.turn(page))
     }
 
@@ -263,8 +264,7 @@ impl State {
             Concurrency::Optimistic => self.snapshot(number, now),
             Concurrency::Pessimistic => Timestamp::MAX,
         };
-        let positions = self.positions(&reading.read)?;
-        let (table, data) = self.place_of(reading)?;
+        let ((table, data), positions) = self.found(&reading.read)?;
         let name = table.name.to_ascii_lowercase();
         let draft = self.transactions.get(&number).and_then(|t| t.draft.get(&name));
         let page = reading.page((table, data), &positions, moment, draft)?;
@@ -318,19 +318,4 @@ impl State {
                 .all(|key| seen(data.rows.at(key, moment)) == seen(data.rows.latest(key)))
         })
     }
-}
-
-fn merge(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort();
-    let mut merged: Vec<KeyRange> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.start < last.end => {
-                last.end = range.end.max(last.end.clone());
-            }
-            _ => merged.push(range),
-        }
-    }
-    merged
 }

@@ -35,6 +35,14 @@ impl Shared {
         Timestamp::from_micros(self.clock.now().micros())
     }
 
+    /// Resolves once it is this moment.
+    pub async fn wait_until(&self, moment: Timestamp) {
+        // The clock's own wait is on the heap.
+        if self.now() < moment {
+            self.clock.wait_until(moment).await;
+        }
+    }
+
     /// Returns the state, for as long as the guard is held.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -215,7 +215,7 @@ impl Run {
     }
 
     async fn look(&self, id: TransactionId, look: &Look, record: &mut Record) -> Result<()> {
-        let rows = self.database.read(id, &look.read).await?;
+        let rows = self.database.read(id, look.read.clone()).await?;
         look.note(&rows, record);
         Ok(())
     }
@@ -224,7 +224,7 @@ impl Run {
         let moment = self.database.read_timestamp(TimestampBound::Strong).unwrap();
         let mut record = Record { timestamp: Some(moment), ..Record::default() };
         for look in [Look::hot(random), Look::hot(random), Look::window(number)] {
-            let rows = self.database.read_at(moment, &look.read).await.unwrap();
+            let rows = self.database.read_at(moment, look.read.clone()).await.unwrap();
             look.note(&rows, &mut record);
             tokio::task::yield_now().await;
         }

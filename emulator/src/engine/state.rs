@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::error::{Code, Error, Result};
 use super::index::BoundIndex;
 use super::locks::{Lock, LockTable, TransactionNumber, compete};
-use super::schema::Schema;
+use super::schema::{Schema, in_lower_case};
 use super::store::Rows;
 use super::table::Table;
 use super::transaction::{Age, Committed, Status, Transaction};
@@ -136,7 +136,7 @@ impl State {
     /// Returns the definition and the contents of a table.
     pub fn table(&self, name: &str) -> Result<(&Table, &TableData)> {
         let definition = self.schema.table(name).map(|table| &**table);
-        let data = self.tables.get(&name.to_ascii_lowercase());
+        let data = self.tables.get(&*in_lower_case(name));
         definition.zip(data).ok_or_else(|| self.schema.missing_table(name))
     }
 
@@ -146,7 +146,7 @@ impl State {
         let Some(name) = index else { return Ok(found) };
         let of_table = |index: &&BoundIndex| index.definition.table.eq_ignore_ascii_case(table);
         let index = self.schema.index(name).filter(of_table);
-        let data = self.tables.get(&name.to_ascii_lowercase());
+        let data = self.tables.get(&*in_lower_case(name));
         index.map(|index| &index.entries).zip(data).ok_or_else(|| {
             let message = format!("No index '{name}' was found for table '{table}'.");
             Error::new(Code::NotFound, message)

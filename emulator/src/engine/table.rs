@@ -16,6 +16,16 @@ pub struct KeyColumn {
     pub descending: bool,
 }
 
+impl KeyColumn {
+    /// Returns the part of a key that has this value here.
+    pub fn of(&self, value: Value) -> KeyPart {
+        match self.descending {
+            false => KeyPart::Ascending(value),
+            true => KeyPart::Descending(Reverse(value)),
+        }
+    }
+}
+
 /// A table's definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
@@ -230,23 +240,17 @@ impl Table {
                     self.primary_key.len(),
                 )));
             };
-            key.0.push(match part.descending {
-                false => KeyPart::Ascending(value),
-                true => KeyPart::Descending(Reverse(value)),
-            });
+            key.0.push(part.of(value));
         }
         Ok(key)
     }
 
     /// Returns the key of a whole row, whose values stand in the order of [`Table::columns`].
     pub fn key_of_row(&self, row: &[Value]) -> Key {
-        let parts = self.primary_key.iter().map(|part| {
-            let value = row.get(part.position).cloned().unwrap_or(Value::Null);
-            match part.descending {
-                false => KeyPart::Ascending(value),
-                true => KeyPart::Descending(Reverse(value)),
-            }
-        });
+        let parts = self
+            .primary_key
+            .iter()
+            .map(|part| part.of(row.get(part.position).cloned().unwrap_or(Value::Null)));
         Key(parts.collect())
     }
 }

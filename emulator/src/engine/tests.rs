@@ -36,12 +36,12 @@ impl World {
     }
 
     async fn balance(&self, transaction: TransactionId, id: i64) -> Result<Option<i64>> {
-        let rows = self.database.read(transaction, &balance_of(id)).await?;
+        let rows = self.database.read(transaction, balance_of(id)).await?;
         Ok(rows.first().map(|row| number(&row[0])))
     }
 
     async fn balance_at(&self, moment: Timestamp, id: i64) -> Option<i64> {
-        let rows = self.database.read_at(moment, &balance_of(id)).await.unwrap();
+        let rows = self.database.read_at(moment, balance_of(id)).await.unwrap();
         rows.first().map(|row| number(&row[0]))
     }
 
@@ -125,7 +125,7 @@ async fn an_old_moment_is_shown_for_an_hour_and_refused_afterwards() {
     assert_eq!(world.balance_at(half_an_hour_ago, 1).await, Some(7));
 
     world.database.clock().advance(Duration::from_secs(20));
-    let error = world.database.read_at(before, &balance_of(1)).await.unwrap_err();
+    let error = world.database.read_at(before, balance_of(1)).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
     let error = world.database.read_timestamp(TimestampBound::ReadTimestamp(before)).unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
@@ -211,7 +211,7 @@ async fn a_reader_of_one_column_does_not_meet_a_writer_of_another() {
     let world = World::with_accounts(1).await;
     let (reader, writer) = (world.begin(), world.begin());
     let note = Read::row("account", ["note"], key(1));
-    world.database.read(reader, &note).await.unwrap();
+    world.database.read(reader, note).await.unwrap();
     world.database.commit(writer, &[set(WriteKind::Update, 1, 9)]).await.unwrap();
     world.commit(reader, 1, 10).await.unwrap();
     assert!(world.elapsed() < Duration::from_secs(1));
@@ -251,8 +251,8 @@ async fn no_phantom_in_a_range_that_was_read() {
         let (one, other) = (begin(), begin());
         let range = KeyRange { start: key(10), end: key(20) };
         let read = Read { keys: vec![range], ..Read::all("account", ["id"]) };
-        assert!(world.database.read(one, &read).await.unwrap().is_empty());
-        assert!(world.database.read(other, &read).await.unwrap().is_empty());
+        assert!(world.database.read(one, read.clone()).await.unwrap().is_empty());
+        assert!(world.database.read(other, read).await.unwrap().is_empty());
         world.commit(one, 15, 1).await.unwrap();
         assert!(is_aborted(world.commit(other, 16, 1).await));
     }

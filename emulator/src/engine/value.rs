@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Bound;
+use std::mem;
 
 pub use super::civil::{Date, Timestamp};
 use super::json::Json;
@@ -351,14 +351,26 @@ impl KeyRange {
         KeyRange { start: prefix.clone(), end: prefix.after() }
     }
 
+    /// Returns the same ranges, in order and apart from each other.
+    pub fn merged(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort();
+        ranges.dedup_by(|next, last| {
+            let overlaps = next.start < last.end;
+            if overlaps && next.end > last.end {
+                mem::swap(&mut last.end, &mut next.end);
+            }
+            overlaps
+        });
+        ranges
+    }
+
     /// Returns the entries of a map in the range, in order.
     pub(super) fn of<'a, V>(
         &'a self,
         map: &'a BTreeMap<Key, V>,
-    ) -> impl DoubleEndedIterator<Item = (&'a Key, &'a V)> {
-        // A map has no range that ends before it starts.
-        let bounds = (Bound::Included(&self.start), Bound::Excluded(&self.end));
-        (!self.is_empty()).then(|| map.range(bounds)).into_iter().flatten()
+    ) -> impl Iterator<Item = (&'a Key, &'a V)> {
+        map.range(&self.start..).take_while(|(key, _)| **key < self.end)
     }
 
     /// Returns true if no key can be in the range.

@@ -45,7 +45,7 @@ impl Core {
             exclusive: request.lock_hint == LockHint::Exclusive as i32,
         };
         let columns = column_types(table, &request.columns)?;
-        let mut source = Source { database, handle: selected.handle, reading: Reading::new(&read) };
+        let mut source = Source { database, handle: selected.handle, reading: Reading::new(read) };
         let rows = source.next_page().await?;
         let precommit_token = match selected.handle {
             Handle::ReadOnly(_) => None,

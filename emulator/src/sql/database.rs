@@ -46,8 +46,8 @@ impl Access for InTransaction<'_> {
 
     async fn read(&mut self, read: Read) -> Result<Vec<Vec<Value>>> {
         match self.transaction {
-            Transaction::ReadWrite(id) => self.database.read(id, &read).await,
-            Transaction::ReadOnly(moment) => self.database.read_at(moment, &read).await,
+            Transaction::ReadWrite(id) => self.database.read(id, read).await,
+            Transaction::ReadOnly(moment) => self.database.read_at(moment, read).await,
         }
     }
 

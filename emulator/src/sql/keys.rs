@@ -7,7 +7,7 @@ use super::bounds::Bounds;
 use super::eval::{Evaluated, Evaluation, Rows, Stop};
 use super::functions::Code;
 use super::plan::{Node, Scan, Use};
-use crate::engine::{BoundIndex, Key, KeyPart, KeyRange, Table, Value};
+use crate::engine::{BoundIndex, Key, KeyColumn, KeyPart, KeyRange, Value};
 
 /// The most separate keys that are looked up one by one.
 const MAX_POINTS: usize = 100_000;
@@ -22,16 +22,8 @@ pub fn ranges(
     evaluation: &Evaluation,
     rows: &Rows,
 ) -> Evaluated<Vec<KeyRange>> {
-    let table = index.map_or(&*scan.table, |index| &index.entries);
-    let parts = table.primary_key.iter().map(|part| {
-        let slot = match index {
-            Some(index) => scan.slot_in(index, part.position),
-            None => scan.slot(part.position),
-        };
-        Part { slot, descending: part.descending }
-    });
-    let key = parts.collect();
-    Search { table, key, is_known, evaluation, rows }.ranges(conditions).map(merged)
+    let search = Search { scan, index, is_known, evaluation, rows };
+    search.ranges(conditions).map(KeyRange::merged)
 }
 
 /// Returns true if no row passes all `conditions` that has NULL in this slot.
@@ -75,16 +67,9 @@ pub fn strength(ranges: &[KeyRange]) -> usize {
     ranges.iter().map(of_one).min().unwrap_or(usize::MAX)
 }
 
-/// A column of the primary key.
-struct Part {
-    /// Its slot. A column that isn't read restricts nothing.
-    slot: Option<usize>,
-    descending: bool,
-}
-
 struct Search<'a> {
-    table: &'a Table,
-    key: Vec<Part>,
+    scan: &'a Scan,
+    index: Option<&'a BoundIndex>,
     is_known: &'a dyn Fn(usize) -> bool,
     evaluation: &'a Evaluation,
     rows: &'a Rows<'a>,
@@ -104,29 +89,37 @@ impl Search<'_> {
             }
             return Ok(ranges);
         }
-        let mut prefixes = vec![Vec::new()];
-        for part in &self.key {
-            let Some(index) = part.slot else { break };
-            match self.points(&conditions, index)? {
+        let table = self.index.map_or(&*self.scan.table, |index| &index.entries);
+        let mut prefixes = vec![Key::default()];
+        for part in &table.primary_key {
+            // A column that isn't read restricts nothing.
+            let Some(slot) = self.slot(part) else { break };
+            match self.points(&conditions, slot)? {
                 Some(points) if prefixes.len() * points.len() <= MAX_POINTS => {
-                    prefixes = extended(&prefixes, &points);
+                    prefixes = extended(prefixes, part, &points);
                 }
                 _ => {
-                    let bounds = self.bounds(&conditions, index)?;
+                    let bounds = self.bounds(&conditions, slot)?;
                     if bounds.empty {
                         return Ok(Vec::new());
                     }
                     if bounds.found {
                         let ranges = prefixes.into_iter();
-                        return Ok(ranges
-                            .map(|prefix| self.range(prefix, &bounds, part.descending))
-                            .collect());
+                        return Ok(ranges.map(|prefix| range(prefix, part, &bounds)).collect());
                     }
                     break;
                 }
             }
         }
-        Ok(prefixes.into_iter().map(|prefix| KeyRange::prefix(self.place(prefix))).collect())
+        Ok(prefixes.into_iter().map(KeyRange::prefix).collect())
+    }
+
+    /// The slot of a column of the key.
+    fn slot(&self, part: &KeyColumn) -> Option<usize> {
+        match self.index {
+            Some(index) => self.scan.slot_in(index, part.position),
+            None => self.scan.slot(part.position),
+        }
     }
 
     /// The values that these conditions leave for a column, if they name them.
@@ -256,44 +249,45 @@ impl Search<'_> {
         node.is_unsteady()
             || node.any(&|node| matches!(node, Node::Column(slot) if !(self.is_known)(*slot)))
     }
-
-    fn range(&self, prefix: Vec<Value>, bounds: &Bounds, descending: bool) -> KeyRange {
-        let place = |value: &Value| {
-            self.place(prefix.iter().chain(std::iter::once(value)).cloned().collect())
-        };
-        let before_all = || self.place(prefix.clone());
-        let null = || place(&Value::Null);
-        let (first, last) = match descending {
-            false => (&bounds.low, &bounds.high),
-            true => (&bounds.high, &bounds.low),
-        };
-        // NULL, which no comparison lets through, comes first, or last if descending.
-        let start = match first {
-            Some((value, true)) => place(value),
-            Some((value, false)) => place(value).after(),
-            None if descending => before_all(),
-            None => null().after(),
-        };
-        let end = match last {
-            Some((value, true)) => place(value).after(),
-            Some((value, false)) => place(value),
-            None if descending => null(),
-            None => before_all().after(),
-        };
-        KeyRange { start, end }
-    }
-
-    fn place(&self, values: Vec<Value>) -> Key {
-        // There are never more values than key parts, which is what this could fail on.
-        self.table.key(values).unwrap_or_default()
-    }
 }
 
-fn extended(prefixes: &[Vec<Value>], points: &[Value]) -> Vec<Vec<Value>> {
-    let with = |prefix: &Vec<Value>, point: &Value| {
-        prefix.iter().chain(std::iter::once(point)).cloned().collect()
+/// Returns the keys with this prefix that have the next value within these bounds.
+fn range(prefix: Key, part: &KeyColumn, bounds: &Bounds) -> KeyRange {
+    let place = |value: &Value| with(prefix.clone(), part, value.clone());
+    let (first, last) = match part.descending {
+        false => (&bounds.low, &bounds.high),
+        true => (&bounds.high, &bounds.low),
     };
-    prefixes.iter().flat_map(|prefix| points.iter().map(move |point| with(prefix, point))).collect()
+    // NULL, which no comparison lets through, comes first, or last if descending.
+    let start = match first {
+        Some((value, true)) => place(value),
+        Some((value, false)) => place(value).after(),
+        None if part.descending => prefix.clone(),
+        None => place(&Value::Null).after(),
+    };
+    let end = match last {
+        Some((value, true)) => place(value).after(),
+        Some((value, false)) => place(value),
+        None if part.descending => place(&Value::Null),
+        None => prefix.after(),
+    };
+    KeyRange { start, end }
+}
+
+/// Returns each prefix with each of these values behind it.
+fn extended(mut prefixes: Vec<Key>, part: &KeyColumn, points: &[Value]) -> Vec<Key> {
+    if let [point] = points {
+        prefixes.iter_mut().for_each(|prefix| prefix.0.push(part.of(point.clone())));
+        return prefixes;
+    }
+    let each =
+        |prefix: Key| points.iter().map(move |point| with(prefix.clone(), part, point.clone()));
+    prefixes.into_iter().flat_map(each).collect()
+}
+
+fn with(mut prefix: Key, part: &KeyColumn, value: Value) -> Key {
+    prefix.0.push(part.of(value));
+    prefix
 }
 
 fn flatten<'a>(condition: &'a Node, conditions: &mut Vec<&'a Node>) {
@@ -305,22 +299,4 @@ fn flatten<'a>(condition: &'a Node, conditions: &mut Vec<&'a Node>) {
 
 fn is_column(node: &Node, wanted: usize) -> bool {
     matches!(node, Node::Column(slot) if *slot == wanted)
-}
-
-/// Returns the same ranges, in order and apart from each other.
-pub fn merged(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort();
-    let mut merged: Vec<KeyRange> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.start < last.end => {
-                if range.end > last.end {
-                    last.end = range.end;
-                }
-            }
-            _ => merged.push(range),
-        }
-    }
-    merged
 }

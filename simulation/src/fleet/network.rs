@@ -244,7 +244,7 @@ impl Reach {
             let ranges =
                 asked.1.iter().map(|(from, to)| KeyRange { start: key(from), end: key(to) });
             let read = Read { keys: keys.chain(ranges).collect(), ..Read::all(TABLE, COLUMNS) };
-            let rows = database.read_at(at, &read).await.map_err(|error| error.code())?;
+            let rows = database.read_at(at, read).await.map_err(|error| error.code())?;
             let rows = stored(&COLUMNS, &rows);
             let mut pages = lock(&network.pages);
             if let Some(before) = before
@@ -271,7 +271,7 @@ impl Reach {
         let serving = async move {
             let id = database.begin(&ReadWriteOptions { concurrency, previous: None });
             let read = Read { keys, ..Read::all(TABLE, columns.iter().copied()) };
-            let rows = database.read(id, &read).await.map_err(|error| error.code())?;
+            let rows = database.read(id, read).await.map_err(|error| error.code())?;
             Ok((Begun(id), stored(&columns, &rows)))
         };
         self.call((Rpc::Begin, false), None, serving).await

@@ -278,7 +278,7 @@ impl FleetWorld {
     async fn row_before(&self, name: &str, at: Timestamp) -> Option<StoredRow> {
         let at = EngineTimestamp::from_nanos(i128::from(at.0) - 1)?;
         let read = Read::row(TABLE, ROW, key(name));
-        let rows = self.network.database.read_at(at, &read).await.ok()?;
+        let rows = self.network.database.read_at(at, read).await.ok()?;
         rows.first().map(|row| decode(name, &ROW, row))
     }
 

@@ -7,6 +7,7 @@ mod columns;
 mod constraints;
 mod kept;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,6 +27,14 @@ pub enum Dialect {
     GoogleSql,
     /// PostgreSQL's, as Cloud Spanner speaks it.
     PostgreSql,
+}
+
+/// Returns a name as the tables and indexes are found by it.
+pub(super) fn in_lower_case(name: &str) -> Cow<'_, str> {
+    match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(name.to_ascii_lowercase()),
+        false => Cow::Borrowed(name),
+    }
 }
 
 /// The tables of a database.
@@ -67,7 +76,7 @@ impl Schema {
 
     /// Returns the table of this name, in any case.
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
-        self.tables.get(&name.to_ascii_lowercase())
+        self.tables.get(&*in_lower_case(name))
     }
 
     /// Returns every table, by name.
@@ -77,7 +86,7 @@ impl Schema {
 
     /// Returns the index of this name, in any case.
     pub fn index(&self, name: &str) -> Option<&BoundIndex> {
-        self.indexes.get(&name.to_ascii_lowercase()).map(|index| &**index)
+        self.indexes.get(&*in_lower_case(name)).map(|index| &**index)
     }
 
     /// Returns every index, by name.

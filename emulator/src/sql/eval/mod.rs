@@ -106,7 +106,7 @@ impl Evaluation {
             Node::Shared(node) => self.value(node, rows),
             Node::Cast { operand, target, safe } => self.cast(operand, *target, *safe, rows),
             Node::Array(element, items) => {
-                Ok(Value::Array { element, values: self.values(items, rows)? })
+                Ok(Value::Array { element, values: self.values(items.iter(), rows)? })
             }
             Node::And(parts) => self.connected(parts, rows, false),
             Node::Or(parts) => self.connected(parts, rows, true),
@@ -168,7 +168,7 @@ impl Evaluation {
         first_only: bool,
         rows: &Rows,
     ) -> Evaluated<Arc<Vec<Row>>> {
-        let place = (subquery.query.number, self.values(&subquery.arguments, rows)?);
+        let place = (subquery.query.number, self.values(subquery.arguments.iter(), rows)?);
         if let Some(known) = self.known.get(&place) {
             return Ok(Arc::clone(known));
         }
@@ -225,7 +225,7 @@ impl Evaluation {
     fn is_in(&self, operand: &Node, list: &[Node], rows: &Rows) -> Evaluated {
         let operand = self.value(operand, rows)?;
         // All are evaluated, whichever it is.
-        Ok(is_among(&operand, self.values(list, rows)?.iter()))
+        Ok(is_among(&operand, self.values(list.iter(), rows)?.iter()))
     }
 
     fn is_in_array(&self, pair: &[Node; 2], rows: &Rows) -> Evaluated {
@@ -236,7 +236,12 @@ impl Evaluation {
         Ok(is_among(&operand, values.iter()))
     }
 
-    fn values(&self, nodes: &[Node], rows: &Rows) -> Evaluated<Vec<Value>> {
+    /// Returns the value of each of these expressions.
+    pub fn values<'n>(
+        &self,
+        nodes: impl ExactSizeIterator<Item = &'n Node>,
+        rows: &Rows,
+    ) -> Evaluated<Vec<Value>> {
         let mut values = Vec::with_capacity(nodes.len());
         for node in nodes {
             values.push(self.value(node, rows)?);
@@ -302,7 +307,7 @@ impl Evaluation {
     }
 
     fn apply(&self, function: &Function, arguments: &[Node], rows: &Rows) -> Evaluated {
-        let values = self.values(arguments, rows)?;
+        let values = self.values(arguments.iter(), rows)?;
         self.count_steps(function.cost(&values))?;
         match function.code {
             FunctionCode::Strict(_) if values.iter().any(Value::is_null) => Ok(Value::Null),

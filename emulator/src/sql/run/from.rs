@@ -1,13 +1,13 @@
 //! `FROM` and `WHERE`: the rows that a query starts from.
 
 use std::collections::BTreeSet;
+use std::mem;
 
 use super::Execution;
-use super::path::{Ask, Path, read};
-use crate::engine::{Key, KeyRange, Read, Result, Value};
+use super::path::{Ask, Path, has_all, read};
+use crate::engine::{Key, KeyRange, Result, Value};
 use crate::sql::access::Access;
-use crate::sql::eval::{Row, Rows};
-use crate::sql::keys;
+use crate::sql::eval::{Evaluation, Row, Rows};
 use crate::sql::plan::{Node, Query, Scan, Source, Step};
 
 /// The candidates that can come to the rows so far.
@@ -34,12 +34,12 @@ impl<A: Access> Execution<'_, A> {
         for (place, step) in query.steps.iter().enumerate() {
             let candidates =
                 self.candidates(query, step, &rows, &waiting, &known, arguments).await?;
-            known.extend(used(&step.source).iter().map(|(_, slot)| *slot));
-            // Each condition is looked at as soon as all that it is about is there.
-            let is_last = place + 1 == query.steps.len();
-            let ready = |condition: &&Node| is_last || is_about(condition, &known);
-            let (now, later) = waiting.into_iter().partition::<Vec<&Node>, _>(ready);
-            waiting = later;
+            let mut now = mem::take(&mut waiting);
+            if place + 1 < query.steps.len() {
+                known.extend(used(&step.source).iter().map(|(_, slot)| *slot));
+                // Each condition is looked at as soon as all that it is about is there.
+                (now, waiting) = now.into_iter().partition(|it| is_about(it, &known));
+            }
             rows = self.joined(step, rows, candidates, &now, arguments).await?;
         }
         Ok(rows)
@@ -84,28 +84,31 @@ impl<A: Access> Execution<'_, A> {
         &mut self,
         query: &Query,
         scan: &Scan,
-        path: Path<'_>,
+        Path { index, mut ranges }: Path<'_>,
         vary: bool,
     ) -> Result<Candidates> {
-        let keys = keys::merged(path.ranges.iter().flatten().cloned().collect());
+        let keys = match vary {
+            true => KeyRange::merged(ranges.iter().flatten().cloned().collect()),
+            false => ranges.pop().unwrap_or_default(),
+        };
         if keys.is_empty() {
             return Ok(Candidates::Same(Vec::new()));
         }
         let limit = if vary { None } else { row_limit(query) };
         let ask = Ask { limit, exclusive: query.for_update };
-        let mut rows = match path.index {
-            Some(index) => self.rows_by_index(scan, index, keys, ask).await?,
-            None if vary => self.rows_with_keys(scan, keys, ask).await?,
-            None => {
-                let read = Read { limit: ask.limit, exclusive: ask.exclusive, ..read(scan, keys) };
-                return Ok(Candidates::Same(self.access.read(read).await?));
+        let mut rows = match index {
+            _ if !vary && has_all(scan, index, ask) => {
+                let rows = self.access.read(read(scan, index, keys, ask)).await?;
+                return Ok(Candidates::Same(rows));
             }
+            Some(index) => self.rows_by_index(scan, index, keys, ask).await?,
+            None => self.rows_with_keys(scan, keys, ask).await?,
         };
         if !vary {
             return Ok(Candidates::Same(rows.into_iter().map(|(_, row)| row).collect()));
         }
         rows.sort_by(|(left, _), (right, _)| left.cmp(right));
-        Ok(Candidates::ByKey { rows, ranges: path.ranges })
+        Ok(Candidates::ByKey { rows, ranges })
     }
 
     /// The rows so far, each with what comes to it.
@@ -159,13 +162,19 @@ impl<A: Access> Execution<'_, A> {
         arguments: &[Value],
         kept: &mut Vec<Row>,
     ) -> Result<()> {
-        for condition in filter {
-            if !self.holds(condition, Rows { row: &row, arguments, outputs: &[] }).await? {
-                return Ok(());
+        let seen = Rows { row: &row, arguments, outputs: &[] };
+        let passes = |evaluation: &Evaluation| {
+            for condition in filter {
+                if !evaluation.holds(condition, &seen)? {
+                    return Ok(false);
+                }
             }
+            evaluation.count_steps(1)?;
+            Ok(true)
+        };
+        if self.evaluate(passes).await? {
+            kept.push(row);
         }
-        self.evaluate(|evaluation| evaluation.count_steps(1)).await?;
-        kept.push(row);
         Ok(())
     }
 

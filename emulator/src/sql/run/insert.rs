@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Execution;
-use super::path::read;
+use super::path::{Ask, read};
 use super::write::{Changes, key, names, overlaid};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
 use crate::sql::access::Access;
@@ -134,7 +134,7 @@ impl<A: Access> Execution<'_, A> {
         }
         let Target { scan, width } = &insertion.target;
         let mut there = BTreeMap::new();
-        for read in self.access.read(read(scan, ranges)).await? {
+        for read in self.access.read(read(scan, None, ranges, Ask::default())).await? {
             let mut row = vec![Value::Null; *width];
             for ((_, slot), value) in scan.used.iter().zip(read) {
                 row[*slot] = value;

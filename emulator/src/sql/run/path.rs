@@ -18,7 +18,7 @@ pub(super) struct Path<'q> {
 }
 
 /// The other demands on a read.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Ask {
     /// At most this many rows.
     pub limit: Option<usize>,
@@ -37,31 +37,32 @@ impl<A: Access> Execution<'_, A> {
         arguments: &[crate::engine::Value],
     ) -> Result<Path<'q>> {
         let is_known = |slot| known.contains(&slot);
-        let mut best: Option<(usize, Option<&BoundIndex>)> = None;
+        let ranges = |way, row, evaluation: &_| {
+            let seen = Rows { row, arguments, outputs: &[] };
+            keys::ranges((scan, way), conditions, &is_known, evaluation, &seen)
+        };
         let ways = ways(scan, conditions)?;
+        let Some((first, others)) = rows.split_first() else {
+            return Ok(Path { index: ways[0], ranges: Vec::new() });
+        };
         // The first row speaks for all of them.
-        if let ([_, _, ..], Some(row)) = (ways.as_slice(), rows.first()) {
-            for way in &ways {
-                let seen = Rows { row, arguments, outputs: &[] };
-                let attempt = |evaluation: &_| {
-                    keys::ranges((scan, *way), conditions, &is_known, evaluation, &seen)
-                };
-                let strength = strength(scan, *way, &self.evaluate(attempt).await?);
-                if best.is_none_or(|(most, _)| strength > most) {
-                    best = Some((strength, *way));
-                }
+        let mut best = (0, Path { index: ways[0], ranges: Vec::new() });
+        for way in ways {
+            let found = self.evaluate(|evaluation| ranges(way, first, evaluation)).await?;
+            let strength = strength(scan, way, &found);
+            if best.1.ranges.is_empty() || strength > best.0 {
+                best = (strength, Path { index: way, ranges: vec![found] });
+            }
+            if strength == NEAREST {
+                break;
             }
         }
-        let index = best.map_or(ways[0], |(_, way)| way);
-        let mut ranges = Vec::with_capacity(rows.len());
-        for row in rows {
-            let seen = Rows { row, arguments, outputs: &[] };
-            let attempt = |evaluation: &_| {
-                keys::ranges((scan, index), conditions, &is_known, evaluation, &seen)
-            };
-            ranges.push(self.evaluate(attempt).await?);
+        let (_, mut path) = best;
+        for row in others {
+            let found = self.evaluate(|evaluation| ranges(path.index, row, evaluation)).await?;
+            path.ranges.push(found);
         }
-        Ok(Path { index, ranges })
+        Ok(path)
     }
 
     /// Returns the rows in these ranges of the table, with their keys.
@@ -71,7 +72,7 @@ impl<A: Access> Execution<'_, A> {
         keys: Vec<KeyRange>,
         ask: Ask,
     ) -> Result<Vec<(Key, Row)>> {
-        let mut read = Read { limit: ask.limit, exclusive: ask.exclusive, ..read(scan, keys) };
+        let mut read = read(scan, None, keys, ask);
         read.columns.extend(key_names(&scan.table));
         let mut rows = Vec::new();
         for mut row in self.access.read(read).await? {
@@ -92,9 +93,8 @@ impl<A: Access> Execution<'_, A> {
         ask: Ask,
     ) -> Result<Vec<(Key, Row)>> {
         let (table, entries) = (&scan.table, &index.entries);
-        let keeps_all = !ask.exclusive && covers(index, scan);
-        let mut read = Read { limit: ask.limit, exclusive: ask.exclusive, ..read(scan, keys) };
-        read.index = Some(entries.name.clone());
+        let keeps_all = has_all(scan, Some(index), ask);
+        let mut read = read(scan, Some(index), keys, ask);
         if !keeps_all {
             read.columns.clear();
         }
@@ -139,6 +139,11 @@ pub(super) fn covers(index: &BoundIndex, scan: &Scan) -> bool {
     used.all(|column| index.entries.position(&column.name).is_some())
 }
 
+/// Returns true if the read of an index, or of the table itself, is all that a scan needs.
+pub(super) fn has_all(scan: &Scan, index: Option<&BoundIndex>, ask: Ask) -> bool {
+    index.is_none_or(|index| !ask.exclusive && covers(index, scan))
+}
+
 /// Returns the paths that show every row that passes `conditions`: the table first, then the
 /// indexes.
 ///
@@ -168,11 +173,14 @@ pub(super) fn ways<'q>(
     Ok(ways)
 }
 
+/// The strength of the whole key of a row, or of no keys at all.
+const NEAREST: usize = usize::MAX;
+
 /// Returns how much a path leaves out with these ranges.
 pub(super) fn strength(scan: &Scan, way: Option<&BoundIndex>, ranges: &[KeyRange]) -> usize {
     match keys::strength(ranges) {
         // Nothing is nearer than the whole key of a row.
-        most if way.is_none() && most == 2 * scan.table.primary_key.len() => usize::MAX,
+        most if way.is_none() && most == 2 * scan.table.primary_key.len() => NEAREST,
         strength => strength,
     }
 }
@@ -191,16 +199,17 @@ fn hidden_column<'q>(scan: &Scan, index: &'q BoundIndex, conditions: &[&Node]) -
     hidden.map(|(_, column)| column.name.as_str())
 }
 
-/// Returns how to get the rows in these ranges, as far as a scan uses them.
-pub(super) fn read(scan: &Scan, keys: Vec<KeyRange>) -> Read {
+/// Returns how to get the rows in these ranges of an index, or of the table itself, as far as a
+/// scan uses them.
+pub(super) fn read(scan: &Scan, index: Option<&BoundIndex>, keys: Vec<KeyRange>, ask: Ask) -> Read {
     let Table { name, columns, .. } = &*scan.table;
     let used = scan.used.iter().filter_map(|(position, _)| columns.get(*position));
     Read {
         table: name.clone(),
-        index: None,
+        index: index.map(|index| index.entries.name.clone()),
         columns: used.map(|column| column.name.clone()).collect(),
         keys,
-        limit: None,
-        exclusive: false,
+        limit: ask.limit,
+        exclusive: ask.exclusive,
     }
 }

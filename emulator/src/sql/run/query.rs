@@ -13,7 +13,7 @@ use crate::sql::plan::{Aggregate, Grouping, OrderBy, Output, Query};
 
 impl<A: Access> Execution<'_, A> {
     pub(super) async fn query(&mut self, query: &Query) -> Result<Outcome> {
-        let rows = self.query_rows(query, &[], false).await?;
+        let rows = self.nested_rows(query, &[], false).await?;
         Ok(Outcome::Rows { columns: columns(&query.outputs), rows })
     }
 
@@ -71,12 +71,9 @@ impl<A: Access> Execution<'_, A> {
         row: &[Value],
         arguments: &[Value],
     ) -> Result<Row> {
-        let mut values = Vec::with_capacity(outputs.len());
         let rows = Rows { row, arguments, outputs: &[] };
-        for output in outputs {
-            values.push(self.value(&output.node, rows).await?);
-        }
-        Ok(values)
+        let nodes = outputs.iter().map(|output| &output.node);
+        self.evaluate(|evaluation| evaluation.values(nodes.clone(), &rows)).await
     }
 
     async fn groups(
