@@ -33,6 +33,9 @@ pub fn excludes_null(conditions: &[&Node], slot: usize) -> bool {
     all.into_iter().any(|condition| match condition {
         Node::Not(operand) => match &**operand {
             Node::Is(operand, None) => is_column(operand, slot),
+            // An array without elements doesn't have NULL in it either.
+            Node::InArray(_) => false,
+            Node::Among { values, or_null, .. } if values.is_empty() && !or_null => false,
             other => is_null_for(other, slot),
         },
         Node::Or(branches) => branches.iter().all(|branch| excludes_null(&[branch], slot)),
@@ -40,7 +43,7 @@ pub fn excludes_null(conditions: &[&Node], slot: usize) -> bool {
     })
 }
 
-/// Returns true if a condition is NULL where this slot is.
+/// Returns true if a condition is NULL where this slot is, or FALSE.
 fn is_null_for(condition: &Node, slot: usize) -> bool {
     match condition {
         Node::Compare(_, left, right) => is_column(left, slot) || is_column(right, slot),

@@ -94,6 +94,11 @@ fn a_forced_index_is_read_or_refused() {
     for (query, reason) in [
         ("SELECT k FROM p@{FORCE_INDEX=by_note}", "leaves out rows with NULL in note"),
         ("SELECT k FROM p@{FORCE_INDEX=by_note} WHERE note = 'x' OR k = 1", "NULL in note"),
+        ("SELECT k FROM p@{FORCE_INDEX=by_note} WHERE note NOT IN UNNEST([])", "NULL in note"),
+        (
+            "SELECT k FROM p@{FORCE_INDEX=by_note} WHERE note NOT IN UNNEST(IF(k > 0, [], ['x']))",
+            "NULL in note",
+        ),
         ("SELECT k FROM p@{FORCE_INDEX=other}", "does not have a secondary index called other"),
     ] {
         let (code, message) = world.error(query);

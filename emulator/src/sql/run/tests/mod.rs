@@ -9,6 +9,7 @@ mod joins;
 mod kept;
 mod keys;
 mod patterns;
+mod plans;
 mod refusals;
 mod returning;
 mod text;
