@@ -9,9 +9,10 @@ use proto::key_range::{EndKeyType, StartKeyType};
 use proto::mutation::Operation;
 
 use crate::engine::{
-    Cell, Column, Date, Error, Json, Key, KeyRange, Mutation, Numeric, Result, Schema, Table,
-    Timestamp, Type, Value, WriteKind,
+    Cell, Column, Error, Key, KeyRange, Mutation, Result, Schema, Table, Timestamp, Type, Value,
+    WriteKind,
 };
+use crate::sql::from_text;
 
 /// The text by which a request asks for the timestamp of its own commit.
 const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
@@ -45,7 +46,7 @@ pub(super) fn decode(value: &WireValue, value_type: Type) -> Result<Value> {
         (Some(Kind::NullValue(_)), _) => Some(Value::Null),
         (Some(Kind::BoolValue(value)), Type::Bool) => Some(Value::Bool(*value)),
         (Some(Kind::NumberValue(value)), Type::Float64) => Some(Value::Float64(*value)),
-        (Some(Kind::StringValue(text)), _) => decode_text(text, value_type),
+        (Some(Kind::StringValue(text)), _) => from_text(text, value_type),
         (Some(Kind::ListValue(list)), Type::Array(element)) => {
             let values: Result<_> =
                 list.values.iter().map(|value| decode(value, *element)).collect();
@@ -56,25 +57,6 @@ pub(super) fn decode(value: &WireValue, value_type: Type) -> Result<Value> {
     decoded.ok_or_else(|| {
         Error::failed_precondition(format!("Could not parse {} as {value_type}", describe(value)))
     })
-}
-
-fn decode_text(text: &str, value_type: Type) -> Option<Value> {
-    match value_type {
-        Type::Bool | Type::Array(_) => None,
-        Type::Numeric => Numeric::parse_exact(text).map(Value::Numeric),
-        Type::Json => Json::parse(text).ok().map(Value::Json),
-        Type::Int64 => text.parse().ok().map(Value::Int64),
-        Type::Float64 => match text {
-            "NaN" => Some(Value::Float64(f64::NAN)),
-            "Infinity" => Some(Value::Float64(f64::INFINITY)),
-            "-Infinity" => Some(Value::Float64(f64::NEG_INFINITY)),
-            _ => None,
-        },
-        Type::String => Some(Value::String(text.to_owned())),
-        Type::Bytes => BASE64_STANDARD.decode(text).ok().map(Value::Bytes),
-        Type::Date => Date::parse(text).map(Value::Date),
-        Type::Timestamp => Timestamp::parse_rfc3339(text).map(Value::Timestamp),
-    }
 }
 
 fn describe(value: &WireValue) -> String {

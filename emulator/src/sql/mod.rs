@@ -47,4 +47,4 @@ pub use parser::{
 pub use prepared::{Prepared, Statements};
 pub use run::{Explained, Operator, Outcome, execute, explain};
 pub(crate) use token::is_reserved;
-pub use untyped::Untyped;
+pub use untyped::{Untyped, from_text};

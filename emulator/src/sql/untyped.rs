@@ -75,7 +75,9 @@ pub fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<
     Ok(value)
 }
 
-fn from_text(text: &str, target: Type) -> Option<Value> {
+/// Returns the value that a text means as one of this type, as requests carry it; `None` if no text
+/// means such a value, or not this one.
+pub fn from_text(text: &str, target: Type) -> Option<Value> {
     match target {
         Type::Bool | Type::Array(_) => None,
         Type::Numeric => Numeric::parse_exact(text).map(Value::Numeric),
