@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value as Json, json};
 
 use crate::answer::Answer;
-use crate::ours::TABLES;
+use crate::ours::{PARAMETERS, TABLES};
 
 /// Google's reference implementation of GoogleSQL.
 pub struct Google {
@@ -41,6 +41,9 @@ impl Google {
             google.send(&json!({
                 "table": table.name, "columns": columns, "key": table.key, "rows": table.rows,
             }))?;
+        }
+        for (name, kind, value) in PARAMETERS {
+            google.send(&json!({ "parameter": name, "type": kind, "value": value }))?;
         }
         Ok(google)
     }

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde_json::{Value as Json, json};
 
 use crate::answer::Answer;
-use crate::engine::{Code, Database, Error, ReadWriteOptions, Value};
-use crate::sql::{InTransaction, Outcome, Parameters, Prepared, execute, parse_ddl};
+use crate::engine::{Code, Database, Error, ReadWriteOptions, TransactionId, Value};
+use crate::sql::{InTransaction, Outcome, Parameter, Parameters, Prepared, execute, parse_ddl};
 
 /// A table on both sides.
 pub struct Table {
@@ -51,10 +51,41 @@ pub const TABLES: &[Table] = &[
     },
 ];
 
+/// The parameters that statements can name: their types and values.
+pub const PARAMETERS: &[(&str, &str, &str)] = &[
+    ("yes", "BOOL", "TRUE"),
+    ("no_bool", "BOOL", "NULL"),
+    ("one", "INT64", "1"),
+    ("two", "INT64", "2"),
+    ("least", "INT64", "-9223372036854775808"),
+    ("no_int64", "INT64", "NULL"),
+    ("half", "FLOAT64", "0.5"),
+    ("nan", "FLOAT64", "'nan'"),
+    ("no_float64", "FLOAT64", "NULL"),
+    ("seven", "NUMERIC", "7"),
+    ("no_numeric", "NUMERIC", "NULL"),
+    ("x", "STRING", "'x'"),
+    ("wide", "STRING", "'Ää%'"),
+    ("no_string", "STRING", "NULL"),
+    ("raw", "BYTES", "b'\\xff\\x00a'"),
+    ("no_bytes", "BYTES", "NULL"),
+    ("day", "DATE", "'2024-02-29'"),
+    ("no_date", "DATE", "NULL"),
+    ("moment", "TIMESTAMP", "'1969-12-31 23:59:59.5Z'"),
+    ("no_timestamp", "TIMESTAMP", "NULL"),
+    ("document", "JSON", "JSON '{\"a\": [1, 2.5]}'"),
+    ("no_json", "JSON", "NULL"),
+    ("numbers", "ARRAY<INT64>", "[1, NULL, 2]"),
+    ("no_numbers", "ARRAY<INT64>", "NULL"),
+    ("texts", "ARRAY<STRING>", "['x', 'xyz']"),
+    ("no_texts", "ARRAY<STRING>", "[]"),
+];
+
 /// The emulator's engine and SQL, without its network.
 pub struct Ours {
     runtime: tokio::runtime::Runtime,
     database: Database,
+    parameters: Parameters,
 }
 
 impl Ours {
@@ -63,7 +94,8 @@ impl Ours {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let database = runtime.block_on(filled()).map_err(|error| error.to_string())?;
-        Ok(Ours { runtime, database })
+        let parameters = runtime.block_on(parameters(&database)).map_err(|e| e.to_string())?;
+        Ok(Ours { runtime, database, parameters })
     }
 
     /// Returns the emulator's answer to a statement. Its writes are undone.
@@ -74,7 +106,7 @@ impl Ours {
 
     async fn answer(&self, text: &str) -> Answer {
         if let Some(kept) = Kept::of(text) {
-            return match kept.answer().await {
+            return match kept.answer(&self.database, &self.parameters).await {
                 Ok(answer) => answer,
                 Err(error) => refused(&error),
             };
@@ -85,7 +117,7 @@ impl Ours {
         };
         let transaction = self.database.begin(&ReadWriteOptions::default());
         let mut access = InTransaction::read_write(&self.database, transaction);
-        let outcome = execute(&statement, &Parameters::default(), &mut access).await;
+        let outcome = execute(&statement, &self.parameters, &mut access).await;
         if let Err(error) = self.database.rollback(transaction) {
             return Answer::Evaluation(error.to_string());
         }
@@ -96,46 +128,79 @@ impl Ours {
     }
 }
 
-/// An expression that a table keeps, as a generated column or a CHECK.
+/// An expression that a table keeps, or that a statement writes.
 ///
-/// Google's side has neither, so it is asked what they come to: a query of the expression on each row,
-/// or for the rows on which it isn't FALSE.
+/// Google's side has no generated columns and no CHECK, and runs no statement that writes. It is asked
+/// what they come to: a query of the expression on each row, or of the rows that a condition concerns.
 pub struct Kept<'a> {
-    is_generated: bool,
+    role: Role,
     kind: &'a str,
     expression: &'a str,
 }
 
-/// The text before the expression, the text behind it, and the mark before its type: of a generated
-/// column, and of a CHECK.
-const KEPT: [(&str, &str, &str); 2] = [
-    ("SELECT a, b, (", ") FROM t", " /* generated "),
-    ("SELECT a, b FROM t WHERE (", ") IS NOT FALSE", " /* check "),
+/// The place where an expression is kept or written.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Role {
+    /// A generated column.
+    Generated,
+    /// A CHECK.
+    Check,
+    /// The value that an UPDATE sets in a column of this name; the condition stands behind it.
+    Update,
+    /// The condition of a DELETE.
+    Delete,
+}
+
+/// The text before the expression, the text behind it, and the mark before its type or column.
+const KEPT: [(Role, &str, &str, &str); 4] = [
+    (Role::Generated, "SELECT a, b, (", ") FROM t", " /* generated "),
+    (Role::Check, "SELECT a, b FROM t WHERE (", ") IS NOT FALSE", " /* check "),
+    (Role::Update, "SELECT z.a, z.b, ", "", " /* update "),
+    (Role::Delete, "SELECT z.a, z.b FROM t AS z WHERE ", "", " /* delete "),
 ];
 
 impl Kept<'_> {
-    /// The pattern of such a query, for a generated column of this type, or a CHECK.
-    pub fn pattern(generated: Option<&str>) -> String {
-        let (before, behind, mark) = KEPT[usize::from(generated.is_none())];
-        format!("{before}#{behind}{mark}{} */", generated.unwrap_or("BOOL"))
+    /// The pattern of such a query, for a value of this type or for this column.
+    pub fn pattern(role: Role, kind: &str) -> String {
+        let found = KEPT.iter().find(|(known, ..)| *known == role);
+        let (_, before, behind, mark) = found.unwrap_or(&KEPT[0]);
+        format!("{before}#{behind}{mark}{kind} */")
     }
 
     fn of(text: &str) -> Option<Kept<'_>> {
-        KEPT.iter().zip([true, false]).find_map(|((before, behind, mark), is_generated)| {
+        KEPT.iter().find_map(|(role, before, behind, mark)| {
             let (query, kind) = text.strip_suffix(" */")?.rsplit_once(mark)?;
             let expression = query.strip_prefix(before)?.strip_suffix(behind)?;
-            Some(Kept { is_generated, kind, expression })
+            Some(Kept { role: *role, kind, expression })
         })
     }
 
-    async fn answer(&self) -> Result<Answer, Error> {
-        let Kept { is_generated, kind, expression } = *self;
-        let kept = match is_generated {
-            true => format!("kept {} AS ({expression}) STORED", stored(kind)),
-            false => format!("CHECK ({expression})"),
-        };
+    async fn answer(&self, filled: &Database, parameters: &Parameters) -> Result<Answer, Error> {
+        let Kept { role, kind, expression } = *self;
+        match role {
+            Role::Generated => {
+                self.kept(&format!("kept {} AS ({expression}) STORED", stored(kind)), ", kept")
+                    .await
+            }
+            Role::Check => self.kept(&format!("CHECK ({expression})"), "").await,
+            Role::Update => {
+                let (value, filter) =
+                    expression.rsplit_once(" FROM t AS z WHERE ").unwrap_or((expression, "TRUE"));
+                let text = format!(
+                    "UPDATE t AS z SET {kind} = {value} WHERE {filter} THEN RETURN a, b, {kind}"
+                );
+                written(filled, parameters, &text).await
+            }
+            Role::Delete => {
+                let text = format!("DELETE FROM t AS z WHERE {expression} THEN RETURN a, b");
+                written(filled, parameters, &text).await
+            }
+        }
+    }
+
+    async fn kept(&self, element: &str, column: &str) -> Result<Answer, Error> {
         let database = Database::default();
-        database.change_schema(&parse_ddl(&definition(&TABLES[0], Some(&kept)))?)?;
+        database.change_schema(&parse_ddl(&definition(&TABLES[0], Some(element)))?)?;
         for row in TABLES[0].rows {
             match insert(&database, &TABLES[0], row).await {
                 // A row that breaks the CHECK is left out.
@@ -144,11 +209,47 @@ impl Kept<'_> {
             }
         }
         let transaction = database.begin(&ReadWriteOptions::default());
-        let mut access = InTransaction::read_write(&database, transaction);
-        let text = if is_generated { "SELECT a, b, kept FROM t" } else { "SELECT a, b FROM t" };
-        let statement = Prepared::new(text).map_err(|error| error.in_text(text))?;
-        Ok(rows(execute(&statement, &Parameters::default(), &mut access).await?))
+        let text = format!("SELECT a, b{column} FROM t");
+        Ok(rows(run(&database, transaction, &Parameters::default(), &text).await?))
     }
+}
+
+async fn run(
+    database: &Database,
+    id: TransactionId,
+    given: &Parameters,
+    text: &str,
+) -> Result<Outcome, Error> {
+    let mut access = InTransaction::read_write(database, id);
+    let statement = Prepared::new(text).map_err(|error| error.in_text(text))?;
+    execute(&statement, given, &mut access).await
+}
+
+/// The rows that a statement returns, which are undone.
+async fn written(database: &Database, given: &Parameters, text: &str) -> Result<Answer, Error> {
+    let transaction = database.begin(&ReadWriteOptions::default());
+    let outcome = run(database, transaction, given, text).await;
+    database.rollback(transaction)?;
+    Ok(match outcome? {
+        Outcome::Returned { columns, rows: returned, .. } => {
+            rows(Outcome::Rows { columns, rows: returned })
+        }
+        other => rows(other),
+    })
+}
+
+async fn parameters(database: &Database) -> Result<Parameters, Error> {
+    let mut named = Vec::new();
+    for (name, kind, value) in PARAMETERS {
+        let transaction = database.begin(&ReadWriteOptions::default());
+        let text = format!("SELECT CAST({value} AS {kind})");
+        let outcome = run(database, transaction, &Parameters::default(), &text).await?;
+        database.rollback(transaction)?;
+        if let Outcome::Rows { columns, mut rows } = outcome {
+            named.push((*name, Parameter::Typed(columns[0].1, rows.remove(0).remove(0))));
+        }
+    }
+    Ok(Parameters::from_iter(named))
 }
 
 /// The result of a statement, as Google's side shows it.

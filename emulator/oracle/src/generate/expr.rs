@@ -56,7 +56,14 @@ impl Generator {
                 let not = if self.random.percent(30) { " NOT" } else { "" };
                 Tree::node(&format!("#{not} IN (#)"), [operand, self.query(Some(own)).0])
             }
-            "ARRAY<INT64>" => Tree::node("ARRAY_LENGTH(ARRAY(#))", [self.query(Some("INT64")).0]),
+            "ARRAY<INT64>" | "ARRAY<STRING>" => {
+                let element = kind.trim_start_matches("ARRAY<").trim_end_matches('>');
+                let name = self.alias();
+                Tree::node(
+                    &format!("ARRAY(SELECT * FROM (#) AS {name} ORDER BY 1)"),
+                    [self.query(Some(element)).0],
+                )
+            }
             _ => Tree::node("(#)", [self.query(Some(kind)).0]),
         }
     }
@@ -85,15 +92,20 @@ impl Generator {
             }
             ("BOOL", 7) => {
                 let parts = [(); 3].map(|()| self.expr(comparable, depth));
-                Tree::node("(# BETWEEN # AND #)", parts)
+                let not = if self.random.percent(30) { "NOT " } else { "" };
+                Tree::node(&format!("(# {not}BETWEEN # AND #)"), parts)
             }
             ("BOOL", 8) => {
                 let parts = [(); 3].map(|()| self.expr(comparable, depth));
-                Tree::node("(# IN (#, #))", parts)
+                let not = if self.random.percent(30) { "NOT " } else { "" };
+                Tree::node(&format!("(# {not}IN (#, #))"), parts)
             }
             ("BOOL", _) => {
-                let operand = self.expr("INT64", depth);
-                Tree::node("(# IN UNNEST(#))", [operand, self.expr("ARRAY<INT64>", depth)])
+                let element = *self.random.pick(&["INT64", "STRING"]);
+                let operand = self.expr(element, depth);
+                let not = if self.random.percent(30) { "NOT " } else { "" };
+                let array = self.expr(&format!("ARRAY<{element}>"), depth);
+                Tree::node(&format!("(# {not}IN UNNEST(#))"), [operand, array])
             }
             ("INT64" | "FLOAT64" | "NUMERIC", place) => {
                 let own = if self.random.percent(20) { "INT64" } else { kind };
@@ -117,7 +129,17 @@ impl Generator {
         let columns: Vec<&Column> =
             self.columns.iter().filter(|column| column.kind == kind).collect();
         if !columns.is_empty() && self.random.percent(50) {
-            return Tree::leaf(columns[self.random.below(columns.len())].name.clone());
+            let name = columns[self.random.below(columns.len())].name.clone();
+            return Tree::leaf(match self.random.below(40) {
+                0 => name.to_uppercase(),
+                1 => format!("`{}`", name.replace('.', "`.`")),
+                _ => name,
+            });
+        }
+        if self.random.percent(12)
+            && let Some(parameter) = self.parameter(kind)
+        {
+            return parameter;
         }
         if self.random.percent(1) {
             return Tree::leaf(*self.random.pick(ODD_LITERALS));

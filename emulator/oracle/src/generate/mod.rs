@@ -6,7 +6,7 @@ mod query;
 mod texts;
 mod write;
 
-use crate::ours::{Kept, TABLES};
+use crate::ours::{Kept, PARAMETERS, Role, TABLES};
 use crate::random::Random;
 use crate::tree::Tree;
 
@@ -44,25 +44,36 @@ pub struct Generator {
     subqueries: usize,
     /// True if an expression may use aggregates.
     folds: bool,
+    /// True if it may name parameters.
+    parameters: bool,
 }
 
 impl Generator {
     pub fn new(seed: u64) -> Generator {
         let random = Random::new(seed);
-        Generator { random, columns: Vec::new(), aliases: 0, subqueries: 0, folds: false }
+        Generator {
+            random,
+            columns: Vec::new(),
+            aliases: 0,
+            subqueries: 0,
+            folds: false,
+            parameters: true,
+        }
     }
 
     /// The next statement.
     pub fn statement(&mut self) -> Tree {
         (self.columns, self.aliases, self.subqueries) = (Vec::new(), 0, 0);
-        match self.random.below(21) {
+        self.parameters = true;
+        match self.random.below(24) {
             0..8 => self.single(),
             8..16 => self.query(None).0,
-            16 => self.with(),
-            17 => self.insert(),
-            18 => self.update(),
-            19 => self.delete(),
-            _ => self.kept(),
+            16 | 17 => self.with(),
+            18 => self.insert(),
+            19 => self.update(),
+            20 => self.delete(),
+            21 => self.kept(),
+            _ => self.written(),
         }
     }
 
@@ -79,16 +90,37 @@ impl Generator {
     /// An expression in a generated column, or in a CHECK. There it has no query inside.
     fn kept(&mut self) -> Tree {
         self.subqueries = usize::MAX;
+        self.parameters = false;
         for (name, kind) in TABLES[0].columns {
             self.columns.push(Column { name: (*name).into(), kind: (*kind).into() });
         }
         if self.random.percent(40) {
-            return Tree::node(&Kept::pattern(None), [self.expr("BOOL", DEPTH)]);
+            return Tree::node(&Kept::pattern(Role::Check, "BOOL"), [self.expr("BOOL", DEPTH)]);
         }
         let kind = TYPES[self.random.below(COMPARABLE)];
         // Beside an expression of another type, a column would convert it.
         let expression = Tree::node(&format!("CAST(# AS {kind})"), [self.expr(kind, DEPTH)]);
-        Tree::node(&Kept::pattern(Some(kind)), [expression])
+        Tree::node(&Kept::pattern(Role::Generated, kind), [expression])
+    }
+
+    /// What an UPDATE or a DELETE comes to.
+    fn written(&mut self) -> Tree {
+        self.enter_table("t", "z");
+        let filter = self.expr("BOOL", DEPTH);
+        if self.random.percent(30) {
+            return Tree::node(&Kept::pattern(Role::Delete, "t"), [filter]);
+        }
+        let (name, kind) = TABLES[0].columns[2 + self.random.below(TABLES[0].columns.len() - 2)];
+        let value = Tree::node(&format!("CAST(# AS {kind})"), [self.expr(kind, DEPTH)]);
+        let written = Tree::node("# FROM t AS z WHERE #", [value, filter]);
+        Tree::node(&Kept::pattern(Role::Update, name), [written])
+    }
+
+    /// A parameter of this type, if there is one.
+    fn parameter(&mut self, kind: &str) -> Option<Tree> {
+        let fitting: Vec<_> = PARAMETERS.iter().filter(|(_, other, _)| *other == kind).collect();
+        let may = self.parameters && !fitting.is_empty();
+        may.then(|| Tree::leaf(format!("@{}", self.random.pick(&fitting).0)))
     }
 
     fn kind(&mut self) -> &'static str {

@@ -7,15 +7,36 @@ use crate::tree::Tree;
 impl Generator {
     pub(super) fn with(&mut self) -> Tree {
         let (first, columns) = self.query(None);
-        let name = self.alias();
-        self.columns = columns;
-        for column in &mut self.columns {
-            column.name = format!("{name}.{}", column.name);
+        // Sometimes its name hides a table.
+        let name = match self.random.percent(30) {
+            true => (*self.random.pick(&["t", "u"])).to_owned(),
+            false => self.alias(),
+        };
+        self.columns.clear();
+        let all = self.alias();
+        for Column { name, kind } in &columns {
+            self.columns.push(Column { name: format!("{all}.{name}"), kind: kind.clone() });
         }
+        let other = match self.random.percent(50) {
+            true => {
+                let alias = self.alias();
+                let own = columns.iter().map(|Column { name, kind }| Column {
+                    name: format!("{alias}.{name}"),
+                    kind: kind.clone(),
+                });
+                self.columns.extend(own);
+                Tree::node(
+                    " LEFT JOIN # ON #",
+                    [Tree::leaf(format!("{name} AS {alias}")), self.expr("BOOL", 2)],
+                )
+                .optional()
+            }
+            false => Tree::leaf(""),
+        };
         let filter = self.expr("BOOL", 2);
         Tree::node(
-            &format!("WITH {name} AS (#) SELECT * FROM {name}#"),
-            [first, Tree::node(" WHERE #", [filter]).optional()],
+            &format!("WITH {name} AS (#) SELECT * FROM {name} AS {all}##"),
+            [first, other, Tree::node(" WHERE #", [filter]).optional()],
         )
     }
 
@@ -48,9 +69,26 @@ impl Generator {
                 Some((tree, kind)) => (tree.clone(), kind.clone()),
                 None => (self.output(&kind, is_grouped), kind),
             };
-            let name = self.alias();
+            // Sometimes it is called like a column.
+            let name = match wanted.is_none() && self.random.percent(5) && place == 0 {
+                true => (*self.random.pick(&["a", "b", "u"])).to_owned(),
+                false => self.alias(),
+            };
             items.push(Tree::node("# AS #", [tree, Tree::leaf(name.clone())]));
             outputs.push(Column { name, kind });
+        }
+        // A key may be named by its place or its name among the outputs.
+        if wanted.is_none() && !keys.is_empty() && self.random.percent(25) {
+            let place = self.random.below(keys.len().min(outputs.len()));
+            let named = if self.random.percent(50) {
+                (place + 1).to_string()
+            } else {
+                outputs[place].name.clone()
+            };
+            let mut named = vec![Tree::leaf(named)];
+            let rest = keys.iter().enumerate().filter(|(at, _)| *at != place);
+            named.extend(rest.map(|(_, (tree, _))| tree.clone()));
+            group = Tree::node(" GROUP BY #", [Tree::list(named, ", ")]).optional();
         }
         let having = match is_grouped && self.random.percent(30) {
             true => Tree::node(" HAVING #", [self.output("BOOL", true)]).optional(),
@@ -58,13 +96,13 @@ impl Generator {
         };
         self.folds = folds;
         let distinct = if self.random.percent(15) { "DISTINCT " } else { "" };
-        let order = self.order(&outputs);
+        let order = self.order(&outputs, is_grouped);
         self.columns = outer;
         let parts = [Tree::list(items, ", "), from, filter, group, having, order];
         (Tree::node(&format!("SELECT {distinct}#######"), parts), outputs)
     }
 
-    fn order(&mut self, outputs: &[Column]) -> Tree {
+    fn order(&mut self, outputs: &[Column], is_grouped: bool) -> Tree {
         let can_order = outputs.iter().all(|column| {
             TYPES.iter().position(|kind| *kind == column.kind).is_some_and(|at| at < COMPARABLE)
         });
@@ -80,12 +118,19 @@ impl Generator {
                 item.push_str(" DESC");
             }
         }
-        let limit = match self.random.below(4) {
+        let limit = match self.random.below(5) {
+            4 => " LIMIT @two OFFSET @one".to_owned(),
             0 => format!(" LIMIT {}", self.random.below(4)),
             1 => format!(" LIMIT {} OFFSET {}", self.random.below(4), self.random.below(3)),
             _ => String::new(),
         };
-        Tree::leaf(format!(" ORDER BY {}{limit} /* ordered */", items.join(", "))).optional()
+        let rest = format!("{}{limit} /* ordered */", items.join(", "));
+        if self.random.percent(30) {
+            let kind = TYPES[self.random.below(COMPARABLE)];
+            let first = self.output(kind, is_grouped);
+            return Tree::node(&format!(" ORDER BY #, {rest}"), [first]).optional();
+        }
+        Tree::leaf(format!(" ORDER BY {rest}")).optional()
     }
 
     /// An expression of groups or of rows.
@@ -109,6 +154,7 @@ impl Generator {
         let folds = std::mem::replace(&mut self.folds, false);
         let tree = match (kind, self.random.below(6)) {
             ("INT64", 0) => Tree::leaf("COUNT(*)"),
+            ("STRING" | "BYTES", 0..3) => self.string_agg(kind),
             ("ARRAY<INT64>", _) => self.array_agg("INT64"),
             ("ARRAY<STRING>", _) => self.array_agg("STRING"),
             _ => {
@@ -133,9 +179,33 @@ impl Generator {
     }
 
     fn array_agg(&mut self, kind: &str) -> Tree {
+        let (distinct, order) = self.of_many();
         let ignore = if self.random.percent(50) { " IGNORE NULLS" } else { "" };
         let operand = self.expr(kind, 1);
-        Tree::node(&format!("ARRAY_AGG(#{ignore} ORDER BY #)"), [operand.clone(), operand])
+        Tree::node(
+            &format!("ARRAY_AGG({distinct}#{ignore} ORDER BY #{order})"),
+            [operand.clone(), operand],
+        )
+    }
+
+    fn string_agg(&mut self, kind: &str) -> Tree {
+        let (distinct, order) = self.of_many();
+        let separator = match (self.random.below(3), kind) {
+            (0, "STRING") => ", '-'",
+            (0, _) => ", b'-'",
+            _ => "",
+        };
+        let operand = self.expr(kind, 1);
+        Tree::node(
+            &format!("STRING_AGG({distinct}#{separator} ORDER BY #{order})"),
+            [operand.clone(), operand],
+        )
+    }
+
+    /// The words before the operand of an aggregate, and behind its order.
+    fn of_many(&mut self) -> (&'static str, &'static str) {
+        let distinct = if self.random.percent(5) { "DISTINCT " } else { "" };
+        (distinct, *self.random.pick(&["", "", " DESC"]))
     }
 
     fn group_key(&mut self) -> (Tree, String) {
@@ -160,11 +230,22 @@ impl Generator {
                     let array = self.expr("ARRAY<INT64>", 1);
                     let name = self.alias();
                     self.columns.push(Column { name: name.clone(), kind: "INT64".into() });
-                    Tree::node(&format!("{join} UNNEST(#) AS {name}"), [array])
+                    let mut place = String::new();
+                    if self.random.percent(40) {
+                        let name = self.alias();
+                        place = format!(" WITH OFFSET AS {name}");
+                        self.columns.push(Column { name, kind: "INT64".into() });
+                    }
+                    Tree::node(&format!("{join} UNNEST(#) AS {name}{place}"), [array])
                 }
                 kind => {
                     let join = if kind < 6 { "JOIN" } else { "LEFT JOIN" };
                     let table = self.table();
+                    if self.random.percent(15) {
+                        let using = *self.random.pick(&["a", "a, b", "b", "a, a", "v, u"]);
+                        steps.push(Tree::node(&format!(" {join} # USING ({using})"), [table]));
+                        continue;
+                    }
                     let on = self.join_condition();
                     Tree::node(&format!(" {join} # ON #"), [table, on])
                 }

@@ -100,6 +100,11 @@ impl Binder<'_> {
                 format!("Argument 2 to {} must be a literal or query parameter", call.name);
             return Err(SqlError::invalid(call.at, message));
         }
+        let is_parameter = |expr: &Expr| matches!(expr.kind, ExprKind::Parameter(_));
+        if separator == Some(Node::Constant(Value::Null)) && !is_parameter(&call.arguments[1]) {
+            let message = format!("Argument 2 to {} must be non-NULL", call.name);
+            return Err(SqlError::invalid(call.arguments[1].at, message));
+        }
         let value_type = match (call.fold, result) {
             // The elements of the result are the values.
             (Fold::Array, Type::Array(element)) => *element,
@@ -161,12 +166,11 @@ impl Binder<'_> {
     /// Returns true if a query without `GROUP BY` makes one row of all rows rather than showing
     /// them.
     pub(super) fn folds_rows(&self, select: &Select) -> bool {
-        let items = select.items.iter().filter_map(|item| match item {
+        let mut items = select.items.iter().filter_map(|item| match item {
             Item::Expr { expr, .. } => Some(expr),
             Item::Star { .. } => None,
         });
-        let order = select.order.iter().map(|order| &order.expr);
-        items.chain(order).any(|expr| self.contains_aggregate(expr))
+        items.any(|expr| self.contains_aggregate(expr))
     }
 
     /// Returns true if an expression uses an aggregate. The aggregates of a subquery are its own.

@@ -16,9 +16,6 @@ impl Binder<'_> {
     /// Binds an expression.
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<Typed> {
         let at = expr.at;
-        if let Some(key) = self.group_key_of(expr) {
-            return Ok(key);
-        }
         match &expr.kind {
             ExprKind::Literal(literal) => constant(literal, at),
             ExprKind::Parameter(name) => self.parameter(name, at),
@@ -73,6 +70,14 @@ impl Binder<'_> {
         }
     }
 
+    /// Binds an expression that may be, as a whole, one that rows were grouped by.
+    pub(super) fn of_group(&mut self, expr: &Expr) -> Result<Typed> {
+        match self.group_key_of(expr) {
+            Some(key) => Ok(key),
+            None => self.expr(expr),
+        }
+    }
+
     /// The key of a group, if this expression is one that rows were grouped by.
     fn group_key_of(&mut self, expr: &Expr) -> Option<Typed> {
         let is_leaf = matches!(
@@ -84,19 +89,13 @@ impl Binder<'_> {
             return None;
         }
         let groups = frame.groups.take()?;
-        let (width, visible) = (frame.width, frame.visible.take());
+        let width = frame.width;
         let bound = self.expr(expr);
         let frame = self.scope.innermost()?;
-        (frame.width, frame.visible) = (frame.width.max(width), visible);
+        frame.width = frame.width.max(width);
         let found = bound.ok().and_then(|bound| {
             let place = groups.keys.iter().position(|key| key.node == bound.node)?;
-            let node = match &frame.visible {
-                None => Node::Column(place),
-                Some(visible) => {
-                    Node::Output(visible.iter().position(|output| *output == Node::Column(place))?)
-                }
-            };
-            Some(Typed { node, origin: Origin::Computed, ..bound })
+            Some(Typed { node: Node::Column(place), origin: Origin::Computed, ..bound })
         });
         frame.groups = Some(groups);
         found

@@ -43,7 +43,10 @@ impl Binder<'_> {
                     format!("{join} JOIN must have an immediately following ON or USING clause");
                 return Err(SqlError::invalid(step.at, message));
             }
-            self.frame().relations.push(relation);
+            let frame = self.frame();
+            let place = frame.relations.len();
+            frame.shown.extend((0..relation.columns.len()).map(|position| (place, position)));
+            frame.relations.push(relation);
             let on = match &step.condition {
                 None => None,
                 Some(JoinCondition::On(condition)) => {
@@ -58,19 +61,16 @@ impl Binder<'_> {
     }
 
     fn check_name(&mut self, new: &Relation, at: Pos) -> Result<()> {
-        let name = &new.name;
-        let known = self
-            .frame()
-            .relations
-            .iter()
-            .any(|relation| !name.is_empty() && relation.name.eq_ignore_ascii_case(name));
-        match known {
-            true => {
+        let mut names: Vec<&str> =
+            self.frame().relations.iter().flat_map(Relation::names).collect();
+        for name in new.names() {
+            if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 let message = format!("Duplicate table alias {name} in the same FROM clause");
-                Err(SqlError::invalid(at, message))
+                return Err(SqlError::invalid(at, message));
             }
-            false => Ok(()),
+            names.push(name);
         }
+        Ok(())
     }
 
     fn relation(&mut self, step: &FromStep) -> Result<(Relation, Origin)> {
@@ -158,13 +158,30 @@ impl Binder<'_> {
     /// Binds `USING`: the columns on both sides are equal, and are one from here on.
     fn using(&mut self, columns: &[Name]) -> Result<Node> {
         let mut conditions = Vec::with_capacity(columns.len());
+        let mut first = Vec::with_capacity(columns.len());
         for Name { text, at } in columns {
-            let right = self.frame().relations.pop();
-            let left = self.scope.column(None, text, *at);
-            self.frame().relations.extend(right);
-            let left = left?;
-            let last = self.frame().relations.len() - 1;
+            let frame = self.frame();
+            let last = frame.relations.len() - 1;
+            let right = frame.relations.pop();
+            let left = frame.named(text, *at);
+            frame.relations.extend(right);
+            let Some((relation, position)) = left? else {
+                let message =
+                    format!("Column {text} in USING clause not found on left side of join");
+                return Err(SqlError::invalid(*at, message));
+            };
+            if !first.contains(&(relation, position)) {
+                first.push((relation, position));
+            }
+            let left = self.scope.own_column(relation, position, *at)?;
             let relation = &self.frame().relations[last];
+            if !relation.is_value && relation.is_called(text) {
+                let message = format!(
+                    "Name {text} in USING clause is a table alias, not a column name, on right \
+                     side of join"
+                );
+                return Err(SqlError::invalid(*at, message));
+            }
             let mut places = (0..relation.columns.len())
                 .filter(|place| relation.columns[*place].name.eq_ignore_ascii_case(text));
             let Some(place) = places.next() else {
@@ -184,6 +201,10 @@ impl Binder<'_> {
             let [left, right] = pair(nodes);
             conditions.push(Node::Compare(Comparison::Equal, Box::new(left), Box::new(right)));
         }
+        // Behind a column that stands for two come the rest of the left side and of the right.
+        let Frame { shown, relations, .. } = self.frame();
+        shown.retain(|at| !first.contains(at) && !relations[at.0].columns[at.1].merged);
+        shown.splice(0..0, first);
         Ok(Node::And(conditions))
     }
 

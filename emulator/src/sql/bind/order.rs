@@ -42,7 +42,8 @@ impl Binder<'_> {
                     let message = "Cannot ORDER BY literal values";
                     return Err(SqlError::invalid(item.expr.at, message));
                 }
-                _ => self.expr(&item.expr)?,
+                _ if distinct => self.expr(&item.expr)?,
+                _ => self.of_group(&item.expr)?,
             };
             bound.push(self.order_by(typed, item)?);
         }

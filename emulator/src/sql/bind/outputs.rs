@@ -1,6 +1,7 @@
 //! The columns of a result.
 
 use super::Binder;
+use super::scope::Relation;
 use super::typed::Typed;
 use crate::engine::{Code, Type};
 use crate::sql::ast::{ExprKind, Item};
@@ -21,7 +22,7 @@ impl Binder<'_> {
                         (None, ExprKind::Column { name, .. }) => name.clone(),
                         (None, _) => String::new(),
                     };
-                    outputs.push((name, self.expr(expr)?));
+                    outputs.push((name, self.of_group(expr)?));
                 }
                 Item::Star { table, at } => self.star(table.as_deref(), *at, &mut outputs)?,
             }
@@ -42,42 +43,27 @@ impl Binder<'_> {
         let Some(frame) = self.scope.innermost().filter(|frame| !frame.relations.is_empty()) else {
             return Err(SqlError::invalid(at, "SELECT * must have a FROM clause"));
         };
-        let mut columns = Vec::new();
-        let mut known = false;
-        for (place, relation) in frame.relations.iter().enumerate() {
-            if table.is_some_and(|table| !relation.name.eq_ignore_ascii_case(table)) {
-                continue;
-            }
-            known = true;
-            if table.is_some() && relation.is_value {
-                let message = format!(
-                    "Dot-star is not supported for type {}",
-                    relation.columns[0].value_type
-                );
-                return Err(SqlError::invalid(at, message));
-            }
-            for (position, column) in relation.columns.iter().enumerate() {
-                if table.is_some() || !column.merged {
-                    columns.push((column.name.clone(), place, position));
+        let columns = match table {
+            None => frame.shown.clone(),
+            Some(table) => {
+                let named = |relation: &Relation| relation.name.eq_ignore_ascii_case(table);
+                let Some(place) = frame.relations.iter().position(named) else {
+                    return Err(SqlError::invalid(at, format!("Unrecognized name: {table}")));
+                };
+                let Relation { columns, is_value, .. } = &frame.relations[place];
+                if *is_value {
+                    let kind = columns[0].value_type;
+                    let message = format!("Dot-star is not supported for type {kind}");
+                    return Err(SqlError::invalid(at, message));
                 }
+                (0..columns.len()).map(|position| (place, position)).collect()
             }
-        }
-        if !known {
-            let message = format!("Unrecognized name: {}", table.unwrap_or_default());
-            return Err(SqlError::invalid(at, message));
-        }
-        // A column that stands for two comes first.
-        let is_joined = |place: usize, position: usize| {
-            let name = &frame.relations[place].columns[position].name;
-            table.is_none()
-                && frame.relations[place + 1..]
-                    .iter()
-                    .flat_map(|later| &later.columns)
-                    .any(|column| column.merged && column.name.eq_ignore_ascii_case(name))
         };
-        columns.sort_by_key(|(_, place, position)| !is_joined(*place, *position));
-        for (name, place, position) in columns {
-            outputs.push((name, self.scope.own_column(place, position, at)?));
+        for (place, position) in columns {
+            let frame = self.scope.innermost();
+            let name = frame.map(|frame| frame.relations[place].columns[position].name.clone());
+            let column = self.scope.own_column(place, position, at)?;
+            outputs.push((name.unwrap_or_default(), column));
         }
         Ok(())
     }

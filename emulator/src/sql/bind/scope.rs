@@ -20,6 +20,8 @@ pub struct Scope {
 pub struct Frame {
     /// The relations in `FROM`.
     pub relations: Vec<Relation>,
+    /// The columns that a `*` shows, in its order, by relation and position.
+    pub shown: Vec<(usize, usize)>,
     /// How many slots a row has so far.
     pub width: usize,
     /// The values that the query gets from the query around.
@@ -87,7 +89,14 @@ impl Relation {
         columns.filter_map(|(position, column)| Some((position, column.slot?))).collect()
     }
 
-    fn is_called(&self, name: &str) -> bool {
+    /// Returns the names by which a query can name it, or a row's place in it.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let place = self.columns.get(1).filter(|_| self.is_value).map(|column| &*column.name);
+        std::iter::once(&*self.name).chain(place).filter(|name| !name.is_empty())
+    }
+
+    /// Returns true if this is its name.
+    pub fn is_called(&self, name: &str) -> bool {
         !self.name.is_empty() && self.name.eq_ignore_ascii_case(name)
     }
 
@@ -110,7 +119,8 @@ impl Frame {
             relation.columns[part.position].slot = Some(slot);
         }
         let width = table.primary_key.len();
-        Frame { relations: vec![relation], width, ..Frame::default() }
+        let shown = (0..table.columns.len()).map(|position| (0, position)).collect();
+        Frame { relations: vec![relation], shown, width, ..Frame::default() }
     }
 
     /// Returns the target of the writes, once everything is bound that sees it.
@@ -129,7 +139,7 @@ impl Frame {
     }
 
     /// The column that a name without a table stands for.
-    fn named(&self, name: &str, at: Pos) -> Result<Option<(usize, usize)>> {
+    pub fn named(&self, name: &str, at: Pos) -> Result<Option<(usize, usize)>> {
         // The name of a row is stronger than those of columns.
         let rows = self.relations.iter().position(|relation| relation.is_called(name));
         if let Some(relation) = rows {

@@ -112,6 +112,7 @@ impl Parser {
         } else if self.sees_symbol("(") {
             let query = self.query_in_parentheses()?;
             self.refuse(SET_OPERATIONS)?;
+            self.refuse(&["ORDER", "LIMIT"])?;
             Ok(Statement::Query(Box::new(query)))
         } else {
             Err(self.unexpected())

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use super::{Execution, Outcome};
 use crate::engine::{Result, Type, Value};
 use crate::sql::access::Access;
+use crate::sql::error::SqlError;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::functions::fold::Fold;
 use crate::sql::plan::{Aggregate, Grouping, OrderBy, Output, Query};
@@ -138,7 +139,7 @@ impl<A: Access> Execution<'_, A> {
             Some(node) => Some(self.value(node, Rows { arguments, ..Rows::default() }).await?),
         };
         if separator.as_ref().is_some_and(Value::is_null) {
-            return Ok(Value::Null);
+            return Err(SqlError::out_of_range("Illegal NULL separator in STRING_AGG").into());
         }
         Ok(aggregate.fold.of(values, aggregate.value_type, separator.as_ref())?)
     }

@@ -117,3 +117,70 @@ fn the_name_of_a_row_is_stronger_than_that_of_a_column() {
     assert_eq!(world.rows("SELECT id FROM balance WHERE balance.balance IS NULL"), ["1"]);
     assert_eq!(world.rows("SELECT b.balance FROM balance AS b"), ["NULL"]);
 }
+
+#[test]
+fn a_column_that_stands_for_two_is_of_both_sides_and_comes_first() {
+    let mut world = world();
+    let star = |world: &mut Memory, from: &str| match world
+        .run(&format!("SELECT * FROM {from}"), &Parameters::default())
+    {
+        Ok(Outcome::Rows { columns, .. }) => {
+            columns.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        }
+        other => panic!("{from}: {other:?}"),
+    };
+    for (from, columns) in [
+        ("Flags AS a JOIN Flags AS b USING (v, k)", "v k"),
+        ("Flags AS a JOIN Flags AS b USING (v, v)", "v k k"),
+        ("Flags AS a JOIN Flags AS b USING (v) LEFT JOIN Flags AS c USING (v)", "v k k k"),
+        (
+            "Flags AS a JOIN (SELECT v, 1 AS n FROM Flags) USING (v) JOIN (SELECT 1 AS n) USING (n)",
+            "n v k",
+        ),
+    ] {
+        assert_eq!(star(&mut world, from), columns, "{from}");
+    }
+    for (query, reason) in [
+        (
+            "SELECT (SELECT COUNT(*) FROM Flags JOIN Orders USING (shard)) FROM Orders",
+            "Column shard in USING clause not found on left side of join [at 1:55]",
+        ),
+        (
+            "SELECT 1 FROM Flags JOIN Flags AS v USING (v)",
+            "Name v in USING clause is a table alias, not a column name, on right side of join [at 1:44]",
+        ),
+        (
+            "SELECT 1 FROM UNNEST([1]) AS n WITH OFFSET AS n",
+            "Duplicate table alias n in the same FROM clause [at 1:15]",
+        ),
+        (
+            "SELECT 1 FROM UNNEST([1]) AS n WITH OFFSET AS f, Flags AS f",
+            "Duplicate table alias f in the same FROM clause [at 1:50]",
+        ),
+    ] {
+        assert_eq!(world.error(query), (Code::InvalidArgument, reason.to_owned()), "{query}");
+    }
+}
+
+#[test]
+fn an_expression_of_the_groups_is_one_as_a_whole_only() {
+    let mut world = world();
+    assert_eq!(
+        world.rows("SELECT shard + 1, COUNT(*) FROM Orders GROUP BY shard + 1 ORDER BY shard + 1"),
+        ["2 3", "3 2"]
+    );
+    for query in [
+        "SELECT (shard + 1) * 2 FROM Orders GROUP BY shard + 1",
+        "SELECT 1 FROM Orders GROUP BY shard + 1 HAVING shard + 1 > 1",
+        "SELECT 1 FROM Orders GROUP BY shard + 1 ORDER BY -(shard + 1)",
+        "SELECT DISTINCT shard + 1 FROM Orders GROUP BY shard + 1 ORDER BY shard + 1",
+        "SELECT shard FROM Orders ORDER BY MAX(id)",
+        "SELECT 1 FROM Orders HAVING MAX(id) > 1 ORDER BY MAX(id)",
+        "SELECT STRING_AGG(note, NULL) FROM Orders",
+    ] {
+        assert_eq!(world.error(query).0, Code::InvalidArgument, "{query}");
+    }
+    let nothing = Parameters::from_iter([("p", Parameter::Typed(Type::String, Value::Null))]);
+    let joined = world.run("SELECT STRING_AGG(note, @p) FROM Orders", &nothing);
+    assert_eq!(joined.unwrap_err().code(), Code::OutOfRange);
+}

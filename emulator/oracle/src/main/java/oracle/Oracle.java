@@ -41,7 +41,7 @@ import java.util.TreeMap;
  * Answers statements as Google's reference implementation of GoogleSQL does.
  *
  * <p>Each line of the input is a JSON object. {@code {"table", "columns": [[name, type]], "key": [name], "rows": [select
- * list]}} makes a table whose rows are GoogleSQL expressions. {@code {"sql"}} is answered with one line:
+ * list]}} makes a table whose rows are GoogleSQL expressions, and {@code {"parameter", "type", "value"}} a parameter. {@code {"sql"}} is answered with one line:
  * {@code {"columns": [[name, type]], "rows": [[value]]}}, {@code {"accepted": true}} for a statement that is analyzed only,
  * or {@code {"error", "message"}}, where the error is {@code "analysis"} or {@code "evaluation"}.
  */
@@ -51,6 +51,7 @@ public final class Oracle {
   private final SimpleCatalog catalog = new SimpleCatalog("oracle");
   private final Map<String, TableContent> contents = new HashMap<>();
   private final AnalyzerOptions options = options();
+  private final Map<String, Value> parameters = new HashMap<>();
 
   private Oracle() {
     catalog.addZetaSQLFunctionsAndTypes(new ZetaSQLBuiltinFunctionOptions(options.getLanguageOptions()));
@@ -66,6 +67,8 @@ public final class Oracle {
       JsonObject request = GSON.fromJson(line, JsonObject.class);
       if (request.has("table")) {
         oracle.addTable(request);
+      } else if (request.has("parameter")) {
+        oracle.addParameter(request);
       } else {
         out.println(GSON.toJson(oracle.answer(request)));
       }
@@ -151,6 +154,13 @@ public final class Oracle {
     contents.put(name, TableContent.create(rows));
   }
 
+  private void addParameter(JsonObject request) {
+    String name = request.get("parameter").getAsString();
+    String type = request.get("type").getAsString();
+    parameters.put(name, values("CAST(" + request.get("value").getAsString() + " AS " + type + ")").get(0));
+    options.addQueryParameter(name, type(type));
+  }
+
   private List<Value> values(String selectList) {
     try (PreparedQuery query =
         PreparedQuery.builder()
@@ -158,8 +168,15 @@ public final class Oracle {
             .setAnalyzerOptions(options)
             .setCatalog(catalog)
             .prepare()) {
-      return query.execute(Map.of()).getTableData().get(0);
+      return query.execute(given(query)).getTableData().get(0);
     }
+  }
+
+  /** The parameters that a query names. */
+  private Map<String, Value> given(PreparedQuery query) {
+    Map<String, Value> given = new HashMap<>();
+    query.getReferencedParameters().forEach(name -> given.put(name, parameters.get(name.toLowerCase())));
+    return given;
   }
 
   private static Type type(String name) {
@@ -219,7 +236,7 @@ public final class Oracle {
       }
       answer.add("columns", columns);
       JsonArray rows = new JsonArray();
-      for (ImmutableList<Value> row : query.execute(Map.of()).getTableData()) {
+      for (ImmutableList<Value> row : query.execute(given(query)).getTableData()) {
         JsonArray cells = new JsonArray();
         row.forEach(value -> cells.add(json(value)));
         rows.add(cells);
