@@ -288,6 +288,29 @@ fn computed() -> u128 {
     told.unwrap_or_else(|| START.elapsed().as_nanos())
 }
 
+/// Goal: a statement that computes for long lets the others have their turns.
+#[tokio::test]
+async fn a_long_statement_holds_nobody_up() {
+    let world = World::start().await;
+    let request = proto::ExecuteSqlRequest {
+        session: world.session.clone(),
+        sql: "SELECT COUNT(*) FROM UNNEST(GENERATE_ARRAY(1, 1000)) AS a, \
+              UNNEST(GENERATE_ARRAY(1, 1000)) AS b WHERE MOD(a * b, 7) = 3"
+            .into(),
+        ..Default::default()
+    };
+    let mut client = world.client.clone();
+    let long = tokio::spawn(async move { client.execute_sql(request).await });
+    let mut client = world.client.clone();
+    for _ in 0..3 {
+        let short = proto::GetSessionRequest { name: world.session.clone() };
+        client.get_session(short).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(!long.is_finished(), "the short requests waited for the long one");
+    assert_eq!(rows(&long.await.unwrap().unwrap().into_inner()), ["122694"]);
+}
+
 /// Goal: ten thousand statements in one transaction cost what ten thousand cost, not their square.
 #[tokio::test]
 async fn statements_in_one_transaction_cost_the_same_however_many_came_before() {

@@ -23,6 +23,9 @@ impl Parser {
         self.expect_symbol("(")?;
         let columns = self.list(Parser::column_name)?;
         self.expect_symbol(")")?;
+        if table.alias.is_some() {
+            return Err(SqlError::unsupported(table.at, "an alias of the table in INSERT"));
+        }
         let source = if self.keyword("VALUES") {
             Source::Values(self.list(Parser::row)?)
         } else if self.sees("SELECT") || self.sees("WITH") {

@@ -110,6 +110,7 @@ fn what_is_not_supported_is_named_with_its_place() {
         ("CREATE VIEW v SQL SECURITY INVOKER AS SELECT 1", "CREATE VIEW [at 1:1]"),
         ("CREATE CHANGE STREAM s FOR ALL", "CREATE CHANGE [at 1:1]"),
         ("CREATE SEQUENCE s", "CREATE SEQUENCE [at 1:1]"),
+        ("CREATE QUEUE q (a INT64) PRIMARY KEY (a)", "CREATE QUEUE [at 1:1]"),
         (
             "ALTER DATABASE d SET OPTIONS (version_retention_period = '7d')",
             "the database option version_retention_period [at 1:31]",

@@ -65,6 +65,8 @@ fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
         ("3 NOT IN UNNEST([1, 2])", "true"),
         ("NULL IN UNNEST([1])", "NULL"),
         ("'x' IN UNNEST([])", "false"),
+        ("[1] || [2]", "[1,2]"),
+        ("[] || [1.5]", "[1.5]"),
         ("1.5 NOT IN UNNEST([])", "true"),
         ("1 IN UNNEST(CAST(NULL AS ARRAY<INT64>))", "false"),
         ("1 IN UNNEST([1.5, 2.5])", "false"),
@@ -76,6 +78,13 @@ fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
     }
     let of_columns = "SELECT k FROM Flags WHERE v IN UNNEST([v, 7]) AND k IN UNNEST([k])";
     assert_eq!(world.rows(of_columns), ["off", "on"]);
+}
+
+#[test]
+fn an_array_without_elements_is_one_of_its_columns_type() {
+    let mut world = Memory::new("CREATE TABLE t (k INT64, a ARRAY<STRING(9)>) PRIMARY KEY (k)");
+    assert_eq!(world.write("INSERT INTO t (k, a) SELECT 100, []"), 1);
+    assert_eq!(world.rows("SELECT a FROM t"), ["[]"]);
 }
 
 #[test]
