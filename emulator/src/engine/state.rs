@@ -120,7 +120,7 @@ impl State {
         let horizon = now.saturating_sub(VERSION_RETENTION);
         self.former.retain(|(until, _)| *until > horizon);
         // The first tables belong to the creation of the database.
-        if self.schema.tables().next().is_some() {
+        if !self.former.is_empty() || self.schema.tables().next().is_some() {
             self.last_timestamp = self.next_timestamp(now);
             self.former.push_back((self.last_timestamp, Arc::clone(&self.schema)));
         }

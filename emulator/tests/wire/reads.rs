@@ -5,6 +5,8 @@ use std::time::Duration;
 use proto::key_range::{EndKeyType, StartKeyType};
 use proto::transaction_options::read_only::TimestampBound;
 
+use spindle_emulator::engine;
+
 use super::*;
 
 async fn with_events() -> World {
@@ -162,6 +164,19 @@ async fn a_moment_has_the_schema_of_its_time() {
     assert_eq!(world.users(None).await.unwrap().rows.len(), 1);
     change(&world, "DROP TABLE later").unwrap();
     assert_eq!(code(world.read("later", &["id"], all(), None).await), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_moment_before_the_only_table_was_dropped_does_not_show_another_of_its_name() {
+    let emulator = Emulator::start().await.unwrap();
+    let ddl = "CREATE TABLE only (id INT64) PRIMARY KEY (id)";
+    let database = emulator.create_database(DATABASE, ddl).await.unwrap();
+    let moment = database.read_timestamp(engine::TimestampBound::Strong).unwrap();
+    for ddl in ["DROP TABLE only", ddl] {
+        database.change_schema(&spindle_emulator::sql::parse_ddl(ddl).unwrap()).unwrap();
+    }
+    let error = database.read_at(moment, engine::Read::all("only", ["id"])).await.unwrap_err();
+    assert_eq!(error.code(), engine::Code::Unimplemented);
 }
 
 #[tokio::test]
