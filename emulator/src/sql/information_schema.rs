@@ -2,7 +2,9 @@
 
 use super::ast::TableName;
 use super::error::SqlError;
-use crate::engine::{Column, Dialect, Index, OnDelete, Parent, Schema, Table, Type, Value};
+use crate::engine::{
+    Column, Dialect, ForeignKey, Index, OnDelete, Parent, Schema, Table, Type, Value,
+};
 
 /// The name of the schema, in any case.
 pub const NAME: &str = "INFORMATION_SCHEMA";
@@ -87,12 +89,25 @@ const DATABASE_OPTIONS: &[(&str, Type)] = &[
     ("OPTION_VALUE", Type::String),
 ];
 
+const REFERENTIAL_CONSTRAINTS: &[(&str, Type)] = &[
+    ("CONSTRAINT_CATALOG", Type::String),
+    ("CONSTRAINT_SCHEMA", Type::String),
+    ("CONSTRAINT_NAME", Type::String),
+    ("UNIQUE_CONSTRAINT_CATALOG", Type::String),
+    ("UNIQUE_CONSTRAINT_SCHEMA", Type::String),
+    ("UNIQUE_CONSTRAINT_NAME", Type::String),
+    ("MATCH_OPTION", Type::String),
+    ("UPDATE_RULE", Type::String),
+    ("DELETE_RULE", Type::String),
+    ("SPANNER_STATE", Type::String),
+];
+
 /// Returns the table of this name, in any case, for the tables of `schema`.
 ///
 /// The tables of `INFORMATION_SCHEMA` itself are not among its rows.
 pub fn view(name: &str, schema: &Schema) -> Option<View> {
     let (columns, rows) = match name.to_ascii_uppercase().as_str() {
-        "TABLES" => (TABLES, schema.tables().map(table_row).collect()),
+        "TABLES" => (TABLES, schema.tables().map(table_row).chain(view_rows(schema)).collect()),
         "COLUMNS" => {
             let spanner_type = match schema.dialect() {
                 Dialect::GoogleSql => Column::spanner_type,
@@ -112,12 +127,15 @@ pub fn view(name: &str, schema: &Schema) -> Option<View> {
             (COLUMN_OPTIONS, rows)
         }
         "DATABASE_OPTIONS" => (DATABASE_OPTIONS, database_option_rows(schema)),
+        "REFERENTIAL_CONSTRAINTS" => (REFERENTIAL_CONSTRAINTS, reference_rows(schema)),
         _ => return None,
     };
     let mut rows: Vec<Vec<Value>> = rows;
     if schema.dialect() == Dialect::PostgreSql {
-        // The first two columns are the catalog and the schema.
-        rows.iter_mut().for_each(|row| row[1] = "public".into());
+        let schemas = columns.iter().enumerate().filter(|(_, (name, _))| name.ends_with("_SCHEMA"));
+        for (at, _) in schemas {
+            rows.iter_mut().for_each(|row| row[at] = "public".into());
+        }
     }
     let columns = columns.iter().map(|(name, value_type)| ((*name).to_owned(), *value_type));
     Some(View { columns: columns.collect(), rows })
@@ -153,8 +171,27 @@ fn table_row(table: &Table) -> Vec<Value> {
     ]
 }
 
+/// The views, which are kept and not looked into.
+fn view_rows(schema: &Schema) -> impl Iterator<Item = Vec<Value>> {
+    let views = schema.kept().iter().filter(|kept| kept.kind == "VIEW");
+    views.map(|view| {
+        let mut row = vec![Value::Null; TABLES.len()];
+        row[..4].clone_from_slice(&[
+            "".into(),
+            "".into(),
+            view.name.as_str().into(),
+            "VIEW".into(),
+        ]);
+        row
+    })
+}
+
 fn on_delete(parent: &Parent) -> &'static str {
-    match parent.on_delete {
+    action(parent.on_delete)
+}
+
+fn action(on_delete: OnDelete) -> &'static str {
+    match on_delete {
         OnDelete::Cascade => "CASCADE",
         OnDelete::NoAction => "NO ACTION",
     }
@@ -240,6 +277,25 @@ fn database_option_rows(schema: &Schema) -> Vec<Vec<Value>> {
             vec!["".into(), "".into(), name.into(), kind.into(), value.into()]
         })
         .collect()
+}
+
+/// A row for each foreign key.
+fn reference_rows(schema: &Schema) -> Vec<Vec<Value>> {
+    let row = |key: &ForeignKey| {
+        vec![
+            "".into(),
+            "".into(),
+            key.name.as_str().into(),
+            "".into(),
+            "".into(),
+            schema.referenced_constraint(key).into(),
+            "SIMPLE".into(),
+            "NO ACTION".into(),
+            action(key.on_delete.unwrap_or_default()).into(),
+            "COMMITTED".into(),
+        ]
+    };
+    schema.tables().flat_map(|table| table.foreign_keys.iter().map(row)).collect()
 }
 
 fn column_row(table: &Table, position: usize, column: &Column, spanner_type: String) -> Vec<Value> {
