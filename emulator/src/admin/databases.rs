@@ -121,6 +121,12 @@ impl Admin {
         let mut registry = self.registry();
         let named = match request.operation_id.as_str() {
             "" => None,
+            id if !names::is_operation_id(id) => {
+                return Err(Error::invalid_argument(format!(
+                    "Invalid operation id `{id}`: lower-case letters, digits and underscores, the \
+                     first a letter"
+                )));
+            }
             id => Some(format!("{}/operations/{id}", request.database)),
         };
         if let Some(name) = &named

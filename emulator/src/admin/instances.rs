@@ -35,6 +35,7 @@ impl Filter {
     fn passes(&self, found: &instance::Instance) -> bool {
         self.0.iter().all(|(field, operator, value)| {
             let own = match field.as_str() {
+                "name" if value.contains('/') => Some(found.name.as_str()),
                 "name" => Some(found.name.rsplit('/').next().unwrap_or_default()),
                 "display_name" => Some(found.display_name.as_str()),
                 label => {

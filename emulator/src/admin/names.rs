@@ -26,6 +26,12 @@ pub(super) fn database_id(id: &str) -> Result<()> {
     identifier(id, "database", 2..=30, inner)
 }
 
+/// Returns true if a client can give this id to an operation.
+pub(super) fn is_operation_id(id: &str) -> bool {
+    let inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '_';
+    id.starts_with(|first: char| first.is_ascii_lowercase()) && id.chars().all(inner)
+}
+
 /// Returns true if the name consists of these collections, each with an id behind it.
 pub(super) fn is_shaped(name: &str, collections: &[&str]) -> bool {
     let parts: Vec<&str> = name.split('/').collect();
@@ -75,6 +81,14 @@ mod tests {
         assert!(database_id("with_underscore").is_ok() && instance_id("with_underscore").is_err());
         for bad in ["", "a", "1a", "-a", "a-", "Ab", "a b", "a/b", &"a".repeat(65)] {
             assert!(instance_id(bad).is_err() && database_id(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_operation_has_a_plain_id() {
+        assert!(is_operation_id("add_column_1"));
+        for bad in ["", "_auto_1", "1a", "Add", "a-b", "a/b"] {
+            assert!(!is_operation_id(bad), "{bad}");
         }
     }
 

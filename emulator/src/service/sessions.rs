@@ -15,6 +15,9 @@ const CLASSIC_IDLE_LIMIT: Duration = Duration::from_secs(3_600);
 const MULTIPLEXED_AGE_LIMIT: Duration = Duration::from_secs(28 * 86_400);
 /// How many sessions one request may ask for.
 const BATCH_MAX: usize = 100;
+/// How many labels a session can have, and how long each of their parts.
+const LABELS_MAX: usize = 64;
+const LABEL_BYTES_MAX: usize = 63;
 /// How many sessions one page lists at most.
 const PAGE_MAX: usize = 1_000;
 
@@ -100,7 +103,8 @@ impl Sessions {
         &self,
         request: &proto::ListSessionsRequest,
         now: Timestamp,
-    ) -> proto::ListSessionsResponse {
+    ) -> Result<proto::ListSessionsResponse> {
+        let wanted = labels_of(&request.filter)?;
         let most = match usize::try_from(request.page_size) {
             Ok(size @ 1..) => size.min(PAGE_MAX),
             _ => PAGE_MAX,
@@ -112,17 +116,17 @@ impl Sessions {
                 session.database_name == request.database
                     && !session.multiplexed
                     && !session.is_over(now)
-                    && session.matches(&request.filter)
+                    && session.has_labels(&wanted)
             })
             .take(most + 1)
             .map(|(name, session)| session.describe(name))
             .collect();
         let next_page_token =
             if sessions.len() > most { sessions.pop().map(|s| s.name) } else { None };
-        proto::ListSessionsResponse {
+        Ok(proto::ListSessionsResponse {
             sessions,
             next_page_token: next_page_token.unwrap_or_default(),
-        }
+        })
     }
 
     /// Forgets every session, as a restart does.
@@ -144,14 +148,9 @@ impl Session {
         }
     }
 
-    /// Returns true if it has the labels that a filter such as `labels.env:dev labels.app:*` names.
-    fn matches(&self, filter: &str) -> bool {
-        filter.split_whitespace().all(|term| {
-            let Some((label, value)) =
-                term.strip_prefix("labels.").and_then(|term| term.split_once(':'))
-            else {
-                return false;
-            };
+    /// Returns true if it has these labels with these parts of their values; `*` is any value.
+    fn has_labels(&self, wanted: &[(String, String)]) -> bool {
+        wanted.iter().all(|(label, value)| {
             self.labels.get(label).is_some_and(|own| value == "*" || own.contains(value))
         })
     }
@@ -175,6 +174,43 @@ pub(super) fn batch_size(asked: i32) -> Result<usize> {
         _ => Err(Error::invalid_argument(format!(
             "Invalid BatchCreateSessions request: session_count must be positive, found: {asked}."
         ))),
+    }
+}
+
+/// Reads a filter such as `labels.env:dev labels.app:*`. Labels are in lower case, and a filter is
+/// in any.
+fn labels_of(filter: &str) -> Result<Vec<(String, String)>> {
+    let label = |term: &str| {
+        let (label, value) = term.strip_prefix("labels.")?.split_once(':')?;
+        Some((label.to_owned(), value.to_owned()))
+    };
+    let filter = filter.to_ascii_lowercase();
+    let labels = filter.split_whitespace().map(label).collect::<Option<_>>();
+    labels.ok_or_else(|| Error::unimplemented(format!("Not supported here: the filter `{filter}`")))
+}
+
+/// Refuses labels that no session can have.
+pub(super) fn check_labels(template: Option<&proto::Session>) -> Result<()> {
+    let Some(labels) = template.map(|template| &template.labels) else { return Ok(()) };
+    let is_word = |text: &str| {
+        let inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '-';
+        text.starts_with(|first: char| first.is_ascii_lowercase())
+            && !text.ends_with('-')
+            && text.chars().all(inner)
+            && text.len() <= LABEL_BYTES_MAX
+    };
+    let is_wrong = |(label, value): &(&String, &String)| {
+        !is_word(label) || !(value.is_empty() || is_word(value))
+    };
+    match labels.iter().find(is_wrong) {
+        Some((label, value)) => {
+            Err(Error::invalid_argument(format!("Invalid session label `{label}`: `{value}`")))
+        }
+        None if labels.len() > LABELS_MAX => Err(Error::invalid_argument(format!(
+            "A session has {} labels; {LABELS_MAX} are the limit.",
+            labels.len()
+        ))),
+        None => Ok(()),
     }
 }
 

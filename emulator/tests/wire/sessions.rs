@@ -156,3 +156,55 @@ async fn deleting_a_session_frees_the_locks_of_its_transaction() {
     let in_time = tokio::time::timeout(Duration::from_secs(5), world.commit_once([update(1, "a")]));
     in_time.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn sessions_are_listed_by_their_labels_and_no_other_filter_is_guessed_at() {
+    let mut world = World::start().await;
+    for (env, number) in [("dev", "a1"), ("dev", "a2"), ("prod", "a3")] {
+        labelled(&mut world, &[("env", env), ("number", number)]).await.unwrap();
+    }
+    for (filter, found) in [
+        ("", 4),
+        ("labels.env:*", 3),
+        ("labels.env:dev", 2),
+        ("LABELS.Env:DEV labels.number:2", 1),
+        ("labels.other:*", 0),
+    ] {
+        assert_eq!(filtered(&mut world, filter).await.unwrap(), found, "{filter}");
+    }
+    for filter in ["name:x", "labels.env=dev", "labels.env:dev OR labels.env:prod", "garbage"] {
+        let refused = filtered(&mut world, filter).await;
+        assert_eq!(code(refused), Code::Unimplemented, "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn a_label_is_a_word() {
+    let mut world = World::start().await;
+    labelled(&mut world, &[("a-1", "")]).await.unwrap();
+    for label in [("", "a"), ("A", "a"), ("a-", "a"), ("1a", "a"), ("a", "b c"), ("a", "1")] {
+        let refused = labelled(&mut world, &[label]).await;
+        assert_eq!(code(refused), Code::InvalidArgument, "{label:?}");
+    }
+    let many: Vec<String> = (0..65).map(|number| format!("a{number}")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|label| (label.as_str(), "")).collect();
+    labelled(&mut world, &many[1..]).await.unwrap();
+    assert_eq!(code(labelled(&mut world, &many).await), Code::InvalidArgument);
+}
+
+async fn labelled(world: &mut World, labels: &[(&str, &str)]) -> Result<proto::Session, Status> {
+    let own = |(label, value): &(&str, &str)| ((*label).to_owned(), (*value).to_owned());
+    let labels = labels.iter().map(own).collect();
+    let session = Some(proto::Session { labels, ..Default::default() });
+    let request = proto::CreateSessionRequest { database: DATABASE.into(), session };
+    Ok(world.client.create_session(request).await?.into_inner())
+}
+
+async fn filtered(world: &mut World, filter: &str) -> Result<usize, Status> {
+    let request = proto::ListSessionsRequest {
+        database: DATABASE.into(),
+        filter: filter.into(),
+        ..Default::default()
+    };
+    Ok(world.client.list_sessions(request).await?.into_inner().sessions.len())
+}

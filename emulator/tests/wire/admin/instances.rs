@@ -112,6 +112,8 @@ async fn instances_are_filtered_by_name_and_labels() {
         ("", 2),
         ("name:*", 2),
         ("name:AA", 1),
+        ("name=projects/p/instances/aa", 1),
+        ("name:/instances/", 2),
         ("labels.env:dev", 1),
         ("labels.env:* AND display_name:bb", 1),
         ("labels.env:dev labels.other:*", 0),
