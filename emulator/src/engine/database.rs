@@ -308,6 +308,16 @@ impl Database {
         Err(error)
     }
 
+    /// Returns true if this transaction is open and has read or written anything.
+    pub fn has_worked(&self, id: TransactionId) -> bool {
+        let state = self.state();
+        state.transactions.get(&id.0).is_some_and(|transaction| {
+            !(transaction.locked.is_empty()
+                && transaction.reads.is_empty()
+                && transaction.draft.is_empty())
+        })
+    }
+
     /// Returns true if this transaction is over because it lost to another one or was idle for too
     /// long.
     pub fn was_aborted(&self, id: TransactionId) -> bool {

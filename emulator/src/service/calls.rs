@@ -136,8 +136,10 @@ impl Core {
 
     fn abort(&self, message: &impl Selectable) -> Error {
         let error = Error::aborted("Transaction aborted by an injected fault.");
-        let handle = message.transaction().and_then(|id| Handle::decode(id).ok());
-        let database = message.session().and_then(|session| self.database_of(session).ok());
+        let session = message.session();
+        let handle = message.transaction().zip(session);
+        let handle = handle.and_then(|(id, session)| Handle::decode(id, session).ok());
+        let database = session.and_then(|session| self.database_of(session).ok());
         if let (Some(Handle::ReadWrite(id)), Some(database)) = (handle, database) {
             database.fail(id, error.clone());
         }

@@ -38,7 +38,7 @@ impl Core {
         let database = self.database_of(&request.session)?;
         check_delay(request)?;
         let committed = match &request.transaction {
-            Some(Wanted::TransactionId(id)) => match Handle::decode(id)? {
+            Some(Wanted::TransactionId(id)) => match Handle::decode(id, &request.session)? {
                 Handle::ReadWrite(id) => self.commit_by_id(&database, id, request).await?,
                 Handle::ReadOnly(_) => return Err(no_commit_of_read_only()),
             },
@@ -71,7 +71,8 @@ impl Core {
         id: TransactionId,
         request: &proto::CommitRequest,
     ) -> Result<Committed> {
-        let prepared = self.check_token(id, request).and_then(|()| self.decode(database, request));
+        let prepared =
+            self.check_token(database, id, request).and_then(|()| self.decode(database, request));
         match prepared {
             Ok(mutations) => {
                 let committed = database.commit(id, &mutations).await?;
@@ -86,7 +87,12 @@ impl Core {
         mutations(&database.schema(), &request.mutations)
     }
 
-    fn check_token(&self, id: TransactionId, request: &proto::CommitRequest) -> Result<()> {
+    fn check_token(
+        &self,
+        database: &Database,
+        id: TransactionId,
+        request: &proto::CommitRequest,
+    ) -> Result<()> {
         let now = self.clock().now();
         if !self.sessions().find(&request.session, now)?.multiplexed {
             return Ok(());
@@ -97,7 +103,7 @@ impl Core {
                 Err(Error::invalid_argument("The precommit token is not one of this transaction."))
             }
             // Nothing was read or written through it, so the client was never given one.
-            None if request.mutations.is_empty() => Ok(()),
+            None if request.mutations.is_empty() && !database.has_worked(id) => Ok(()),
             None => Err(Error::failed_precondition(
                 "A commit on a multiplexed session must carry the latest precommit token.",
             )),
@@ -107,7 +113,7 @@ impl Core {
     /// Answers Rollback.
     pub fn rollback(&self, request: &proto::RollbackRequest) -> Result<()> {
         let database = self.database_of(&request.session)?;
-        match Handle::decode(&request.transaction_id)? {
+        match Handle::decode(&request.transaction_id, &request.session)? {
             Handle::ReadWrite(id) => {
                 self.replays().forget(id);
                 database.rollback(id)

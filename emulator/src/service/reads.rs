@@ -16,6 +16,8 @@ impl Core {
         check_supported(request)?;
         let mut selected = self.select(&request.session, request.transaction.as_ref())?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
+        check_hint(request, selected.handle)?;
+        self.check_last(selected.handle)?;
         let schema = match selected.handle {
             Handle::ReadOnly(moment) => database.schema_at(moment),
             Handle::ReadWrite(_) => database.schema(),
@@ -74,6 +76,16 @@ pub(super) fn check_directed(
     }
 }
 
+/// Only a read-write transaction locks what it reads.
+fn check_hint(request: &proto::ReadRequest, handle: Handle) -> Result<()> {
+    match handle {
+        Handle::ReadOnly(_) if request.lock_hint != LockHint::Unspecified as i32 => Err(
+            Error::invalid_argument("A lock hint can only be used in a read-write transaction."),
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the index that a read names.
 fn of_index<'a>(schema: &'a Schema, table: &Table, name: &str) -> Result<&'a BoundIndex> {
     let of_table = |index: &&BoundIndex| index.definition.table.eq_ignore_ascii_case(&table.name);
@@ -83,11 +95,13 @@ fn of_index<'a>(schema: &'a Schema, table: &Table, name: &str) -> Result<&'a Bou
     })
 }
 
-fn column_types<'a>(table: &Table, columns: &'a [String]) -> Result<Vec<(&'a str, Type)>> {
-    let column = |name: &'a String| {
+/// Returns the columns that a read names, under the names that the table has for them.
+fn column_types<'a>(table: &'a Table, columns: &[String]) -> Result<Vec<(&'a str, Type)>> {
+    let column = |name: &String| {
         let position =
             table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))?;
-        Ok((name.as_str(), table.columns[position].column_type))
+        let column = &table.columns[position];
+        Ok((column.name.as_str(), column.column_type))
     };
     columns.iter().map(column).collect()
 }

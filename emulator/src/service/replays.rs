@@ -1,8 +1,14 @@
 //! Statements that have run, so that a request that repeats itself is answered but not run again.
+//!
+//! A request whose client went away halfway goes on from there when it is repeated.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1::execute_batch_dml_request::Statement;
+use tokio::sync::MutexGuard;
 
 use crate::engine::{Error, Result, TransactionId, Type, Value};
 
@@ -29,45 +35,81 @@ pub(super) struct Written {
     pub rows: Vec<Vec<Value>>,
 }
 
-/// The requests of the open transactions, by their sequence number.
-#[derive(Debug, Default)]
-pub(super) struct Replays(BTreeMap<TransactionId, BTreeMap<i64, (Vec<Statement>, Done)>>);
+/// A request of a transaction: its statements, and what they have come to so far.
+type Request = (Vec<Statement>, Done);
 
-impl Replays {
-    /// Returns the earlier result of this request.
-    pub fn find(
-        &self,
-        id: TransactionId,
-        seqno: i64,
-        statements: &[Statement],
-    ) -> Result<Option<Done>> {
-        let Some(requests) = self.0.get(&id) else { return Ok(None) };
-        match requests.get(&seqno) {
-            Some((earlier, done)) if earlier == statements => Ok(Some(done.clone())),
-            Some(_) => Err(Error::invalid_argument(format!(
-                "Previously received a different request with this seqno. seqno={seqno}"
-            ))),
-            None => match requests.keys().next_back() {
-                Some(last) if seqno < *last => Err(Error::invalid_argument(format!(
-                    "Request has an out-of-order seqno. seqno={seqno}, last seqno={last}"
-                ))),
-                _ => Ok(None),
-            },
+/// What the requests of one transaction have written.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// By their sequence number. Locked while the statements of a request run.
+    by_number: tokio::sync::Mutex<BTreeMap<i64, Request>>,
+    /// True after the statement that its client has called the last one.
+    is_over: AtomicBool,
+}
+
+impl Requests {
+    /// Waits for the statements that run in this transaction.
+    pub async fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, Request>> {
+        self.by_number.lock().await
+    }
+
+    /// Refuses everything that comes after the last statement.
+    pub fn check(&self) -> Result<()> {
+        match self.is_over.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Error::failed_precondition(
+                "The transaction has had its last statement, and can only be committed or rolled \
+                 back.",
+            )),
         }
     }
 
-    /// Notes what a request came to.
-    pub fn remember(
-        &mut self,
-        id: TransactionId,
-        seqno: i64,
-        statements: Vec<Statement>,
-        done: Done,
-    ) {
-        self.0.entry(id).or_default().insert(seqno, (statements, done));
+    /// Notes that its last statement has run.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Finds a request that has begun to run, or adds it.
+pub(super) fn begun(
+    requests: &mut BTreeMap<i64, Request>,
+    seqno: i64,
+    statements: Vec<Statement>,
+) -> Result<&mut Request> {
+    if let Some((last, _)) = requests.last_key_value()
+        && seqno < *last
+        && !requests.contains_key(&seqno)
+    {
+        return Err(Error::invalid_argument(format!(
+            "Request has an out-of-order seqno. seqno={seqno}, last seqno={last}"
+        )));
+    }
+    match requests.entry(seqno) {
+        Entry::Vacant(entry) => Ok(entry.insert((statements, Done::default()))),
+        Entry::Occupied(entry) if entry.get().0 == statements => Ok(entry.into_mut()),
+        Entry::Occupied(_) => Err(Error::invalid_argument(format!(
+            "Previously received a different request with this seqno. seqno={seqno}"
+        ))),
+    }
+}
+
+/// The requests of the open transactions.
+#[derive(Debug, Default)]
+pub(super) struct Replays(BTreeMap<TransactionId, Arc<Requests>>);
+
+impl Replays {
+    /// Returns those of a transaction.
+    pub fn of(&mut self, id: TransactionId) -> Arc<Requests> {
+        let requests = Arc::clone(self.0.entry(id).or_default());
         if self.0.len() > KEPT_MAX {
             self.0.pop_first();
         }
+        requests
+    }
+
+    /// Refuses another request of a transaction that has had its last statement.
+    pub fn check(&self, id: TransactionId) -> Result<()> {
+        self.0.get(&id).map_or(Ok(()), |requests| requests.check())
     }
 
     /// Forgets a transaction that is over.

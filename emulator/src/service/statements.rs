@@ -15,7 +15,7 @@ use proto::transaction_selector::Selector;
 use super::Core;
 use super::convert::{decode, row_type, type_of};
 use super::reads::check_directed;
-use super::replays::{Done, Written};
+use super::replays::{Done, Written, begun};
 use super::results::Results;
 use super::transactions::{Handle, Selected};
 use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId};
@@ -40,6 +40,9 @@ impl Core {
         let parameters = parameters(request.params.as_ref(), &request.param_types)?;
         let mut selected = self.select(&request.session, request.transaction.as_ref())?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
+        if !request.last_statement {
+            self.check_last(selected.handle)?;
+        }
         let mut access = match selected.handle {
             Handle::ReadWrite(id) => InTransaction::read_write(&database, id),
             Handle::ReadOnly(moment) => InTransaction::read_only(&database, moment),
@@ -49,7 +52,12 @@ impl Core {
             return Err(Error::new(Code::Internal, "a query gave no rows"));
         };
         let precommit_token = match selected.handle {
-            Handle::ReadWrite(id) => self.precommit_token(&request.session, id)?,
+            Handle::ReadWrite(id) => {
+                if request.last_statement {
+                    self.replays().of(id).end();
+                }
+                self.precommit_token(&request.session, id)?
+            }
             Handle::ReadOnly(_) => None,
         };
         selected.keep();
@@ -83,7 +91,7 @@ impl Core {
             }
             Handle::ReadOnly(moment) => (InTransaction::read_only(database, moment), None),
         };
-        let explained = explain(statement, &parameters, &access)?;
+        let explained = explain(statement, &parameters, &access).map_err(plan_needs_values)?;
         selected.keep();
         let columns = explained.columns.iter().map(|(name, kind)| (name.as_str(), *kind));
         let metadata = proto::ResultSetMetadata {
@@ -110,7 +118,9 @@ impl Core {
         let (mut selected, id) =
             self.select_to_write(&request.session, request.transaction.as_ref())?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
-        let done = self.run_once(database, id, request.seqno, vec![statement]).await?;
+        let done = self
+            .run_once(database, id, (request.seqno, request.last_statement), vec![statement])
+            .await?;
         if let Some(error) = done.failed {
             return Err(error);
         }
@@ -137,7 +147,9 @@ impl Core {
         let (mut selected, id) =
             self.select_to_write(&request.session, request.transaction.as_ref())?;
         let statements = request.statements.clone();
-        let done = self.run_once(&database, id, request.seqno, statements).await?;
+        let done = self
+            .run_once(&database, id, (request.seqno, request.last_statements), statements)
+            .await?;
         let status = match done.failed {
             None => rpc::Status::default(),
             // The transaction is lost, and the client has to hear when to try again.
@@ -163,6 +175,14 @@ impl Core {
             status: Some(status),
             precommit_token: self.precommit_token(&request.session, id)?,
         })
+    }
+
+    /// Refuses what comes after the last statement of a transaction.
+    pub(super) fn check_last(&self, handle: Handle) -> Result<()> {
+        match handle {
+            Handle::ReadWrite(id) => self.replays().check(id),
+            Handle::ReadOnly(_) => Ok(()),
+        }
     }
 
     /// The transaction of a statement that writes.
@@ -194,24 +214,27 @@ impl Core {
         &self,
         database: &Database,
         id: TransactionId,
-        seqno: i64,
+        (seqno, is_last): (i64, bool),
         statements: Vec<Statement>,
     ) -> Result<Done> {
-        if let Some(done) = self.replays().find(id, seqno, &statements)? {
-            return Ok(done);
+        let requests = self.replays().of(id);
+        let mut by_number = requests.lock().await;
+        if !by_number.contains_key(&seqno) {
+            requests.check()?;
         }
-        let mut done = Done::default();
-        for statement in &statements {
+        let (statements, done) = begun(&mut by_number, seqno, statements)?;
+        while done.failed.is_none()
+            && let Some(statement) = statements.get(done.written.len())
+        {
             match self.run(database, id, statement).await {
                 Ok(written) => done.written.push(written),
-                Err(error) => {
-                    done.failed = Some(error);
-                    break;
-                }
+                Err(error) => done.failed = Some(error),
             }
         }
-        self.replays().remember(id, seqno, statements, done.clone());
-        Ok(done)
+        if is_last && done.failed.is_none() {
+            requests.end();
+        }
+        Ok(done.clone())
     }
 
     async fn run(
@@ -224,7 +247,7 @@ impl Core {
         check_dialect(database, sql)?;
         let prepared = self.prepare(sql)?;
         if matches!(prepared.statement(), ast::Statement::Query(_)) {
-            return Err(Error::invalid_argument(format!("Not a DML statement: {sql}")));
+            return Err(Error::invalid_argument(format!("'{sql}' is not valid DML.")));
         }
         let parameters = parameters(statement.params.as_ref(), &statement.param_types)?;
         let mut access = InTransaction::read_write(database, id);
@@ -280,6 +303,17 @@ fn plan_node((operator, index): (Operator, i32)) -> proto::PlanNode {
         child_links: operator.inputs.into_iter().map(link).collect(),
         metadata: Some(Struct { fields: operator.details.into_iter().map(detail).collect() }),
         ..Default::default()
+    }
+}
+
+/// Cloud Spanner finds out the types of parameters that a plan is asked without.
+fn plan_needs_values(error: Error) -> Error {
+    match error.message().starts_with("No parameter found") {
+        true => Error::unimplemented(format!(
+            "a plan for parameters without values: {}",
+            error.message()
+        )),
+        false => error,
     }
 }
 

@@ -25,19 +25,28 @@ pub(super) enum Handle {
 }
 
 impl Handle {
-    /// Returns the id on the wire.
-    pub fn encode(self) -> Vec<u8> {
+    /// Returns the id on the wire, which names the session that began the transaction: no other one
+    /// can use it.
+    pub fn encode(self, session: &str) -> Vec<u8> {
+        let session = last_part(session);
         match self {
-            Handle::ReadWrite(id) => id.to_string().into_bytes(),
+            Handle::ReadWrite(id) => format!("{id}-{session}").into_bytes(),
             Handle::ReadOnly(moment) => {
-                format!("{READ_ONLY_PREFIX}{}", moment.nanos()).into_bytes()
+                format!("{READ_ONLY_PREFIX}{}-{session}", moment.nanos()).into_bytes()
             }
         }
     }
 
     /// Returns the transaction that an id on the wire stands for.
-    pub fn decode(id: &[u8]) -> Result<Handle> {
-        let text = std::str::from_utf8(id).ok();
+    pub fn decode(id: &[u8], session: &str) -> Result<Handle> {
+        match Handle::parse(id)? {
+            (handle, own) if own == last_part(session) => Ok(handle),
+            _ => Err(not_found(id)),
+        }
+    }
+
+    /// Returns the transaction and the last part of its session's name.
+    fn parse(id: &[u8]) -> Result<(Handle, &str)> {
         let read_only = |text: &str| {
             let nanos = text.strip_prefix(READ_ONLY_PREFIX)?.parse().ok()?;
             Timestamp::from_nanos(nanos).map(Handle::ReadOnly)
@@ -45,13 +54,21 @@ impl Handle {
         let read_write = |text: &str| {
             text.parse().ok().map(|number| Handle::ReadWrite(TransactionId::from_number(number)))
         };
-        text.and_then(|text| read_only(text).or_else(|| read_write(text))).ok_or_else(|| {
-            Error::new(
-                Code::NotFound,
-                format!("Transaction not found: {}", String::from_utf8_lossy(id)),
-            )
-        })
+        let parts = std::str::from_utf8(id).ok().and_then(|text| text.split_once('-'));
+        let parsed = parts.and_then(|(text, session)| {
+            Some((read_only(text).or_else(|| read_write(text))?, session))
+        });
+        parsed.ok_or_else(|| not_found(id))
     }
+}
+
+fn last_part(session: &str) -> &str {
+    session.rsplit('/').next().unwrap_or_default()
+}
+
+fn not_found(id: &[u8]) -> Error {
+    let message = format!("Transaction not found: {}", String::from_utf8_lossy(id));
+    Error::new(Code::NotFound, message)
 }
 
 /// The transaction that a read or a statement runs in.
@@ -98,7 +115,7 @@ impl Core {
         match selector.and_then(|selector| selector.selector.as_ref()) {
             None => self.select_single_use(session, &ReadOnly::default()),
             Some(Selector::Id(id)) => {
-                let handle = Handle::decode(id)?;
+                let handle = Handle::decode(id, session)?;
                 Ok(Selected { handle, described: None, begun: None })
             }
             Some(Selector::SingleUse(options)) => match &options.mode {
@@ -157,7 +174,7 @@ impl Core {
             }
         };
         let described =
-            proto::Transaction { id: handle.encode(), read_timestamp, ..Default::default() };
+            proto::Transaction { id: handle.encode(session), read_timestamp, ..Default::default() };
         Ok((handle, described))
     }
 
@@ -172,9 +189,9 @@ impl Core {
         };
         let named = match options.multiplexed_session_previous_transaction_id.as_slice() {
             [] => None,
-            id => match Handle::decode(id)? {
-                Handle::ReadWrite(id) => Some(id),
-                Handle::ReadOnly(_) => None,
+            id => match Handle::parse(id)? {
+                (Handle::ReadWrite(id), _) => Some(id),
+                (Handle::ReadOnly(_), _) => None,
             },
         };
         let previous = match session.multiplexed {

@@ -47,6 +47,9 @@ impl Access for InTransaction<'_> {
     async fn read(&mut self, read: Read) -> Result<Vec<Vec<Value>>> {
         match self.transaction {
             Transaction::ReadWrite(id) => self.database.read(id, read).await,
+            Transaction::ReadOnly(_) if read.exclusive => Err(Error::invalid_argument(
+                "FOR UPDATE is only supported in a read-write transaction.",
+            )),
             Transaction::ReadOnly(moment) => self.database.read_at(moment, read).await,
         }
     }

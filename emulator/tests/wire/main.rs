@@ -87,6 +87,14 @@ impl World {
         World { emulator, client, session }
     }
 
+    /// Goes on in a session of its own, and returns the one before.
+    async fn change_session(&mut self) -> String {
+        let request =
+            proto::CreateSessionRequest { database: DATABASE.into(), ..Default::default() };
+        let session = self.client.create_session(request).await.unwrap().into_inner().name;
+        std::mem::replace(&mut self.session, session)
+    }
+
     async fn begin(&mut self, mode: Mode) -> Result<proto::Transaction, Status> {
         let request = proto::BeginTransactionRequest {
             session: self.session.clone(),

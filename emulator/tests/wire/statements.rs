@@ -102,7 +102,9 @@ async fn a_batch_stops_at_the_first_statement_that_fails() {
     let update = "UPDATE users SET name = 'b' WHERE id = 1";
     let reply = world.batch(&id, 1, &[INSERT, update, "SELECT 1", update]).await.unwrap();
     assert_eq!(reply.result_sets.len(), 2);
-    assert_eq!(reply.status.clone().unwrap().code, Code::InvalidArgument as i32);
+    let status = reply.status.clone().unwrap();
+    assert_eq!(status.code, Code::InvalidArgument as i32);
+    assert_eq!(status.message, "Statement 2: 'SELECT 1' is not valid DML.");
     assert_eq!(world.batch(&id, 1, &[INSERT, update, "SELECT 1", update]).await.unwrap(), reply);
     assert_eq!(code(world.batch(&id, 2, &[]).await), Code::InvalidArgument);
     let reply = world.batch(&id, 3, &["DELETE FROM users WHERE id = 9"]).await.unwrap();
@@ -219,4 +221,89 @@ async fn parameters_have_a_type_or_take_that_of_their_place() {
         let found = found.map(|reply| reply.into_inner().rows.len()).map_err(|error| error.code());
         assert_eq!(found, expected);
     }
+}
+
+#[tokio::test]
+async fn a_batch_whose_client_went_away_halfway_goes_on_from_there_when_it_is_repeated() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1), insert(2), update(1, "a"), update(2, "a")]).await.unwrap();
+    let holder = world.begin_read_write().await;
+    let lock = "SELECT name FROM users WHERE id = 2 FOR UPDATE";
+    world.execute(lock, 0, Some(Selector::Id(holder.clone()))).await.unwrap();
+    let first = world.change_session().await;
+
+    let id = world.begin_read_write().await;
+    let statements = [
+        "UPDATE users SET name = CONCAT(name, 'x') WHERE id = 1",
+        "UPDATE users SET name = CONCAT(name, 'x') WHERE id = 2",
+    ];
+    let limit = std::time::Duration::from_millis(300);
+    // The first statement runs, and the second waits for the holder.
+    tokio::time::timeout(limit, world.batch(&id, 1, &statements)).await.unwrap_err();
+    let second = std::mem::replace(&mut world.session, first);
+    world.rollback(&holder).await.unwrap();
+    world.session = second;
+    let reply = world.batch(&id, 1, &statements).await.unwrap();
+    assert_eq!((reply.result_sets.len(), reply.status.unwrap().code), (2, 0));
+    world.commit(&id, []).await.unwrap();
+    assert_eq!(world.query("SELECT name FROM users").await.unwrap(), ["ax", "ax"]);
+}
+
+#[tokio::test]
+async fn nothing_comes_after_the_last_statement_but_its_repetition_and_the_end() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let id = world.begin_read_write().await;
+    let own = Some(Selector::Id(id.clone()));
+    let request = proto::ExecuteSqlRequest {
+        session: world.session.clone(),
+        transaction: Some(proto::TransactionSelector { selector: own.clone() }),
+        sql: "UPDATE users SET age = 1 WHERE id = 1".into(),
+        seqno: 1,
+        last_statement: true,
+        ..Default::default()
+    };
+    let done = world.client.execute_sql(request.clone()).await.unwrap().into_inner();
+    assert_eq!(world.client.execute_sql(request).await.unwrap().into_inner(), done);
+    let update = "UPDATE users SET age = 2 WHERE id = 1";
+    assert_eq!(code(world.write(&id, 2, update).await), Code::FailedPrecondition);
+    assert_eq!(code(world.batch(&id, 3, &[update]).await), Code::FailedPrecondition);
+    assert_eq!(code(world.users(own.clone()).await), Code::FailedPrecondition);
+    assert_eq!(code(world.execute("SELECT 1", 0, own).await), Code::FailedPrecondition);
+    world.commit(&id, []).await.unwrap();
+    assert_eq!(world.query("SELECT age FROM users").await.unwrap(), ["1"]);
+}
+
+#[tokio::test]
+async fn only_a_read_write_transaction_locks_what_it_reads() {
+    let mut world = World::start().await;
+    let error = world.query("SELECT id FROM users FOR UPDATE").await;
+    assert_eq!(code(error), Code::InvalidArgument);
+    let mut request = proto::ReadRequest {
+        session: world.session.clone(),
+        table: "users".into(),
+        columns: vec!["id".into()],
+        key_set: Some(all()),
+        lock_hint: proto::read_request::LockHint::Exclusive as i32,
+        ..Default::default()
+    };
+    assert_eq!(code(world.client.read(request.clone()).await), Code::InvalidArgument);
+    let id = Some(Selector::Id(world.begin_read_write().await));
+    world.execute("SELECT id FROM users FOR UPDATE", 0, id.clone()).await.unwrap();
+    request.transaction = Some(proto::TransactionSelector { selector: id });
+    world.client.read(request).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_plan_for_parameters_without_values_is_refused_by_name() {
+    let mut world = World::start().await;
+    let request = proto::ExecuteSqlRequest {
+        session: world.session.clone(),
+        sql: "SELECT name FROM users WHERE id = @id".into(),
+        query_mode: proto::execute_sql_request::QueryMode::Plan as i32,
+        ..Default::default()
+    };
+    let error = world.client.execute_sql(request).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented);
+    assert!(error.message().contains("without values") && error.message().contains(": id"));
 }

@@ -194,6 +194,31 @@ async fn a_write_on_a_multiplexed_session_needs_the_token_of_its_transaction() {
     request.precommit_token = None;
     let error = world.client.commit(request).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
+
+    // It has been told the token if it has read or written; else it has nothing to bring.
+    let third = world.begin_read_write().await;
+    world.write(&third, 1, "DELETE FROM users WHERE id = 1").await.unwrap();
+    assert_eq!(code(world.commit(&third, []).await), Code::FailedPrecondition);
+    assert_eq!(world.ids().await, ["1"]);
+    let fourth = world.begin_read_write().await;
+    world.commit(&fourth, []).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_belongs_to_the_session_that_began_it() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let read_only = world.begin(Mode::ReadOnly(ReadOnly::default())).await.unwrap().id;
+    let own = world.change_session().await;
+    for id in [&id, &read_only] {
+        assert_eq!(code(world.users(Some(Selector::Id(id.clone()))).await), Code::NotFound);
+        assert_eq!(code(world.commit(id, [insert(1)]).await), Code::NotFound);
+        assert_eq!(code(world.rollback(id).await), Code::NotFound);
+    }
+    world.session = own;
+    world.users(Some(Selector::Id(read_only))).await.unwrap();
+    world.commit(&id, [insert(2)]).await.unwrap();
+    assert_eq!(world.ids().await, ["2"]);
 }
 
 #[tokio::test]

@@ -150,6 +150,9 @@ async fn names_are_found_in_any_case() {
     outcome(&mut world, insert).await.unwrap();
     let read = world.read("Users", &["iD", "Name"], all(), None).await.unwrap();
     assert_eq!(rows(&read), ["1 a"]);
+    let fields = read.metadata.unwrap().row_type.unwrap().fields;
+    let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["id", "name"], "as the table has them");
 }
 
 #[tokio::test]
