@@ -122,6 +122,7 @@ impl State {
             }
             let mut locks = Vec::new();
             let mut target = Target {
+                schema: &self.schema,
                 table,
                 rows: &data.rows,
                 below: draft.get(&name),

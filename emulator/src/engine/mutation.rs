@@ -8,9 +8,9 @@ use super::check::{
     already_exists, check_cell, commit_timestamp_not_allowed, in_the_future, omitted_not_null,
     written_and_deleted,
 };
-use super::column::Column;
 use super::error::{Code, Error, Result};
 use super::locks::{Columns, Lock, Mode};
+use super::schema::Schema;
 use super::store::{Row, Rows};
 use super::table::Table;
 use super::value::{Key, KeyPart, KeyRange, Timestamp, Value};
@@ -157,6 +157,7 @@ pub(super) fn cells_of(table: &Table, row: &Row) -> Vec<Cell> {
 
 /// One table while mutations are applied to it.
 pub(super) struct Target<'a> {
+    pub schema: &'a Schema,
     pub table: &'a Table,
     pub rows: &'a Rows,
     /// The transaction's earlier writes.
@@ -305,7 +306,7 @@ impl Target<'_> {
                     self.table.name, column.name
                 )));
             }
-            let cell = self.stamped(column, cell)?;
+            let cell = self.stamped(position, cell)?;
             if written.insert(position, cell).is_some() {
                 return Err(Error::invalid_argument(format!(
                     "Multiple values for column {name} in table {}.",
@@ -317,10 +318,10 @@ impl Target<'_> {
     }
 
     /// The cell, with the commit timestamp filled in if it is known.
-    fn stamped(&self, column: &Column, cell: &Cell) -> Result<Cell> {
+    fn stamped(&self, position: usize, cell: &Cell) -> Result<Cell> {
         match cell {
-            Cell::CommitTimestamp if !column.allow_commit_timestamp => {
-                Err(commit_timestamp_not_allowed(self.table, column))
+            Cell::CommitTimestamp if !self.schema.allows_commit_timestamp(self.table, position) => {
+                Err(commit_timestamp_not_allowed(self.table, &self.table.columns[position]))
             }
             Cell::CommitTimestamp if self.committing => Ok(Cell::Value(Value::Timestamp(self.now))),
             cell => Ok(cell.clone()),
@@ -362,7 +363,7 @@ impl Target<'_> {
                 && wanted(position)
                 && !written.contains_key(&position)
             {
-                let cell = self.stamped(column, &default.value(column, self.now)?)?;
+                let cell = self.stamped(position, &default.value(column, self.now)?)?;
                 check_cell(self.table, column, &cell, self.now)?;
                 written.insert(position, cell);
                 self.filled += 1;

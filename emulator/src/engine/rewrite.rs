@@ -59,7 +59,13 @@ impl<'a> Rewrite<'a> {
             SchemaChange::AlterColumn { table, column } => {
                 schema.apply(change)?;
                 if let Some(table) = schema.table(table) {
-                    self.check(table, &column.name)?;
+                    self.check(table, &column.name, Timestamp::MAX)?;
+                }
+            }
+            SchemaChange::SetAllowCommitTimestamp { table, column, allow: true } => {
+                schema.apply(change)?;
+                if let Some(table) = schema.table(table) {
+                    self.check(table, column, self.now)?;
                 }
             }
             _ => schema.apply(change)?,
@@ -207,12 +213,13 @@ impl<'a> Rewrite<'a> {
         self.rows_of(&table.name).fill_column(position, value)
     }
 
-    /// Finds out whether the rows that are there fit a column's new definition.
-    fn check(&mut self, table: &Table, column: &str) -> Result<()> {
+    /// Finds out whether the rows that are there fit a column's new definition, under which `latest`
+    /// is the latest timestamp that one with commit timestamps can hold.
+    fn check(&mut self, table: &Table, column: &str, latest: Timestamp) -> Result<()> {
         let Some(position) = table.position(column) else { return Ok(()) };
         for row in self.rows_of(&table.name).all_latest() {
             let value = row.get(position).cloned().unwrap_or(Value::Null);
-            check_cell(table, &table.columns[position], &Cell::Value(value), Timestamp::MAX)?;
+            check_cell(table, &table.columns[position], &Cell::Value(value), latest)?;
         }
         Ok(())
     }

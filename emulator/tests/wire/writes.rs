@@ -144,6 +144,43 @@ async fn a_timestamp_in_the_future_is_refused_where_commit_timestamps_go() {
 }
 
 #[tokio::test]
+async fn a_commit_timestamp_in_a_key_is_allowed_above_and_below_or_not_at_all() {
+    let mut world = World::start().await;
+    let stamped = "TIMESTAMP OPTIONS (allow_commit_timestamp = true)";
+    for (name, above, below) in [("a", "TIMESTAMP", stamped), ("b", stamped, "TIMESTAMP")] {
+        let ddl = format!(
+            "CREATE TABLE {name} (made {above}) PRIMARY KEY (made);
+             CREATE TABLE {name}2 (made {below}) PRIMARY KEY (made), INTERLEAVE IN PARENT {name}"
+        );
+        change(&world, &ddl).unwrap();
+        for table in [name, &format!("{name}2")] {
+            let values = [text("spanner.commit_timestamp()")];
+            let insert = Operation::Insert(write(table, ["made"], values));
+            let (code, message) = outcome(&mut world, insert).await.unwrap_err();
+            assert!(code == Code::FailedPrecondition && message.contains("hierarchy"), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_column_with_a_timestamp_of_the_future_takes_no_commit_timestamps() {
+    let mut world = World::start().await;
+    change(
+        &world,
+        "ALTER TABLE users ALTER COLUMN updated SET OPTIONS (allow_commit_timestamp = null)",
+    )
+    .unwrap();
+    let insert = |at: &str| write("users", ["id", "updated"], [text("1"), text(at)]);
+    outcome(&mut world, Operation::Insert(insert("9999-01-01T00:00:00Z"))).await.unwrap();
+    let allow =
+        "ALTER TABLE users ALTER COLUMN updated SET OPTIONS (allow_commit_timestamp = true)";
+    let error = change(&world, allow).unwrap_err();
+    assert_eq!(error.code(), spindle_emulator::engine::Code::FailedPrecondition);
+    outcome(&mut world, Operation::Update(insert("2000-01-01T00:00:00Z"))).await.unwrap();
+    change(&world, allow).unwrap();
+}
+
+#[tokio::test]
 async fn names_are_found_in_any_case() {
     let mut world = World::start().await;
     let insert = Operation::Insert(write("USERS", ["Id", "NAME"], [text("1"), text("a")]));

@@ -107,6 +107,31 @@ impl Schema {
         })
     }
 
+    /// Returns true if a column can hold the commit timestamp: it has the option, and if it is part
+    /// of the key, so have the same parts of the tables above and below.
+    pub(super) fn allows_commit_timestamp(&self, table: &Table, position: usize) -> bool {
+        let name = &table.columns[position].name;
+        let allows = |table: &Table| {
+            let found = table.position(name).map(|position| &table.columns[position]);
+            found.is_none_or(|column| column.allow_commit_timestamp)
+        };
+        if !table.is_key(position) {
+            return allows(table);
+        }
+        self.with_above(table).all(allows)
+            && self.tables().all(|other| {
+                let is_below = self.with_above(other).any(|above| above.name == table.name);
+                !is_below || allows(other)
+            })
+    }
+
+    /// Returns a table and those that it is interleaved in, upwards.
+    fn with_above<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = &'a Table> {
+        std::iter::successors(Some(table), |table| {
+            self.table(&table.parent.as_ref()?.table).map(|above| &**above)
+        })
+    }
+
     /// Returns the table of this name, or what an index of this name is as a table.
     pub(super) fn relation(&self, name: &str) -> Option<&Table> {
         let table = self.table(name).map(|table| &**table);
