@@ -5,9 +5,7 @@ use database::{DatabaseDialect, UpdateDatabaseDdlMetadata};
 
 use super::operations::Done;
 use super::{Admin, database, definition, encode, instances, longrunning, names, page, refuse};
-use crate::engine::{
-    Code, Database, Dialect, Error, Result, Schema, SchemaChange, VERSION_RETENTION,
-};
+use crate::engine::{Database, Dialect, Error, Result, Schema, SchemaChange, VERSION_RETENTION};
 use crate::service::Core;
 use crate::sql::parse_create_database_in;
 
@@ -115,28 +113,11 @@ impl Admin {
         if request.statements.is_empty() {
             return Err(Error::invalid_argument("an update of the schema needs a statement"));
         }
+        let mut registry = self.registry();
+        // A client that repeats itself hears that, and not what is wrong with doing it again.
+        let named = registry.operations.name(&request.database, &request.operation_id)?;
         let changes = changes(&self.core, found.schema().dialect(), &request.statements)?;
         check(&found.schema(), &request.statements, &changes)?;
-
-        let mut registry = self.registry();
-        let named = match request.operation_id.as_str() {
-            "" => None,
-            id if !names::is_operation_id(id) => {
-                return Err(Error::invalid_argument(format!(
-                    "Invalid operation id `{id}`: lower-case letters, digits and underscores, the \
-                     first a letter"
-                )));
-            }
-            id => Some(format!("{}/operations/{id}", request.database)),
-        };
-        if let Some(name) = &named
-            && registry.operations.find(name).is_ok()
-        {
-            return Err(Error::new(
-                Code::AlreadyExists,
-                format!("Operation already exists: {name}"),
-            ));
-        }
         let database = &request.database;
         registry.proto_descriptors.extend(descriptors.map(|told| (database.clone(), told)));
         let (commit_timestamps, done) = apply(&found, &changes);

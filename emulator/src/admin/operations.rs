@@ -6,8 +6,8 @@ use googleapis_tonic_google_rpc::google::rpc;
 use longrunning::operation;
 use prost::Message;
 
-use super::{database, instance, longrunning};
-use crate::engine::{Error, Result};
+use super::{database, instance, longrunning, names};
+use crate::engine::{Code, Error, Result};
 
 /// How many operations are remembered; the oldest are forgotten.
 const REMEMBERED: usize = 1_000;
@@ -73,6 +73,28 @@ impl Operations {
         self.numbered += 1;
         let name = format!("{resource}/operations/_auto_{}", self.numbered);
         self.note(name, kind, metadata, done)
+    }
+
+    /// Returns the name of an operation that a client gives this id, which is free; `None` if it
+    /// gives none.
+    pub fn name(&self, resource: &str, id: &str) -> Result<Option<String>> {
+        if id.is_empty() {
+            return Ok(None);
+        }
+        if !names::is_operation_id(id) {
+            return Err(Error::invalid_argument(format!(
+                "Invalid operation id `{id}`: lower-case letters, digits and underscores, the first \
+                 a letter"
+            )));
+        }
+        let name = format!("{resource}/operations/{id}");
+        match self.find(&name) {
+            Err(_) => Ok(Some(name)),
+            Ok(_) => {
+                let message = format!("Operation already exists: {name}");
+                Err(Error::new(Code::AlreadyExists, message))
+            }
+        }
     }
 
     /// Notes an operation under a name that is free.

@@ -14,11 +14,17 @@ async fn an_operation_is_done_and_found_by_its_name_until_it_is_deleted() {
     let operation = office.databases.update_database_ddl(request.clone()).await.unwrap();
     let name = format!("{ORDERS}/operations/drop_t");
     assert_eq!(operation.get_ref().name, name);
-    let refused = office.databases.update_database_ddl(database::UpdateDatabaseDdlRequest {
-        statements: vec![TABLE.into()],
-        ..request
-    });
-    assert_eq!(code(refused.await), Code::AlreadyExists);
+    let repeated = office.databases.update_database_ddl(request.clone()).await;
+    assert_eq!(code(repeated), Code::AlreadyExists);
+    for id in ["_auto_9", "Drop", "a/b"] {
+        let odd = database::UpdateDatabaseDdlRequest {
+            statements: vec![TABLE.into()],
+            operation_id: id.into(),
+            ..request.clone()
+        };
+        let refused = office.databases.update_database_ddl(odd).await;
+        assert_eq!(code(refused), Code::InvalidArgument, "{id}");
+    }
 
     let get = longrunning::GetOperationRequest { name: name.clone() };
     let found = office.operations.get_operation(get.clone()).await.unwrap();
