@@ -15,9 +15,6 @@ const CLASSIC_IDLE_LIMIT: Duration = Duration::from_secs(3_600);
 const MULTIPLEXED_AGE_LIMIT: Duration = Duration::from_secs(28 * 86_400);
 /// How many sessions one request may ask for.
 const BATCH_MAX: usize = 100;
-/// How many labels a session can have, and how long each of their parts.
-const LABELS_MAX: usize = 64;
-const LABEL_BYTES_MAX: usize = 63;
 /// How many sessions one page lists at most.
 const PAGE_MAX: usize = 1_000;
 
@@ -187,31 +184,6 @@ fn labels_of(filter: &str) -> Result<Vec<(String, String)>> {
     let filter = filter.to_ascii_lowercase();
     let labels = filter.split_whitespace().map(label).collect::<Option<_>>();
     labels.ok_or_else(|| Error::unimplemented(format!("Not supported here: the filter `{filter}`")))
-}
-
-/// Refuses labels that no session can have.
-pub(super) fn check_labels(template: Option<&proto::Session>) -> Result<()> {
-    let Some(labels) = template.map(|template| &template.labels) else { return Ok(()) };
-    let is_word = |text: &str| {
-        let inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '-';
-        text.starts_with(|first: char| first.is_ascii_lowercase())
-            && !text.ends_with('-')
-            && text.chars().all(inner)
-            && text.len() <= LABEL_BYTES_MAX
-    };
-    let is_wrong = |(label, value): &(&String, &String)| {
-        !is_word(label) || !(value.is_empty() || is_word(value))
-    };
-    match labels.iter().find(is_wrong) {
-        Some((label, value)) => {
-            Err(Error::invalid_argument(format!("Invalid session label `{label}`: `{value}`")))
-        }
-        None if labels.len() > LABELS_MAX => Err(Error::invalid_argument(format!(
-            "A session has {} labels; {LABELS_MAX} are the limit.",
-            labels.len()
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// Refuses a role: there are none, and a session would have more rights than it asks for.

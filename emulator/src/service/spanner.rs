@@ -6,7 +6,7 @@ use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use tonic::{Request, Response, Status};
 
 use super::results::{Chunks, chunks};
-use super::sessions::{batch_size, check_labels, check_role};
+use super::sessions::{batch_size, check_role};
 use super::{Core, Empty, generated};
 use crate::engine::Error;
 use crate::rpc::Rpc;
@@ -33,7 +33,6 @@ impl generated::spanner_server::Spanner for Spanner {
                 let now = core.clock().now();
                 let template = request.session.as_ref();
                 check_role(template)?;
-                check_labels(template)?;
                 Ok(core.sessions().create(&request.database, &database, template, now))
             }) as _
         };
@@ -55,7 +54,6 @@ impl generated::spanner_server::Spanner for Spanner {
                     ));
                 }
                 check_role(template)?;
-                check_labels(template)?;
                 let count = batch_size(request.session_count)?;
                 let mut sessions = core.sessions();
                 let mut create = || sessions.create(&request.database, &database, template, now);

@@ -160,7 +160,7 @@ async fn deleting_a_session_frees_the_locks_of_its_transaction() {
 #[tokio::test]
 async fn sessions_are_listed_by_their_labels_and_no_other_filter_is_guessed_at() {
     let mut world = World::start().await;
-    for (env, number) in [("dev", "a1"), ("dev", "a2"), ("prod", "a3")] {
+    for (env, number) in [("dev", "a_1"), ("dev", "a2"), ("prod", "a3")] {
         labelled(&mut world, &[("env", env), ("number", number)]).await.unwrap();
     }
     for (filter, found) in [
@@ -176,20 +176,6 @@ async fn sessions_are_listed_by_their_labels_and_no_other_filter_is_guessed_at()
         let refused = filtered(&mut world, filter).await;
         assert_eq!(code(refused), Code::Unimplemented, "{filter}");
     }
-}
-
-#[tokio::test]
-async fn a_label_is_a_word() {
-    let mut world = World::start().await;
-    labelled(&mut world, &[("a-1", "")]).await.unwrap();
-    for label in [("", "a"), ("A", "a"), ("a-", "a"), ("1a", "a"), ("a", "b c"), ("a", "1")] {
-        let refused = labelled(&mut world, &[label]).await;
-        assert_eq!(code(refused), Code::InvalidArgument, "{label:?}");
-    }
-    let many: Vec<String> = (0..65).map(|number| format!("a{number}")).collect();
-    let many: Vec<(&str, &str)> = many.iter().map(|label| (label.as_str(), "")).collect();
-    labelled(&mut world, &many[1..]).await.unwrap();
-    assert_eq!(code(labelled(&mut world, &many).await), Code::InvalidArgument);
 }
 
 async fn labelled(world: &mut World, labels: &[(&str, &str)]) -> Result<proto::Session, Status> {
