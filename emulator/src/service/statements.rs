@@ -164,16 +164,20 @@ impl Core {
             selected.keep();
         }
         let mut transaction = selected.described.take();
+        let precommit_token = self.precommit_token(&request.session, id)?;
+        // Python's client looks for it with the first statement, and others beside them all.
+        let mut first_token = precommit_token.clone();
         // A batch shows no rows, whatever its statements return.
         let result_set = |written: &Written| proto::ResultSet {
             metadata: Some(described(written, transaction.take())),
             stats: Some(stats(written.count)),
+            precommit_token: first_token.take(),
             ..proto::ResultSet::default()
         };
         Ok(proto::ExecuteBatchDmlResponse {
             result_sets: done.written.iter().map(result_set).collect(),
             status: Some(status),
-            precommit_token: self.precommit_token(&request.session, id)?,
+            precommit_token,
         })
     }
 

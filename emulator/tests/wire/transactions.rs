@@ -202,6 +202,14 @@ async fn a_write_on_a_multiplexed_session_needs_the_token_of_its_transaction() {
     assert_eq!(world.ids().await, ["1"]);
     let fourth = world.begin_read_write().await;
     world.commit(&fourth, []).await.unwrap();
+
+    // Some clients look for the token of a batch beside its results, and others in the first.
+    let fifth = world.begin_read_write().await;
+    let delete = "DELETE FROM users WHERE id = 1";
+    let reply = world.batch(&fifth, 1, &[delete, delete]).await.unwrap();
+    let tokens = reply.result_sets.into_iter().map(|result| result.precommit_token);
+    assert!(reply.precommit_token.is_some());
+    assert_eq!(tokens.collect::<Vec<_>>(), [reply.precommit_token, None]);
 }
 
 #[tokio::test]
