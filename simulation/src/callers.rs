@@ -10,13 +10,10 @@ use spindle::{CancellationToken, Guard, JobOutcome, LockTable, Spindle, Term, si
 use tokio::time::{sleep, timeout};
 
 use crate::machine::Clocks;
-use crate::plan::CallerPlan;
+use crate::plan::{CallerPlan, NIGHTLY};
 use crate::sightings::Sighting;
 use crate::told::Told;
 use crate::world::World;
-
-/// The name of the lock that scheduled runs share.
-pub(crate) const NIGHTLY: &str = "nightly";
 
 /// One process of them; its clones are others in the same process, with the same handle.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use spindle::simulation::{Versions, history};
 use spindle_emulator::engine::{Read, Timestamp as EngineTimestamp, TimestampBound};
 use spindle_protocol::{StoredRow, Timestamp};
 
-use crate::network::{TABLE, decode, key, timestamp};
+use crate::rows::{TABLE, decode, key, timestamp};
 use crate::world::World;
 
 /// Well within what the engine keeps.

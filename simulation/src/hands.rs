@@ -11,8 +11,8 @@ use spindle_protocol::{Change, Row, Succession, Timestamp};
 
 use crate::checks::{Committed, Purpose};
 use crate::format::{Format, Found};
-use crate::network::{TABLE, key, timestamp};
 use crate::process::Process;
+use crate::rows::{TABLE, key, timestamp};
 use crate::sightings::Sighting;
 use crate::world::World;
 

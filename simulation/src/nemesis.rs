@@ -10,9 +10,10 @@ use tokio::time::sleep;
 
 use crate::checks::Purpose;
 use crate::hands;
-use crate::network::{Outage, TABLE};
 use crate::process::{Cut, Process};
+use crate::rows::TABLE;
 use crate::sightings::Sighting;
+use crate::weather::Outage;
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

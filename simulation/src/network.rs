@@ -4,23 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt as _;
-use rand::rngs::SmallRng;
 use spindle_emulator::engine::{
-    Code, Concurrency, Database, Error, Key, KeyPart, KeyRange, Mutation, Read, ReadWriteOptions,
-    TimestampBound, TransactionId, Value,
+    Code, Concurrency, Error, KeyRange, Mutation, Read, ReadWriteOptions, TimestampBound,
+    TransactionId, Value,
 };
-use spindle_protocol::{StoredRow, Timestamp, Writer};
-use tokio::sync::oneshot;
+use spindle_protocol::Timestamp;
 use tokio::time::sleep;
 
 use crate::checks::{Committed, Purpose};
 use crate::format::Found;
 use crate::process::Cut;
+use crate::rows::{TABLE, key, timestamp};
 use crate::sightings::Sighting;
+use crate::weather::{Fate, Outage, abort, carry, delays};
 use crate::world::World;
-
-pub(crate) const TABLE: &str = "locktable";
-pub(crate) const LEDGER: &str = "ledger";
 
 /// One remote call.
 #[derive(Clone, Debug)]
@@ -55,77 +52,6 @@ pub(crate) enum Reply {
     RolledBack,
 }
 
-/// The state of the network and the server.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weather {
-    pub(crate) loss: f64,
-    pub(crate) outage: Option<Outage>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Outage {
-    /// Connections are refused at once.
-    Refused,
-    /// Nothing comes back.
-    Silent,
-}
-
-/// The fate of one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fate {
-    Deliver {
-        out: Duration,
-        back: Duration,
-    },
-    LoseRequest,
-    LoseReply {
-        out: Duration,
-    },
-    Refuse,
-    /// Answered as if the row, the table or the session were gone, which is not so.
-    DenyExistence,
-    /// Applied, and answered with an error that leaves the outcome open.
-    FailAfterApplying,
-    /// Answered with such an error, and applied long after.
-    ApplyLate {
-        after: Duration,
-    },
-    Abort,
-}
-
-impl Fate {
-    /// Draws how one fares badly; what takes long takes up to one and a half times as long as
-    /// `longest`.
-    pub(crate) fn bad(
-        random: &mut SmallRng,
-        longest: Duration,
-        (out, back): (Duration, Duration),
-    ) -> Fate {
-        let long = longest.mul_f64(random.random_range(0.0..1.5));
-        match random.random_range(0..10) {
-            0 => Fate::Deliver { out: long, back },
-            1 => Fate::Deliver { out, back: long },
-            2 => Fate::LoseRequest,
-            3 => Fate::LoseReply { out },
-            4 => Fate::Refuse,
-            5 | 6 => Fate::FailAfterApplying,
-            7 => Fate::ApplyLate { after: long * 2 },
-            8 => Fate::DenyExistence,
-            _ => Fate::Abort,
-        }
-    }
-}
-
-/// Draws how long a request is under way to the server and back.
-pub(crate) fn delays(random: &mut SmallRng, longest: Duration) -> (Duration, Duration) {
-    let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-    let mut delay = || {
-        let quick = random.random_bool(0.5);
-        Duration::from_millis(if quick { 0 } else { random.random_range(0..=longest) })
-    };
-    (delay(), delay())
-}
-
 /// Sends a request; the answer may never come.
 pub(crate) async fn call(world: &Arc<World>, who: usize, request: Request) -> Result<Reply, Code> {
     let fate = fate(world, who);
@@ -147,78 +73,6 @@ pub(crate) async fn call(world: &Arc<World>, who: usize, request: Request) -> Re
     };
     let database = world.database.clone();
     carry(fate, serving, move || abort(&database, commit), landed).await
-}
-
-/// Aborts the transaction that is to be committed, and says what its sender is told.
-pub(crate) fn abort(database: &Database, commit: Option<TransactionId>) -> Code {
-    let Some(id) = commit else { return Code::Unavailable };
-    database.fail(id, Error::aborted("Transaction aborted by the simulation."));
-    Code::Aborted
-}
-
-/// Has a request fare as its fate says. Once it is sent it is on its way whether or not its sender
-/// lives to hear the answer, which may never come. `landed` is told of one that is applied late.
-pub(crate) async fn carry<T: Send + 'static>(
-    fate: Fate,
-    serving: impl Future<Output = Result<T, Code>> + Send + 'static,
-    aborted: impl FnOnce() -> Code + Send + 'static,
-    landed: impl FnOnce() + Send + 'static,
-) -> Result<T, Code> {
-    let (sender, answer) = oneshot::channel();
-    tokio::spawn(async move {
-        if let Some(answer) = travel(fate, serving, aborted, landed).await {
-            // Nobody listens any more if the sender gave up.
-            let _ = sender.send(answer);
-        }
-    });
-    match answer.await {
-        Ok(answer) => answer,
-        Err(_) => std::future::pending().await,
-    }
-}
-
-async fn travel<T: Send + 'static>(
-    fate: Fate,
-    serving: impl Future<Output = Result<T, Code>> + Send + 'static,
-    aborted: impl FnOnce() -> Code,
-    landed: impl FnOnce() + Send + 'static,
-) -> Option<Result<T, Code>> {
-    match fate {
-        Fate::Deliver { out, back } => {
-            pass(out).await;
-            let reply = serving.await;
-            pass(back).await;
-            Some(reply)
-        }
-        Fate::LoseRequest => None,
-        Fate::LoseReply { out } => {
-            pass(out).await;
-            let _ = serving.await;
-            None
-        }
-        Fate::Refuse => Some(Err(Code::Unavailable)),
-        Fate::DenyExistence => Some(Err(Code::NotFound)),
-        Fate::FailAfterApplying => {
-            let _ = serving.await;
-            Some(Err(Code::Unavailable))
-        }
-        Fate::ApplyLate { after } => {
-            tokio::spawn(async move {
-                sleep(after).await;
-                if serving.await.is_ok() {
-                    landed();
-                }
-            });
-            Some(Err(Code::Unavailable))
-        }
-        Fate::Abort => Some(Err(aborted())),
-    }
-}
-
-async fn pass(delay: Duration) {
-    if !delay.is_zero() {
-        sleep(delay).await;
-    }
 }
 
 fn fate(world: &World, who: usize) -> Fate {
@@ -309,28 +163,22 @@ fn row_of(key: &str, columns: &[&'static str], rows: Vec<Vec<Value>>) -> Option<
     Some(Found { key: key.to_string(), columns: columns.to_vec(), cells })
 }
 
-/// The key of a row of the lock table.
-pub(crate) fn key(name: &str) -> Key {
-    Key(vec![KeyPart::Ascending(name.into())])
-}
-
-/// A timestamp as the protocol has it.
-pub(crate) fn timestamp(timestamp: spindle_emulator::engine::Timestamp) -> Timestamp {
-    Timestamp(i64::try_from(timestamp.nanos()).unwrap_or(i64::MAX))
-}
-
-/// A row as it was read.
-pub(crate) fn decode(name: &str, columns: &[&str], cells: &[Value]) -> StoredRow {
-    let mut row = StoredRow::new(name);
-    for (column, cell) in columns.iter().zip(cells) {
-        match (*column, cell) {
-            ("heartbeat", Value::Timestamp(time)) => row.heartbeat = Some(timestamp(*time)),
-            ("token", Value::Timestamp(time)) => row.token = Some(timestamp(*time)),
-            ("writer", Value::String(writer)) => row.writer = Writer::from(writer.as_str()),
-            ("lease_ms", Value::Int64(lease_ms)) => row.lease_ms = Some(*lease_ms),
-            ("info", Value::String(info)) => row.info = Some(info.clone()),
-            _ => {}
+/// Keeps the server's faults as the world has them.
+pub(crate) async fn follow_weather(world: Arc<World>) {
+    let Some(server) = &world.server else { return };
+    let mut last = None;
+    loop {
+        let weather = world.weather();
+        let cuts: Vec<Cut> = world.processes().iter().map(|process| process.cut()).collect();
+        let now = (weather.outage, weather.loss.to_bits(), cuts.clone());
+        if last.as_ref() != Some(&now) {
+            server.inject(weather.outage, &cuts);
+            if weather.loss > 0.0 {
+                let seed = world.random(|random| random.random());
+                server.inject_loss(world.plan.longest_lease(), weather.loss, seed);
+            }
+            last = Some(now);
         }
+        sleep(Duration::from_millis(20)).await;
     }
-    row
 }

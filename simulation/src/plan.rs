@@ -10,6 +10,9 @@ use spindle_protocol::Timing;
 const NAMES: [&str; 8] =
     ["job", "job_1", "job_12345", "Job", "job%", "j_b", "job_179500000000000000x", "ジョブ"];
 
+/// The name of the lock that scheduled runs share.
+pub(crate) const NIGHTLY: &str = "nightly";
+
 /// A fleet, and what befalls it.
 #[derive(Clone, Debug)]
 pub struct Plan {

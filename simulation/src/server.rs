@@ -9,12 +9,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use spindle::LockTable;
 use spindle_emulator::engine::{Code, Database};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
-use tokio::time::sleep;
 
 use crate::machine::TrueTime;
-use crate::network::Outage;
 use crate::process::Cut;
-use crate::world::World;
+use crate::weather::Outage;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 
@@ -81,8 +79,8 @@ impl Server {
         &self.client
     }
 
-    /// Has requests fare as the weather and the cuts say.
-    fn inject(&self, world: &World, outage: Option<Outage>, loss: f64, cuts: &[Cut]) {
+    /// Has requests fare as the outage and the cuts say, and no other fault.
+    pub(crate) fn inject(&self, outage: Option<Outage>, cuts: &[Cut]) {
         self.emulator.clear_faults();
         let all = match outage {
             Some(Outage::Refused) => Some(Effect::Fail(Code::Unavailable)),
@@ -99,10 +97,6 @@ impl Server {
                 Cut::Replies => Effect::StallReply,
             };
             self.emulator.inject(Fault::any().session(session).effect(effect));
-        }
-        if loss > 0.0 {
-            let seed = world.random(|random| random.random());
-            self.inject_loss(world.plan.longest_lease(), loss, seed);
         }
     }
 
@@ -130,21 +124,5 @@ impl Server {
             let fault = if effect == Effect::Abort { Fault::on(Rpc::Commit) } else { Fault::any() };
             self.emulator.inject(fault.probability(each, seed).effect(effect));
         }
-    }
-}
-
-/// Keeps the server's faults as the world has them.
-pub(crate) async fn follow_weather(world: Arc<World>) {
-    let Some(server) = &world.server else { return };
-    let mut last = None;
-    loop {
-        let weather = world.weather();
-        let cuts: Vec<Cut> = world.processes().iter().map(|process| process.cut()).collect();
-        let now = (weather.outage, weather.loss.to_bits(), cuts.clone());
-        if last.as_ref() != Some(&now) {
-            server.inject(&world, weather.outage, weather.loss, &cuts);
-            last = Some(now);
-        }
-        sleep(Duration::from_millis(20)).await;
     }
 }

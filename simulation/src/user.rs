@@ -9,8 +9,9 @@ use spindle_protocol::{Change, TermId, Timestamp, Writer};
 use tokio::time::{sleep, timeout};
 
 use crate::checks::Purpose;
-use crate::network::{LEDGER, Part, Reply, Request, call};
+use crate::network::{Part, Reply, Request, call};
 use crate::process::Process;
+use crate::rows::LEDGER;
 use crate::sightings::Sighting;
 use crate::world::World;
 

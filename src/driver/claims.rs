@@ -84,6 +84,8 @@ pub(crate) struct Claims {
     /// When the last poll began.
     polling_since: Moment,
     last: Option<LastPoll>,
+    /// Why the last attempt failed, unless another was seen to have the lock since.
+    failure: Option<Error>,
 }
 
 struct Holding {
@@ -170,7 +172,7 @@ impl Claims {
 
     /// Notes that the term is over; its claimant learns that from the term.
     pub(crate) fn term_ended(&mut self) {
-        self.holding = None;
+        (self.holding, self.failure) = (None, None);
     }
 
     /// Gives the term to the first claimant that is still there.
@@ -225,10 +227,21 @@ impl Claims {
         self.polling_since = now;
     }
 
-    /// Takes note of an answer while nobody here holds.
-    pub(crate) fn answered(&mut self, answer: &Answer, error: Option<&Error>) {
-        let result = match (answer, error) {
-            (Answer::Observed(observation), _) => Ok(observation.row.as_ref().map(Occupied::by)),
+    /// Takes note that an attempt to begin a term failed.
+    pub(crate) fn attempt_failed(&mut self, error: &Error) {
+        self.failure = Some(error.clone());
+    }
+
+    /// Takes note of an answer while nobody here holds; `is_free` if it shows a lock that this
+    /// process may have.
+    pub(crate) fn answered(&mut self, answer: &Answer, error: Option<&Error>, is_free: bool) {
+        if error.is_none() && !is_free {
+            self.failure = None;
+        }
+        let result = match (answer, error.or(self.failure.as_ref())) {
+            // Either the poll failed, or the attempt before it, and nothing else is in the way.
+            (Answer::Observed(_), Some(error)) => Err(error.clone()),
+            (Answer::Observed(observation), None) => Ok(observation.row.as_ref().map(Occupied::by)),
             (Answer::Rejected(Rejection::Changed(Some(seen))), _) => Ok(Some(Occupied {
                 holder: seen.writer.id().map(str::to_string),
                 token: FencingToken::from_timestamp(seen.token),

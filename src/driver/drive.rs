@@ -322,7 +322,11 @@ impl<R: LockRow> Driver<R> {
                 if let Answer::Rejected(Rejection::Changed(Some(winner))) = &answer {
                     self.published.lost_race_to(winner);
                 }
-                self.claims.answered(&answer, error.as_ref());
+                if let (Some(error), (_, Failing::Writes)) = (&error, self.act) {
+                    self.claims.attempt_failed(error);
+                }
+                let is_free = self.is_free(&answer);
+                self.claims.answered(&answer, error.as_ref(), is_free);
             }
         }
         match &answer {
@@ -360,6 +364,13 @@ impl<R: LockRow> Driver<R> {
         if let Some(over) = self.published.succeeded(what) {
             self.journal.recovered(self.act.0, over, by);
         }
+    }
+
+    /// True if a poll shows a lock that this instance may take.
+    fn is_free(&self, answer: &Answer) -> bool {
+        let Answer::Observed(Observation { row, read_at, .. }) = answer else { return false };
+        let Settings { id, timing, .. } = &*self.settings;
+        row.as_ref().is_none_or(|row| row.vacant_from(id, timing.lease) <= *read_at)
     }
 
     /// True if the row is protected for somebody else: there is nothing to do but to wait.

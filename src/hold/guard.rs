@@ -115,7 +115,7 @@ impl Spindle {
     ///
     /// # Errors
     ///
-    /// As `acquire`, and whatever kept it from polling.
+    /// As `acquire`, and whatever kept it from polling, or from taking the vacant lock.
     ///
     /// # Cancellation safety
     ///

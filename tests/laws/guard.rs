@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use spindle::{CancellationToken, Guard, Loss, ReleaseOutcome, Spindle, Term, health::Role};
+use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -277,6 +278,33 @@ async fn an_outage_is_waited_out() {
     sleep(LEASE * 3).await;
     outage.remove();
     timeout(EVENTUALLY, waiting).await.unwrap().unwrap().release().await;
+}
+
+/// Reads are answered, and what they show is a lock that anybody may take.
+#[tokio::test(start_paused = true)]
+async fn a_try_whose_writes_fail_ends_with_the_reason() {
+    let refused = Effect::Fail(Code::Unavailable);
+    for (effect, was_held) in [refused, Effect::Stall, Effect::Fail(Code::Aborted)]
+        .into_iter()
+        .flat_map(|effect| [(effect, false), (effect, true)])
+    {
+        let world = World::start().await;
+        let lock = spindle(&world, "a");
+        if was_held {
+            acquire(&lock).await.release().await;
+        }
+        let outage = world.spanner.inject(Fault::on(Rpc::Commit).effect(effect));
+        for _ in 0..2 {
+            let (tried, took) = timed(timeout(EVENTUALLY, lock.try_acquire())).await;
+            let tried = tried.unwrap_or_else(|_| panic!("{effect:?}, {was_held}: no answer"));
+            let Err(reason) = tried else { panic!("{effect:?}, {was_held}: {tried:?}") };
+            assert!(reason.is_retryable() || reason.is_outcome_unknown(), "{reason}");
+            assert!(took <= LEASE * 2, "{effect:?}, {was_held}: {took:?}");
+        }
+        outage.remove();
+        let won = timeout(EVENTUALLY, lock.try_acquire()).await.unwrap().unwrap();
+        assert!(won.is_some(), "{effect:?}, {was_held}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -179,6 +179,24 @@ async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
     acquire(&semaphore).await.release().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_cannot_be_written_keeps_nobody_from_the_others() {
+    let world = World::start().await;
+    let row = Fault::on(Rpc::Commit).key("spindle:permit:uploads/0");
+    let row = world.spanner.inject(row.effect(Effect::Fail(Code::Unavailable)));
+    while row.hits() < 5 {
+        let semaphore = semaphore(&world, "a", 3);
+        let (permits, took) =
+            timed(async { [acquire(&semaphore).await, acquire(&semaphore).await] }).await;
+        let numbers = BTreeSet::from(permits.each_ref().map(Permit::number));
+        assert_eq!(numbers, BTreeSet::from([1, 2]));
+        assert!(took <= LEASE * 2, "{took:?}");
+        for permit in permits {
+            permit.release().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_no_semaphore_can_be_is_refused() {
     let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");

@@ -294,7 +294,8 @@ async fn a_shard_that_could_not_be_taken_for_minutes_is_at_work_soon_after_it_ca
     let refusal = Fault::on(Rpc::Commit).table("locktable").key(key);
     world.spanner.inject(refusal.effect(Effect::Fail(Code::Unavailable)));
     let _only = work_on(&world, &floor, "a", 1);
-    sleep(Duration::from_secs(300)).await;
+    // Failures of the task would have come to pauses of minutes by now.
+    sleep(Duration::from_secs(420)).await;
     assert_eq!(floor.owners(), BTreeMap::new());
     world.spanner.clear_faults();
     let start = Instant::now();

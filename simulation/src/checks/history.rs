@@ -10,8 +10,8 @@ use spindle_protocol::{Row, Timestamp, Writer};
 use super::reserved::Reservations;
 use super::{Committed, Invariant, Past, Purpose, fenced, later_terms, other_rows};
 use crate::format::Format;
-use crate::network::{TABLE, decode, timestamp};
 use crate::process::Process;
+use crate::rows::{TABLE, decode, timestamp};
 use crate::sightings::Sighting;
 
 /// The commits, and the rows that came of them.

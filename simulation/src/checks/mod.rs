@@ -4,8 +4,10 @@ mod announced;
 mod at_work;
 mod beside;
 mod carrier;
+mod commit;
 mod fenced;
 mod history;
+mod invariant;
 mod later_terms;
 mod load;
 mod once;
@@ -17,127 +19,29 @@ mod reserved;
 mod shared;
 mod tokens;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::Term;
-use spindle_emulator::engine::Mutation;
-use spindle_protocol::{Act, Answer, Change, Row, Succession, TermId, Timestamp};
+use spindle_protocol::{Act, Answer, Timestamp};
 
 pub(crate) use at_work::AtWork;
 pub(crate) use beside::check as bounded_rows;
 pub(crate) use carrier::Sent;
+pub(crate) use commit::{Committed, Purpose};
 pub(crate) use fenced::Writes;
 pub(crate) use history::History;
+pub(crate) use invariant::Finding;
+pub use invariant::{Invariant, Violation};
 pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
 pub(crate) use past::Past;
 pub(crate) use progress::settles;
 pub(crate) use shared::Shared;
 pub(crate) use tokens::Tokens;
 
-use crate::format::Format;
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::sightings::Sighting;
-
-/// An invariant of the design.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Invariant {
-    /// At most one holder.
-    I1,
-    /// Tokens strictly increase.
-    I2,
-    /// A fenced write of a term commits before the next begins.
-    I3,
-    /// Nothing late changes a later term.
-    I4,
-    /// A vacant lock is taken.
-    I5,
-    /// Rows of other locks are left alone.
-    I6,
-    /// The end of a term is announced in time.
-    I7,
-    /// Requests and rows stay bounded.
-    I8,
-    /// A named successor has first refusal, nobody takes a parked lock, and an evicted instance
-    /// keeps away for as long as it was told to.
-    Reserved,
-    /// No more shards change hands than the plan asks for.
-    Moves,
-    /// The same seed gives the same trace.
-    Repeats,
-}
-
-/// A case in which an invariant did not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Which one.
-    pub invariant: Invariant,
-    /// When, since the start of the simulated world.
-    pub at: Duration,
-    /// The finding, as text.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at {:.3}s: {}", self.invariant, self.at.as_secs_f64(), self.what)
-    }
-}
-
-/// A commit that the server applied.
-#[derive(Clone, Debug)]
-pub(crate) struct Committed {
-    pub(crate) at: Timestamp,
-    pub(crate) by: usize,
-    pub(crate) lock: String,
-    pub(crate) purpose: Purpose,
-    pub(crate) mutations: Vec<Mutation>,
-}
-
-/// The purpose of a commit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Purpose {
-    Insert,
-    Takeover {
-        seen: Row,
-        over_leftover: bool,
-    },
-    Heartbeat(TermId),
-    Release {
-        term: TermId,
-        next: Succession,
-    },
-    Sweep,
-    /// A write of the term's owner in the same database.
-    Fenced(TermId),
-    Evict {
-        keep_away: Option<Duration>,
-    },
-    /// A leftover of a peer of another implementation.
-    Peer,
-    Hands,
-}
-
-impl Purpose {
-    /// Returns the purpose of an instance's commit, with terms as that format writes them.
-    pub(crate) fn of(change: &Change, format: Format) -> Purpose {
-        match change.clone() {
-            Change::Insert { .. } => Purpose::Insert,
-            Change::Takeover { seen, over_leftover, .. } => {
-                let seen = Row { writer: format.written(&seen.writer), ..seen };
-                Purpose::Takeover { seen, over_leftover }
-            }
-            Change::Heartbeat { term, .. } => Purpose::Heartbeat(format.written_term(&term)),
-            Change::Release { term, next, .. } => {
-                Purpose::Release { term: format.written_term(&term), next }
-            }
-            Change::Evict { keep_away, .. } => Purpose::Evict { keep_away },
-            _ => Purpose::Sweep,
-        }
-    }
-}
 
 /// Everything that watches one world.
 #[derive(Debug)]
@@ -153,7 +57,7 @@ pub(crate) struct Checks {
     at_work: AtWork,
     runs: once::Runs,
     through_client: bool,
-    violation: Option<Violation>,
+    pub(crate) finding: Finding,
 }
 
 impl Checks {
@@ -172,22 +76,7 @@ impl Checks {
             at_work: AtWork::default(),
             runs: once::Runs::default(),
             through_client: plan.through_client,
-            violation: None,
-        }
-    }
-
-    pub(crate) fn violation(&self) -> Option<&Violation> {
-        self.violation.as_ref()
-    }
-
-    /// Keeps the first violation; what follows from it is no news.
-    pub(crate) fn fail(&mut self, invariant: Invariant, at: Duration, what: String) {
-        self.violation.get_or_insert(Violation { invariant, at, what });
-    }
-
-    fn expect(&mut self, invariant: Invariant, at: Duration, found: Result<(), String>) {
-        if let Err(what) = found {
-            self.fail(invariant, at, what);
+            finding: Finding::default(),
         }
     }
 
@@ -206,12 +95,12 @@ impl Checks {
         let mut sightings = Vec::new();
         let began = held.filter(|token| announced.is_new(*token));
         let ended = announced.step(process, held, now, &mut sightings);
-        self.expect(Invariant::I7, now, ended);
+        self.finding.expect(Invariant::I7, now, ended);
         if let Some(token) = began {
             let increased = self.tokens.began(process.lock, token.as_nanoseconds());
-            self.expect(Invariant::I2, now, increased);
+            self.finding.expect(Invariant::I2, now, increased);
             let begun = self.writes.began(&process.lock_name, token.as_nanoseconds());
-            self.expect(Invariant::I3, now, begun);
+            self.finding.expect(Invariant::I3, now, begun);
             if let Some(writer) = self.announced[process.who].writer() {
                 let writer = process.format.written(&writer);
                 self.history.published(&process.lock_name, token, writer);
@@ -219,14 +108,14 @@ impl Checks {
         }
         if held.is_some() {
             if self.one_holder {
-                self.expect(Invariant::I1, now, one_holder::check(process, everyone));
+                self.finding.expect(Invariant::I1, now, one_holder::check(process, everyone));
                 let worker = self.at_work.on(process.lock);
                 let alone = one_holder::check_against_work(process, worker);
-                self.expect(Invariant::I1, now, alone);
+                self.finding.expect(Invariant::I1, now, alone);
             }
             let latest = self.tokens.latest(process.lock);
             let renewed = later_terms::renewed_in_time(process, latest, now);
-            self.expect(Invariant::I4, now, renewed);
+            self.finding.expect(Invariant::I4, now, renewed);
         }
         sightings
     }
@@ -241,15 +130,15 @@ impl Checks {
     ) -> u64 {
         let token = term.token().as_nanoseconds();
         let increased = self.tokens.began(lock, token);
-        self.expect(Invariant::I2, now, increased);
+        self.finding.expect(Invariant::I2, now, increased);
         let begun = self.writes.began(term.lock(), token);
-        self.expect(Invariant::I3, now, begun);
+        self.finding.expect(Invariant::I3, now, begun);
         let (number, alone) = self.at_work.begins(lock, term);
         if self.one_holder {
-            self.expect(Invariant::I1, now, alone);
+            self.finding.expect(Invariant::I1, now, alone);
             for process in everyone.iter().filter(|process| process.lock == lock) {
                 let alone = one_holder::check_against_work(process, Some(term));
-                self.expect(Invariant::I1, now, alone);
+                self.finding.expect(Invariant::I1, now, alone);
             }
         }
         number
@@ -257,27 +146,27 @@ impl Checks {
 
     pub(crate) fn work_ended(&mut self, number: u64, now: Duration) {
         let ended = self.at_work.ends(number);
-        self.expect(Invariant::I7, now, ended);
+        self.finding.expect(Invariant::I7, now, ended);
     }
 
     pub(crate) fn run_began(&mut self, term: &Term, at_least: Duration, now: Duration) {
         let began = self.runs.began(term.token().as_nanoseconds(), at_least);
         // It is a promise of exclusion in time, and as void as I1 once rows are deleted.
         if self.one_holder {
-            self.expect(Invariant::I1, now, began);
+            self.finding.expect(Invariant::I1, now, began);
         }
     }
 
     /// A write under a fence was acknowledged.
     pub(crate) fn wrote_fenced(&mut self, term: &Term, at: u64, now: Duration) {
         let written = self.writes.wrote(term.lock(), term.token().as_nanoseconds(), at);
-        self.expect(Invariant::I3, now, written);
+        self.finding.expect(Invariant::I3, now, written);
     }
 
     /// A process is about to send something.
     pub(crate) fn before_act(&mut self, process: &Process, act: &Act, now: Duration) {
         let announced = self.announced[process.who].before_act(process, act);
-        self.expect(Invariant::I7, now, announced);
+        self.finding.expect(Invariant::I7, now, announced);
         self.carriers.asked(process.house, process.who, act, now);
     }
 
@@ -289,7 +178,7 @@ impl Checks {
     /// The carrier of a process sends a request that is no heartbeat.
     pub(crate) fn sent_together(&mut self, process: &Process, now: Duration) -> Sent {
         let (sent, bounded) = self.carriers.sent(process.house, now);
-        self.expect(Invariant::I8, now, bounded);
+        self.finding.expect(Invariant::I8, now, bounded);
         sent
     }
 
@@ -301,7 +190,7 @@ impl Checks {
     /// A process sends a request that is no heartbeat.
     pub(crate) fn sent(&mut self, process: &Process, now: Duration) {
         let bounded = self.load[process.who].sent(&process.timing(), now);
-        self.expect(
+        self.finding.expect(
             Invariant::I8,
             now,
             bounded.map_err(|what| format!("#{}: {what}", process.who)),
@@ -320,7 +209,7 @@ impl Checks {
         if let Purpose::Fenced(term) = &committed.purpose {
             let (token, at) = (term.token.0.unsigned_abs(), committed.at.0.unsigned_abs());
             let written = self.writes.wrote(&committed.lock, token, at);
-            self.expect(Invariant::I3, now, written);
+            self.finding.expect(Invariant::I3, now, written);
         }
         self.history.committed(committed);
     }
@@ -334,7 +223,7 @@ impl Checks {
             return sightings;
         }
         if let Err((invariant, what)) = self.history.settle(until, &mut sightings) {
-            self.fail(invariant, now, what);
+            self.finding.fail(invariant, now, what);
         }
         sightings
     }

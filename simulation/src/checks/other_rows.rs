@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spindle_emulator::engine::{Cell, KeyPart, KeyRange, Mutation, Timestamp, Value, WriteKind};
 
-use crate::network::TABLE;
+use crate::rows::TABLE;
 
 /// Rows that nobody in the fleet has any business with, named so that carelessness finds them: a
 /// prefix, a pattern, a takeover row's digits.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spindle::Term;
 
-use crate::checks::{AtWork, Invariant, Shared, Tokens, Violation, Writes};
+use crate::checks::{AtWork, Finding, Invariant, Shared, Tokens, Writes};
 
 /// Everything that watches a fleet.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Books {
     asked: u64,
     /// How many have read at the same time, at the most.
     together: usize,
-    violation: Option<Violation>,
+    pub(crate) finding: Finding,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,22 +60,7 @@ impl Books {
             asks: BTreeMap::new(),
             asked: 0,
             together: 0,
-            violation: None,
-        }
-    }
-
-    pub(crate) fn violation(&self) -> Option<&Violation> {
-        self.violation.as_ref()
-    }
-
-    /// Keeps the first violation; what follows from it is no news.
-    pub(crate) fn fail(&mut self, invariant: Invariant, at: Duration, what: String) {
-        self.violation.get_or_insert(Violation { invariant, at, what });
-    }
-
-    fn expect(&mut self, invariant: Invariant, at: Duration, found: Result<(), String>) {
-        if let Err(what) = found {
-            self.fail(invariant, at, what);
+            finding: Finding::default(),
         }
     }
 
@@ -88,14 +73,14 @@ impl Books {
             What::Read | What::Write => return self.begins_shared(life, what, term, now),
         };
         let Some(increased) = tokens.try_began(number, token) else {
-            self.fail(Invariant::I6, now, format!("there is no {what:?}"));
+            self.finding.fail(Invariant::I6, now, format!("there is no {what:?}"));
             return 0;
         };
         let (entry, alone) = book.begins(number, term);
         let begun = self.writes.began(term.lock(), token);
-        self.expect(Invariant::I2, now, increased);
-        self.expect(Invariant::I1, now, alone);
-        self.expect(Invariant::I3, now, begun);
+        self.finding.expect(Invariant::I2, now, increased);
+        self.finding.expect(Invariant::I1, now, alone);
+        self.finding.expect(Invariant::I3, now, begun);
         match what {
             What::Shard(number) => {
                 self.starts += 1;
@@ -108,7 +93,7 @@ impl Books {
                 let held = self.permits.valid();
                 if held > self.permits_max {
                     let most = self.permits_max;
-                    self.fail(
+                    self.finding.fail(
                         Invariant::I1,
                         now,
                         format!("{held} permits are held; at most {most}"),
@@ -123,9 +108,9 @@ impl Books {
 
     fn begins_shared(&mut self, life: u64, what: What, term: &Term, now: Duration) -> u64 {
         let (entry, [alone, later, fenced]) = self.shared.begins(what == What::Write, term);
-        self.expect(Invariant::I1, now, alone);
-        self.expect(Invariant::I2, now, later);
-        self.expect(Invariant::I3, now, fenced);
+        self.finding.expect(Invariant::I1, now, alone);
+        self.finding.expect(Invariant::I2, now, later);
+        self.finding.expect(Invariant::I3, now, fenced);
         self.together = self.together.max(self.shared.readers());
         let entry = entry * 3 + 2;
         self.lives.insert(entry, (life, what));
@@ -159,7 +144,7 @@ impl Books {
         // One that died has taken it along already.
         let Some((_, what)) = self.lives.remove(&entry) else { return };
         let ended = self.close(entry, what, now);
-        self.expect(Invariant::I7, now, ended);
+        self.finding.expect(Invariant::I7, now, ended);
     }
 
     /// A process has died, and all its work with it.
@@ -190,9 +175,9 @@ impl Books {
     /// A write under a fence was committed.
     pub(crate) fn wrote(&mut self, term: &Term, at: u64, now: Duration) {
         let written = self.writes.wrote(term.lock(), term.token().as_nanoseconds(), at);
-        self.expect(Invariant::I3, now, written);
+        self.finding.expect(Invariant::I3, now, written);
         let shared = self.shared.wrote(term.token().as_nanoseconds(), at);
-        self.expect(Invariant::I3, now, shared);
+        self.finding.expect(Invariant::I3, now, shared);
     }
 
     /// The life that works each shard.

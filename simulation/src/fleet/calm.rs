@@ -8,12 +8,11 @@ use spindle::fleet::plan;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::plan::{CHIEF, Subject, Trial};
+use super::plan::{CHIEF, Trial};
 use super::seat::{Seat, crash};
 use super::world::FleetWorld;
-use super::{ranks, readers};
 use crate::checks::Invariant;
-use crate::network::TABLE;
+use crate::rows::TABLE;
 use crate::sightings::Sighting;
 
 pub(super) type Judged = Result<(), (Invariant, String)>;
@@ -21,20 +20,12 @@ pub(super) type Judged = Result<(), (Invariant, String)>;
 /// Over any window of this length (I8).
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Sees that what a fleet does goes on well. The `guest` is a seat for members that come later.
-pub(crate) async fn judge(
+/// Sees that shards are shared well. The `guest` is a seat for members that come later.
+pub(super) async fn shares(
     world: &Arc<FleetWorld>,
     seats: &[Arc<Seat>],
     guest: &Arc<Seat>,
 ) -> Judged {
-    match world.plan.subject {
-        Subject::Shards => shares(world, seats, guest).await,
-        Subject::ReadersWriters => readers::judge(world, seats).await,
-        Subject::Ranks => ranks::judge(world, seats, guest).await,
-    }
-}
-
-async fn shares(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Seat>) -> Judged {
     all_at_work(world).await?;
     even(world, seats).await?;
     // A view from the storm may be as old as a poll may take, and a task as slow to stop.

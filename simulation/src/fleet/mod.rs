@@ -30,7 +30,7 @@ pub use plan::{FleetPlan, Subject, Trial};
 use self::seat::Seat;
 use self::world::FleetWorld;
 use crate::checks::Invariant;
-use crate::world::Report;
+use crate::report::Report;
 
 /// Lives the plan; with `prints`, tells every event.
 pub fn run_fleet(plan: &FleetPlan, prints: bool) -> Report {
@@ -51,7 +51,7 @@ async fn live(plan: &FleetPlan, prints: bool) -> Report {
     let fleet: Vec<_> = seats.iter().map(|seat| tokio::spawn(Arc::clone(seat).live())).collect();
     let whole = async {
         storm::rage(&world, &seats).await;
-        if let Err((invariant, what)) = calm::judge(&world, &seats, &guest).await {
+        if let Err((invariant, what)) = judge(&world, &seats, &guest).await {
             world.fail(invariant, what);
         }
         end(&world, &seats, fleet, &guest.id).await;
@@ -62,7 +62,7 @@ async fn live(plan: &FleetPlan, prints: bool) -> Report {
         () = whole => {}
     }
     Report {
-        violation: world.books(|books| books.violation().cloned()),
+        violation: world.books(|books| books.finding.first().cloned()),
         simulated: world.now(),
         instances: plan.members + 1,
         faults: world.network.faults(),
@@ -70,6 +70,15 @@ async fn live(plan: &FleetPlan, prints: bool) -> Report {
         trace: world.network.trace(),
         repeats: !plan.through_client,
         history: Ok(BTreeMap::new()),
+    }
+}
+
+/// Sees that what a fleet does goes on well. The `guest` is a seat for members that come later.
+async fn judge(world: &Arc<FleetWorld>, seats: &[Arc<Seat>], guest: &Arc<Seat>) -> calm::Judged {
+    match world.plan.subject {
+        Subject::Shards => calm::shares(world, seats, guest).await,
+        Subject::ReadersWriters => readers::judge(world, seats).await,
+        Subject::Ranks => ranks::judge(world, seats, guest).await,
     }
 }
 

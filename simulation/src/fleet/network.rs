@@ -21,9 +21,10 @@ use tokio::time::Instant;
 use super::plan::FleetPlan;
 use crate::format::Format;
 use crate::machine::lock;
-use crate::network::{Fate, Outage, TABLE, abort, carry, decode, delays, key, timestamp};
+use crate::rows::{TABLE, decode, key, timestamp};
 use crate::sightings::{Sighting, Sightings};
 use crate::trace::Trace;
+use crate::weather::{Fate, Outage, abort, carry, delays};
 
 const COLUMNS: [&str; 6] = ["name", "heartbeat", "token", "writer", "lease_ms", "info"];
 

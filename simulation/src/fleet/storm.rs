@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 use super::network::Line;
 use super::seat::{Seat, crash};
 use super::world::FleetWorld;
-use crate::network::Outage;
 use crate::sightings::Sighting;
+use crate::weather::Outage;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {

@@ -21,11 +21,11 @@ use super::network::{Line, Network, Reach, Weather};
 use super::plan::FleetPlan;
 use crate::checks::Invariant;
 use crate::machine::{TrueTime, lock};
-use crate::network::{LEDGER, Outage, TABLE, decode, key};
+use crate::rows::{LEDGER, SCHEMA, TABLE, decode, key};
 use crate::server::Server;
 use crate::sightings::Sighting;
 use crate::told::{self, Told};
-use crate::world::SCHEMA;
+use crate::weather::Outage;
 
 /// Each process has two connections: those of a life that died may still be cut off.
 pub(crate) const LINES: usize = 2;
@@ -218,7 +218,7 @@ impl FleetWorld {
     pub(crate) fn books<T>(&self, write: impl FnOnce(&mut Books) -> T) -> T {
         let mut books = lock(&self.books);
         let written = write(&mut books);
-        if books.violation().is_some() {
+        if books.finding.first().is_some() {
             self.failed.cancel();
         }
         written
@@ -226,7 +226,7 @@ impl FleetWorld {
 
     pub(crate) fn fail(&self, invariant: Invariant, what: String) {
         let now = self.now();
-        self.books(|books| books.fail(invariant, now, what));
+        self.books(|books| books.finding.fail(invariant, now, what));
     }
 
     /// A life begins to work a shard, or has got a permit; it is over when this is dropped.

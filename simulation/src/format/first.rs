@@ -12,7 +12,7 @@ use spindle_emulator::engine::{Cell, KeyRange, Mutation, Timestamp as EngineTime
 use spindle_emulator::engine::{Key, KeyPart, WriteKind};
 use spindle_protocol::{Change, Holder, Named, Nonce, StoredRow, Succession, Timestamp};
 
-use crate::network::TABLE;
+use crate::rows::TABLE;
 
 const LONGEST_KEEP_AWAY_MS: u64 = 60 * 60 * 1_000;
 

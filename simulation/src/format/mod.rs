@@ -15,7 +15,7 @@ use spindle_protocol::{
     WriteKind as PresentKind, Writer, takeover_key, takeover_keys,
 };
 
-use crate::network::{TABLE, decode, key, timestamp};
+use crate::rows::{TABLE, decode, key, timestamp};
 
 /// A format of the lock table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,126 +1,35 @@
 //! One simulated world: a fleet, a database, a network between them, and those who watch.
 
+mod ending;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
-use rand::{RngExt as _, SeedableRng as _};
-use spindle::simulation::{self, House};
-use spindle::{CancellationToken, FencingToken, operate::PastTerm};
+use spindle::simulation;
+use spindle::{CancellationToken, FencingToken, Term};
 use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
 use spindle_emulator::sql::parse_ddl;
-use spindle_protocol::{Act, Answer, Rejection, Timestamp, Timing, Writer};
-use tokio::runtime::Builder;
+use spindle_protocol::{Act, Answer, Rejection, Timing, Writer};
 use tokio::time::{Instant, sleep};
 
-use crate::callers::{Caller, NIGHTLY};
-use crate::checks::{self, CANARIES, Checks, Committed, Invariant, Sent, Violation, canary_row};
+use crate::checks::{CANARIES, Checks, Committed, Invariant, Sent, canary_row};
 use crate::format::Format;
 use crate::machine::{Clocks, TrueTime, lock};
-use crate::network::{LEDGER, Outage, TABLE, Weather, timestamp};
-use crate::plan::{MemberPlan, Plan};
+use crate::plan::{MemberPlan, NIGHTLY, Plan};
 use crate::process::Process;
+use crate::report::Report;
+use crate::rows::{OLD_SCHEMA, SCHEMA, timestamp};
 use crate::server::Server;
 use crate::sightings::{Sighting, Sightings};
-use crate::store::Reach;
 use crate::told::{self, Told};
 use crate::trace::Trace;
-use crate::{alter, chronicle, nemesis, server, tool, user};
-
-pub(crate) const SCHEMA: &str = concat!(
-    include_str!("../../ddl/googlesql.sql"),
-    "\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
-);
-
-/// As other implementations make it.
-const OLD_SCHEMA: &str = "
-CREATE TABLE locktable (
-  name STRING(MAX) NOT NULL,
-  heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-  token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-  writer STRING(MAX),
-) PRIMARY KEY (name);
-CREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)";
+use crate::weather::{Outage, Weather};
 
 /// Commits are judged this much later, when none with an earlier timestamp can come any more.
 const SETTLING: Duration = Duration::from_secs(1);
-
-/// How a run ended.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The first violation, if there was one.
-    pub violation: Option<Violation>,
-    /// How much virtual time has passed.
-    pub simulated: Duration,
-    /// How many instances lived in it, lives after a crash not counted.
-    pub instances: usize,
-    /// How many faults there were, of processes, network and server.
-    pub faults: u64,
-    /// The things seen so far.
-    pub sightings: Sightings,
-    /// The same for the same events in the same order.
-    pub trace: u64,
-    /// True if the same seed gives the same trace: none of it went through the client.
-    pub repeats: bool,
-    /// The causes of past terms that the library told as they were committed, with their numbers;
-    /// or what it told wrong.
-    pub history: Result<BTreeMap<&'static str, u64>, String>,
-}
-
-/// Lives the plan; with `prints`, tells every event.
-pub fn run(plan: &Plan, prints: bool) -> Report {
-    let mut builder = Builder::new_current_thread();
-    builder.enable_time().start_paused(true);
-    if plan.through_client {
-        // Looking for input between any two steps would take a fifth of the time.
-        builder.enable_io();
-    }
-    // The library's draws come from the seed, too.
-    spindle::simulation::draw_from(plan.seed.rotate_left(16));
-    let runtime = builder.build().expect("a runtime on this thread alone");
-    runtime.block_on(live(plan, prints))
-}
-
-async fn live(plan: &Plan, prints: bool) -> Report {
-    let world = Arc::new(World::new(plan, prints).await);
-    if plan.through_client {
-        world.saw(Sighting::ThroughClient);
-        tokio::spawn(server::follow_weather(Arc::clone(&world)));
-        if plan.old_table.is_some() {
-            tokio::spawn(alter::the_table(Arc::clone(&world)));
-        } else {
-            tokio::spawn(tool::work(Arc::clone(&world)));
-        }
-    }
-    for index in 0..plan.callers.len() {
-        let caller = Caller::new(&world, index);
-        tokio::spawn(caller.clone().live());
-        tokio::spawn(caller.live());
-    }
-    let mut houses: BTreeMap<usize, Arc<House<Reach>>> = BTreeMap::new();
-    let mut fleet = Vec::new();
-    for process in world.processes() {
-        let reach = || Reach { world: Arc::clone(&world), who: process.who };
-        let house = houses.entry(process.house).or_insert_with(|| Arc::new(House::new(reach())));
-        let living = Arc::clone(process).live(Arc::clone(&world), Arc::clone(house));
-        fleet.push(tokio::spawn(living));
-    }
-    let whole = async {
-        nemesis::rage(&world).await;
-        if let Err(what) = checks::settles(&world).await {
-            world.fail(Invariant::I5, what);
-        }
-        world.finish().await;
-    };
-    tokio::select! {
-        biased;
-        () = world.failed.cancelled() => {}
-        () = whole => {}
-    }
-    fleet.iter().for_each(tokio::task::JoinHandle::abort);
-    world.report()
-}
 
 /// The seats of the fleet, each with the house that it is in and that house's clocks.
 fn processes(plan: &Plan) -> Vec<Arc<Process>> {
@@ -159,7 +68,7 @@ pub(crate) struct World {
     /// The takeover rows that peers of another implementation left.
     peers: Mutex<BTreeSet<String>>,
     told: Mutex<told::Ledger>,
-    failed: CancellationToken,
+    pub(crate) failed: CancellationToken,
     storm_over: CancellationToken,
     closing: CancellationToken,
     /// True if lives that begin now may have leases of their own.
@@ -175,7 +84,7 @@ struct Tally {
 }
 
 impl World {
-    async fn new(plan: &Plan, prints: bool) -> World {
+    pub(crate) async fn new(plan: &Plan, prints: bool) -> World {
         let clock = Arc::new(TrueTime::new(plan.uncertainty));
         let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
         let schema = if plan.old_table.is_some() { OLD_SCHEMA } else { SCHEMA };
@@ -301,7 +210,7 @@ impl World {
     pub(crate) fn fail(&self, invariant: Invariant, what: String) {
         let now = self.now();
         self.check(|checks| {
-            checks.fail(invariant, now, what);
+            checks.finding.fail(invariant, now, what);
             Vec::new()
         });
     }
@@ -310,7 +219,7 @@ impl World {
     pub(crate) fn check(&self, look: impl FnOnce(&mut Checks) -> Vec<Sighting>) {
         let (seen, has_failed) = {
             let mut checks = lock(&self.checks);
-            (look(&mut checks), checks.violation().is_some())
+            (look(&mut checks), checks.finding.first().is_some())
         };
         seen.into_iter().for_each(|sighting| self.saw(sighting));
         if has_failed {
@@ -372,19 +281,11 @@ impl World {
         self.closing.is_cancelled()
     }
 
-    /// A process has taken a step.
-    pub(crate) fn stepped(self: &Arc<World>, process: &Process) {
-        self.look_at(process);
-        if process.has_lock().is_none() {
-            return;
-        }
-        let Some(term) = process.term() else { return };
-        let unknown = lock(&self.unknown)[process.who].take();
-        if unknown.is_some_and(|writer| writer.as_str() == simulation::writer(&term)) {
+    /// An instance has a term: the attempt whose outcome was unknown may be the one that began it.
+    pub(crate) fn resolves(&self, who: usize, term: &Term) {
+        let unknown = lock(&self.unknown)[who].take();
+        if unknown.is_some_and(|writer| writer.as_str() == simulation::writer(term)) {
             self.saw(Sighting::UnknownApplied);
-        }
-        if self.random(|random| random.random_bool(0.02)) {
-            user::write(self, process, &term);
         }
     }
 
@@ -495,76 +396,11 @@ impl World {
         holders
     }
 
-    /// Looks at everything for the last time, and has everybody release what is held.
-    async fn finish(&self) {
-        self.look_at_rows();
-        self.closing.cancel();
-        self.processes.iter().for_each(|process| process.stop(Duration::ZERO));
-        sleep(SETTLING * 2 + self.plan.longest_lease()).await;
-        self.look_at_rows();
-        let told = self.told_past().await;
-        let now = self.now();
-        self.check(|checks| checks.settle(Timestamp(i64::MAX), now));
-        self.compare_past(&told);
-        // A table that loses all rows loses these as well.
-        if self.plan.has_hands {
-            return;
-        }
-        let compared = |rows, compare: &dyn Fn(&_) -> Result<(), String>, invariant| {
-            if let Ok(rows) = self.database.rows(rows)
-                && let Err(what) = compare(&rows)
-            {
-                self.fail(invariant, what);
-            }
-        };
-        compared(TABLE, &|rows| checks::unharmed(rows), Invariant::I6);
-        compared(LEDGER, &|rows| told::compare(&lock(&self.told), rows), Invariant::I3);
-    }
-
-    /// Counts the rows beside each lock's own (I8). Hands may have left any.
-    fn look_at_rows(&self) {
-        let Ok(rows) = self.database.rows(TABLE) else { return };
-        if self.plan.has_hands {
-            return;
-        }
-        for planned in &self.plan.locks {
-            let bounded = checks::bounded_rows(&planned.name, &rows, &lock(&self.peers));
-            if let Err(what) = bounded {
-                self.fail(Invariant::I8, what);
-            }
-        }
-    }
-
-    /// Returns the library's account of each lock's past; nothing where the commits are not seen.
-    async fn told_past(&self) -> Vec<(String, Vec<PastTerm>, Timestamp)> {
-        let mut told = Vec::new();
-        for plan in self.plan.locks.iter().filter(|_| !self.plan.through_client) {
-            let (terms, read_at) = chronicle::of(self, &plan.name).await;
-            told.push((plan.name.clone(), terms, read_at));
-        }
-        told
-    }
-
-    fn compare_past(&self, told: &[(String, Vec<PastTerm>, Timestamp)]) {
-        let checks = lock(&self.checks);
-        let mut history = lock(&self.history);
-        let window = i64::try_from(chronicle::WINDOW.as_nanos()).unwrap_or(i64::MAX);
-        for (name, terms, read_at) in told {
-            let since = Timestamp(read_at.0.saturating_sub(window));
-            match (checks.history.past.compare(name, terms, *read_at, since), &mut *history) {
-                (Ok(causes), Ok(counts)) => {
-                    causes.into_iter().for_each(|cause| *counts.entry(cause).or_default() += 1);
-                }
-                (Err(what), Ok(_)) => *history = Err(what),
-                (_, Err(_)) => {}
-            }
-        }
-    }
-
-    fn report(&self) -> Report {
+    /// Returns how it went so far.
+    pub(crate) fn report(&self) -> Report {
         let tally = lock(&self.tally);
         Report {
-            violation: lock(&self.checks).violation().cloned(),
+            violation: lock(&self.checks).finding.first().cloned(),
             simulated: self.now(),
             instances: self.processes.len(),
             faults: tally.faults,
