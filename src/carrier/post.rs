@@ -1,12 +1,13 @@
 //! The only task that sends: what leaves when, and what is done about those that don't come back.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use tokio::sync::mpsc;
@@ -16,7 +17,8 @@ use tokio::time::{Instant, sleep_until};
 use super::lanes::{Batch, Fare, Lanes};
 use super::parcel::{Lane, Parcel};
 use super::store::Store;
-use super::trip::{Return, travel};
+use super::trip::{Return, panicked, travel};
+use crate::error::panic_message;
 
 /// Into how many parts acts are sent again that failed together, or are slow to come back. Two
 /// rounds find one row among a thousand, well within the lease, at the price of three failures.
@@ -114,8 +116,12 @@ impl<S: Store> Post<S> {
         let (store, carried) = (Arc::clone(&self.store), Arc::clone(&parcels));
         self.sent += 1;
         let trip = self.sent;
-        self.travelling
-            .push(Box::pin(async move { (trip, travel(&*store, lane, &carried, limit).await) }));
+        self.travelling.push(Box::pin(async move {
+            // A panic in it, such as a log subscriber's, must not cost all the others their carrier.
+            let travelling = AssertUnwindSafe(travel(&*store, lane, &carried, limit));
+            let back = travelling.catch_unwind().await;
+            (trip, back.unwrap_or_else(|panic| panicked(&carried, &panic_message(&*panic))))
+        }));
         self.trips.insert(trip, Trip { lane, parcels, fare, late_from });
     }
 
@@ -183,5 +189,60 @@ async fn at(next: Option<Instant>) {
     match next {
         Some(next) => sleep_until(next).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use spindle_protocol::{Answer, Change, Timestamp};
+
+    use super::*;
+    use crate::carrier::parcel::Load;
+    use crate::carrier::{Carriers, Sight, Verdict};
+    use crate::error::{Error, Result};
+
+    /// Panics in its first request, as a log's subscriber may.
+    #[derive(Default)]
+    struct Panicking(AtomicUsize);
+
+    impl Store for Panicking {
+        async fn read(&self, _: Vec<Arc<str>>, _: Duration) -> Result<Sight> {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the log is full");
+            Ok(Sight { rows: Vec::new(), read_at: Timestamp(1), with_lease: true })
+        }
+
+        async fn transact(&self, changes: Vec<(Arc<str>, Change)>, _: Duration) -> Verdict {
+            Verdict::failed(&changes, Error::config("no request"))
+        }
+
+        async fn leftovers(
+            &self,
+            _: Vec<(Arc<str>, Timestamp)>,
+            _: Duration,
+        ) -> Result<Vec<(Vec<String>, bool)>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_panics_is_one_that_failed_and_the_carrier_goes_on() {
+        let (carriers, store) = (Carriers::none(), Arc::<Panicking>::default());
+        let seats = ["a", "b"].map(|lock| carriers.seat(&store, lock.into(), 1));
+        let look = || Load::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() };
+        let limit = Duration::from_secs(3);
+        let polls = seats.each_ref().map(|seat| seat.send(look(), limit));
+        for poll in polls {
+            let outcome = poll.await;
+            assert_eq!(outcome.answer, Answer::NotApplied);
+            let error = outcome.error.unwrap().to_string();
+            assert!(error.contains("the log is full"), "{error}");
+        }
+        tokio::time::advance(Duration::from_secs(10)).await;
+        for seat in &seats {
+            let outcome = seat.send(look(), limit).await;
+            assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.answer);
+        }
     }
 }

@@ -142,6 +142,15 @@ async fn swept<S: Store>(store: &S, parcels: &[Arc<Parcel>], limit: Duration) ->
     Return { outcomes: alls.into_iter().map(outcome).collect(), is_answered: error.is_none() }
 }
 
+/// Says to each act that its request panicked: nobody knows what came of it.
+pub(crate) fn panicked(parcels: &[Arc<Parcel>], message: &str) -> Return {
+    let outcome = |parcel: &Arc<Parcel>| {
+        let doing = format!("lock `{}`: the request panicked: {message}", parcel.lock);
+        Some(Outcome::failed(parcel.without_answer(), Error::unknown(doing)))
+    };
+    Return { outcomes: parcels.iter().map(outcome).collect(), is_answered: false }
+}
+
 fn failed(parcels: &[Arc<Parcel>], error: &Error) -> Return {
     let outcome = |_| Some(Outcome::failed(Answer::NotApplied, error.clone()));
     Return { outcomes: parcels.iter().map(outcome).collect(), is_answered: false }
