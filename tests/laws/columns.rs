@@ -135,6 +135,31 @@ async fn no_takeover_is_attempted_on_old_knowledge_that_a_column_is_missing() {
     assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
+/// The contender has polled the row without its lease when its attempt learns of the column.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_not_read_is_waited_out_by_who_learns_of_it_at_the_attempt() {
+    for tenths in [30, 34, 38, 42] {
+        let world = World::with_table(FOUR_COLUMNS).await;
+        let first = contend(&world, "first", SHORT);
+        first.holds().await;
+        let b = contend(&world, "b", SHORT);
+        sleep(Duration::from_secs(5)).await;
+        let silence = silence_the_information_schema(&world);
+        upgrade(&world);
+        sleep(MISSING_FOR).await;
+        let a = contend(&world, "a", LONG);
+        sleep(SHORT).await;
+        assert!(first.lock.resign_to("a").await.unwrap());
+        let token = a.holds().await;
+        assert_eq!(lease_in_row(&world).await, Some(12_000));
+        // By its own lease, `b` takes the lock for vacant until the next heartbeat.
+        sleep(Duration::from_millis(tenths * 100)).await;
+        silence.remove();
+        never_both(&a, &b, LONG * 2).await;
+        assert_eq!(a.lock.has_lock(), Some(token), "nobody took it");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn until_the_first_answer_every_column_is_assumed() {
     let world = World::start().await;

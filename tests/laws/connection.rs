@@ -1,7 +1,6 @@
 //! A connection outlives the runtime that made it, a peer that falls silent, and its callers.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::world::{
     Contender, DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until,
@@ -152,9 +151,9 @@ async fn a_channel_that_hears_nothing_is_replaced() {
     a.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn however_many_locks_ask_one_attempt_a_second_is_made() {
-    let refusing = Arc::new(TcpListener::bind("127.0.0.1:0").await.unwrap());
+/// A server that accepts each connection and closes it, and how many it has accepted.
+async fn refusing() -> (String, watch::Receiver<u64>) {
+    let refusing = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", refusing.local_addr().unwrap());
     let (count, attempts) = watch::channel(0);
     tokio::spawn(async move {
@@ -163,6 +162,12 @@ async fn however_many_locks_ask_one_attempt_a_second_is_made() {
             count.send_modify(|count| *count += 1);
         }
     });
+    (endpoint, attempts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_locks_ask_one_attempt_a_second_is_made() {
+    let (endpoint, attempts) = refusing().await;
     let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
     let contenders: Vec<_> = (0..50)
         .map(|n| Contender::run(table.lock(format!("lock-{n}")).clock(Clock::runtime())))
@@ -173,4 +178,19 @@ async fn however_many_locks_ask_one_attempt_a_second_is_made() {
     let made = *attempts.borrow() - before;
     assert!((1..=25).contains(&made), "{made} attempts in 20 s");
     drop(contenders);
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_often_callers_ask_one_attempt_a_second_is_made() {
+    let (endpoint, attempts) = refusing().await;
+    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let (begun, mut asked) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(20) {
+        assert!(table.inspect(LOCK).await.unwrap_err().is_retryable());
+        asked += 1;
+        sleep(Duration::from_millis(50)).await;
+    }
+    let made = *attempts.borrow();
+    assert!(asked > 100, "an old failure answers at once: {asked} in 20 s");
+    assert!((1..=25).contains(&made), "{made} attempts in 20 s");
 }
