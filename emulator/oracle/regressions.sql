@@ -107,3 +107,17 @@ SELECT STRING_AGG(v, @no_string ORDER BY a) FROM u
 SELECT STRING_AGG(v, @x ORDER BY a), a IN UNNEST(@numbers) FROM u GROUP BY a
 SELECT z.a, z.b, CAST(z.c * 2 AS FLOAT64) FROM t AS z WHERE z.a IN UNNEST(@numbers) /* update c */
 SELECT z.a, z.b FROM t AS z WHERE z.a = (SELECT MIN(a) FROM t) /* delete t */
+SELECT u.u, u.a FROM u WHERE u.u = 1 ORDER BY u.a DESC
+SELECT * FROM u ORDER BY u.a
+SELECT b.b FROM t AS b GROUP BY b.b
+SELECT MIN(b.g) AS b FROM t AS b HAVING MAX(b.a) > 1
+SELECT b.a AS b FROM t AS b GROUP BY a HAVING a > 1
+SELECT x.a AS b, x.b AS x FROM t AS x ORDER BY x.a
+SELECT SQRT(NUMERIC '2'), POW(NUMERIC '1.1', 2)
+SELECT POW(2, 10), POW(1.5, 2), SQRT(2), SQRT(1.5), POW(@half, @seven)
+SELECT POW(1.5, NUMERIC '2')
+SELECT b.b || 'x' FROM t AS b GROUP BY b.b || 'x'
+SELECT b.b AS b, COUNT(*) FROM t AS b GROUP BY b.a, b.b
+SELECT +1 AS q FROM t GROUP BY +1
+SELECT a FROM t ORDER BY (+1), b /* ordered */
+SELECT a FROM t ORDER BY (+2)

@@ -44,6 +44,15 @@ pub(super) fn is_literal(kind: &ExprKind) -> bool {
     }
 }
 
+/// Returns the place among the columns of the result that a number names, a plus before it or not.
+pub(super) fn ordinal(kind: &ExprKind) -> Option<u64> {
+    match kind {
+        ExprKind::Literal(Literal::Integer(place)) => Some(*place),
+        ExprKind::Plus(operand) => ordinal(&operand.kind),
+        _ => None,
+    }
+}
+
 fn is_unsigned(kind: &ExprKind) -> bool {
     matches!(kind, ExprKind::Literal(Literal::Integer(_) | Literal::Float(_)))
 }

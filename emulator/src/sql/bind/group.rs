@@ -1,11 +1,11 @@
 //! `GROUP BY`.
 
 use super::Binder;
-use super::constant::is_literal;
+use super::constant::{is_literal, ordinal};
 use super::scope::Groups;
 use super::typed::Typed;
 use crate::engine::{Code, Type};
-use crate::sql::ast::{Expr, ExprKind, Item, Literal, Select};
+use crate::sql::ast::{Expr, ExprKind, Item, Select};
 use crate::sql::error::{Result, SqlError};
 
 impl Binder<'_> {
@@ -44,21 +44,31 @@ impl Binder<'_> {
     }
 
     fn group_key(&mut self, item: &Expr, items: &[Item]) -> Result<Typed> {
-        let selected = match &item.kind {
-            ExprKind::Literal(Literal::Integer(place)) => {
+        let selected = match (ordinal(&item.kind), &item.kind) {
+            (Some(place), _) => {
                 let message = format!("GROUP BY is out of SELECT column number range: {place}");
-                let place = usize::try_from(*place).ok().and_then(|place| place.checked_sub(1));
+                let place = usize::try_from(place).ok().and_then(|place| place.checked_sub(1));
                 let found = place.and_then(|place| items.get(place));
                 Some(found.ok_or_else(|| SqlError::invalid(item.at, message))?)
             }
-            kind if is_literal(kind) => {
+            (None, kind) if is_literal(kind) => {
                 return Err(SqlError::invalid(item.at, "Cannot GROUP BY literal values"));
             }
             // A name is that of a column of the result first.
-            ExprKind::Column { table: None, name } => items.iter().find(|selected| {
+            (None, ExprKind::Column { table: None, name }) => items.iter().find(|selected| {
                 matches!(selected, Item::Expr { alias: Some(alias), .. }
                     if alias.eq_ignore_ascii_case(name))
             }),
+            (None, ExprKind::Column { table: Some(table), .. })
+                if items
+                    .iter()
+                    .filter_map(Item::name)
+                    .any(|name| name.eq_ignore_ascii_case(table)) =>
+            {
+                let message =
+                    format!("Cannot GROUP BY field references from SELECT list alias {table}");
+                return Err(SqlError::invalid(item.at, message));
+            }
             _ => None,
         };
         match selected {

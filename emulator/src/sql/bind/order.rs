@@ -1,7 +1,7 @@
 //! `ORDER BY` and `LIMIT`.
 
 use super::Binder;
-use super::constant::is_literal;
+use super::constant::{is_literal, ordinal};
 use super::typed::{Origin, Typed};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{Expr, ExprKind, Limit, Literal, Order};
@@ -28,17 +28,17 @@ impl Binder<'_> {
         }
         let mut bound = Vec::with_capacity(order.len());
         for item in order {
-            let typed = match &item.expr.kind {
-                ExprKind::Literal(Literal::Integer(place)) => {
+            let typed = match (ordinal(&item.expr.kind), &item.expr.kind) {
+                (Some(place), _) => {
                     let message = "ORDER BY is out of SELECT column number range";
-                    let found = usize::try_from(*place).ok().and_then(|place| place.checked_sub(1));
+                    let found = usize::try_from(place).ok().and_then(|place| place.checked_sub(1));
                     let found = found.and_then(|place| Some((place, outputs.get(place)?)));
                     let (place, (_, typed)) = found.ok_or_else(|| {
                         SqlError::invalid(item.expr.at, format!("{message}: {place}"))
                     })?;
                     output(place, typed)
                 }
-                kind if is_literal(kind) => {
+                (None, kind) if is_literal(kind) => {
                     let message = "Cannot ORDER BY literal values";
                     return Err(SqlError::invalid(item.expr.at, message));
                 }

@@ -4,7 +4,7 @@ use super::Binder;
 use super::scope::Relation;
 use super::typed::Typed;
 use crate::engine::{Code, Type};
-use crate::sql::ast::{ExprKind, Item};
+use crate::sql::ast::Item;
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::plan::Output;
 
@@ -16,12 +16,8 @@ impl Binder<'_> {
         let mut outputs = Vec::new();
         for item in items {
             match item {
-                Item::Expr { expr, alias } => {
-                    let name = match (alias, &expr.kind) {
-                        (Some(alias), _) => alias.clone(),
-                        (None, ExprKind::Column { name, .. }) => name.clone(),
-                        (None, _) => String::new(),
-                    };
+                Item::Expr { expr, .. } => {
+                    let name = item.name().unwrap_or_default().to_owned();
                     outputs.push((name, self.of_group(expr)?));
                 }
                 Item::Star { table, at } => self.star(table.as_deref(), *at, &mut outputs)?,

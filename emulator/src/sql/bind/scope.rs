@@ -161,6 +161,16 @@ impl Frame {
     }
 }
 
+fn no_field(name: &str, of: Type, at: Pos) -> SqlError {
+    match of {
+        Type::Json => SqlError::unsupported(at, format_args!("access to field {name} of a JSON")),
+        other => {
+            let message = format!("Cannot access field {name} on a value with type {other}");
+            SqlError::invalid(at, message)
+        }
+    }
+}
+
 fn ambiguous(name: &str, at: Pos) -> SqlError {
     SqlError::invalid(at, format!("Column name {name} is ambiguous"))
 }
@@ -203,6 +213,11 @@ impl Scope {
                     None => continue,
                 }
             };
+            // Where the columns of the result can be named, they hide rows.
+            if let Some(alias) = frame.aliases.get(&table.to_ascii_lowercase()) {
+                let alias = alias.as_ref().ok_or_else(|| ambiguous(table, at))?;
+                return Err(no_field(name, alias.value_type.unwrap_or(Type::Int64), at));
+            }
             let called = frame.relations.iter().position(|relation| relation.is_called(table));
             match called {
                 Some(relation) if !frame.relations[relation].is_value => {
@@ -216,16 +231,8 @@ impl Scope {
                 _ => {}
             }
             if let Some((relation, position)) = frame.named(table, at)? {
-                return Err(match frame.relations[relation].columns[position].value_type {
-                    Type::Json => {
-                        SqlError::unsupported(at, format_args!("access to field {name} of a JSON"))
-                    }
-                    other => {
-                        let message =
-                            format!("Cannot access field {name} on a value with type {other}");
-                        SqlError::invalid(at, message)
-                    }
-                });
+                let value_type = frame.relations[relation].columns[position].value_type;
+                return Err(no_field(name, value_type, at));
             }
         }
         Err(SqlError::invalid(at, format!("Unrecognized name: {}", table.unwrap_or(name))))

@@ -211,7 +211,9 @@ fn whole(value: Option<Numeric>) -> Result<Value> {
 
 /// `SQRT`
 pub fn square_root(arguments: &[Value]) -> Result<Value> {
-    let [Value::Float64(value)] = arguments else { return Err(misbound("SQRT")) };
+    let [Value::Float64(value)] = arguments else {
+        return Err(SqlError::unsupported_value("SQRT of a NUMERIC"));
+    };
     match *value < 0.0 {
         true => {
             let shown = double::text(*value);
@@ -225,7 +227,7 @@ pub fn square_root(arguments: &[Value]) -> Result<Value> {
 /// `POW`
 pub fn power(arguments: &[Value]) -> Result<Value> {
     let [Value::Float64(base), Value::Float64(exponent)] = arguments else {
-        return Err(misbound("POW"));
+        return Err(SqlError::unsupported_value("POW of a NUMERIC"));
     };
     let result = base.powf(*exponent);
     let fails = result.is_nan() && !base.is_nan() && !exponent.is_nan()

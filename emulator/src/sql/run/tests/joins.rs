@@ -169,7 +169,9 @@ fn an_expression_of_the_groups_is_one_as_a_whole_only() {
         world.rows("SELECT shard + 1, COUNT(*) FROM Orders GROUP BY shard + 1 ORDER BY shard + 1"),
         ["2 3", "3 2"]
     );
+    assert_eq!(world.rows("SELECT shard FROM Orders GROUP BY +1 ORDER BY +1"), ["1", "2"]);
     for query in [
+        "SELECT shard FROM Orders GROUP BY +2",
         "SELECT (shard + 1) * 2 FROM Orders GROUP BY shard + 1",
         "SELECT 1 FROM Orders GROUP BY shard + 1 HAVING shard + 1 > 1",
         "SELECT 1 FROM Orders GROUP BY shard + 1 ORDER BY -(shard + 1)",
@@ -183,4 +185,19 @@ fn an_expression_of_the_groups_is_one_as_a_whole_only() {
     let nothing = Parameters::from_iter([("p", Parameter::Typed(Type::String, Value::Null))]);
     let joined = world.run("SELECT STRING_AGG(note, @p) FROM Orders", &nothing);
     assert_eq!(joined.unwrap_err().code(), Code::OutOfRange);
+}
+
+#[test]
+fn a_column_of_the_result_hides_a_row_of_its_name() {
+    let mut world = world();
+    assert_eq!(world.rows("SELECT f.k AS f FROM Flags AS f WHERE f.v > 0 ORDER BY f"), ["on"]);
+    for query in [
+        "SELECT f.v, f.k AS f FROM Flags AS f ORDER BY f.v",
+        "SELECT k.v, k.k FROM Flags AS k ORDER BY k.v",
+        "SELECT MAX(f.v) AS f FROM Flags AS f HAVING COUNT(f.k) > 0",
+        "SELECT k.k FROM Flags AS k GROUP BY k.k",
+        "SELECT f.k AS f FROM Flags AS f GROUP BY f.k",
+    ] {
+        assert_eq!(world.error(query).0, Code::InvalidArgument, "{query}");
+    }
 }
