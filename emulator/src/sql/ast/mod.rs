@@ -136,17 +136,6 @@ pub enum Item {
     },
 }
 
-impl Item {
-    /// Returns the name of the result's column, if there is one.
-    pub fn name(&self) -> Option<&str> {
-        match self {
-            Item::Expr { alias: Some(alias), .. } => Some(alias),
-            Item::Expr { expr: Expr { kind: ExprKind::Column { name, .. }, .. }, .. } => Some(name),
-            Item::Expr { .. } | Item::Star { .. } => None,
-        }
-    }
-}
-
 /// One item of `ORDER BY`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {

@@ -2,6 +2,7 @@
 
 use super::Binder;
 use super::constant::{is_literal, ordinal};
+use super::outputs::name_of;
 use super::scope::Groups;
 use super::typed::Typed;
 use crate::engine::{Code, Type};
@@ -62,7 +63,7 @@ impl Binder<'_> {
             (None, ExprKind::Column { table: Some(table), .. })
                 if items
                     .iter()
-                    .filter_map(Item::name)
+                    .filter_map(name_of)
                     .any(|name| name.eq_ignore_ascii_case(table)) =>
             {
                 let message =

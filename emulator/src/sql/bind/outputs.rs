@@ -4,7 +4,7 @@ use super::Binder;
 use super::scope::Relation;
 use super::typed::Typed;
 use crate::engine::{Code, Type};
-use crate::sql::ast::Item;
+use crate::sql::ast::{Expr, ExprKind, Item};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::plan::Output;
 
@@ -17,7 +17,7 @@ impl Binder<'_> {
         for item in items {
             match item {
                 Item::Expr { expr, .. } => {
-                    let name = item.name().unwrap_or_default().to_owned();
+                    let name = name_of(item).unwrap_or_default().to_owned();
                     outputs.push((name, self.of_group(expr)?));
                 }
                 Item::Star { table, at } => self.star(table.as_deref(), *at, &mut outputs)?,
@@ -62,6 +62,15 @@ impl Binder<'_> {
             outputs.push((name.unwrap_or_default(), column));
         }
         Ok(())
+    }
+}
+
+/// Returns the name of the result's column that an item makes, if it has one.
+pub(super) fn name_of(item: &Item) -> Option<&str> {
+    match item {
+        Item::Expr { alias: Some(alias), .. } => Some(alias),
+        Item::Expr { expr: Expr { kind: ExprKind::Column { name, .. }, .. }, .. } => Some(name),
+        Item::Expr { .. } | Item::Star { .. } => None,
     }
 }
 
