@@ -195,7 +195,8 @@ fn definition(column: &Column) -> String {
 fn name(name: &str) -> String {
     let plain = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(|next| next.is_ascii_alphanumeric() || next == '_');
-    match plain && !is_reserved(name) {
+    // `INTERLEAVE IN Parent` would name no table.
+    match plain && !is_reserved(name) && !name.eq_ignore_ascii_case("PARENT") {
         true => name.to_owned(),
         false => format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`")),
     }
@@ -248,7 +249,7 @@ mod tests {
              CREATE TABLE beside (`from` INT64 NOT NULL) PRIMARY KEY (`from` DESC),
                INTERLEAVE IN `select`;
              CREATE UNIQUE NULL_FILTERED INDEX by_b ON below (b, `from` DESC) STORING (a);
-             CREATE INDEX by_a ON below (a), INTERLEAVE IN `select`;
+             CREATE INDEX by_a ON below (`from` DESC, a), INTERLEAVE IN `select`;
              CREATE TABLE made (k INT64, l STRING(9) NOT NULL AS (CONCAT(CAST(k AS STRING), 'x')) STORED,
                b INT64, CHECK (k > 0 AND b < 9), CONSTRAINT small CHECK(b < 100),
                CONSTRAINT up FOREIGN KEY (k) REFERENCES made (b) ON DELETE CASCADE NOT ENFORCED,
@@ -257,6 +258,8 @@ mod tests {
                ON DELETE NO ACTION;
              CREATE INDEX by_l ON made (l);
              CREATE TABLE one (value STRING(MAX)) PRIMARY KEY ();
+             CREATE TABLE `Parent` (constraint INT64) PRIMARY KEY (constraint);
+             CREATE TABLE near (constraint INT64) PRIMARY KEY (constraint), INTERLEAVE IN `Parent`;
              CREATE TABLE grown (k INT64) PRIMARY KEY (k);
              ALTER TABLE grown ADD COLUMN at_ TIMESTAMP;
              ALTER TABLE grown ADD COLUMN gone INT64;

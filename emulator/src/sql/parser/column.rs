@@ -140,20 +140,17 @@ impl Parser {
     pub(super) fn column_options(&mut self) -> Result<bool> {
         self.expect_keyword("OPTIONS")?;
         self.expect_symbol("(")?;
-        let mut allow = false;
-        while !self.symbol(")") {
+        let mut allow = None;
+        while allow.is_none() || self.symbol(",") {
             self.refuse(&["locality_group"])?;
             self.expect_keyword("allow_commit_timestamp")?;
             self.expect_symbol("=")?;
-            allow = self.keyword("TRUE");
-            if !allow && !self.keyword("FALSE") && !self.keyword("NULL") {
+            allow = Some(self.keyword("TRUE"));
+            if allow == Some(false) && !self.keyword("FALSE") && !self.keyword("NULL") {
                 return Err(self.expected("true or null"));
             }
-            if !self.symbol(",") {
-                self.expect_symbol(")")?;
-                break;
-            }
         }
-        Ok(allow)
+        self.expect_symbol(")")?;
+        Ok(allow == Some(true))
     }
 }

@@ -128,6 +128,7 @@ fn a_table_can_have_an_alias_a_hint_and_a_schema() {
         panic!()
     };
     assert_eq!(from.index.unwrap().text, "i");
+    query("SELECT a FROM t@{FORCE_INDEX=i, spanner_emulator.disable_index_check=true}");
     query("@{OPTIMIZER_VERSION=8, use_additional_parallelism=TRUE} SELECT a, FROM t");
 }
 

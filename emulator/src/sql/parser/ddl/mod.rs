@@ -15,7 +15,7 @@ pub const MAX_DDL_BYTES: usize = 10 << 20;
 /// Statements that Cloud Spanner knows and this parser doesn't.
 const OTHER_STATEMENTS: &[&str] = &[
     "CREATE VIEW",
-    "CREATE OR",
+    "CREATE OR REPLACE",
     "CREATE CHANGE",
     "CREATE SEQUENCE",
     "CREATE SCHEMA",
@@ -73,7 +73,7 @@ pub fn parse_ddl(text: &str) -> Result<Vec<SchemaChange>> {
 
 /// As [`parse_ddl`], but keeps what is otherwise refused: sequences, identity columns, views, change
 /// streams, and row deletion policies. It also keeps roles and what is granted to them, bundles of
-/// protos, search indexes and vector indexes.
+/// protos, search indexes, vector indexes, property graphs and models.
 ///
 /// # Errors
 /// As [`parse_ddl`], of what is left.

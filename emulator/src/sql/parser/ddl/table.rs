@@ -2,45 +2,51 @@
 
 use super::Parser;
 use crate::engine::{
-    Check, Constraint, ForeignKey, Formula, KeyColumn, OnDelete, Parent, SchemaChange, Table,
+    Check, Column, Constraint, ForeignKey, Formula, KeyColumn, OnDelete, Parent, SchemaChange,
+    Table,
 };
 use crate::sql::error::{Result, SqlError};
 
 /// The elements of a table besides columns and constraints.
-const OTHER_ELEMENTS: &[&str] = &["SYNONYM", "ROW DELETION", "PRIMARY KEY"];
+const OTHER_ELEMENTS: &[&str] = &["SYNONYM (", "ROW DELETION"];
 
 impl Parser {
     pub(super) fn create_table(&mut self) -> Result<SchemaChange> {
         let if_not_exists = self.keyword("IF NOT EXISTS");
         let mut table = Table::new(&self.table_name()?);
-        let mut inline_key = false;
+        let mut has_key = false;
         self.expect_symbol("(")?;
         while !self.symbol(")") {
             self.refuse(OTHER_ELEMENTS)?;
-            if self.sees_constraint() {
+            let at = self.at();
+            let mut is_key = self.keyword("PRIMARY KEY");
+            if is_key {
+                self.primary_key(&mut table)?;
+            } else if self.sees_constraint() {
                 match self.constraint()? {
                     Constraint::Check(check) => table.checks.push(check),
                     Constraint::ForeignKey(key) => table.foreign_keys.push(key),
                 }
-                if !self.symbol(",") {
-                    self.expect_symbol(")")?;
-                    break;
+            } else {
+                let column;
+                (column, is_key) = self.column()?;
+                if is_key {
+                    let position = table.columns.len();
+                    table.primary_key.push(KeyColumn { position, descending: false });
                 }
-                continue;
+                table.columns.push(column);
             }
-            let (column, is_key) = self.column()?;
-            table.columns.push(column);
-            if is_key {
-                let position = table.columns.len() - 1;
-                table.primary_key.push(KeyColumn { position, descending: false });
-                inline_key = true;
+            if has_key && is_key {
+                let message = format!("Table {} declares more than one PRIMARY KEY.", table.name);
+                return Err(SqlError::invalid(at, message));
             }
+            has_key |= is_key;
             if !self.symbol(",") {
                 self.expect_symbol(")")?;
                 break;
             }
         }
-        if !inline_key {
+        if !has_key {
             self.expect_keyword("PRIMARY KEY")?;
             self.primary_key(&mut table)?;
         }
@@ -77,7 +83,8 @@ impl Parser {
         table.primary_key = self.listed(|parser| {
             let at = parser.at();
             let name = parser.identifier()?;
-            let position = found.position(&name).ok_or_else(|| {
+            let is_meant = |column: &Column| column.name == name;
+            let position = found.columns.iter().position(is_meant).ok_or_else(|| {
                 let table = &found.name;
                 let message = format!("Table {table} references nonexistent key column {name}.");
                 SqlError::invalid(at, message)
@@ -87,9 +94,10 @@ impl Parser {
         Ok(())
     }
 
-    /// Returns true if a constraint comes next.
+    /// Returns true if a constraint comes next: these words are names of columns too.
     pub(super) fn sees_constraint(&self) -> bool {
-        self.sees("CONSTRAINT") || self.sees("FOREIGN KEY") || self.sees("CHECK (")
+        let is_named = |kind: &str| self.sees("CONSTRAINT") && self.sees_ahead(2, kind);
+        is_named("CHECK") || is_named("FOREIGN") || self.sees("FOREIGN KEY") || self.sees("CHECK (")
     }
 
     /// Reads `[CONSTRAINT name] CHECK (…)` or `[CONSTRAINT name] FOREIGN KEY …`.

@@ -62,7 +62,24 @@ fn a_key_stands_behind_the_table_or_in_its_column() {
         created("CREATE TABLE t (a INT64 NOT NULL PRIMARY KEY, b DATE)"),
         created("CREATE TABLE t (a INT64 NOT NULL, b DATE) PRIMARY KEY (a)"),
     );
+    assert_eq!(
+        created("CREATE TABLE t (a INT64, b DATE, PRIMARY KEY (b DESC, a), CHECK (a > 0))"),
+        created("CREATE TABLE t (a INT64, b DATE, CHECK (a > 0)) PRIMARY KEY (b DESC, a)"),
+    );
     assert_eq!(created("CREATE TABLE t (a INT64) PRIMARY KEY ()").primary_key, []);
+    for second in ["b DATE PRIMARY KEY", "PRIMARY KEY (a)"] {
+        let text = format!("CREATE TABLE t (a INT64 PRIMARY KEY, {second})");
+        let refused = parse_ddl(&text).unwrap_err().to_string();
+        assert_eq!(refused, "Table t declares more than one PRIMARY KEY. [at 1:38]");
+    }
+}
+
+#[test]
+fn a_column_is_called_as_a_keyword_of_ddl_too() {
+    let text = "CREATE TABLE t (constraint STRING(MAX), check INT64, synonym INT64, row INT64,
+        CONSTRAINT c CHECK (row > 0)) PRIMARY KEY (constraint)";
+    let table = created(text);
+    assert_eq!((table.columns.len(), table.checks.len()), (4, 1));
 }
 
 #[test]
@@ -106,6 +123,7 @@ fn what_is_not_supported_is_named_with_its_place() {
             "CREATE TABLE t (a INT64) PRIMARY KEY (a),\n ROW DELETION POLICY (x)",
             "ROW DELETION POLICY [at 2:2]",
         ),
+        ("CREATE OR REPLACE VIEW v", "CREATE OR REPLACE [at 1:1]"),
         ("CREATE SEARCH INDEX i ON t (a)", "CREATE SEARCH [at 1:1]"),
         ("CREATE VIEW v SQL SECURITY INVOKER AS SELECT 1", "CREATE VIEW [at 1:1]"),
         ("CREATE CHANGE STREAM s FOR ALL", "CREATE CHANGE [at 1:1]"),
@@ -135,6 +153,10 @@ fn what_is_no_ddl_is_a_syntax_error_at_its_place() {
         (
             "CREATE TABLE select (a INT64) PRIMARY KEY (a)",
             "Expected an identifier but got keyword SELECT [at 1:14]",
+        ),
+        (
+            "CREATE TABLE t (a TIMESTAMP OPTIONS (allow_commit_timestamp=true,)) PRIMARY KEY (a)",
+            "Expected keyword allow_commit_timestamp but got \")\" [at 1:66]",
         ),
         (
             "DROP TABLE t DROP TABLE u",
