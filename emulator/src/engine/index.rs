@@ -52,7 +52,8 @@ impl BoundIndex {
     pub(super) fn new(definition: Index, table: &Table) -> Result<BoundIndex> {
         let name = &definition.name;
         let find = |column: &str| {
-            table.position(column).ok_or_else(|| {
+            let position = table.position(column);
+            position.filter(|at| table.columns[*at].name == column).ok_or_else(|| {
                 Error::invalid_argument(format!(
                     "Index {name} specifies key column {column} which does not exist in its base \
                      table {}.",
@@ -60,6 +61,11 @@ impl BoundIndex {
                 ))
             })
         };
+        if definition.columns.is_empty() {
+            return Err(Error::invalid_argument(format!(
+                "Index {name} does not specify any key columns."
+            )));
+        }
         let mut entries = Table::new(name);
         let mut sources: Vec<usize> = Vec::new();
         let key =

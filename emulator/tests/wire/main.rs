@@ -6,6 +6,7 @@
 mod admin;
 mod constraints;
 mod control;
+mod definitions;
 mod http;
 mod life;
 mod limits;

@@ -3,6 +3,7 @@
 use super::super::check::{check_table, duplicate_column};
 use super::super::column::{Column, check_column};
 use super::super::error::{Error, Result};
+use super::super::table::Table;
 use super::super::value::Type;
 use super::Schema;
 
@@ -76,8 +77,56 @@ impl Schema {
         self.bind_indexes(&name)
     }
 
+    /// A column that has foreign keys, or that an index with NULL has, stays with NULL or without.
+    fn check_nulls_unused(&self, table: &str, column: &str) -> Result<()> {
+        let keys = self.foreign_keys_using(table, column);
+        if !keys.is_empty() {
+            return Err(Error::failed_precondition(format!(
+                "Cannot change the nullability for column `{column}` of table `{table}`. It is \
+                 used by one or more foreign keys: {keys}."
+            )));
+        }
+        let mut indexes = self.indexes_of(table).map(|index| &index.definition);
+        let found = indexes.find(|index| {
+            let mut key = index.columns.iter();
+            !index.null_filtered && key.any(|part| part.name.eq_ignore_ascii_case(column))
+        });
+        match found {
+            None => Ok(()),
+            Some(index) => Err(Error::failed_precondition(format!(
+                "Changing NOT NULL constraints on column {column} is not allowed because it \
+                 affects index {}.",
+                index.name
+            ))),
+        }
+    }
+
+    /// The columns that interleaved tables share stay as they are.
+    fn check_interleaved_column(&self, table: &str, column: &str) -> Result<()> {
+        let table = self.named(table)?;
+        let Some(at) = table.position(column).filter(|at| table.is_key(*at)) else {
+            return Ok(());
+        };
+        let named = format!("{}.{}", table.name, table.columns[at].name);
+        let parent = table.parent.as_ref().and_then(|parent| self.table(&parent.table));
+        if parent.is_some_and(|parent| parent.position(column).is_some()) {
+            return Err(Error::invalid_argument(format!(
+                "Cannot alter parent key column {named}."
+            )));
+        }
+        let is_child =
+            |other: &Table| other.parent.as_ref().is_some_and(|parent| parent.table == table.name);
+        match self.tables().any(is_child) {
+            true => Err(Error::invalid_argument(format!(
+                "Requested change to key column {named} could not be made."
+            ))),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn alter_column(&mut self, table: &str, new: &Column) -> Result<()> {
-        let is_referred = self.foreign_keys_using(table, &new.name);
+        self.check_interleaved_column(table, &new.name)?;
+        let nulls = self.check_nulls_unused(table, &new.name);
         let (table, position) = self.column_mut(table, &new.name)?;
         let old = &table.columns[position];
         let named = format!("column {}.{}", table.name, old.name);
@@ -93,13 +142,7 @@ impl Schema {
                     "Cannot change the type of {named} from {from} to {to}."
                 )));
             }
-            _ if old.not_null != new.not_null && !is_referred.is_empty() => {
-                return Err(Error::failed_precondition(format!(
-                    "Cannot change the nullability for column `{}` of table `{}`. It is used by \
-                     one or more foreign keys: {is_referred}.",
-                    old.name, table.name
-                )));
-            }
+            _ if old.not_null != new.not_null && nulls.is_err() => return nulls,
             _ if old.generated.is_some() && new.generated.is_none() => {
                 return Err(Error::invalid_argument(format!(
                     "Cannot convert generated column `{}.{}` to a regular column.",

@@ -84,7 +84,7 @@ impl Schema {
     fn check_foreign_key(&self, table: &Table, key: &ForeignKey) -> Result<()> {
         let refused = |message: String| Err(Error::failed_precondition(message));
         let name = &key.name;
-        let above = self.table(&key.table).ok_or_else(|| Error::table_not_found(&key.table))?;
+        let above = self.named(&key.table)?;
         if key.columns.is_empty() || key.referenced.is_empty() {
             return refused(format!(
                 "At least one column is required for table `{}` in foreign key `{name}`.",
@@ -269,7 +269,7 @@ impl Schema {
 
 impl ForeignKey {
     /// Returns the name of the index over one of its sides.
-    fn index_name(&self, table: &str, columns: &[String], unique: bool) -> String {
+    pub(crate) fn index_name(&self, table: &str, columns: &[String], unique: bool) -> String {
         let unique = if unique { "U_" } else { "" };
         format!("IDX_{table}_{}_{unique}{}", columns.join("_"), self.name)
     }
@@ -290,7 +290,7 @@ fn has_key(table: &Table, columns: &[String], whole: bool) -> bool {
 fn key_columns<'a>(table: &'a Table, names: &[String], key: &str) -> Result<Vec<&'a Column>> {
     let mut columns: Vec<&Column> = Vec::new();
     for name in names {
-        let found = table.position(name).map(|at| &table.columns[at]);
+        let found = table.columns.iter().find(|column| column.name == *name);
         let refused = match found {
             None => format!(
                 "Column `{name}` not found for table `{}` in foreign key `{key}`.",

@@ -154,12 +154,13 @@ impl Schema {
             }
             SchemaChange::DropIndex { index, if_exists } => {
                 self.check_unmanaged(index)?;
-                match self.indexes.remove(&index.to_ascii_lowercase()) {
-                    None if !if_exists => {
-                        Err(Error::new(Code::NotFound, format!("Index not found: {index}")))
-                    }
-                    _ => Ok(()),
+                let is_meant = |found: &BoundIndex| found.definition.name == *index;
+                if self.index(index).is_some_and(is_meant) {
+                    self.indexes.remove(&index.to_ascii_lowercase());
+                } else if !if_exists {
+                    return Err(Error::new(Code::NotFound, format!("Index not found: {index}")));
                 }
+                Ok(())
             }
             SchemaChange::AddColumn { table, column, if_not_exists } => {
                 self.add_column(table, column, *if_not_exists)
@@ -226,14 +227,13 @@ impl Schema {
 
     fn check_interleaving(&self, table: &Table) -> Result<()> {
         let Some(parent) = &table.parent else { return Ok(()) };
-        let above = self.table(&parent.table);
-        let above = above.ok_or_else(|| Error::table_not_found(&parent.table))?;
+        let above = self.named(&parent.table)?;
         for (at, part) in above.primary_key.iter().enumerate() {
             let column = &above.columns[part.position];
             let own = table.primary_key.get(at).filter(|own| {
                 let found = &table.columns[own.position];
                 own.descending == part.descending
-                    && found.name.eq_ignore_ascii_case(&column.name)
+                    && found.name == column.name
                     && (found.column_type, found.max_length)
                         == (column.column_type, column.max_length)
             });
@@ -247,16 +247,44 @@ impl Schema {
                     at + 1
                 )));
             }
+            let own = &table.columns[table.primary_key[at].position];
+            check_nullability("Table", &table.name, own, column)?;
+        }
+        Ok(())
+    }
+
+    /// The table that an index is interleaved in has the first columns of its key, but for their
+    /// names.
+    fn check_interleaved_index(&self, index: &BoundIndex) -> Result<()> {
+        let Index { name, interleaved_in, null_filtered, columns, .. } = &index.definition;
+        let Some(parent) = interleaved_in else { return Ok(()) };
+        let above = self.named(parent)?;
+        if above.primary_key.len() > columns.len() {
+            return Err(Error::failed_precondition(format!(
+                "Index {name} specifies keys that are not a prefix of the keys of table {parent}, \
+                 yet is to be interleaved in {parent}."
+            )));
+        }
+        for (at, part) in above.primary_key.iter().enumerate() {
+            let (own, column) = (&index.entries.columns[at], &above.columns[part.position]);
+            let form = |column: &Column| (column.column_type, column.max_length);
+            if form(own) != form(column) || columns[at].descending != part.descending {
+                return Err(Error::failed_precondition(format!(
+                    "Index {name} references parent key column {} with incorrect type or order.",
+                    column.name
+                )));
+            }
+            if !null_filtered && !own.not_null {
+                check_nullability("Index", name, own, column)?;
+            }
         }
         Ok(())
     }
 
     fn drop_table(&mut self, name: &str, if_exists: bool) -> Result<()> {
-        let Some(table) = self.table(name) else {
-            return match if_exists {
-                true => Ok(()),
-                false => Err(Error::table_not_found(name)),
-            };
+        let table = match self.named(name) {
+            Err(_) if if_exists => return Ok(()),
+            table => table?,
         };
         let is_below = |child: &&Table| {
             child.parent.as_ref().is_some_and(|parent| parent.table.eq_ignore_ascii_case(name))
@@ -293,9 +321,8 @@ impl Schema {
             return Ok(());
         }
         self.check_name(&index.name)?;
-        let table = self.table(&index.table);
-        let table = table.ok_or_else(|| Error::table_not_found(&index.table))?;
-        let bound = BoundIndex::new(index.clone(), table)?;
+        let bound = BoundIndex::new(index.clone(), self.named(&index.table)?)?;
+        self.check_interleaved_index(&bound)?;
         self.indexes.insert(index.name.to_ascii_lowercase(), Arc::new(bound));
         Ok(())
     }
@@ -311,7 +338,14 @@ impl Schema {
         Ok(())
     }
 
+    /// Returns the table that a statement names: DDL keeps to the case of what it refers to.
+    fn named(&self, name: &str) -> Result<&Arc<Table>> {
+        let table = self.table(name).filter(|table| table.name == name);
+        table.ok_or_else(|| Error::table_not_found(name))
+    }
+
     fn table_mut(&mut self, name: &str) -> Result<&mut Table> {
+        self.named(name)?;
         let table = self.tables.get_mut(&name.to_ascii_lowercase());
         table.map(Arc::make_mut).ok_or_else(|| Error::table_not_found(name))
     }
@@ -321,6 +355,20 @@ impl Schema {
         let position =
             table.position(column).ok_or_else(|| Error::column_not_found(&table.name, column))?;
         Ok((table, position))
+    }
+}
+
+/// What is interleaved has NULL in its key where its parent has.
+fn check_nullability(kind: &str, name: &str, own: &Column, above: &Column) -> Result<()> {
+    let said = |column: &Column| if column.not_null { "not null" } else { "nullable" };
+    match own.not_null == above.not_null {
+        true => Ok(()),
+        false => Err(Error::failed_precondition(format!(
+            "{kind} {name} references parent key column {} that is {}, but child key is {}.",
+            above.name,
+            said(above),
+            said(own)
+        ))),
     }
 }
 
@@ -355,7 +403,7 @@ mod tests {
         let mut schema = Schema::default();
         schema.apply(&SchemaChange::CreateTable { table: orders(), if_not_exists: false }).unwrap();
         let drop = |column: &str| SchemaChange::DropColumn {
-            table: "orders".into(),
+            table: "Orders".into(),
             column: column.into(),
         };
         assert!(schema.apply(&drop("id")).is_err());
