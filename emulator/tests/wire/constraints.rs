@@ -368,6 +368,8 @@ async fn lenient_ddl_keeps_what_is_not_here_and_refuses_what_uses_it() {
         "CREATE VIEW few SQL SECURITY INVOKER AS SELECT made.id FROM made",
         "CREATE CHANGE STREAM stream FOR ALL",
         "CREATE SEARCH INDEX found ON made(n)",
+        "CREATE PROPERTY GRAPH graph NODE TABLES (made)",
+        "CREATE MODEL model REMOTE",
         "GRANT SELECT ON TABLE made TO ROLE reader",
     ];
     let database = "projects/p/instances/i/databases/lenient";

@@ -7,8 +7,17 @@ use crate::engine::{
 use crate::sql::error::Result;
 
 /// The kinds of things that are kept, which statements make, change and drop.
-const KINDS: &[&str] =
-    &["VIEW", "CHANGE STREAM", "SEQUENCE", "ROLE", "PROTO BUNDLE", "SEARCH INDEX", "VECTOR INDEX"];
+const KINDS: &[&str] = &[
+    "VIEW",
+    "CHANGE STREAM",
+    "SEQUENCE",
+    "ROLE",
+    "PROTO BUNDLE",
+    "SEARCH INDEX",
+    "VECTOR INDEX",
+    "PROPERTY GRAPH",
+    "MODEL",
+];
 
 /// The default of a column that nothing here can give a value.
 struct KeptDefault {
