@@ -88,3 +88,55 @@ async fn an_index_has_a_key_whose_nulls_it_knows() {
     refused(&world, change_null, "FailedPrecondition", reason);
     change(&world, "ALTER TABLE Child ALTER COLUMN Note STRING(12)").unwrap();
 }
+
+#[tokio::test]
+async fn the_information_schema_shows_constraints() {
+    let mut world = start().await;
+    for (query, expected) in [
+        (
+            "SELECT constraint_name, constraint_type, enforced
+             FROM information_schema.table_constraints WHERE table_name = 'Child'
+             AND constraint_catalog = '' ORDER BY 1",
+            &["CK_Child_1 CHECK YES", "CK_IS_NOT_NULL_Child_Id CHECK YES"][..],
+        ),
+        (
+            "SELECT table_name, column_name, ordinal_position, position_in_unique_constraint
+             FROM information_schema.key_column_usage
+             WHERE constraint_name IN ('PK_Child', 'KnowsName') ORDER BY constraint_name, 3",
+            &["Child Name 1 1", "Child Id 1 NULL", "Child Part 2 NULL"],
+        ),
+        (
+            "SELECT r.constraint_name, r.match_option, r.delete_rule, c.table_name, c.column_name
+             FROM information_schema.referential_constraints r
+             JOIN information_schema.constraint_column_usage c
+             ON c.constraint_name = r.unique_constraint_name ORDER BY 1",
+            &["KnowsId SIMPLE CASCADE Parent Id", "KnowsName SIMPLE NO ACTION Parent Name"],
+        ),
+        (
+            "SELECT check_clause FROM information_schema.check_constraints
+             JOIN information_schema.constraint_column_usage USING (constraint_name)
+             WHERE table_name = 'Child' ORDER BY 1",
+            &["Id > 0", "Id IS NOT NULL"],
+        ),
+        (
+            "SELECT table_name FROM information_schema.constraint_table_usage
+             WHERE constraint_name = 'KnowsId'",
+            &["Parent"],
+        ),
+        (
+            "SELECT schema_name FROM information_schema.schemata ORDER BY 1",
+            &["", "INFORMATION_SCHEMA", "SPANNER_SYS"],
+        ),
+        ("SELECT table_name FROM information_schema.views", &[]),
+        ("SELECT name FROM information_schema.sequences", &[]),
+        (
+            "SELECT is_identity, is_hidden FROM information_schema.columns
+             WHERE table_name = 'Parent' AND column_name = 'Id'",
+            &["NO BoolValue(false)"],
+        ),
+    ] {
+        let found = world.query(query).await.unwrap();
+        assert_eq!(&found[..expected.len().min(found.len())], expected, "{query}");
+        assert!(expected.len() == found.len() || query.contains("table_constraints"), "{found:?}");
+    }
+}

@@ -269,7 +269,7 @@ impl Schema {
 
 impl ForeignKey {
     /// Returns the name of the index over one of its sides.
-    pub(crate) fn index_name(&self, table: &str, columns: &[String], unique: bool) -> String {
+    fn index_name(&self, table: &str, columns: &[String], unique: bool) -> String {
         let unique = if unique { "U_" } else { "" };
         format!("IDX_{table}_{}_{unique}{}", columns.join("_"), self.name)
     }

@@ -1,10 +1,10 @@
 //! `INFORMATION_SCHEMA`: the schema as rows.
 
+mod constraints;
+
 use super::ast::TableName;
 use super::error::SqlError;
-use crate::engine::{
-    Column, Dialect, ForeignKey, Index, OnDelete, Parent, Schema, Table, Type, Value,
-};
+use crate::engine::{Column, Dialect, Index, OnDelete, Parent, Schema, Table, Type, Value};
 
 /// The name of the schema, in any case.
 pub const NAME: &str = "INFORMATION_SCHEMA";
@@ -40,9 +40,11 @@ const COLUMNS: &[(&str, Type)] = &[
     ("IS_NULLABLE", Type::String),
     ("SPANNER_TYPE", Type::String),
     ("IS_GENERATED", Type::String),
+    ("IS_HIDDEN", Type::Bool),
     ("GENERATION_EXPRESSION", Type::String),
     ("IS_STORED", Type::String),
     ("SPANNER_STATE", Type::String),
+    ("IS_IDENTITY", Type::String),
 ];
 
 const INDEXES: &[(&str, Type)] = &[
@@ -89,24 +91,20 @@ const DATABASE_OPTIONS: &[(&str, Type)] = &[
     ("OPTION_VALUE", Type::String),
 ];
 
-const REFERENTIAL_CONSTRAINTS: &[(&str, Type)] = &[
-    ("CONSTRAINT_CATALOG", Type::String),
-    ("CONSTRAINT_SCHEMA", Type::String),
-    ("CONSTRAINT_NAME", Type::String),
-    ("UNIQUE_CONSTRAINT_CATALOG", Type::String),
-    ("UNIQUE_CONSTRAINT_SCHEMA", Type::String),
-    ("UNIQUE_CONSTRAINT_NAME", Type::String),
-    ("MATCH_OPTION", Type::String),
-    ("UPDATE_RULE", Type::String),
-    ("DELETE_RULE", Type::String),
-    ("SPANNER_STATE", Type::String),
-];
+const VIEWS: &[&str] =
+    &["TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION", "SECURITY_TYPE"];
+
+const SEQUENCES: &[&str] = &["CATALOG", "SCHEMA", "NAME", "DATA_TYPE"];
+
+const SEQUENCE_OPTIONS: &[&str] =
+    &["CATALOG", "SCHEMA", "NAME", "OPTION_NAME", "OPTION_TYPE", "OPTION_VALUE"];
 
 /// Returns the table of this name, in any case, for the tables of `schema`.
 ///
 /// The tables of `INFORMATION_SCHEMA` itself are not among its rows.
 pub fn view(name: &str, schema: &Schema) -> Option<View> {
-    let (columns, rows) = match name.to_ascii_uppercase().as_str() {
+    let name = name.to_ascii_uppercase();
+    let (columns, rows) = match name.as_str() {
         "TABLES" => (TABLES, schema.tables().map(table_row).chain(view_rows(schema)).collect()),
         "COLUMNS" => {
             let spanner_type = match schema.dialect() {
@@ -127,18 +125,51 @@ pub fn view(name: &str, schema: &Schema) -> Option<View> {
             (COLUMN_OPTIONS, rows)
         }
         "DATABASE_OPTIONS" => (DATABASE_OPTIONS, database_option_rows(schema)),
-        "REFERENTIAL_CONSTRAINTS" => (REFERENTIAL_CONSTRAINTS, reference_rows(schema)),
-        _ => return None,
+        _ => return other_view(&name, schema),
     };
     let mut rows: Vec<Vec<Value>> = rows;
+    let columns = columns.iter().map(|(name, value_type)| ((*name).to_owned(), *value_type));
+    let columns: Vec<_> = columns.collect();
+    in_its_schema(schema, &columns, &mut rows);
+    Some(View { columns, rows })
+}
+
+/// Returns a table of what a schema has besides tables. Those of things that aren't here are empty,
+/// unless such a thing is kept. The other dialect has columns of its own in most.
+fn other_view(name: &str, schema: &Schema) -> Option<View> {
+    if schema.dialect() == Dialect::PostgreSql && name != "REFERENTIAL_CONSTRAINTS" {
+        return None;
+    }
+    let none_of = |kind: &str| !schema.kept().iter().any(|kept| kept.kind == kind);
+    let (columns, mut rows): (&[&str], Vec<Vec<Value>>) = match name {
+        "SCHEMATA" => {
+            let names = ["", NAME, "SPANNER_SYS"];
+            let rows = names.map(|name| vec!["".into(), name.into()]);
+            (&["CATALOG_NAME", "SCHEMA_NAME"], rows.into())
+        }
+        "VIEWS" if none_of("VIEW") => (VIEWS, Vec::new()),
+        "SEQUENCES" if none_of("SEQUENCE") => (SEQUENCES, Vec::new()),
+        "SEQUENCE_OPTIONS" if none_of("SEQUENCE") => (SEQUENCE_OPTIONS, Vec::new()),
+        _ => constraints::view(name, schema)?,
+    };
+    let value_type = |column: &str| match column.contains("POSITION") {
+        true => Type::Int64,
+        false => Type::String,
+    };
+    let columns = columns.iter().map(|column| ((*column).to_owned(), value_type(column)));
+    let columns: Vec<_> = columns.collect();
+    in_its_schema(schema, &columns, &mut rows);
+    Some(View { columns, rows })
+}
+
+/// Tables of the other dialect are in a schema that has a name.
+fn in_its_schema(schema: &Schema, columns: &[(String, Type)], rows: &mut [Vec<Value>]) {
     if schema.dialect() == Dialect::PostgreSql {
         let schemas = columns.iter().enumerate().filter(|(_, (name, _))| name.ends_with("_SCHEMA"));
         for (at, _) in schemas {
             rows.iter_mut().for_each(|row| row[at] = "public".into());
         }
     }
-    let columns = columns.iter().map(|(name, value_type)| ((*name).to_owned(), *value_type));
-    Some(View { columns: columns.collect(), rows })
 }
 
 /// Other tables of `INFORMATION_SCHEMA` may exist in Spanner, so this one isn't called missing.
@@ -167,7 +198,7 @@ fn table_row(table: &Table) -> Vec<Value> {
         table.parent.as_ref().filter(|parent| parent.is_enforced).map(on_delete).into(),
         "COMMITTED".into(),
         table.parent.as_ref().map(interleave_type).into(),
-        Value::Null,
+        table.row_deletion_policy.as_deref().into(),
     ]
 }
 
@@ -279,41 +310,27 @@ fn database_option_rows(schema: &Schema) -> Vec<Vec<Value>> {
         .collect()
 }
 
-/// A row for each foreign key.
-fn reference_rows(schema: &Schema) -> Vec<Vec<Value>> {
-    let row = |key: &ForeignKey| {
-        vec![
-            "".into(),
-            "".into(),
-            key.name.as_str().into(),
-            "".into(),
-            "".into(),
-            schema.referenced_constraint(key).into(),
-            "SIMPLE".into(),
-            "NO ACTION".into(),
-            action(key.on_delete.unwrap_or_default()).into(),
-            "COMMITTED".into(),
-        ]
-    };
-    schema.tables().flat_map(|table| table.foreign_keys.iter().map(row)).collect()
-}
-
 fn column_row(table: &Table, position: usize, column: &Column, spanner_type: String) -> Vec<Value> {
     let ordinal = i64::try_from(position + 1).unwrap_or(i64::MAX);
+    let default = column.default.as_ref().map(|default| default.text());
+    // Of a kept identity column there is no text.
+    let is_identity = default == Some("");
     vec![
         "".into(),
         "".into(),
         table.name.as_str().into(),
         column.name.as_str().into(),
         ordinal.into(),
-        column.default.as_ref().map(|default| default.text()).into(),
+        default.filter(|_| !is_identity).into(),
         Value::Null,
         if column.not_null { "NO" } else { "YES" }.into(),
         spanner_type.into(),
         if column.generated.is_some() { "ALWAYS" } else { "NEVER" }.into(),
+        false.into(),
         column.generated.as_ref().map(|generated| generated.text()).into(),
         column.generated.as_ref().map(|_| "YES").into(),
         "COMMITTED".into(),
+        if is_identity { "YES" } else { "NO" }.into(),
     ]
 }
 
