@@ -53,7 +53,7 @@ impl Place {
 
     pub(super) async fn poll(&self) -> Result<Sight> {
         let rows = poll(&self.table, &[&self.shares, &self.shards]).await?;
-        let Rows { rows, takeovers, read_at } = rows;
+        let Rows { rows, takeovers, read_at, with_leases } = rows;
         let mut shards = vec![Piece::Vacant; self.count];
         let (pieces, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.name.starts_with(&self.shards));
@@ -78,7 +78,7 @@ impl Place {
         }
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards };
-        Ok(Sight { view, others, shares: Rows { rows: shares, takeovers, read_at } })
+        Ok(Sight { view, others, shares: Rows { rows: shares, takeovers, read_at, with_leases } })
     }
 
     /// Returns the least number of shards of which the member can have the one that it has: no member
@@ -105,13 +105,13 @@ impl Place {
     pub(super) async fn poll_some(&self, last: &View, shards: &[usize]) -> Result<Sight> {
         let keys: Vec<String> = shards.iter().map(|shard| self.shard_key(*shard)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let Rows { rows, read_at, .. } = poll_beside(&self.table, &keys, &[]).await?;
+        let Rows { rows, read_at, with_leases, .. } = poll_beside(&self.table, &keys, &[]).await?;
         let mut view = View { read_at, ..last.clone() };
         for shard in shards {
             view.shards[*shard] = Piece::Vacant;
         }
         self.note(&mut view.shards, &rows, read_at);
-        let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at };
+        let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, with_leases };
         Ok(Sight { view, others: Vec::new(), shares })
     }
 

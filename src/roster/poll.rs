@@ -18,6 +18,8 @@ pub(crate) struct Rows {
     pub(crate) rows: Vec<FullRow>,
     pub(crate) takeovers: Vec<String>,
     pub(crate) read_at: Timestamp,
+    /// True if the leases that the rows tell were read.
+    pub(crate) with_leases: bool,
 }
 
 /// Reads all rows whose keys begin so. Each prefix ends with `/`.
@@ -36,6 +38,8 @@ pub(crate) async fn poll_beside(
     // `0` is the character after `/`.
     let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
     let ranges = prefixes.iter().map(|prefix| (prefix.to_string(), end(prefix))).collect();
+    // A column that is known stays known, so a read that begins now asks for it.
+    let with_leases = table.optional.has_lease();
     let (rows, read_at) = table.read_rows(keys, ranges, ROWS_MAX, || subject(first)).await?;
     let is_takeover = |row: &FullRow| {
         let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
@@ -43,7 +47,7 @@ pub(crate) async fn poll_beside(
     };
     let (takeovers, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_takeover);
     let takeovers = takeovers.into_iter().map(|row| row.name).collect();
-    Ok(Rows { rows, takeovers, read_at })
+    Ok(Rows { rows, takeovers, read_at, with_leases })
 }
 
 /// Returns until when the row protects somebody from everybody else, if it does.

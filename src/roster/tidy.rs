@@ -8,7 +8,7 @@ use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
 use super::poll::{Rows, taken_until};
 use crate::carrier::{Fate, Store as _};
 use crate::error::Error;
-use crate::spanner::{REQUEST_LIMIT, Table};
+use crate::spanner::{Need, REQUEST_LIMIT, Table};
 use crate::status::say;
 
 /// So many rows in one transaction, at the most.
@@ -31,6 +31,11 @@ pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
         })
         .collect();
     if changes.is_empty() {
+        return;
+    }
+    // As before a takeover: a row whose lease was not read may be held for longer than it seems.
+    let knows = table.knows(Need::Begin, REQUEST_LIMIT).await;
+    if knows.is_err() || table.optional.has_lease() != found.with_leases {
         return;
     }
     let rows = changes.len();

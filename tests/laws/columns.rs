@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use spindle::Clock;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
+use spindle::{CancellationToken, Clock};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
@@ -158,6 +158,34 @@ async fn a_lease_that_was_not_read_is_waited_out_by_who_learns_of_it_at_the_atte
         never_both(&a, &b, LONG * 2).await;
         assert_eq!(a.lock.has_lock(), Some(token), "nobody took it");
     }
+}
+
+/// The one that deletes is a member with a short lease, from before the column. While the information
+/// schema is silent it reads no lease.
+#[tokio::test(start_paused = true)]
+async fn nobody_deletes_the_row_of_a_live_member_whose_longer_lease_was_not_read() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let join = async |id: &str, lease: Duration| {
+        let member = world.table().member("orders").id(id).lease(lease).clock(Clock::runtime());
+        let member = member.build().unwrap();
+        let running = member.run(CancellationToken::new());
+        until("it is a member", || member.is_live()).await;
+        (member, running)
+    };
+    let old = join("old", SHORT).await;
+    sleep(Duration::from_secs(5)).await;
+    let silence = silence_the_information_schema(&world);
+    upgrade(&world);
+    let new = join("new", LONG * 60).await;
+    let (name, since) = ("spindle:member:orders/new", new.0.is_live());
+    // Rows of those that are gone are deleted every ten minutes at the latest.
+    for _ in 0..30 {
+        sleep(Duration::from_secs(60)).await;
+        assert!(world.names().await.iter().any(|row| row == name), "its row was deleted");
+    }
+    silence.remove();
+    sleep(Duration::from_secs(1_800)).await;
+    assert_eq!((new.0.is_live(), old.0.is_live().is_some()), (since, true));
 }
 
 #[tokio::test(start_paused = true)]
