@@ -1,8 +1,8 @@
 //! Administration: instances, databases and their schemas, as any client's set-up code asks for them.
 //!
-//! One set of calls is spoken in two ways: over gRPC beside the data (`grpc`), and over HTTP and
-//! JSON on a port of its own (`rest`). Whatever takes long in Cloud Spanner is done at once here,
-//! and its operation says so.
+//! One set of calls comes over gRPC beside the data (`grpc`), and over HTTP and JSON on a port of
+//! its own (`rest`). Whatever takes long in Cloud Spanner is done at once here, and its operation
+//! says so.
 
 mod configuration;
 mod databases;

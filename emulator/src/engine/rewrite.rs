@@ -142,8 +142,8 @@ impl<'a> Rewrite<'a> {
         }
     }
 
-    /// Returns the rows that replace those of the state, by the table's name in lower case, and the
-    /// names of tables and indexes that were dropped.
+    /// Returns the rows that replace those of the state, by the table's name in lower case. With
+    /// them come the names of tables and indexes that were dropped.
     pub fn into_rows(self) -> (BTreeMap<String, Rows>, BTreeSet<String>) {
         (self.rows, self.dropped)
     }

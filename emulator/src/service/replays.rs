@@ -38,7 +38,7 @@ pub(super) struct Written {
 /// A request of a transaction: its statements, and what they have come to so far.
 type Request = (Vec<Statement>, Done);
 
-/// What the requests of one transaction have written.
+/// The requests of one transaction, with what they have written.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// By their sequence number. Locked while the statements of a request run.

@@ -103,7 +103,7 @@ impl Generator {
         Tree::node(&Kept::pattern(Role::Generated, kind), [expression])
     }
 
-    /// What an UPDATE or a DELETE comes to.
+    /// The value that an UPDATE or a DELETE comes to.
     fn written(&mut self) -> Tree {
         self.enter_table("t", "z");
         let filter = self.expr("BOOL", DEPTH);

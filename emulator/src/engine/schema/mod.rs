@@ -107,8 +107,8 @@ impl Schema {
         })
     }
 
-    /// Returns true if a column can hold the commit timestamp: it has the option, and if it is part
-    /// of the key, so have the same parts of the tables above and below.
+    /// Returns true if a column can hold the commit timestamp: it has the option. If it is part of
+    /// the key, so have the same parts of the tables above and below.
     pub(super) fn allows_commit_timestamp(&self, table: &Table, position: usize) -> bool {
         let name = &table.columns[position].name;
         let allows = |table: &Table| {
@@ -358,7 +358,7 @@ impl Schema {
     }
 }
 
-/// What is interleaved has NULL in its key where its parent has.
+/// An interleaved table or index has NULL in its key where its parent has.
 fn check_nullability(kind: &str, name: &str, own: &Column, above: &Column) -> Result<()> {
     let said = |column: &Column| if column.not_null { "not null" } else { "nullable" };
     match own.not_null == above.not_null {
