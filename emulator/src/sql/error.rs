@@ -19,6 +19,11 @@ pub struct Pos {
 impl Pos {
     /// Where every text starts.
     pub const START: Pos = Pos { line: 1, column: 1 };
+
+    /// Returns true if the other one is the same place.
+    pub fn is(self, other: Pos) -> bool {
+        (self.line, self.column) == (other.line, other.column)
+    }
 }
 
 impl PartialEq for Pos {

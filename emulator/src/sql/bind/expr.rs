@@ -94,7 +94,9 @@ impl Binder<'_> {
         let frame = self.scope.innermost()?;
         frame.width = frame.width.max(width);
         let found = bound.ok().and_then(|bound| {
-            let place = groups.keys.iter().position(|key| key.node == bound.node)?;
+            // A query is another one each time it is bound, but has one place in the text.
+            let is_it = |key: &Typed| key.node == bound.node || key.at.is(expr.at);
+            let place = groups.keys.iter().position(is_it)?;
             Some(Typed { node: Node::Column(place), origin: Origin::Computed, ..bound })
         });
         frame.groups = Some(groups);

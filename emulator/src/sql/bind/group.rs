@@ -73,17 +73,22 @@ impl Binder<'_> {
             _ => None,
         };
         match selected {
-            None => self.expr(item),
+            None => self.placed(item),
             Some(Item::Expr { expr, .. }) if self.contains_aggregate(expr) => {
                 Err(SqlError::invalid(
                     item.at,
                     "The column contains an aggregation function, which is not allowed in GROUP BY",
                 ))
             }
-            Some(Item::Expr { expr, .. }) => self.expr(expr),
+            Some(Item::Expr { expr, .. }) => self.placed(expr),
             Some(Item::Star { at, .. }) => {
                 Err(SqlError::unsupported(*at, "a number in GROUP BY beside a *"))
             }
         }
+    }
+
+    /// Binds an expression that is known by its place in the text.
+    fn placed(&mut self, expr: &Expr) -> Result<Typed> {
+        Ok(Typed { at: expr.at, ..self.expr(expr)? })
     }
 }

@@ -105,7 +105,12 @@ fn sum(values: &[Value]) -> Result<Value> {
 fn average(values: &[Value]) -> Result<Value> {
     let count = values.len();
     match &values[0] {
-        Value::Int64(_) => Ok(Value::Float64(integers(values)? as f64 / count as f64)),
+        Value::Int64(_) => {
+            let sum = integers(values)?;
+            let near = sum as f64;
+            let lost = (sum - near as i128) as f64;
+            Ok(Value::Float64(divided(near, lost, count as f64)))
+        }
         Value::Float64(_) => Ok(Value::Float64(mean_of_doubles(values))),
         Value::Numeric(_) => Numeric::mean(numerics(values))
             .map(Value::Numeric)

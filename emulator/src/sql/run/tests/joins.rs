@@ -170,6 +170,14 @@ fn an_expression_of_the_groups_is_one_as_a_whole_only() {
         ["2 3", "3 2"]
     );
     assert_eq!(world.rows("SELECT shard FROM Orders GROUP BY +1 ORDER BY +1"), ["1", "2"]);
+    // A query too, that has to do with each row.
+    let lesser = "(SELECT COUNT(*) FROM Flags WHERE v < shard)";
+    for group in ["n", "1"] {
+        let query = format!("SELECT {lesser} AS n, COUNT(*) > 0 FROM Orders GROUP BY {group}");
+        assert_eq!(world.rows(&query).len(), 2, "{query}");
+    }
+    let query = format!("SELECT {lesser} FROM Orders GROUP BY {lesser}");
+    assert_eq!(world.error(&query).0, Code::InvalidArgument);
     for query in [
         "SELECT shard FROM Orders GROUP BY +2",
         "SELECT (shard + 1) * 2 FROM Orders GROUP BY shard + 1",
