@@ -34,7 +34,7 @@ pub enum Invariant {
 /// A case in which an invariant did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one.
+    /// The invariant.
     pub invariant: Invariant,
     /// When, since the start of the simulated world.
     pub at: Duration,

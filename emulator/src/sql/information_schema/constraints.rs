@@ -150,6 +150,14 @@ fn foreign_key<'a>(schema: &Schema, table: &'a Table, key: &'a ForeignKey) -> Fa
     }
 }
 
+/// Returns what happens to a row when the one that it refers to, or belongs to, is deleted.
+pub(super) fn action(on_delete: OnDelete) -> &'static str {
+    match on_delete {
+        OnDelete::Cascade => "CASCADE",
+        OnDelete::NoAction => "NO ACTION",
+    }
+}
+
 fn primary_key_name(table: &Table) -> String {
     format!("PK_{}", table.name)
 }
@@ -208,10 +216,7 @@ impl Fact<'_> {
 
     fn references(&self) -> Rows {
         let Kind::ForeignKey { key, unique } = &self.kind else { return Vec::new() };
-        let delete = match key.on_delete {
-            Some(OnDelete::Cascade) => "CASCADE",
-            _ => "NO ACTION",
-        };
+        let delete = key.on_delete.map_or("NO ACTION", action);
         let mut row = Vec::from(self.named());
         let rest = ["", "", unique.as_str(), "SIMPLE", "NO ACTION", delete, "COMMITTED"];
         row.extend(rest.map(Value::from));

@@ -4,7 +4,7 @@ mod constraints;
 
 use super::ast::TableName;
 use super::error::SqlError;
-use crate::engine::{Column, Dialect, Index, OnDelete, Parent, Schema, Table, Type, Value};
+use crate::engine::{Column, Dialect, Index, Parent, Schema, Table, Type, Value};
 
 /// The name of the schema, in any case.
 pub const NAME: &str = "INFORMATION_SCHEMA";
@@ -127,11 +127,7 @@ pub fn view(name: &str, schema: &Schema) -> Option<View> {
         "DATABASE_OPTIONS" => (DATABASE_OPTIONS, database_option_rows(schema)),
         _ => return other_view(&name, schema),
     };
-    let mut rows: Vec<Vec<Value>> = rows;
-    let columns = columns.iter().map(|(name, value_type)| ((*name).to_owned(), *value_type));
-    let columns: Vec<_> = columns.collect();
-    in_its_schema(schema, &columns, &mut rows);
-    Some(View { columns, rows })
+    Some(shown(schema, columns.iter().copied(), rows))
 }
 
 /// Returns a table of what a schema has besides tables. Those of things that aren't here are empty,
@@ -141,7 +137,7 @@ fn other_view(name: &str, schema: &Schema) -> Option<View> {
         return None;
     }
     let none_of = |kind: &str| !schema.kept().iter().any(|kept| kept.kind == kind);
-    let (columns, mut rows): (&[&str], Vec<Vec<Value>>) = match name {
+    let (columns, rows): (&[&str], Vec<Vec<Value>>) = match name {
         "SCHEMATA" => {
             let names = ["", NAME, "SPANNER_SYS"];
             let rows = names.map(|name| vec!["".into(), name.into()]);
@@ -156,20 +152,23 @@ fn other_view(name: &str, schema: &Schema) -> Option<View> {
         true => Type::Int64,
         false => Type::String,
     };
-    let columns = columns.iter().map(|column| ((*column).to_owned(), value_type(column)));
-    let columns: Vec<_> = columns.collect();
-    in_its_schema(schema, &columns, &mut rows);
-    Some(View { columns, rows })
+    Some(shown(schema, columns.iter().map(|column| (*column, value_type(column))), rows))
 }
 
 /// Tables of the other dialect are in a schema that has a name.
-fn in_its_schema(schema: &Schema, columns: &[(String, Type)], rows: &mut [Vec<Value>]) {
+fn shown<'c>(
+    schema: &Schema,
+    columns: impl Iterator<Item = (&'c str, Type)>,
+    mut rows: Vec<Vec<Value>>,
+) -> View {
+    let columns: Vec<_> = columns.map(|(name, kind)| (name.to_owned(), kind)).collect();
     if schema.dialect() == Dialect::PostgreSql {
         let schemas = columns.iter().enumerate().filter(|(_, (name, _))| name.ends_with("_SCHEMA"));
         for (at, _) in schemas {
             rows.iter_mut().for_each(|row| row[at] = "public".into());
         }
     }
+    View { columns, rows }
 }
 
 /// Other tables of `INFORMATION_SCHEMA` may exist in Spanner, so this one isn't called missing.
@@ -218,14 +217,7 @@ fn view_rows(schema: &Schema) -> impl Iterator<Item = Vec<Value>> {
 }
 
 fn on_delete(parent: &Parent) -> &'static str {
-    action(parent.on_delete)
-}
-
-fn action(on_delete: OnDelete) -> &'static str {
-    match on_delete {
-        OnDelete::Cascade => "CASCADE",
-        OnDelete::NoAction => "NO ACTION",
-    }
+    constraints::action(parent.on_delete)
 }
 
 fn interleave_type(parent: &Parent) -> &'static str {
