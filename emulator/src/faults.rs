@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::engine::Code;
+use crate::random::Random;
 use crate::rpc::Rpc;
 
 /// The effect on a request that a fault meets.
@@ -283,7 +284,7 @@ impl Active {
         if !selects || fault.times == Some(0) {
             return false;
         }
-        if fault.probability.is_some_and(|(probability, _)| self.random.next() >= probability) {
+        if fault.probability.is_some_and(|(probability, _)| self.random.fraction() >= probability) {
             return false;
         }
         if fault.skip > 0 {
@@ -294,21 +295,6 @@ impl Active {
             *times -= 1;
         }
         true
-    }
-}
-
-/// A sequence of numbers from 0 to 1 that its seed determines (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        // 53 bits, as many as the fraction of an f64 has.
-        (mixed >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 

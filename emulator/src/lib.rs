@@ -7,6 +7,7 @@ mod emulator;
 pub mod engine;
 mod faults;
 mod http1;
+mod random;
 mod rpc;
 mod running;
 mod server;

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::engine::{Concurrency, Database, ReadWriteOptions, TransactionId};
+use crate::random::Random;
 use crate::sql::{InTransaction, parse_ddl};
 
 /// Each table has the same columns and rows. The table `s` has a key that no statement names.
@@ -32,16 +33,12 @@ const COLUMNS: &[(&str, &[&str])] = &[
 
 const INDEXES: &[&str] = &["_BASE_TABLE", "by_x", "by_b", "by_n", "by_r", "by_g", "by_i"];
 
-/// A sequence of numbers that its seed determines (SplitMix64).
-struct Random(u64);
+/// The choices in statements.
+struct Choices(Random);
 
-impl Random {
+impl Choices {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) >> 33).unwrap_or(0) % limit
+        usize::try_from(self.0.next() >> 33).unwrap_or(0) % limit
     }
 
     fn pick<T: Copy>(&mut self, all: &[T]) -> T {
@@ -158,7 +155,7 @@ impl Random {
 
 struct Pair {
     database: Database,
-    random: Random,
+    choices: Choices,
     /// How many statements a forced index could answer.
     forced: usize,
 }
@@ -167,7 +164,7 @@ impl Pair {
     fn new(seed: u64) -> Pair {
         let database = Database::default();
         database.change_schema(&parse_ddl(PAIR).expect("it is right")).expect("it fits");
-        Pair { database, random: Random(seed), forced: 0 }
+        Pair { database, choices: Choices(Random(seed)), forced: 0 }
     }
 
     async fn run(&self, id: TransactionId, text: &str) -> Result<Outcome> {
@@ -178,9 +175,9 @@ impl Pair {
 
     /// Asks a statement of both tables. Rows come in any order.
     async fn compare(&mut self, id: TransactionId, pattern: &str, number: usize) {
-        let hint = match self.random.below(2) {
+        let hint = match self.choices.below(2) {
             0 => String::new(),
-            _ => format!("@{{FORCE_INDEX={}}}", self.random.pick(INDEXES)),
+            _ => format!("@{{FORCE_INDEX={}}}", self.choices.pick(INDEXES)),
         };
         let of_table = |table: &str, hint: &str, row: &str, number: &str| {
             let text = pattern.replace("TH AS", &format!("{table}{hint} AS"));
@@ -224,22 +221,22 @@ async fn plans_and_scans_agree(seeds: std::ops::Range<u64>) {
         let mut number = 0;
         for _ in 0..8 {
             let concurrency =
-                pair.random.pick(&[Concurrency::Pessimistic, Concurrency::Optimistic]);
+                pair.choices.pick(&[Concurrency::Pessimistic, Concurrency::Optimistic]);
             let options = ReadWriteOptions { concurrency, ..ReadWriteOptions::default() };
             let id = pair.database.begin(&options);
             // The first statements see committed rows, the later ones pending ones too.
             for _ in 0..4 {
                 for _ in 0..6 {
-                    let query = pair.random.query();
+                    let query = pair.choices.query();
                     pair.compare(id, &query, 0).await;
                 }
                 for _ in 0..3 {
                     number += 1;
-                    let write = pair.random.write(number);
+                    let write = pair.choices.write(number);
                     pair.compare(id, &write, number).await;
                 }
             }
-            match pair.random.below(4) {
+            match pair.choices.below(4) {
                 0 => pair.database.rollback(id).expect("it can"),
                 _ => drop(pair.database.commit(id, &[]).await.expect("it can")),
             }
