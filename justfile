@@ -33,9 +33,9 @@ prove:
     cargo model
     cargo simulate
 
-# Each deliberate breakage and who noticed; only what changed is judged again.
-breakages:
-    cargo breakages
+# Each deliberate bug and who noticed (`just mutants --only TEXT`, `just mutants --changed`).
+mutants *options:
+    cargo run --quiet -p spindle-mutants -- {{ options }}
 
 # Locks and fleets hunted in real processes (`just chaos --shards 64`, `just chaos --ranks`); what is left is in target/chaos/.
 chaos *options:

@@ -1,0 +1,205 @@
+//! The checkers that may notice a mutant, and what they say.
+
+use std::fmt;
+use std::io;
+
+use crate::mutant::Mutant;
+use crate::sources::{Sources, Test};
+
+/// A program that is run on a mutated copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Checker {
+    /// The model checker with these options.
+    Model(&'static [&'static str]),
+    /// The simulation with these options.
+    Simulation(&'static [&'static str]),
+    Test(Test),
+}
+
+/// A checker's answer, or the reason why there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Noticed {
+        as_what: String,
+        place: String,
+    },
+    NotNoticed,
+    /// The copy doesn't build or run; what was printed.
+    Broken(String),
+}
+
+const QUICK_MODEL: Checker = Checker::Model(&["--quick"]);
+const MODEL: Checker = Checker::Model(&[]);
+const SIMULATION: Checker = Checker::Simulation(&["--seconds", "60"]);
+const CLIENT: Checker = Checker::Simulation(&["--seconds", "150", "--client"]);
+
+/// Only what is ours is optimised: all other packages are those that the tests have built.
+const OPTIMISED: [&str; 8] = [
+    "--config",
+    "profile.dev.package.spindle-protocol.opt-level=1",
+    "--config",
+    "profile.dev.package.spindle-proof.opt-level=1",
+    "--config",
+    "profile.dev.package.spindle-simulation.opt-level=1",
+    "--config",
+    "profile.dev.package.spindle-lock.opt-level=1",
+];
+
+impl Checker {
+    /// Returns the checkers for a mutant, from the quickest to the most thorough.
+    ///
+    /// A mutant that names a test is for that test alone. The model runs neither the driver nor the
+    /// real table, and the simulation has no use for the model's table.
+    pub fn all_for(mutant: &Mutant, sources: &Sources) -> io::Result<Vec<Checker>> {
+        if mutant.test.is_some() {
+            let test = sources.test(mutant).map_err(io::Error::other)?;
+            return Ok(vec![Checker::Test(test)]);
+        }
+        let touches = |part| mutant.edits.iter().any(|edit| edit.file.contains(part));
+        Ok(if touches("proof/") {
+            vec![QUICK_MODEL, MODEL]
+        } else if touches("protocol/") {
+            vec![QUICK_MODEL, SIMULATION, MODEL, CLIENT]
+        } else {
+            vec![SIMULATION, CLIENT]
+        })
+    }
+
+    /// Returns true if a change of this file may change what the checker says.
+    pub fn is_in(&self, file: &str) -> bool {
+        match self {
+            Checker::Model(_) => file.contains("proof/src/"),
+            Checker::Simulation(_) => file.contains("simulation/src/"),
+            Checker::Test(test) => file == test.file,
+        }
+    }
+
+    /// Returns cargo's arguments to build and run it.
+    pub fn run(&self) -> Vec<&str> {
+        match self {
+            Checker::Model(options) => {
+                let program = ["-p", "spindle-proof", "--bin", "model", "--", "--first"];
+                [&["run", "--quiet"], &OPTIMISED[..], &program, options].concat()
+            }
+            // Always the same seeds, so that a verdict can be had again.
+            Checker::Simulation(options) => {
+                let program =
+                    ["-p", "spindle-simulation", "--bin", "simulate", "--", "--first", "1"];
+                [&["run", "--quiet"], &OPTIMISED[..], &program, options].concat()
+            }
+            Checker::Test(Test { package, name, target, .. }) => {
+                vec!["test", "--quiet", "-p", package, target, "--", name]
+            }
+        }
+    }
+
+    /// Reads the verdict off what it printed.
+    pub fn verdict(&self, printed: &str) -> Outcome {
+        let broken = || Outcome::Broken(printed.to_string());
+        let prefixed = |prefix| printed.lines().find_map(|line| line.strip_prefix(prefix));
+        match self {
+            Checker::Model(_) => match prefixed("model: ") {
+                None => broken(),
+                Some(verdict) if verdict.starts_with("ok") => Outcome::NotNoticed,
+                Some(_) => noticed_by_model(printed),
+            },
+            Checker::Simulation(_) => match prefixed("simulate: ") {
+                None => broken(),
+                Some(verdict) => match verdict.strip_prefix("FAILED ") {
+                    None => Outcome::NotNoticed,
+                    Some(failure) => Outcome::Noticed {
+                        as_what: failure.to_string(),
+                        place: "the simulation".to_string(),
+                    },
+                },
+            },
+            Checker::Test(test) => {
+                let mut results = printed.lines().filter_map(|it| it.strip_prefix("test result: "));
+                if results.clone().any(|result| result.starts_with("FAILED")) {
+                    let place = format!("a test of {}", test.package);
+                    Outcome::Noticed { as_what: format!("`{}`", test.name), place }
+                } else if results.any(|result| !result.starts_with("ok. 0 passed")) {
+                    Outcome::NotNoticed
+                } else {
+                    broken()
+                }
+            }
+        }
+    }
+}
+
+impl Outcome {
+    pub fn is_noticed(&self) -> bool {
+        matches!(self, Outcome::Noticed { .. })
+    }
+
+    /// Returns more than fits into a table.
+    pub fn details(&self) -> String {
+        match self {
+            Outcome::Broken(printed) => format!("{self}:\n{printed}"),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Noticed { as_what, place } => write!(f, "{as_what}, by {place}"),
+            Outcome::NotNoticed => f.write_str("NOT NOTICED"),
+            Outcome::Broken(_) => f.write_str("NOT JUDGED: the mutated copy doesn't build or run"),
+        }
+    }
+}
+
+/// Reads the first failure off the model's report.
+fn noticed_by_model(printed: &str) -> Outcome {
+    let mut scenario = "?";
+    for line in printed.lines() {
+        let failure = line.strip_prefix("  broken in ").or(line.strip_prefix("  never seen"));
+        if failure.is_some() {
+            let place = format!("the model in `{scenario}`");
+            return Outcome::Noticed { as_what: line.trim().to_string(), place };
+        }
+        scenario = line.split("transitions=").next().unwrap_or_default().trim();
+    }
+    let as_what = "a failed run".to_string();
+    Outcome::Noticed { as_what, place: "the model".to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test() -> Checker {
+        Checker::Test(Test {
+            package: "p".into(),
+            name: "a::b".into(),
+            file: "tests/a.rs".into(),
+            target: "--test=a".into(),
+        })
+    }
+
+    #[test]
+    fn a_test_notices_by_failing_alone() {
+        let ok = "test result: ok. 0 passed; 0 failed\ntest result: ok. 1 passed; 0 failed";
+        assert_eq!(test().verdict(ok), Outcome::NotNoticed);
+        assert!(test().verdict("test result: FAILED. 0 passed; 1 failed").is_noticed());
+    }
+
+    #[test]
+    fn a_copy_that_does_not_build_and_a_name_without_a_test_are_no_verdict() {
+        for printed in ["error: expected `;`", "test result: ok. 0 passed; 0 failed"] {
+            assert!(matches!(test().verdict(printed), Outcome::Broken(_)), "{printed}");
+        }
+        assert!(matches!(MODEL.verdict("error"), Outcome::Broken(_)));
+        assert!(matches!(SIMULATION.verdict("error"), Outcome::Broken(_)));
+    }
+
+    #[test]
+    fn a_failure_of_the_model_is_told_with_its_scenario() {
+        let printed = "slow  transitions=12 depth=3\n  broken in 9 steps: I1\nmodel: FAILED";
+        let outcome = MODEL.verdict(printed);
+        assert_eq!(outcome.to_string(), "broken in 9 steps: I1, by the model in `slow`");
+    }
+}

@@ -1,0 +1,164 @@
+//! Breaks a copy of the workspace on purpose, one mutant at a time, and runs the checker that must notice.
+//! A checker that lets a broken lock pass proves nothing.
+
+mod changes;
+mod checker;
+mod mutant;
+mod sandbox;
+mod sources;
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use crate::changes::Selection;
+use crate::checker::{Checker, Outcome};
+use crate::mutant::Mutant;
+use crate::sandbox::Sandbox;
+use crate::sources::Sources;
+
+/// Judges the mutants of verify/mutants/list: each must be noticed by a checker.
+#[derive(Parser)]
+struct Options {
+    /// Judges only those whose names contain this text.
+    #[arg(long, value_name = "TEXT", conflicts_with = "changed")]
+    only: Option<String>,
+    /// Judges ten drawn by the commit's hash, and those whose file or checker changed since all were judged.
+    #[arg(long)]
+    changed: bool,
+    /// Begins none after this many minutes; those that are left are counted.
+    #[arg(long, value_name = "MINUTES", requires = "changed")]
+    minutes: Option<u64>,
+    /// Judges this many at once, each in a copy of its own.
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=64))]
+    jobs: u64,
+}
+
+/// The mutants to be judged in this order, and what became of those that were.
+struct Queue<'a> {
+    sources: &'a Sources,
+    waiting: Mutex<Vec<&'a Mutant>>,
+    judged: Mutex<Vec<Judged<'a>>>,
+    deadline: Option<Instant>,
+}
+
+struct Judged<'a> {
+    mutant: &'a Mutant,
+    outcome: Outcome,
+    took: Duration,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("mutants: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> io::Result<bool> {
+    let began = now();
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let sources = Sources::read(&workspace)?;
+    let mutants = mutant::read_all(&workspace)?;
+    let selection = match &options.only {
+        _ if options.changed => changes::select(&workspace, &mutants, &sources)?,
+        Some(text) => Selection::named(&mutants, text),
+        None => Selection::all(&mutants),
+    };
+    if selection.mutants.is_empty() {
+        return Err(io::Error::other("no mutant has such a name"));
+    }
+    println!("mutants: {}", selection.why);
+    let jobs = usize::try_from(options.jobs).unwrap_or(1).min(selection.mutants.len());
+    let queue = Queue {
+        sources: &sources,
+        waiting: Mutex::new(selection.mutants.iter().rev().copied().collect()),
+        judged: Mutex::default(),
+        deadline: options.minutes.map(|minutes| began + Duration::from_secs(minutes * 60)),
+    };
+    queue.judge_all(&workspace, jobs)?;
+    let left = queue.waiting.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let judged = queue.judged.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report(&judged);
+    let caught = judged.iter().filter(|it| it.outcome.is_noticed()).count();
+    let is_ok = caught == judged.len() && caught > 0;
+    if !left.is_empty() {
+        println!(
+            "!! LEFT TO THE NIGHTLY RUN: {} mutants whose file or checker changed",
+            left.len()
+        );
+    }
+    if is_ok && selection.is_all && left.is_empty() {
+        changes::record_judged(&workspace)?;
+    }
+    println!(
+        "mutants: {} caught={caught}/{} judged={}/{} left_to_nightly={} seconds={}",
+        if is_ok { "ok" } else { "FAILED" },
+        judged.len(),
+        judged.len(),
+        mutants.len(),
+        left.len(),
+        began.elapsed().as_secs()
+    );
+    Ok(is_ok)
+}
+
+impl<'a> Queue<'a> {
+    fn judge_all(&self, workspace: &Path, jobs: usize) -> io::Result<()> {
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..jobs)
+                .map(|index| scope.spawn(move || self.work(&Sandbox::open(workspace, index)?)))
+                .collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked")))
+            })
+        })
+    }
+
+    /// Judges one mutant after the other until none is left, or the time is over.
+    fn work(&self, sandbox: &Sandbox) -> io::Result<()> {
+        while self.deadline.is_none_or(|deadline| now() < deadline) {
+            let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(mutant) = next else { return Ok(()) };
+            let began = now();
+            let outcome = sandbox.judge(mutant, &Checker::all_for(mutant, self.sources)?)?;
+            let judged = Judged { mutant, outcome, took: began.elapsed() };
+            eprintln!("{}", judged.row());
+            self.judged.lock().unwrap_or_else(PoisonError::into_inner).push(judged);
+        }
+        Ok(())
+    }
+}
+
+impl Judged<'_> {
+    fn row(&self) -> String {
+        let Mutant { name, what, .. } = self.mutant;
+        format!("| `{name}` | {what} | {} | {} s |", self.outcome, self.took.as_secs())
+    }
+}
+
+/// Prints the table, and after it again those that were not noticed.
+fn report(judged: &[Judged<'_>]) {
+    println!("| mutant | what is broken | noticed as | took |\n|---|---|---|---|");
+    let mut rows: Vec<String> = judged.iter().map(Judged::row).collect();
+    rows.sort();
+    rows.iter().for_each(|row| println!("{row}"));
+    for Judged { mutant, outcome, .. } in judged.iter().filter(|it| !it.outcome.is_noticed()) {
+        println!("mutants: `{}`: {}", mutant.name, outcome.details());
+    }
+}
+
+/// Real time: what is limited is how long the machine works.
+#[allow(clippy::disallowed_methods, reason = "a limit on real work is measured in real time")]
+fn now() -> Instant {
+    Instant::now()
+}

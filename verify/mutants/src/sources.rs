@@ -1,0 +1,154 @@
+//! The packages of the workspace and their tests.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::mutant::Mutant;
+
+/// The packages of the workspace with their Rust sources.
+pub struct Sources {
+    packages: BTreeMap<String, Package>,
+}
+
+struct Package {
+    /// Relative to the workspace; empty for the package at its root.
+    folder: String,
+    /// The texts of the files below `src` and `tests`, by their paths in the workspace.
+    files: BTreeMap<String, String>,
+}
+
+/// The test that must notice a mutant, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test {
+    pub package: String,
+    pub name: String,
+    /// The file with its function, relative to the workspace.
+    pub file: String,
+    /// The option of cargo's that selects the binary: `--lib`, `--bins`, or `--test=NAME`.
+    pub target: String,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    package: Option<Named>,
+    workspace: Option<Workspace>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Workspace {
+    members: Vec<String>,
+}
+
+impl Sources {
+    pub fn read(workspace: &Path) -> io::Result<Sources> {
+        let root = manifest(&workspace.join("Cargo.toml"))?;
+        let members = root.workspace.map(|it| it.members).unwrap_or_default();
+        let mut packages = BTreeMap::new();
+        for folder in members.into_iter().chain([String::new()]) {
+            let place = workspace.join(&folder);
+            let named = manifest(&place.join("Cargo.toml"))?.package;
+            let Some(Named { name }) = named else { continue };
+            let mut files = BTreeMap::new();
+            for part in ["src", "tests"] {
+                read_rust(workspace, &place.join(part), &mut files)?;
+            }
+            packages.insert(name, Package { folder, files });
+        }
+        Ok(Sources { packages })
+    }
+
+    /// Returns the test that a mutant names.
+    pub fn test(&self, mutant: &Mutant) -> Result<Test, String> {
+        let wrong = |what: String| format!("mutant `{}`: {what}", mutant.name);
+        let (package, name) =
+            mutant.test().ok_or_else(|| wrong("expected `test = \"PACKAGE NAME\"`".to_string()))?;
+        let found = self.packages.get(package);
+        let found = found.ok_or_else(|| wrong(format!("no package is called `{package}`")))?;
+        let (modules, function) = name.rsplit_once("::").unwrap_or(("", name));
+        let head = format!("fn {function}(");
+        let mut files: Vec<&String> =
+            found.files.iter().filter(|(_, text)| text.contains(&head)).map(|it| it.0).collect();
+        if files.len() > 1 {
+            files.retain(|file| is_in(file, modules));
+        }
+        let [file] = files[..] else {
+            let places = files.len();
+            return Err(wrong(format!("expected one test `{name}` in {package}, found {places}")));
+        };
+        let target = found.target(file);
+        let (package, name) = (package.to_string(), name.to_string());
+        Ok(Test { package, name, file: file.clone(), target })
+    }
+}
+
+impl Package {
+    /// Returns cargo's option for the binary that has the tests of a file.
+    fn target(&self, file: &str) -> String {
+        let inside = file.strip_prefix(&self.folder).unwrap_or(file).trim_start_matches('/');
+        match inside.strip_prefix("tests/") {
+            Some(rest) => {
+                let name = rest.split('/').next().unwrap_or(rest);
+                format!("--test={}", name.trim_end_matches(".rs"))
+            }
+            None if self.files.keys().any(|it| it.ends_with("src/lib.rs")) => "--lib".to_string(),
+            None => "--bins".to_string(),
+        }
+    }
+}
+
+/// Returns true if a file can have the module of a test: `a::b::tests` is in `a/b.rs` or `a/b/mod.rs`.
+fn is_in(file: &str, modules: &str) -> bool {
+    let mut names = modules.rsplit("::").filter(|name| *name != "tests");
+    let Some(last) = names.next().filter(|name| !name.is_empty()) else { return true };
+    [format!("/{last}.rs"), format!("/{last}/mod.rs"), format!("/{last}/tests.rs")]
+        .iter()
+        .any(|end| file.ends_with(end.as_str()))
+}
+
+fn manifest(file: &Path) -> io::Result<Manifest> {
+    let wrong =
+        |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    toml::from_str(&text).map_err(|error| wrong(&error))
+}
+
+fn read_rust(
+    workspace: &Path,
+    folder: &Path,
+    files: &mut BTreeMap<String, String>,
+) -> io::Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read_rust(workspace, &path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(workspace).unwrap_or(&path).to_string_lossy().into_owned();
+            files.insert(name, fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_found_in_the_file_of_its_module() {
+        assert!(is_in("src/carrier/post.rs", "carrier::post::tests"));
+        assert!(is_in("src/carrier/mod.rs", "carrier::tests"));
+        assert!(!is_in("src/carrier/post.rs", "carrier::lanes::tests"));
+    }
+}
