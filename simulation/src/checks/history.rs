@@ -1,6 +1,6 @@
 //! The commits of a world in the order of their timestamps, and what the rows were at each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle::FencingToken;
@@ -29,6 +29,12 @@ pub(crate) struct History {
     seats: Vec<Seat>,
     /// The seat that began the latest term of each lock.
     holders: BTreeMap<String, usize>,
+    /// The highest token of the terms that began, by lock.
+    latest: BTreeMap<String, Timestamp>,
+    /// The terms that were published after a later one of their lock: lock, token, the later token.
+    overtaken: Vec<(String, Timestamp, Timestamp)>,
+    /// When hands edited or deleted a lock's row; without a lock, when all rows were lost.
+    touched: BTreeSet<(Timestamp, Option<String>)>,
     reserved: Reservations,
 }
 
@@ -68,6 +74,12 @@ impl History {
         self.published.insert((lock.to_string(), token.as_nanoseconds()), writer);
     }
 
+    /// A term was published after one that began later. It is judged once all commits between are known.
+    pub(crate) fn overtaken(&mut self, lock: &str, token: u64, by: u64) {
+        let at = |token: u64| Timestamp(token.cast_signed());
+        self.overtaken.push((lock.to_string(), at(token), at(by)));
+    }
+
     /// How many commits wait to be judged.
     pub(crate) fn unsettled(&self) -> usize {
         self.unsettled.len()
@@ -88,6 +100,7 @@ impl History {
                     }
                 }
                 None => {
+                    self.touched.insert((at, None));
                     self.rows.clear();
                     self.reserved.lost_rows();
                     self.past.lost_rows(at);
@@ -95,6 +108,7 @@ impl History {
             }
             debug_assert!(at < until);
         }
+        self.judge_overtaken(until)?;
         let due = |token: u64| Timestamp(token.cast_signed()) < until;
         let published = std::mem::take(&mut self.published);
         for ((lock, token), writer) in published {
@@ -104,6 +118,27 @@ impl History {
             } else if self.begun.get(&key) != Some(&writer) {
                 let begun = self.begun.get(&key);
                 let what = format!("{writer} says it holds {key:?}, which is {begun:?}'s");
+                return Err((Invariant::I2, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// An instance may hear of its term after another heard of a later one, but only if hands freed the lock
+    /// between the two commits: that is the freedom that I1 gives them. Tokens follow the commits all the same.
+    fn judge_overtaken(&mut self, until: Timestamp) -> Result<(), (Invariant, String)> {
+        let (due, waiting) =
+            std::mem::take(&mut self.overtaken).into_iter().partition(|(_, _, by)| *by < until);
+        self.overtaken = waiting;
+        let due: Vec<(String, Timestamp, Timestamp)> = due;
+        for (lock, token, by) in due {
+            let is_between = |at: Timestamp| token < at && at < by;
+            let is_its = |of: &Option<String>| of.as_ref().is_none_or(|of| *of == lock);
+            if !self.touched.iter().any(|(at, of)| is_between(*at) && is_its(of)) {
+                let what = format!(
+                    "lock `{lock}`: a term began with token {}, after one with {}, and nobody touched the row",
+                    token.0, by.0
+                );
                 return Err((Invariant::I2, what));
             }
         }
@@ -135,6 +170,9 @@ impl History {
             }
             self.apply(mutation, &keys, *at);
         }
+        if *purpose == Purpose::Hands {
+            self.touched.insert((*at, Some(lock.clone())));
+        }
         let row = self.row(lock);
         self.past.committed(committed, &id, row.as_ref());
         if matches!(purpose, Purpose::Insert | Purpose::Takeover { .. })
@@ -145,6 +183,12 @@ impl History {
             }
             sightings.extend(self.followed(*by, holder));
             self.holders.insert(lock.clone(), *by);
+            let before = self.latest.insert(lock.clone(), row.token);
+            if let Some(before) = before.filter(|before| *before >= row.token) {
+                let what =
+                    format!("a term began with token {}, after one with {}", row.token.0, before.0);
+                return Err((Invariant::I2, context(what)));
+            }
             self.begun.insert((lock.clone(), row.token.0.unsigned_abs()), row.writer);
         }
         Ok(())

@@ -37,7 +37,7 @@ pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
 pub(crate) use past::Past;
 pub(crate) use progress::settles;
 pub(crate) use shared::Shared;
-pub(crate) use tokens::Tokens;
+pub(crate) use tokens::{Disorder, Tokens};
 
 use crate::plan::Plan;
 use crate::process::Process;
@@ -97,8 +97,7 @@ impl Checks {
         let ended = announced.step(process, held, now, &mut sightings);
         self.finding.expect(Invariant::I7, now, ended);
         if let Some(token) = began {
-            let increased = self.tokens.began(process.lock, token.as_nanoseconds());
-            self.finding.expect(Invariant::I2, now, increased);
+            self.published(process.lock, &process.lock_name, token.as_nanoseconds(), now);
             let begun = self.writes.began(&process.lock_name, token.as_nanoseconds());
             self.finding.expect(Invariant::I3, now, begun);
             if let Some(writer) = self.announced[process.who].writer() {
@@ -120,6 +119,22 @@ impl Checks {
         sightings
     }
 
+    /// A term was published with this token.
+    ///
+    /// While I1 holds, terms are published in the order of their tokens. Where hands touch rows, the order is that
+    /// of the commits alone.
+    fn published(&mut self, lock: usize, name: &str, token: u64, now: Duration) {
+        match self.tokens.began(lock, token) {
+            Err(Disorder::Overtaken { token, by }) if !self.one_holder => {
+                self.history.overtaken(name, token, by);
+            }
+            began => {
+                let told = |disorder: Disorder| disorder.to_string();
+                self.finding.expect(Invariant::I2, now, began.map_err(told));
+            }
+        }
+    }
+
     /// Work begins under a term that was got by one of the library's own ways.
     pub(crate) fn work_began(
         &mut self,
@@ -129,8 +144,7 @@ impl Checks {
         now: Duration,
     ) -> u64 {
         let token = term.token().as_nanoseconds();
-        let increased = self.tokens.began(lock, token);
-        self.finding.expect(Invariant::I2, now, increased);
+        self.published(lock, term.lock(), token, now);
         let begun = self.writes.began(term.lock(), token);
         self.finding.expect(Invariant::I3, now, begun);
         let (number, alone) = self.at_work.begins(lock, term);
