@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::budget::Budgets;
 use super::parcel::{Lane, Parcel};
+use super::window::{Overlap, Sample, Window};
 
 /// Rows of one request, at the most; Spanner allows 80,000 cells a commit.
 pub(crate) const ROWS_MAX: usize = 1_000;
@@ -19,25 +20,59 @@ const BYTES_MAX: usize = 1 << 20;
 const GATHERING_MAX: Duration = Duration::from_millis(5);
 /// Into how many of these the limit of a heartbeat goes, at the least.
 const GATHERINGS: u32 = 32;
+/// By which part of its limit a heartbeat that waits in the queue is late.
+const LATE: u32 = 4;
 
 /// All that waits.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     lanes: [Waiting; Lane::ALL.len()],
     budgets: Budgets,
+    overlap: Overlap,
+    /// All requests on their way, and those among them that are to be alone.
+    in_flight: usize,
+    alone_in_flight: usize,
+    last_departed: Instant,
+    /// The kind that went last while transactions are apart.
+    last: usize,
+    /// Until when no term begins, because heartbeats were late.
+    begins_from: Instant,
 }
 
 /// The acts that wait for one kind of request.
 #[derive(Debug)]
 struct Waiting {
-    queue: VecDeque<Arc<Parcel>>,
-    /// Parts of batches that were refused as a whole, each with the time before which it stays.
-    parts: VecDeque<(Instant, Vec<Arc<Parcel>>)>,
+    /// Those that repeat nothing, and those that repeat what failed; numbered as they came.
+    fresh: VecDeque<(u64, Arc<Parcel>)>,
+    repeats: VecDeque<(u64, Arc<Parcel>)>,
+    /// Those whose predecessors may have held others up.
+    suspects: VecDeque<Arc<Parcel>>,
+    came: u64,
+    parts: VecDeque<Part>,
+    window: Window,
     in_flight: usize,
     /// Requests on their way with acts whose predecessors may have held others up.
     suspects_in_flight: usize,
     /// How many such acts may share a request: more with each one that arrives.
     company: usize,
+}
+
+/// Acts that go together once more.
+#[derive(Debug)]
+struct Part {
+    not_before: Instant,
+    parcels: Vec<Arc<Parcel>>,
+    repeat: Repeat,
+}
+
+/// How often these very acts were sent together before, and how they are sent now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Repeat {
+    pub(crate) count: u32,
+    /// True if nothing else may be under way, to find out if it was something else.
+    pub(crate) is_alone: bool,
+    /// True if it needs no other payment.
+    pub(crate) is_paid: bool,
 }
 
 /// Acts that go together.
@@ -47,6 +82,7 @@ pub(crate) struct Batch {
     /// Sorted by lock.
     pub(crate) parcels: Vec<Arc<Parcel>>,
     pub(crate) fare: Fare,
+    pub(crate) repeat: Repeat,
 }
 
 /// On what terms a request travels.
@@ -58,37 +94,83 @@ pub(crate) struct Fare {
     pub(crate) is_paid: bool,
 }
 
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) sent: Instant,
+    /// How many acts it had.
+    pub(crate) acts: usize,
+    /// True if it came to something, in time.
+    pub(crate) is_done: bool,
+    /// True if the server was heard.
+    pub(crate) is_heard: bool,
+}
+
 impl Lanes {
     pub(crate) fn new(now: Instant) -> Lanes {
-        let waiting = || Waiting {
-            queue: VecDeque::new(),
-            parts: VecDeque::new(),
+        Lanes {
+            lanes: Lane::ALL.map(|lane| Waiting::new(lane.window())),
+            budgets: Budgets::new(now),
+            overlap: Overlap::allowed(),
             in_flight: 0,
-            suspects_in_flight: 0,
-            company: 1,
-        };
-        Lanes { lanes: [waiting(), waiting(), waiting(), waiting()], budgets: Budgets::new(now) }
+            alone_in_flight: 0,
+            last_departed: now,
+            last: 0,
+            begins_from: now,
+        }
     }
 
     pub(crate) fn add(&mut self, parcel: Arc<Parcel>) {
-        self.lane(parcel.load.lane()).queue.push_back(parcel);
+        self.lane(parcel.load.lane()).add(parcel);
     }
 
     /// Has these acts travel together, and not before `not_before`. They go before other parts: what
     /// was refused first is found before more is refused.
     pub(crate) fn add_part(&mut self, lane: Lane, not_before: Instant, part: Vec<Arc<Parcel>>) {
-        self.lane(lane).parts.push_front((not_before, part));
+        self.add_repeat(lane, not_before, part, Repeat::default());
+    }
+
+    pub(crate) fn add_repeat(
+        &mut self,
+        lane: Lane,
+        not_before: Instant,
+        parcels: Vec<Arc<Parcel>>,
+        repeat: Repeat,
+    ) {
+        self.lane(lane).parts.push_front(Part { not_before, parcels, repeat });
+    }
+
+    /// Pays for sending a request once more, if there is enough: for all of it, or for the one read
+    /// with which it ended.
+    pub(crate) fn pay_repeat(&mut self, lane: Lane, only_read: bool, now: Instant) -> bool {
+        self.budgets.refill(now);
+        if only_read { self.budgets.pay_read(lane) } else { self.budgets.pay(lane) }
     }
 
     /// Returns the next request that may leave now.
     pub(crate) fn depart(&mut self, now: Instant) -> Option<Batch> {
         self.budgets.refill(now);
+        self.mind_lateness(now);
+        let is_apart = self.is_apart(now);
+        let overtakes = is_apart && self.in_flight > 0;
+        if overtakes && self.overtakes_at().is_none_or(|at| now < at) {
+            return None;
+        }
         let mut is_urgent_waiting = false;
-        for lane in Lane::ALL {
+        for lane in self.order(is_apart) {
+            let begins_late = lane == Lane::Begins && now < self.begins_from;
+            if begins_late || (overtakes && lane != Lane::Heartbeats) {
+                self.lane(lane).drop_idle();
+                continue;
+            }
             let waiting = &mut self.lanes[lane as usize];
             // A slot of its own keeps a lane from starving behind those before it.
-            let room = if is_urgent_waiting { 1 } else { lane.in_flight_max() };
+            let room = if is_urgent_waiting { 1 } else { waiting.window.size() };
             if let Some(batch) = waiting.depart(lane, room, now, &mut self.budgets) {
+                self.in_flight += 1;
+                self.alone_in_flight += usize::from(batch.repeat.is_alone);
+                self.last_departed = now;
+                self.last = lane as usize;
                 return Some(batch);
             }
             is_urgent_waiting |= !waiting.is_empty() && !waiting.is_gathering(lane, now);
@@ -99,26 +181,69 @@ impl Lanes {
     /// Returns when something that is held back may leave.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let parts = self.lanes.iter().flat_map(|waiting| waiting.parts.iter());
-        let parts = parts.map(|(not_before, _)| *not_before).filter(|at| *at > now).min();
+        let parts = parts.map(|part| part.not_before).filter(|at| *at > now).min();
         let held_back = self.lanes.iter().any(|waiting| !waiting.is_empty());
         let paid = self.budgets.refilled_at().filter(|_| held_back);
-        let gathered = self.lanes[Lane::Heartbeats as usize].gathers_until();
-        parts.into_iter().chain(paid).chain(gathered.filter(|at| *at > now)).min()
+        let gathered = self.of(Lane::Heartbeats).gathers_until();
+        let overtakes = self.overtakes_at().filter(|_| self.is_apart(now) && self.in_flight > 0);
+        let begins = (!self.of(Lane::Begins).is_empty()).then_some(self.begins_from);
+        let later = [gathered, overtakes, begins].into_iter().flatten().filter(|at| *at > now);
+        parts.into_iter().chain(paid).chain(later).min()
     }
 
-    /// Notes that a request is no longer on its way; `done` says whether it came to something, in
-    /// time.
-    pub(crate) fn arrived(&mut self, lane: Lane, fare: Fare, done: bool) {
-        if done && fare.is_paid {
+    /// Notes that a request is no longer on its way.
+    pub(crate) fn arrived(&mut self, lane: Lane, fare: Fare, repeat: Repeat, ending: Ending) {
+        if ending.is_done && fare.is_paid {
             self.budgets.refund(lane);
         }
-        let waiting = self.lane(lane);
-        if fare.is_suspect {
-            waiting.suspects_in_flight = waiting.suspects_in_flight.saturating_sub(1);
-            waiting.company = if done { (waiting.company * 2).min(ROWS_MAX) } else { 1 };
-        } else {
-            waiting.in_flight = waiting.in_flight.saturating_sub(1);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.alone_in_flight -= usize::from(repeat.is_alone).min(self.alone_in_flight);
+        if ending.is_done && repeat.is_alone {
+            // It failed beside others.
+            self.overlap.refuted(Instant::now());
         }
+        self.lane(lane).arrived(fare, ending);
+    }
+
+    /// Returns true if requests go one at a time.
+    fn is_apart(&self, now: Instant) -> bool {
+        let is_asked = |part: &Part| part.repeat.is_alone && part.not_before <= now;
+        let is_asked = || self.lanes.iter().flat_map(|waiting| &waiting.parts).any(is_asked);
+        !self.overlap.is_allowed(now) || self.alone_in_flight > 0 || is_asked()
+    }
+
+    /// Heartbeats go first. While requests go one at a time, the others take turns.
+    fn order(&self, is_apart: bool) -> [Lane; Lane::ALL.len()] {
+        let mut order = Lane::ALL;
+        if is_apart {
+            let others = &mut order[1..];
+            others.rotate_left(self.last % others.len());
+        }
+        order
+    }
+
+    /// Heartbeats wait for no other request longer than this, be it that they end it.
+    fn overtakes_at(&self) -> Option<Instant> {
+        let heartbeats = self.of(Lane::Heartbeats);
+        let limit = heartbeats.first()?.limit;
+        let share = if heartbeats.in_flight + heartbeats.suspects_in_flight > 0 { 1 } else { LATE };
+        Some(self.last_departed + limit / share)
+    }
+
+    /// Keeps terms from beginning for a while if heartbeats wait in the queue for too long.
+    fn mind_lateness(&mut self, now: Instant) {
+        let waiting = self.lane(Lane::Heartbeats);
+        waiting.drop_idle();
+        let Some(first) = waiting.first_trusted() else { return };
+        let (limit, deadline) = (first.limit, first.deadline);
+        let waits_since = deadline.checked_sub(limit).unwrap_or(now);
+        if now.saturating_duration_since(waits_since) >= limit / LATE {
+            self.begins_from = self.begins_from.max(now + limit);
+        }
+    }
+
+    fn of(&self, lane: Lane) -> &Waiting {
+        &self.lanes[lane as usize]
     }
 
     fn lane(&mut self, lane: Lane) -> &mut Waiting {
@@ -127,12 +252,12 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Returns how many requests may be on their way at a time.
-    fn in_flight_max(self) -> usize {
+    /// Returns how many requests may be on their way at a time, to begin with.
+    fn window(self) -> Window {
         match self {
-            Lane::Heartbeats => 8,
-            Lane::Polls | Lane::Terms => 4,
-            Lane::Sweeps => 1,
+            Lane::Heartbeats => Window::new(2, 8, 32),
+            Lane::Polls | Lane::Releases | Lane::Begins => Window::new(1, 4, 16),
+            Lane::Sweeps => Window::new(1, 1, 1),
         }
     }
 
@@ -144,28 +269,90 @@ impl Lane {
 }
 
 impl Waiting {
+    fn new(window: Window) -> Waiting {
+        Waiting {
+            fresh: VecDeque::new(),
+            repeats: VecDeque::new(),
+            suspects: VecDeque::new(),
+            came: 0,
+            parts: VecDeque::new(),
+            window,
+            in_flight: 0,
+            suspects_in_flight: 0,
+            company: 1,
+        }
+    }
+
+    fn add(&mut self, parcel: Arc<Parcel>) {
+        self.came += 1;
+        match (parcel.suspicion, parcel.is_repeat) {
+            (0, false) => self.fresh.push_back((self.came, parcel)),
+            (0, true) => self.repeats.push_back((self.came, parcel)),
+            _ => self.suspects.push_back(parcel),
+        }
+    }
+
+    fn arrived(&mut self, fare: Fare, ending: Ending) {
+        let Ending { sent, acts, is_done, is_heard } = ending;
+        if fare.is_suspect {
+            self.suspects_in_flight = self.suspects_in_flight.saturating_sub(1);
+            self.company = if is_done { (self.company * 2).min(ROWS_MAX) } else { 1 };
+            return;
+        }
+        let (in_flight, now) = (self.in_flight, Instant::now());
+        self.in_flight = in_flight.saturating_sub(1);
+        if is_heard {
+            let is_full = acts >= ROWS_MAX;
+            self.window.answered(Sample { sent, in_flight, is_full }, now);
+        } else if acts > 1 {
+            // Of a single row nobody knows if the row is at fault, or the server.
+            self.window.failed(sent, now);
+        }
+    }
+
     fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.parts.is_empty()
+        self.fresh.is_empty()
+            && self.repeats.is_empty()
+            && self.suspects.is_empty()
+            && self.parts.is_empty()
+    }
+
+    /// Returns the one among those not suspected that came first.
+    fn first_trusted(&self) -> Option<&Arc<Parcel>> {
+        let fronts = [self.fresh.front(), self.repeats.front()].into_iter().flatten();
+        fronts.min_by_key(|(came, _)| *came).map(|(_, parcel)| parcel)
+    }
+
+    /// Returns any that waits, the first to come if it is not suspected.
+    fn first(&self) -> Option<&Arc<Parcel>> {
+        let in_parts = self.parts.front().and_then(|part| part.parcels.first());
+        self.first_trusted().or(in_parts).or(self.suspects.front())
     }
 
     /// Returns true if more acts may still come that are due at the same mark as those that wait.
     fn is_gathering(&self, lane: Lane, now: Instant) -> bool {
-        let is_full = self.queue.len() >= ROWS_MAX;
+        let is_full = self.fresh.len() + self.repeats.len() >= ROWS_MAX;
         lane == Lane::Heartbeats && !is_full && self.gathers_until().is_some_and(|at| now < at)
     }
 
     /// Counts from the first that came: an act in the queue waits for those after it once.
     fn gathers_until(&self) -> Option<Instant> {
-        let first = self.queue.iter().find(|parcel| parcel.suspicion == 0)?;
+        let first = self.first_trusted()?;
         let gathering = GATHERING_MAX.min(first.limit / GATHERINGS);
         Some(first.deadline - first.limit + gathering)
     }
 
+    /// Forgets those for whom nobody waits any more, as far as they are next.
     fn drop_idle(&mut self) {
-        self.queue.retain(|parcel| !parcel.is_idle());
-        self.parts.retain_mut(|(_, part)| {
-            part.retain(|parcel| !parcel.is_idle());
-            !part.is_empty()
+        for queue in [&mut self.fresh, &mut self.repeats] {
+            while queue.front().is_some_and(|(_, parcel)| parcel.is_idle()) {
+                queue.pop_front();
+            }
+        }
+        self.suspects.retain(|parcel| !parcel.is_idle());
+        self.parts.retain_mut(|part| {
+            part.parcels.retain(|parcel| !parcel.is_idle());
+            !part.parcels.is_empty()
         });
     }
 
@@ -184,117 +371,146 @@ impl Waiting {
             return None;
         }
         self.drop_idle();
-        let is_paid = !lane.is_free();
         if self.in_flight < room {
-            let ready = self.parts.iter().position(|(not_before, _)| *not_before <= now);
+            let ready = self.parts.iter().position(|part| part.not_before <= now);
             if let Some(ready) = ready
-                && budgets.pay(lane)
-                && let Some((_, part)) = self.parts.remove(ready)
+                && (self.parts[ready].repeat.is_paid || budgets.pay(lane))
+                && let Some(Part { parcels, repeat, .. }) = self.parts.remove(ready)
             {
                 self.in_flight += 1;
-                return Some(Batch::new(lane, part, Fare { is_suspect: false, is_paid: true }));
+                let fare = Fare { is_suspect: false, is_paid: true };
+                return Some(Batch::new(lane, parcels, fare, repeat));
             }
             if is_gathering {
                 return None;
             }
-            let mut pays = || lane.is_free() || budgets.pay(lane);
-            let trusted = |parcel: &Parcel| parcel.suspicion == 0;
-            let fresh = |parcel: &Parcel| trusted(parcel) && !parcel.is_repeat;
-            // The first to come goes first. Repeats go along for nothing, or wait until they may.
-            let first = self.first(lane, ROWS_MAX, trusted);
-            let is_fresh = first.iter().any(|at| fresh(&self.queue[*at]));
-            let (chosen, is_paid) = if is_fresh {
-                (first, false)
-            } else if !first.is_empty() && pays() {
-                (first, is_paid)
-            } else {
-                (self.first(lane, ROWS_MAX, fresh), false)
-            };
-            if !chosen.is_empty() {
+            if let Some((parcels, is_paid)) = self.trusted(lane, budgets) {
                 self.in_flight += 1;
                 let fare = Fare { is_suspect: false, is_paid };
-                return Some(Batch::new(lane, self.take(&chosen), fare));
+                return Some(Batch::new(lane, parcels, fare, Repeat::default()));
             }
         }
         self.depart_suspects(lane, budgets)
     }
 
+    /// Takes the next acts that are not suspected, with whether they were paid for. The first to
+    /// come goes first. Repeats go along for nothing, or wait until they may.
+    fn trusted(&mut self, lane: Lane, budgets: &mut Budgets) -> Option<(Vec<Arc<Parcel>>, bool)> {
+        let is_fresh_in_reach = self.fresh.front().is_some_and(|(came, _)| {
+            let before = self.repeats.partition_point(|(other, _)| other < came);
+            before < ROWS_MAX
+        });
+        let is_paid = !is_fresh_in_reach && !lane.is_free();
+        let pays = !is_paid || (!self.repeats.is_empty() && budgets.pay(lane));
+        let mut chosen = Chosen::new(lane);
+        loop {
+            let (fresh, repeat) = (self.fresh.front(), self.repeats.front().filter(|_| pays));
+            let queue = match (fresh, repeat) {
+                (Some((one, _)), Some((other, _))) if other < one => &mut self.repeats,
+                (None, Some(_)) => &mut self.repeats,
+                (Some(_), _) => &mut self.fresh,
+                (None, None) => break,
+            };
+            if !queue.front().is_some_and(|(_, parcel)| chosen.has_room_for(parcel)) {
+                break;
+            }
+            if let Some((came, parcel)) = queue.pop_front().filter(|(_, it)| !it.is_idle()) {
+                chosen.add(came, parcel);
+            }
+        }
+        let Chosen { parcels, twice, .. } = chosen;
+        for (came, parcel) in twice.into_iter().rev() {
+            let queue = if parcel.is_repeat { &mut self.repeats } else { &mut self.fresh };
+            queue.push_front((came, parcel));
+        }
+        (!parcels.is_empty()).then_some((parcels, is_paid && pays))
+    }
+
     fn depart_suspects(&mut self, lane: Lane, budgets: &mut Budgets) -> Option<Batch> {
-        if self.suspects_in_flight > 1 {
+        if self.suspects_in_flight > 1 || self.suspects.is_empty() {
             return None;
         }
-        let chosen = self.suspects(lane);
-        let (chosen, is_paid) = if lane.is_free() {
-            (chosen, false)
-        } else if !chosen.is_empty() && budgets.pay(lane) {
-            (chosen, true)
+        let is_paid = !lane.is_free() && budgets.pay(lane);
+        let taken = if lane.is_free() || is_paid {
+            self.suspected(lane)
         } else {
             // Those that repeat nothing go all the same, and so in one request.
-            let fresh = |parcel: &Parcel| parcel.suspicion > 0 && !parcel.is_repeat;
-            (self.first(lane, ROWS_MAX, fresh), false)
+            self.take(lane, ROWS_MAX, |parcel| !parcel.is_repeat)
         };
-        if chosen.is_empty() {
+        if taken.is_empty() {
             return None;
         }
         self.suspects_in_flight += 1;
-        Some(Batch::new(lane, self.take(&chosen), Fare { is_suspect: true, is_paid }))
+        Some(Batch::new(lane, taken, Fare { is_suspect: true, is_paid }, Repeat::default()))
     }
 
-    /// Acts whose predecessors may have held others up: those least suspected together, and beside
-    /// them the act that has waited longest, alone.
-    fn suspects(&self, lane: Lane) -> Vec<usize> {
-        let suspected = |parcel: &Parcel| parcel.suspicion > 0;
-        match self.suspects_in_flight {
-            0 => {
-                let suspicions = self.queue.iter().map(|parcel| parcel.suspicion);
-                let least = suspicions.filter(|suspicion| *suspicion > 0).min();
-                self.first(lane, self.company, |parcel| Some(parcel.suspicion) == least)
-            }
-            _ => self.first(lane, 1, suspected),
+    /// Takes acts whose predecessors may have held others up: those least suspected together, and
+    /// beside them the act that has waited longest, alone.
+    fn suspected(&mut self, lane: Lane) -> Vec<Arc<Parcel>> {
+        if self.suspects_in_flight > 0 {
+            return self.take(lane, 1, |_| true);
         }
+        let least = self.suspects.iter().map(|parcel| parcel.suspicion).min();
+        self.take(lane, self.company, |parcel| Some(parcel.suspicion) == least)
     }
 
-    /// Returns where in the queue the acts are that may share the next request.
-    fn first(&self, lane: Lane, max: usize, suits: impl Fn(&Parcel) -> bool) -> Vec<usize> {
-        let (mut chosen, mut bytes) = (Vec::new(), 0);
-        let mut locks = HashSet::new();
-        for (at, parcel) in self.queue.iter().enumerate() {
-            if chosen.len() == max {
-                break;
-            }
-            // Two writes of one row would have to be judged by each other.
-            if !suits(parcel) || (lane != Lane::Polls && !locks.insert(&*parcel.lock)) {
-                continue;
-            }
-            bytes += parcel.bytes();
-            if bytes > BYTES_MAX && !chosen.is_empty() {
-                break;
-            }
-            chosen.push(at);
-        }
-        chosen
-    }
-
-    /// Takes the acts at these places, which ascend, out of the queue.
-    fn take(&mut self, chosen: &[usize]) -> Vec<Arc<Parcel>> {
-        let mut places = chosen.iter().copied().peekable();
-        let (mut taken, mut left) = (Vec::with_capacity(chosen.len()), VecDeque::new());
-        for (at, parcel) in std::mem::take(&mut self.queue).into_iter().enumerate() {
-            if places.next_if_eq(&at).is_some() {
-                taken.push(parcel);
+    /// Takes those suspects that suit and may share a request.
+    fn take(
+        &mut self,
+        lane: Lane,
+        max: usize,
+        suits: impl Fn(&Parcel) -> bool,
+    ) -> Vec<Arc<Parcel>> {
+        let mut chosen = Chosen::new(lane);
+        let mut left = VecDeque::new();
+        for parcel in std::mem::take(&mut self.suspects) {
+            if chosen.parcels.len() < max && suits(&parcel) && chosen.has_room_for(&parcel) {
+                chosen.add(0, parcel);
             } else {
                 left.push_back(parcel);
             }
         }
-        self.queue = left;
-        taken
+        left.extend(chosen.twice.into_iter().map(|(_, parcel)| parcel));
+        self.suspects = left;
+        chosen.parcels
+    }
+}
+
+/// Acts that may share a request.
+struct Chosen {
+    lane: Lane,
+    parcels: Vec<Arc<Parcel>>,
+    locks: HashSet<Arc<str>>,
+    bytes: usize,
+    /// Those of a lock that is among them already. Two writes of one row would have to be judged by
+    /// each other.
+    twice: Vec<(u64, Arc<Parcel>)>,
+}
+
+impl Chosen {
+    fn new(lane: Lane) -> Chosen {
+        Chosen { lane, parcels: Vec::new(), locks: HashSet::new(), bytes: 0, twice: Vec::new() }
+    }
+
+    fn has_room_for(&self, parcel: &Parcel) -> bool {
+        let is_short = self.parcels.is_empty() || self.bytes + parcel.bytes() <= BYTES_MAX;
+        self.parcels.len() < ROWS_MAX && is_short
+    }
+
+    fn add(&mut self, came: u64, parcel: Arc<Parcel>) {
+        if self.lane != Lane::Polls && !self.locks.insert(Arc::clone(&parcel.lock)) {
+            self.twice.push((came, parcel));
+            return;
+        }
+        self.bytes += parcel.bytes();
+        self.parcels.push(parcel);
     }
 }
 
 impl Batch {
-    fn new(lane: Lane, mut parcels: Vec<Arc<Parcel>>, fare: Fare) -> Batch {
+    fn new(lane: Lane, mut parcels: Vec<Arc<Parcel>>, fare: Fare, repeat: Repeat) -> Batch {
         parcels.sort_by(|one, other| one.lock.cmp(&other.lock));
-        Batch { lane, parcels, fare }
+        Batch { lane, parcels, fare, repeat }
     }
 
     /// Returns how long the request may take: each of its acts is bounded by its own limit besides.
@@ -339,6 +555,12 @@ mod tests {
         Load::Change(Change::Release { term, next, displaced: None, info: None })
     }
 
+    fn begin() -> Load {
+        let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+        let holder = spindle_protocol::Holder { lease: LIMIT, info: None };
+        Load::Change(Change::Insert { writer, holder })
+    }
+
     impl Waiters {
         fn none() -> Waiters {
             Waiters { lanes: Lanes::new(Instant::now()), answers: Vec::new() }
@@ -353,6 +575,11 @@ mod tests {
         /// Has those gather that are due at the same mark.
         async fn gather(&self) {
             tokio::time::advance(GATHERING_MAX).await;
+        }
+
+        fn arrived(&mut self, lane: Lane, fare: Fare, is_done: bool) {
+            let ending = Ending { sent: Instant::now(), acts: 1, is_done, is_heard: true };
+            self.lanes.arrived(lane, fare, Repeat::default(), ending);
         }
 
         fn depart(&mut self) -> Option<(Lane, Vec<String>)> {
@@ -371,7 +598,7 @@ mod tests {
         waiters.gather().await;
         assert_eq!(waiters.depart(), Some((Lane::Heartbeats, vec!["c".into(), "d".into()])));
         assert_eq!(waiters.depart(), Some((Lane::Polls, vec!["b".into()])));
-        assert_eq!(waiters.depart(), Some((Lane::Terms, vec!["a".into()])));
+        assert_eq!(waiters.depart(), Some((Lane::Releases, vec!["a".into()])));
         assert_eq!(waiters.depart(), None);
     }
 
@@ -400,7 +627,7 @@ mod tests {
         waiters.add("p", look(), false, 0);
         waiters.add("t", release(), false, 0);
         assert_eq!(waiters.depart().unwrap().0, Lane::Polls, "nothing else gathers");
-        assert_eq!(waiters.depart().unwrap().0, Lane::Terms);
+        assert_eq!(waiters.depart().unwrap().0, Lane::Releases);
         assert_eq!(waiters.depart(), None);
         let until = waiters.lanes.next(Instant::now());
         assert_eq!(until, Some(Instant::now() + GATHERING_MAX));
@@ -425,8 +652,66 @@ mod tests {
         waiters.add("z", release(), false, 0);
         let lanes: Vec<_> = std::iter::from_fn(|| waiters.depart()).map(|(lane, _)| lane).collect();
         let heartbeats = lanes.iter().filter(|lane| **lane == Lane::Heartbeats).count();
-        assert_eq!(heartbeats, Lane::Heartbeats.in_flight_max());
-        assert!(lanes.contains(&Lane::Polls) && lanes.contains(&Lane::Terms), "{lanes:?}");
+        assert_eq!(heartbeats, Lane::Heartbeats.window().size());
+        assert!(lanes.contains(&Lane::Polls) && lanes.contains(&Lane::Releases), "{lanes:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_term_begins_for_a_while_after_heartbeats_waited_in_the_queue() {
+        let mut waiters = Waiters::none();
+        let window = Lane::Heartbeats.window().size();
+        for n in 0..(window + 1) * ROWS_MAX {
+            waiters.add(&format!("{n:05}"), heartbeat(), false, 0);
+        }
+        let sent = std::iter::from_fn(|| waiters.depart()).count();
+        assert_eq!(sent, window);
+        tokio::time::advance(LIMIT / LATE).await;
+        waiters.add("b", begin(), false, 0);
+        waiters.add("r", release(), false, 0);
+        assert_eq!(waiters.depart().unwrap().0, Lane::Releases, "a release lightens the load");
+        assert_eq!(waiters.depart(), None);
+        waiters.arrived(Lane::Heartbeats, Fare::default(), true);
+        assert_eq!(waiters.depart().unwrap().0, Lane::Heartbeats);
+        assert_eq!(waiters.depart(), None, "they may be late again");
+        let from = waiters.lanes.next(Instant::now());
+        assert_eq!(from, Some(Instant::now() + LIMIT));
+        tokio::time::advance(LIMIT - Duration::from_millis(1)).await;
+        waiters.add("c", begin(), false, 0);
+        assert_eq!(waiters.depart(), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(waiters.depart().unwrap().0, Lane::Begins);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_go_one_at_a_time_where_one_failed_beside_others_and_not_alone() {
+        let mut waiters = Waiters::none();
+        let alone = Repeat { count: 1, is_alone: true, is_paid: true };
+        let (part, _answer) = Parcel::new("a".into(), look(), LIMIT, (false, 0));
+        waiters.add("r", release(), false, 0);
+        assert_eq!(waiters.depart().unwrap().0, Lane::Releases);
+        waiters.lanes.add_repeat(Lane::Polls, Instant::now(), vec![part], alone);
+        assert_eq!(waiters.depart(), None, "it waits until it is alone");
+        waiters.arrived(Lane::Releases, Fare::default(), true);
+        assert_eq!(waiters.depart().unwrap().0, Lane::Polls);
+        waiters.add("r", release(), false, 0);
+        waiters.add("p", look(), false, 0);
+        assert_eq!(waiters.depart(), None, "and nothing goes beside it");
+        let ending = Ending { sent: Instant::now(), acts: 1, is_done: true, is_heard: true };
+        waiters.lanes.arrived(Lane::Polls, Fare::default(), alone, ending);
+        assert_eq!(waiters.depart().unwrap().0, Lane::Releases, "they take turns");
+        assert_eq!(waiters.depart(), None, "it was the company: so they stay apart");
+        waiters.add("h", heartbeat(), false, 0);
+        tokio::time::advance(LIMIT / LATE).await;
+        assert_eq!(waiters.depart().unwrap().0, Lane::Heartbeats, "which waits for no other long");
+        assert_eq!(waiters.depart(), None);
+        waiters.arrived(Lane::Heartbeats, Fare::default(), true);
+        waiters.arrived(Lane::Releases, Fare::default(), true);
+        assert_eq!(waiters.depart().unwrap().0, Lane::Polls);
+        waiters.arrived(Lane::Polls, Fare::default(), true);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        waiters.add("s", release(), false, 0);
+        waiters.add("q", look(), false, 0);
+        assert!(waiters.depart().is_some() && waiters.depart().is_some(), "and not for ever");
     }
 
     #[tokio::test(start_paused = true)]
@@ -441,10 +726,10 @@ mod tests {
         assert_eq!(waiters.depart().unwrap().1, ["suspect-0"], "alone at first");
         assert_eq!(waiters.depart().unwrap().1, ["suspect-1"], "and the next beside it");
         assert_eq!(waiters.depart(), None);
-        waiters.lanes.arrived(Lane::Terms, SUSPECT, true);
-        waiters.lanes.arrived(Lane::Terms, SUSPECT, true);
+        waiters.arrived(Lane::Releases, SUSPECT, true);
+        waiters.arrived(Lane::Releases, SUSPECT, true);
         assert_eq!(waiters.depart().unwrap().1.len(), 4, "more of them after each that arrived");
-        waiters.lanes.arrived(Lane::Terms, SUSPECT, false);
+        waiters.arrived(Lane::Releases, SUSPECT, false);
         assert_eq!(waiters.depart().unwrap().1, ["suspect-6"], "and alone again after a failure");
     }
 
@@ -456,11 +741,7 @@ mod tests {
             waiters.add(&format!("repeat-{n}"), look(), true, 0);
             if waiters.depart().is_some() {
                 repeats += 1;
-                waiters.lanes.arrived(
-                    Lane::Polls,
-                    Fare { is_suspect: false, is_paid: true },
-                    false,
-                );
+                waiters.arrived(Lane::Polls, Fare { is_suspect: false, is_paid: true }, false);
             }
         }
         assert!((1..=4).contains(&repeats), "{repeats}");

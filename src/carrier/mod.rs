@@ -15,6 +15,7 @@ mod seat;
 mod step;
 mod store;
 mod trip;
+mod window;
 
 pub(crate) use parcel::Load;
 pub(crate) use seat::{Carriers, Seat};

@@ -17,14 +17,17 @@ pub(crate) enum Lane {
     Heartbeats,
     /// Reads at one timestamp.
     Polls,
-    /// Begins and releases: they write the token and may wait for a fence.
-    Terms,
+    /// They write the token and may wait for a fence, as begins do.
+    Releases,
+    /// Those of terms.
+    Begins,
     /// Tidying up.
     Sweeps,
 }
 
 impl Lane {
-    pub(crate) const ALL: [Lane; 4] = [Lane::Heartbeats, Lane::Polls, Lane::Terms, Lane::Sweeps];
+    pub(crate) const ALL: [Lane; 5] =
+        [Lane::Heartbeats, Lane::Polls, Lane::Releases, Lane::Begins, Lane::Sweeps];
 }
 
 /// The request for one lock.
@@ -48,7 +51,13 @@ impl Load {
         match self {
             Load::Observe { .. } => Lane::Polls,
             Load::Change(Change::Heartbeat { .. } | Change::KeepWriting { .. }) => Lane::Heartbeats,
-            Load::Change(_) => Lane::Terms,
+            Load::Change(
+                Change::Insert { .. }
+                | Change::Takeover { .. }
+                | Change::BeginRead { .. }
+                | Change::BeginWrite { .. },
+            ) => Lane::Begins,
+            Load::Change(_) => Lane::Releases,
             Load::Sweep(_) => Lane::Sweeps,
         }
     }
@@ -151,7 +160,7 @@ impl Parcel {
     /// Most kinds go again in smaller company, which shows the reason. An attempt to begin a term
     /// is sent once: each that fails is suspected.
     pub(crate) fn is_suspect(&self) -> bool {
-        let is_likely = self.load.lane() == Lane::Terms
+        let is_likely = matches!(self.load.lane(), Lane::Begins | Lane::Releases)
             || self.went_alone.load(Ordering::Relaxed)
             || Instant::now() >= self.deadline;
         is_likely && self.is_out.load(Ordering::Relaxed)

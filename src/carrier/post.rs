@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::lanes::{Batch, Fare, Lanes};
+use super::lanes::{Batch, Ending, Fare, Lanes, Repeat};
 use super::parcel::{Lane, Parcel};
 use super::store::Store;
-use super::trip::{Return, panicked, travel};
+use super::trip::{Return, Whole, panicked, travel};
 use crate::error::panic_message;
 
 /// Into how many parts acts are sent again that failed together, or are slow to come back. Two
@@ -26,6 +26,13 @@ const PARTS: usize = 32;
 /// How long parts of a batch that was refused stay, at the most. By then, others that wanted the
 /// same rows at the same time are out of step.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// How long a request stays whose first read was aborted, and until it has been often: at first, and
+/// at most.
+const ABORTED_PAUSE: Duration = Duration::from_millis(2);
+/// How often a request is sent once more as it was: after its read was aborted, and after its commit
+/// was. One row in trouble aborts the commits of all.
+const READS_MAX: u32 = 60;
+const COMMITS_MAX: u32 = 2;
 /// How often those who woke at the same moment get their chance to hand their acts over first.
 const TURNS_MAX: usize = 16;
 
@@ -46,6 +53,10 @@ struct Trip {
     lane: Lane,
     parcels: Arc<[Arc<Parcel>]>,
     fare: Fare,
+    repeat: Repeat,
+    sent: Instant,
+    /// True if another request was on its way at the same time.
+    had_company: bool,
     /// When its acts are sent again in parts.
     late_from: Option<Instant>,
 }
@@ -108,7 +119,7 @@ impl<S: Store> Post<S> {
 
     fn send(&mut self, batch: Batch, now: Instant) {
         let limit = batch.limit(now);
-        let Batch { lane, parcels, fare } = batch;
+        let Batch { lane, parcels, fare, repeat } = batch;
         parcels.iter().for_each(|parcel| parcel.leaves(parcels.len() == 1));
         let parcels: Arc<[Arc<Parcel>]> = parcels.into();
         let is_parted = lane == Lane::Heartbeats && parcels.len() > 1;
@@ -122,16 +133,24 @@ impl<S: Store> Post<S> {
             let back = travelling.catch_unwind().await;
             (trip, back.unwrap_or_else(|panic| panicked(&carried, &panic_message(&*panic))))
         }));
-        self.trips.insert(trip, Trip { lane, parcels, fare, late_from });
+        let had_company = !self.trips.is_empty();
+        self.trips.values_mut().for_each(|other| other.had_company = true);
+        let sent = now;
+        let trip_of = Trip { lane, parcels, fare, repeat, sent, had_company, late_from };
+        self.trips.insert(trip, trip_of);
     }
 
     fn arrived(&mut self, trip: u64, back: Return) {
-        let Some(Trip { lane, parcels, fare, late_from }) = self.trips.remove(&trip) else {
-            return;
-        };
-        let was_parted = lane == Lane::Heartbeats && parcels.len() > 1 && late_from.is_none();
+        let Some(trip) = self.trips.remove(&trip) else { return };
+        let Trip { lane, parcels, fare, repeat, .. } = &trip;
+        let (lane, acts, was_parted) = (*lane, parcels.len(), trip.was_parted());
         if !was_parted {
-            self.lanes.arrived(lane, fare, back.is_answered);
+            let (is_done, is_heard) = (back.is_answered, back.is_heard);
+            let ending = Ending { sent: trip.sent, acts, is_done, is_heard };
+            self.lanes.arrived(lane, *fare, *repeat, ending);
+            if self.repeats_whole(&trip, back.whole) {
+                return;
+            }
         }
         let mut again = Vec::new();
         for (parcel, outcome) in parcels.iter().zip(back.outcomes) {
@@ -149,12 +168,41 @@ impl<S: Store> Post<S> {
         self.part(lane, &again);
     }
 
+    /// Sends a request once more as it was, if that may help and can be paid for.
+    fn repeats_whole(&mut self, trip: &Trip, whole: Option<Whole>) -> bool {
+        let Repeat { count, is_alone, .. } = trip.repeat;
+        let (is_worth_it, only_read) = match whole {
+            None => return false,
+            Some(Whole::Aborted { at_read: true }) => (count < READS_MAX, true),
+            Some(Whole::Aborted { at_read: false }) => (count < COMMITS_MAX, false),
+            Some(Whole::Gone) => (trip.had_company && !is_alone, lane_reads(trip.lane)),
+        };
+        let (now, is_gone) = (Instant::now(), whole == Some(Whole::Gone));
+        let pause = if is_gone {
+            Duration::ZERO
+        } else {
+            // Whoever is in the way is out of step by then, and a dead one is soon found to be so.
+            let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(count.min(8))).min(PAUSE_MAX);
+            ABORTED_PAUSE + longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random())
+        };
+        let is_late = trip.parcels.iter().all(|parcel| now + pause >= parcel.deadline);
+        if !is_worth_it || is_late || !self.lanes.pay_repeat(trip.lane, only_read, now) {
+            return false;
+        }
+        trip.parcels.iter().for_each(|parcel| parcel.returns());
+        let repeat = Repeat { count: count + 1, is_alone: is_gone, is_paid: true };
+        self.lanes.add_repeat(trip.lane, now + pause, trip.parcels.to_vec(), repeat);
+        true
+    }
+
     /// Sends acts again that failed together, in parts.
     fn part(&mut self, lane: Lane, again: &[Arc<Parcel>]) {
         for part in again.chunks(again.len().div_ceil(PARTS).max(1)) {
             let pause = match lane {
                 Lane::Heartbeats | Lane::Polls => Duration::ZERO,
-                Lane::Terms | Lane::Sweeps => PAUSE_MAX.mul_f64(self.random.random()),
+                Lane::Releases | Lane::Begins | Lane::Sweeps => {
+                    PAUSE_MAX.mul_f64(self.random.random())
+                }
             };
             self.lanes.add_part(lane, Instant::now() + pause, part.to_vec());
         }
@@ -162,23 +210,52 @@ impl<S: Store> Post<S> {
 
     /// Sends heartbeats again, in smaller company, if their request is slow. One row that waits for
     /// a lock makes all the others in its request wait. A repeat is harmless (I4).
+    ///
+    /// One large one at a time: where several are slow it is the server that is, and more requests
+    /// would make it slower.
     fn part_late(&mut self, now: Instant) {
-        for trip in self.trips.values_mut() {
-            if trip.late_from.is_none_or(|late_from| now < late_from) {
-                continue;
-            }
+        while let Some((late_from, trip)) = self.next_late()
+            && late_from <= now
+            && let Some(trip) = self.trips.get_mut(&trip)
+        {
             trip.late_from = None;
-            self.lanes.arrived(trip.lane, trip.fare, false);
+            let (sent, acts) = (trip.sent, trip.parcels.len());
+            let ending = Ending { sent, acts, is_done: false, is_heard: false };
+            self.lanes.arrived(trip.lane, trip.fare, trip.repeat, ending);
             for part in trip.parcels.chunks(trip.parcels.len().div_ceil(PARTS)) {
                 self.lanes.add_part(trip.lane, now, part.to_vec());
             }
         }
     }
 
+    /// Returns the request that is late first of those that may go in parts, and from when it is.
+    fn next_late(&self) -> Option<(Instant, u64)> {
+        let is_one_parted = self.trips.values().any(|trip| trip.is_large() && trip.was_parted());
+        let may = |trip: &Trip| !(is_one_parted && trip.is_large());
+        let late = self.trips.iter().filter(|(_, trip)| may(trip));
+        late.filter_map(|(id, trip)| Some((trip.late_from?, *id))).min()
+    }
+
     fn next(&self, now: Instant) -> Option<Instant> {
-        let late = self.trips.values().filter_map(|trip| trip.late_from).min();
+        let late = self.next_late().map(|(late_from, _)| late_from);
         late.into_iter().chain(self.lanes.next(now)).min()
     }
+}
+
+impl Trip {
+    /// Returns true if its acts are under way in parts besides.
+    fn was_parted(&self) -> bool {
+        self.lane == Lane::Heartbeats && self.parcels.len() > 1 && self.late_from.is_none()
+    }
+
+    fn is_large(&self) -> bool {
+        self.parcels.len() > PARTS
+    }
+}
+
+/// Returns true if requests of this kind are one read.
+fn lane_reads(lane: Lane) -> bool {
+    lane == Lane::Polls
 }
 
 fn shortest(parcels: &[Arc<Parcel>]) -> Duration {

@@ -67,6 +67,14 @@ pub(crate) enum Fate {
     Exists,
     /// None is, and any of the rows may be the reason.
     Spoilt,
+    /// None is: another transaction was in the way of the read with which it began, or of the rest.
+    Aborted {
+        /// True if nothing but the read was sent.
+        at_read: bool,
+    },
+    /// None is. A row may be the reason, or the server ended the transaction for another of its
+    /// session.
+    Gone,
     /// None is, and no row is to blame.
     NotApplied,
     /// Nobody knows, of any of them.

@@ -93,7 +93,10 @@ impl Store for Table {
             (Answer::Applied { at }, _) => Fate::Applied { at },
             (Answer::Unknown, _) => Fate::Unknown,
             (_, Some(Code::AlreadyExists)) => Fate::Exists,
-            (_, Some(code)) if is_to_blame && may_be_a_rows(code) => Fate::Spoilt,
+            (_, Some(Code::Aborted)) => Fate::Aborted { at_read: judged.get().is_none() },
+            // Nothing but the text tells them apart, and it decides nothing here.
+            (_, Some(Code::NotFound | Code::FailedPrecondition)) if is_to_blame => Fate::Gone,
+            (_, Some(Code::InvalidArgument | Code::OutOfRange)) if is_to_blame => Fate::Spoilt,
             _ => Fate::NotApplied,
         };
         Verdict { refused, fate, error }
@@ -167,16 +170,4 @@ fn doing(changes: &[(Arc<str>, Change)]) -> String {
         }
         _ => format!("{} locks: begin or release", changes.len()),
     }
-}
-
-/// Returns true if one row can be the reason that a whole transaction is refused.
-fn may_be_a_rows(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Aborted
-            | Code::NotFound
-            | Code::FailedPrecondition
-            | Code::InvalidArgument
-            | Code::OutOfRange
-    )
 }

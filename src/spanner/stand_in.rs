@@ -52,7 +52,9 @@ pub(super) fn outcome(change: &Change, verdict: Verdict) -> Outcome {
     match fate {
         Fate::Applied { at } => Outcome { answer: Answer::Applied { at }, error: None },
         Fate::Exists => Outcome { answer: Answer::Rejected(change.already_exists()), error: None },
-        Fate::Spoilt | Fate::NotApplied => Outcome { answer: Answer::NotApplied, error },
+        Fate::Spoilt | Fate::Aborted { .. } | Fate::Gone | Fate::NotApplied => {
+            Outcome { answer: Answer::NotApplied, error }
+        }
         Fate::Unknown => Outcome { answer: Answer::Unknown, error },
     }
 }

@@ -1,0 +1,202 @@
+//! How many requests may be in flight: it follows the server, by kind.
+//!
+//! AIMD, with Vegas's measure of waiting: more after answers, half as many after requests that came
+//! to nothing, and one fewer while requests wait at the server longer than they are served.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Requests that only wait at the server: below the first a window grows, above the second it
+/// shrinks.
+const WAITING_FEW: f64 = 2.0;
+const WAITING_MANY: f64 = 4.0;
+/// What is answered sooner waits nowhere.
+const PROMPT: Duration = Duration::from_millis(10);
+/// The shortest latency is forgotten by this part with each answer, since servers change. The first
+/// requests of a round of heartbeats measure it anew.
+const FORGOTTEN: f64 = 0.001;
+
+/// How many requests of one kind may be in flight.
+#[derive(Debug)]
+pub(crate) struct Window {
+    size: f64,
+    least: f64,
+    most: f64,
+    /// The latency of a request that waits for no other, as far as is known.
+    base_s: Option<f64>,
+    /// What left before this has narrowed the window already.
+    narrowed_at: Option<Instant>,
+}
+
+/// How a request fared that says something about the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) sent: Instant,
+    /// Requests of its kind in flight, with itself, when it arrived.
+    pub(crate) in_flight: usize,
+    /// True if it was as large as requests get: the latency of others can't be compared.
+    pub(crate) is_full: bool,
+}
+
+impl Window {
+    pub(crate) fn new(least: usize, first: usize, most: usize) -> Window {
+        let [size, least, most] = [first, least, most].map(|requests| requests as f64);
+        Window { size, least, most, base_s: None, narrowed_at: None }
+    }
+
+    /// Returns how many requests may be in flight; at least one.
+    pub(crate) fn size(&self) -> usize {
+        // Small and positive by construction.
+        self.size as usize
+    }
+
+    /// Takes note of an answer.
+    pub(crate) fn answered(&mut self, sample: Sample, now: Instant) {
+        let Sample { sent, in_flight, is_full } = sample;
+        let waiting = is_full.then(|| self.waiting(now.saturating_duration_since(sent)));
+        if waiting.is_some_and(|waiting| waiting > WAITING_MANY) {
+            self.resize(self.size - 1.0 / self.size);
+        } else if waiting.is_none_or(|waiting| waiting < WAITING_FEW) && in_flight >= self.size() {
+            // Where fewer were in flight, nobody has tried what a larger window would do.
+            self.resize(self.size + 1.0 / self.size);
+        }
+    }
+
+    /// Takes note of a request that came to nothing. Those that were sent together narrow the window
+    /// once.
+    pub(crate) fn failed(&mut self, sent: Instant, now: Instant) {
+        if self.narrowed_at.is_some_and(|narrowed_at| sent <= narrowed_at) {
+            return;
+        }
+        self.narrowed_at = Some(now);
+        self.resize(self.size / 2.0);
+    }
+
+    /// Returns how many of the requests in flight only wait at the server, by the latency of one.
+    fn waiting(&mut self, latency: Duration) -> f64 {
+        let (latency_s, prompt_s) = (latency.as_secs_f64(), PROMPT.as_secs_f64());
+        let aged_s = self.base_s.map(|base_s| base_s * (1.0 + FORGOTTEN));
+        let base_s = aged_s.unwrap_or(latency_s).min(latency_s).max(prompt_s);
+        self.base_s = Some(base_s);
+        self.size * (1.0 - base_s / latency_s.max(base_s))
+    }
+
+    fn resize(&mut self, size: f64) {
+        self.size = size.clamp(self.least, self.most);
+    }
+}
+
+/// Whether transactions of several requests may be open side by side on one session.
+///
+/// Some servers, Google's emulator among them, end the earlier one when another begins. Nothing
+/// says so but what becomes of them.
+#[derive(Debug)]
+pub(crate) struct Overlap {
+    apart_until: Option<Instant>,
+    /// For how long they stay apart the next time.
+    apart_for: Duration,
+}
+
+/// For how long transactions stay apart when the server has ended one for another: at first, and at
+/// most. After that they are tried side by side again.
+const APART_MIN: Duration = Duration::from_secs(10);
+const APART_MAX: Duration = Duration::from_secs(600);
+
+impl Overlap {
+    pub(crate) fn allowed() -> Overlap {
+        Overlap { apart_until: None, apart_for: APART_MIN }
+    }
+
+    pub(crate) fn is_allowed(&self, now: Instant) -> bool {
+        self.apart_until.is_none_or(|until| until <= now)
+    }
+
+    /// Takes note of a transaction that failed beside another one and succeeded without.
+    pub(crate) fn refuted(&mut self, now: Instant) {
+        if self.is_allowed(now) {
+            self.apart_until = Some(now + self.apart_for);
+            self.apart_for = (self.apart_for * 2).min(APART_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// Has a full request answered after so long, sent when the window was used up.
+    fn answer(window: &mut Window, now: Instant, latency: Duration) {
+        let in_flight = window.size();
+        window.answered(Sample { sent: now - latency, in_flight, is_full: true }, now);
+    }
+
+    fn at(start: Instant, milliseconds: u32) -> Instant {
+        start + MILLISECOND * milliseconds
+    }
+
+    #[test]
+    fn a_window_grows_by_one_for_each_round_of_prompt_answers() {
+        let (mut window, start) = (Window::new(2, 4, 32), Instant::now() + Duration::from_secs(60));
+        for n in 0..5 {
+            answer(&mut window, at(start, n), MILLISECOND);
+        }
+        assert_eq!(window.size(), 5);
+        (0..2_000).for_each(|n| answer(&mut window, at(start, n), MILLISECOND));
+        assert_eq!(window.size(), 32, "it has an end");
+    }
+
+    #[test]
+    fn a_window_that_nobody_uses_up_does_not_grow() {
+        let (mut window, now) = (Window::new(2, 4, 32), Instant::now());
+        for _ in 0..100 {
+            window.answered(Sample { sent: now, in_flight: 3, is_full: false }, now);
+        }
+        assert_eq!(window.size(), 4);
+    }
+
+    #[test]
+    fn failures_halve_it_once_for_all_that_were_sent_together() {
+        let (mut window, start) = (Window::new(2, 16, 32), Instant::now());
+        for n in 0..8 {
+            window.failed(start, at(start, 100 + n));
+        }
+        assert_eq!(window.size(), 8);
+        window.failed(at(start, 200), at(start, 300));
+        assert_eq!(window.size(), 4);
+        window.failed(at(start, 400), at(start, 500));
+        window.failed(at(start, 600), at(start, 700));
+        assert_eq!(window.size(), 2, "it stays open");
+    }
+
+    #[test]
+    fn requests_that_wait_at_the_server_narrow_it_until_few_do() {
+        let (mut window, start) = (Window::new(2, 4, 32), Instant::now() + Duration::from_secs(60));
+        answer(&mut window, start, MILLISECOND * 20);
+        // Two at a time are served, the others wait: latency grows with their number.
+        for n in 0..5_000 {
+            let is_first = n % 100 == 0;
+            let waves = u32::try_from(window.size()).unwrap().div_ceil(2);
+            answer(&mut window, at(start, n), MILLISECOND * 20 * if is_first { 1 } else { waves });
+            assert!(n < 500 || (3..=8).contains(&window.size()), "{n}: {}", window.size());
+        }
+        // And a server that has become slow is the new measure in time.
+        (0..5_000).for_each(|n| answer(&mut window, at(start, 5_000 + n), MILLISECOND * 100));
+        assert!(window.size() >= 8, "{}", window.size());
+    }
+
+    #[test]
+    fn transactions_that_ended_each_other_stay_apart_for_longer_each_time() {
+        let (mut overlap, start) = (Overlap::allowed(), Instant::now());
+        assert!(overlap.is_allowed(start));
+        overlap.refuted(start);
+        overlap.refuted(start);
+        assert!(!overlap.is_allowed(start + APART_MIN - MILLISECOND));
+        assert!(overlap.is_allowed(start + APART_MIN));
+        overlap.refuted(start + APART_MIN);
+        assert!(!overlap.is_allowed(start + APART_MIN * 3 - MILLISECOND));
+        assert!(overlap.is_allowed(start + APART_MIN * 3));
+    }
+}
