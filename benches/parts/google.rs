@@ -3,9 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spindle::LockTable;
+use tokio::time::Instant;
 
 use crate::parts::Failure;
 
