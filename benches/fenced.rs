@@ -42,7 +42,7 @@ const ROUNDS: usize = 3;
 fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     match std::env::args().nth(1).as_deref() {
-        Some("server") => runtime.block_on(serve(&format!("{}\n{ORDERS}", LockTable::DDL))),
+        Some("server") => runtime.block_on(serve(&format!("{};\n{ORDERS}", LockTable::DDL))),
         _ => runtime.block_on(measure()),
     }
 }

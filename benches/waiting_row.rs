@@ -35,7 +35,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{}\n{WAITING}", LockTable::DDL)).await?;
+    spanner.create_database(DATABASE, &format!("{};\n{WAITING}", LockTable::DDL)).await?;
     let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
     let client = client.database_client(DATABASE).build().await?;
     let contend = |n: u32| {

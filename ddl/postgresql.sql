@@ -1,5 +1,3 @@
--- The lock table, for databases of the PostgreSQL dialect. The library's calls are the same for
--- both dialects.
 CREATE TABLE locktable (
   name text NOT NULL,
   heartbeat SPANNER.COMMIT_TIMESTAMP,
@@ -8,4 +6,4 @@ CREATE TABLE locktable (
   lease_ms bigint,
   info text,
   PRIMARY KEY (name)
-);
+)

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 
 async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{}\n{TABLE}", LockTable::DDL)).await?;
+    spanner.create_database(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
     let endpoint = spanner.endpoint();
     let mut picture = Picture::default();
     let floor = picture.floor.clone();

@@ -48,7 +48,7 @@ async fn main() -> ExitCode {
 
 async fn tell() -> Result<String, Failure> {
     let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{}\n{ORDERS}", LockTable::DDL)).await?;
+    spanner.create_database(DATABASE, &format!("{};\n{ORDERS}", LockTable::DDL)).await?;
     let client = connect(&spanner.endpoint()).await?;
 
     let (a, _a_runs) = contend(&spanner, "a")?;

@@ -56,7 +56,7 @@ async fn main() -> ExitCode {
 
 async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{}\n{TABLE}", LockTable::DDL)).await?;
+    spanner.create_database(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
     let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
     let client = client.database_client(DATABASE).build().await?;
     // A connection of its own, as in a process of its own.

@@ -28,7 +28,7 @@
 //! let database = "projects/p/instances/i/databases/d";
 //! let orders = "CREATE TABLE orders (id INT64 NOT NULL) PRIMARY KEY (id)";
 //! let emulator = Emulator::start().await?;
-//! emulator.create_database(database, &format!("{} {orders}", LockTable::DDL)).await?;
+//! emulator.create_database(database, &format!("{}; {orders}", LockTable::DDL)).await?;
 //! let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await?;
 //! let client = spanner.database_client(database).build().await?;
 //!
@@ -108,7 +108,8 @@
 //! - `serde`: tokens and fences travel, in any of serde's formats.
 //! - `metrics`: what each instance counts and measures, by the [`metrics`](https://docs.rs/metrics)
 //!   facade; `docs/operating.md` lists them.
-//! - `admin`: `LockTable::create` makes the table through Google's admin client.
+//! - `admin`: `LockTable::create` makes the table, and `upgrade` adds columns, through Google's admin
+//!   client.
 
 mod carrier;
 mod chance;

@@ -97,7 +97,7 @@ async fn hunt(options: &Options) -> Result<bool, Failure> {
     history::append(&out.join(UNFENCED))?;
 
     let spanner = Emulator::start().await?;
-    let locks = include_str!("../../ddl/googlesql.sql").trim_end().trim_end_matches(';');
+    let locks = include_str!("../../ddl/googlesql.sql");
     let ddl = format!("{locks};\n{}", tables::DDL.trim());
     spanner.create_database(DATABASE, &ddl).await?;
     let mut nemesis = Nemesis::new(&spanner, *target, *members, out, *seed).await?;

@@ -92,9 +92,9 @@ pub struct Common {
     /// Colour in the output.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub color: Colour,
-    /// Address of the database's administration over REST, if not where the client looks. On an
-    /// emulator whose ports are not 9010 and 9020, `init` needs it.
-    #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
+    /// Address of the database's administration over REST, which `init` needs. Without it an
+    /// emulator's is SPANNER_EMULATOR_REST_HOST; or 9020 beside 9010; or on the same port.
+    #[arg(long, global = true, value_name = "HOST:PORT", hide_short_help = true)]
     pub admin_endpoint: Option<String>,
 }
 

@@ -57,12 +57,20 @@ impl Place {
 
     /// Returns the client that administers the database: it makes tables, adds columns.
     pub async fn admin(&self, endpoint: Option<&str>) -> Result<DatabaseAdmin> {
-        let mut builder = self.spanner.database_admin_builder();
-        if let Some(endpoint) = endpoint {
-            builder = builder.with_endpoint(endpoint);
-        }
-        let built = builder.build().await;
-        built.map_err(|error| unreachable(format!("administration: {error}"), true))
+        let Some(endpoint) = endpoint else {
+            return Ok(LockTable::admin(&self.spanner).await?);
+        };
+        let is_emulator = std::env::var_os("SPANNER_EMULATOR_HOST").is_some();
+        let endpoint = match endpoint.contains("://") {
+            true => endpoint.to_string(),
+            false if is_emulator => format!("http://{endpoint}"),
+            false => format!("https://{endpoint}"),
+        };
+        let builder = self.spanner.database_admin_builder().with_endpoint(&endpoint);
+        builder.build().await.map_err(|error| {
+            Failure::new(Code::Usage, format!("administration at {endpoint}: {error}"))
+                .cure("pass --admin-endpoint HOST:PORT")
+        })
     }
 }
 

@@ -18,8 +18,7 @@ const NODES: [&str; 5] = ["node-1", "node-2", "node-3", "node-4", "node-5"];
 
 pub async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    let ddl =
-        format!("{};\n{RUNS}", include_str!("../../ddl/googlesql.sql").trim_end_matches(";\n"));
+    let ddl = format!("{};\n{RUNS}", include_str!("../../ddl/googlesql.sql"));
     spanner.create_database(DATABASE, &ddl).await?;
     let mut fleet = Fleet::new(spanner.endpoint());
     let schedule =

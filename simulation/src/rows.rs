@@ -8,7 +8,7 @@ pub(crate) const LEDGER: &str = "ledger";
 
 pub(crate) const SCHEMA: &str = concat!(
     include_str!("../../ddl/googlesql.sql"),
-    "\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
+    ";\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
 );
 
 /// As other implementations make it.

@@ -15,11 +15,17 @@ pub struct LockTable(Arc<Table>);
 impl LockTable {
     /// The statement that creates the table, in GoogleSQL. Any name will do instead of
     /// `locktable`.
+    ///
+    /// It is one statement, without a semicolon, as Google's clients take it. Other
+    /// implementations of the same table share the first four columns. The other two are optional:
+    /// `lease_ms` is the holder's own lease, `info` what the holder says of itself. Without
+    /// `lease_ms` all instances must use one and the same lease, or two may hold a lock at once.
+    ///
+    /// A role that uses the table needs all of its columns, since the information schema, which is
+    /// asked for them, hides the others.
     pub const DDL: &str = include_str!("../../ddl/googlesql.sql");
 
-    /// The statement that creates the table in a database of the PostgreSQL dialect.
-    ///
-    /// Not run by this project's tests.
+    /// The same statement for a database of the PostgreSQL dialect.
     pub const DDL_POSTGRESQL: &str = include_str!("../../ddl/postgresql.sql");
 
     /// The statements that add the optional columns to an older table, in GoogleSQL.

@@ -10,6 +10,8 @@ mod table;
 mod transact;
 
 pub(crate) use columns::Need;
+#[cfg(feature = "admin")]
+pub(crate) use columns::{is_postgresql, is_there};
 pub(crate) use connection::{Connection, REQUEST_LIMIT};
 pub use lock_table::LockTable;
 pub(crate) use row::FullRow;

@@ -69,11 +69,7 @@ pub fn ddl(part: &str) -> String {
 }
 
 fn statements(part: &str, locks: &str, points: &str) -> [String; 2] {
-    let lines = locks.lines().filter(|line| !line.starts_with("--"));
-    let locks = lines.collect::<Vec<_>>().join("\n");
-    let locks = locks
-        .trim_end_matches([';', '\n'])
-        .replace("locktable", &format!("spindle_test_locks_{part}"));
+    let locks = locks.replace("locktable", &format!("spindle_test_locks_{part}"));
     [locks, points.replace("spindle_test_points", &format!("spindle_test_points_{part}"))]
 }
 
@@ -87,24 +83,24 @@ impl Place {
             (MADE.to_string(), None)
         } else {
             // Names of its own: two examinations of one database don't meet.
-            (
-                format!("{:016x}", rand::random::<u64>()),
-                Some(spanner.database_admin_builder().build().await?),
-            )
+            (format!("{:016x}", rand::random::<u64>()), Some(LockTable::admin(&spanner).await?))
         };
         let place = Place { database: database.to_string(), client, observer, part, admin };
         if let Some(admin) = &place.admin {
-            LockTable::create(admin, database, &place.locks()).await?;
-            let found = admin.get_database().set_name(database).send().await?;
-            let points = if found.database_dialect.name() == Some("POSTGRESQL") {
-                POINTS_POSTGRESQL
-            } else {
-                POINTS
-            };
+            place.table().create(admin, database).await?;
+            let points = if place.is_postgresql().await? { POINTS_POSTGRESQL } else { POINTS };
             let [_, points] = statements(&place.part, "", points);
             place.change_schema(admin, vec![points]).await?;
         }
         Ok(place)
+    }
+
+    async fn is_postgresql(&self) -> Result<bool, Failure> {
+        let dialect = "SELECT option_value FROM information_schema.database_options \
+                       WHERE option_name = 'database_dialect'";
+        let mut rows = self.client.single_use().build().execute_query(dialect).await?;
+        let row = rows.next().await.transpose()?.ok_or("the database tells no dialect")?;
+        Ok(row.get::<String>(0)? == "POSTGRESQL")
     }
 
     /// Leaves nothing behind of what was made.

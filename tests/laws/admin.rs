@@ -7,7 +7,7 @@ use spindle_emulator::Emulator;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 
-async fn admin(emulator: &Emulator) -> DatabaseAdmin {
+pub async fn admin(emulator: &Emulator) -> DatabaseAdmin {
     let builder = DatabaseAdmin::builder().with_endpoint(emulator.rest_endpoint());
     builder.with_credentials(Anonymous::new().build()).build().await.unwrap()
 }
@@ -20,10 +20,10 @@ async fn a_table_that_was_created_passes_the_check() {
     let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "jobs");
     assert!(table.check().await.unwrap_err().is_schema());
 
-    LockTable::create(&admin, DATABASE, "jobs").await.unwrap();
+    assert!(table.create(&admin, DATABASE).await.unwrap());
     table.check().await.unwrap();
     // The second caller finds it made.
-    LockTable::create(&admin, DATABASE, "jobs").await.unwrap();
+    assert!(!table.create(&admin, DATABASE).await.unwrap());
     table.check().await.unwrap();
 }
 
@@ -32,8 +32,9 @@ async fn creating_a_table_leaves_one_of_that_name_alone() {
     let emulator = Emulator::start().await.unwrap();
     let other = "CREATE TABLE jobs (id INT64 NOT NULL) PRIMARY KEY (id)";
     emulator.create_database(DATABASE, other).await.unwrap();
-    LockTable::create(&admin(&emulator).await, DATABASE, "jobs").await.unwrap();
+    let admin = admin(&emulator).await;
     let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "jobs");
+    assert!(!table.create(&admin, DATABASE).await.unwrap());
     let error = table.check().await.unwrap_err();
     assert!(error.is_schema(), "{error}");
 }
@@ -42,10 +43,32 @@ async fn creating_a_table_leaves_one_of_that_name_alone() {
 async fn a_table_that_cannot_be_created_says_why() {
     let emulator = Emulator::start().await.unwrap();
     let admin = admin(&emulator).await;
-    let error = LockTable::create(&admin, DATABASE, "no table").await.unwrap_err();
+    let table = |name: &str| LockTable::connect_to(emulator.endpoint(), DATABASE, name);
+    let error = table("no table").create(&admin, DATABASE).await.unwrap_err();
     assert!(error.is_config(), "{error}");
-    let error = LockTable::create(&admin, DATABASE, "jobs").await.unwrap_err();
+    let error = table("jobs").create(&admin, DATABASE).await.unwrap_err();
+    assert!(error.to_string().contains("Database not found"), "{error}");
+    emulator.create_database(DATABASE, "").await.unwrap();
+    let elsewhere = "projects/p/instances/i/databases/elsewhere";
+    let error = table("jobs").create(&admin, elsewhere).await.unwrap_err();
     let text = error.to_string();
     assert!(text.starts_with("table `jobs`: create it in projects/p"), "{text}");
     assert!(!error.is_config() && !error.is_outcome_unknown(), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_administration_that_gives_no_answer_is_told_within_seconds() {
+    let emulator = Emulator::start().await.unwrap();
+    emulator.create_database(DATABASE, "").await.unwrap();
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let builder = DatabaseAdmin::builder();
+    let builder = builder.with_endpoint(format!("http://{}", silent.local_addr().unwrap()));
+    let admin = builder.with_credentials(Anonymous::new().build()).build().await.unwrap();
+    let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "jobs");
+    let begun = tokio::time::Instant::now();
+    let error = table.create(&admin, DATABASE).await.unwrap_err();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "after {:?}", begun.elapsed());
+    let text = error.to_string();
+    assert!(text.contains("reach its administration over REST"), "{text}");
+    assert!(error.is_retryable(), "{error:?}");
 }

@@ -1,10 +1,9 @@
 //! The same laws on a database of the PostgreSQL dialect, with the table of the ddl folder.
 
-use google_cloud_auth::credentials::anonymous::Builder as Anonymous;
-use google_cloud_spanner::client::DatabaseAdmin;
 use spindle::LockTable;
 use spindle_emulator::Emulator;
 
+use crate::admin::admin;
 use crate::world::{DATABASE, LEASE, World};
 
 const DDL: &str = include_str!("../../ddl/postgresql.sql");
@@ -25,7 +24,7 @@ async fn the_table_of_the_ddl_folder_is_in_order() {
 async fn a_table_of_four_columns_is_upgraded() {
     let four = DDL.replace("  lease_ms bigint,\n  info text,\n", "");
     assert_ne!(four, DDL);
-    let world = start(&format!("{four}{UPGRADE}")).await;
+    let world = start(&format!("{four};{UPGRADE}")).await;
     world.table().check().await.unwrap();
     let holder = world.elect("a").await;
     assert_eq!(holder.lock.leader().await.unwrap().unwrap().lease, Some(LEASE));
@@ -47,10 +46,21 @@ async fn a_crashed_holder_is_taken_over_with_a_higher_token() {
 #[tokio::test]
 async fn a_table_that_was_created_passes_the_check() {
     let world = start("").await;
-    let builder = DatabaseAdmin::builder().with_endpoint(world.spanner.rest_endpoint());
-    let admin = builder.with_credentials(Anonymous::new().build()).build().await.unwrap();
-    LockTable::create(&admin, DATABASE, "jobs").await.unwrap();
+    let admin = admin(&world.spanner).await;
     let table = LockTable::connect_to(world.spanner.endpoint(), DATABASE, "jobs");
+    assert!(table.create(&admin, DATABASE).await.unwrap());
     table.check().await.unwrap();
-    LockTable::create(&admin, DATABASE, "jobs").await.unwrap();
+    assert!(!table.create(&admin, DATABASE).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_columns_that_a_table_lacks_are_added() {
+    let four = DDL.replace("  lease_ms bigint,\n  info text,\n", "");
+    let world = start(&four).await;
+    let admin = admin(&world.spanner).await;
+    let table = LockTable::connect_to(world.spanner.endpoint(), DATABASE, "locktable");
+    assert_eq!(table.check().await.unwrap().missing_columns, ["lease_ms", "info"]);
+    assert_eq!(table.upgrade(&admin, DATABASE).await.unwrap(), ["lease_ms", "info"]);
+    assert!(table.check().await.unwrap().missing_columns.is_empty());
+    assert!(table.upgrade(&admin, DATABASE).await.unwrap().is_empty());
 }

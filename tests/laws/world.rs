@@ -48,7 +48,7 @@ impl World {
     pub async fn with_table(ddl: &str) -> World {
         let spanner = Emulator::start().await.unwrap();
         let orders = "CREATE TABLE orders (id STRING(MAX) NOT NULL) PRIMARY KEY (id)";
-        spanner.create_database(DATABASE, &format!("{ddl}\n{orders}")).await.unwrap();
+        spanner.create_database(DATABASE, &format!("{ddl};\n{orders}")).await.unwrap();
         World { spanner }
     }
 

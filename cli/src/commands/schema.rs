@@ -2,13 +2,11 @@
 
 use std::process::ExitCode;
 
-use google_cloud_lro::Poller as _;
 use serde::Serialize;
 use spindle::LockTable;
-use spindle::google_cloud_spanner::statement::Statement;
 
 use crate::arguments::Ddl;
-use crate::failure::{Code, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::place::Place;
 
@@ -27,34 +25,31 @@ pub fn ddl(out: &Output, ddl: &Ddl, table: &str) -> Result<ExitCode> {
 struct Made<'a> {
     table: &'a str,
     created: bool,
-    columns_added: Vec<&'a str>,
+    columns_added: Vec<&'static str>,
 }
 
 /// Makes the table, or adds the optional columns that it lacks.
 pub async fn init(place: &Place, out: &Output, endpoint: Option<&str>) -> Result<ExitCode> {
-    let table = place.table.as_str();
     let admin = place.admin(endpoint).await?;
-    let before = columns(place).await?;
-    LockTable::create(&admin, &place.database, table).await?;
-    let there = if before.is_empty() { columns(place).await? } else { before.clone() };
-    let lacks = |name: &&str| !there.iter().any(|column| column == name);
-    let columns_added: Vec<&str> = ["lease_ms", "info"].into_iter().filter(lacks).collect();
-    if !columns_added.is_empty() {
-        let statements = columns_added.iter().map(|column| {
-            let kind = if *column == "lease_ms" { "INT64" } else { "STRING(MAX)" };
-            format!("ALTER TABLE {table} ADD COLUMN {column} {kind}")
-        });
-        let change = admin.update_database_ddl().set_database(&place.database);
-        let changing = change.set_statements(statements).poller().until_done();
-        changing.await.map_err(|error| {
-            let text = format!("table `{table}`: add columns: {error}");
-            Failure::new(Code::Missing, text).cure("run what `spindle ddl --upgrade` prints")
-        })?;
-    }
+    let created = place.locks.create(&admin, &place.database).await.map_err(misplaced)?;
+    let columns_added = place.locks.upgrade(&admin, &place.database).await?;
     place.locks.check().await?;
-    let made = Made { table, created: before.is_empty(), columns_added };
+    let made = Made { table: &place.table, created, columns_added };
     out.one(&made, || made.in_words())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says where an emulator's administration is, if nothing answered.
+fn misplaced(error: spindle::Error) -> Failure {
+    let is_silent = error.is_retryable();
+    let failure = Failure::from(error);
+    if !is_silent || std::env::var_os("SPANNER_EMULATOR_HOST").is_none() {
+        return failure;
+    }
+    failure.cure(
+        "set SPANNER_EMULATOR_REST_HOST to the HOST:PORT at which the emulator answers REST \
+         (`gateway_main --http_port`), or pass --admin-endpoint HOST:PORT",
+    )
 }
 
 impl Made<'_> {
@@ -70,26 +65,4 @@ impl Made<'_> {
             ),
         }
     }
-}
-
-/// The columns that the table has; none if there is no table.
-async fn columns(place: &Place) -> Result<Vec<String>> {
-    let (schema, table) = place.table.rsplit_once('.').unwrap_or(("", &place.table));
-    let statement = Statement::builder(
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = @schema AND table_name = @table",
-    )
-    .add_param("schema", schema)
-    .add_param("table", table)
-    .build();
-    let asking = async {
-        let mut rows = place.client.single_use().build().execute_query(statement).await?;
-        let mut columns = Vec::new();
-        while let Some(row) = rows.next().await.transpose()? {
-            columns.push(row.get::<String>("column_name")?);
-        }
-        Ok::<_, spindle::google_cloud_spanner::Error>(columns)
-    };
-    asking.await.map_err(|error| {
-        Failure::new(Code::Missing, format!("table `{table}`: ask for its columns: {error}"))
-    })
 }

@@ -18,6 +18,8 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Connection, Leased, REQUEST_LIMIT};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Missing, Result};
+#[cfg(feature = "admin")]
+pub(crate) use question::{is_postgresql, is_there};
 use schema::Optional;
 
 /// How long a column that was found missing counts as missing.

@@ -21,6 +21,27 @@ pub(super) async fn ask(leased: &Leased, table: &str) -> Result<Vec<Found>> {
     }
 }
 
+/// Returns true if there is a table of that name, as far as the caller's role may see it.
+#[cfg(feature = "admin")]
+pub(crate) async fn is_there(leased: &Leased, table: &str) -> Result<bool> {
+    ask(leased, table).await.map(|columns| !columns.is_empty())
+}
+
+/// Returns true if the database is of the PostgreSQL dialect. The administration's own answer
+/// leaves the dialect out on some emulators.
+#[cfg(feature = "admin")]
+pub(crate) async fn is_postgresql(leased: &Leased) -> Result<bool> {
+    const DIALECT: &str = "SELECT option_name, option_value FROM \
+                           information_schema.database_options WHERE option_name = \
+                           'database_dialect'";
+    let doing = || "database: ask the information schema for its dialect";
+    match timeout(leased.limit, pairs(&leased.client, DIALECT.into(), leased.limit)).await {
+        Ok(Ok(found)) => Ok(found.iter().any(|(_, dialect)| dialect == "POSTGRESQL")),
+        Ok(Err(source)) => Err(Error::from_read(doing(), source)),
+        Err(_) => Err(Error::timed_out(doing(), leased.limit)),
+    }
+}
+
 async fn columns(
     client: &DatabaseClient,
     table: &str,
