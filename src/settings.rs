@@ -18,7 +18,9 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// How long a job that has run for too long has to stop, at the most.
 const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
-/// Up to how much later than it was asked for a job is started, by default.
+/// Up to how much later than it was asked for a job is started, by default: no less, so that a slow
+/// answer doesn't keep every node from it, and no more.
+const START_LIMIT_MIN: Duration = Duration::from_secs(5);
 const START_LIMIT_MAX: Duration = Duration::from_secs(10);
 
 /// A lock's settings before they are checked.
@@ -198,8 +200,8 @@ impl LockBuilder {
     }
 
     /// Sets how long after the call of [`run_once`](LockBuilder::run_once) its job may still be
-    /// started; later it is not. By default a tenth of its `at_least`, at most 10 s; at most its
-    /// `at_most`. Nothing else heeds it.
+    /// started; later it is not. By default a tenth of its `at_least`, but from 5 s to 10 s; at most
+    /// its `at_most`. Nothing else heeds it.
     pub fn start_limit(mut self, limit: Duration) -> LockBuilder {
         self.start_limit = Some(limit);
         self
@@ -324,7 +326,8 @@ impl LockBuilder {
                 "at least {at_least:?}; more than zero and no more than at most {at_most:?}"
             ));
         }
-        let start_limit = self.start_limit.unwrap_or((at_least / 10).min(START_LIMIT_MAX));
+        let usual = (at_least / 10).clamp(START_LIMIT_MIN, START_LIMIT_MAX).min(at_most);
+        let start_limit = self.start_limit.unwrap_or(usual);
         if start_limit > at_most || self.start_limit.is_some_and(|limit| limit.is_zero()) {
             return refuse(format!(
                 "start limit {start_limit:?}; more than zero and no more than at most {at_most:?}"

@@ -204,6 +204,7 @@ impl Spindle {
             self.is_wanted_by(|claims| claims + 1);
         }
         let part = self.0.part.clone();
+        let runs = self.0.table.loops.subscribe();
         let drive = move |table: Arc<Table>| {
             let parting_info = Arc::default();
             let row = CarriedRow::new(&table, &settings, part, Arc::clone(&parting_info));
@@ -222,6 +223,7 @@ impl Spindle {
             };
             async move {
                 looping.await;
+                drop(runs);
                 // Nobody waits any more if it can't be delivered.
                 let _ = done.send(Ok(()));
             }

@@ -38,6 +38,14 @@ The command's environment has SPINDLE_TOKEN, the fencing token, and SPINDLE_LOCK
 It runs in a process group of its own, and gets the signals that `spindle` gets. Once the lock is
 lost, the group gets SIGTERM at once and SIGKILL shortly before the lease ends.
 
+A background process that the command leaves behind lives on after the lock is released: then another
+node may run the same. End it in the command, or pass --end-group. What moves to a process group or
+session of its own (`setsid`, a daemon) is out of reach of both.
+
+A signal before the command is started ends `spindle` with 128 + N. Before it exits, it resolves an
+attempt that is under way and releases the lock, within 5 s. Signals that are ignored at the start,
+as under `nohup`, stay ignored by both.
+
 If `spindle` itself is killed (SIGKILL) or suspended (SIGSTOP), the command goes on, while another
 node may take the lock. Only the token stops its writes then: send it along with every write, and
 have whoever stores the data refuse a token smaller than the greatest it has seen.
@@ -48,7 +56,8 @@ terminal, resumes it.
 
 Exit codes:
   N        The command's own, if it ended by itself; 128 + N if signal N killed it
-  75       The lock was not to be had: --try found it held, or --wait is over
+  75       The lock was not to be had: --try found it held, --wait is over, or with --once it came
+           after the start limit; the command was not started
   124      The lock was lost, or --once ran out of time, so the command was stopped
   125      `spindle` failed before the command was started
   126      The command can't be started
@@ -278,6 +287,14 @@ pub struct Run {
     /// least the first time. It is stopped at the latest after the second. For example `50m..2h`.
     #[arg(long, value_parser = span, value_name = "AT_LEAST..AT_MOST")]
     pub once: Option<(Duration, Duration)>,
+    /// With --once: do nothing if the lock comes only so long after the start. By default a tenth of
+    /// AT_LEAST, but from 5 s to 10 s.
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "once")]
+    pub start_limit: Option<Duration>,
+    /// Once the command has ended, end what it left running in its process group: SIGTERM, after 5 s
+    /// SIGKILL. The lock is held until then.
+    #[arg(long)]
+    pub end_group: bool,
     /// How long a heartbeat protects the lock; a crash holds it up for so long.
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10s")]
     #[arg(conflicts_with = "once")]

@@ -1,9 +1,10 @@
 //! Asking before something is changed.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 
 use crate::arguments::Confirmation;
 use crate::failure::{Code, Failure, Result};
+use crate::output::to_stderr;
 
 /// Asks before something is changed; says how to answer where nobody can.
 pub fn confirm(confirmation: &Confirmation, question: &str) -> Result<()> {
@@ -17,8 +18,7 @@ pub fn confirm(confirmation: &Confirmation, question: &str) -> Result<()> {
         )
         .cure("pass --yes"));
     }
-    eprint!("{question} [y/N] ");
-    io::stderr().flush()?;
+    to_stderr(&format!("{question} [y/N] "));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     match answer.trim() {

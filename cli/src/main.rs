@@ -1,5 +1,8 @@
 //! `spindle`: who holds what on a lock table, since when, and why.
 
+// What is written to a terminal goes through `output`, which cleans it.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod arguments;
 mod commands;
 mod confirm;
@@ -24,20 +27,19 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
-            eprint!("{}", Arguments::command().render_help());
+            output::to_stderr(&Arguments::command().render_help().to_string());
             return Code::Usage.exit();
         }
         Err(error) => {
-            // Nobody is left to tell if it can't be printed.
-            let _ = error.print();
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            say(&error, asked);
             return if asked { ExitCode::SUCCESS } else { Code::Usage.exit() };
         }
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("spindle: no runtime: {error}");
+            output::complain(&format!("no runtime: {error}"));
             return Code::NotStarted.exit();
         }
     };
@@ -47,8 +49,20 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("spindle: {failure}");
+            output::complain(&failure.to_string());
             failure.code().exit()
         }
+    }
+}
+
+/// Says what is wrong with the command line, or the help that was asked for: in colours, unless it
+/// repeats an argument that would steer the terminal.
+fn say(error: &clap::Error, asked: bool) {
+    let text = error.to_string();
+    // If it can't be printed, nobody is left to tell.
+    if output::is_clean(&text) || asked {
+        let _ = error.print();
+    } else {
+        output::to_stderr(&text);
     }
 }

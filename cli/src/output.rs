@@ -6,6 +6,47 @@ use serde::Serialize;
 
 use crate::arguments::{Colour, Common, Form};
 
+/// Writes a complaint of this program to the standard error stream.
+pub fn complain(text: &str) {
+    to_stderr(&format!("spindle: {text}\n"));
+}
+
+/// Writes a line beside the output proper to the standard error stream.
+pub fn notice(text: &str) {
+    to_stderr(&format!("{text}\n"));
+}
+
+/// Writes text to the standard error stream, without what would steer a terminal.
+///
+/// It doesn't matter whether anybody can read it: a lock is released all the same.
+pub fn to_stderr(text: &str) {
+    let _unread = io::stderr().write_all(lines(text).as_bytes());
+}
+
+/// Writes text to the standard output stream, without what would steer a terminal.
+///
+/// A reader that has gone, such as `head`, ends the program quietly.
+pub fn to_stdout(text: &str) -> io::Result<()> {
+    write_stdout(&lines(text))
+}
+
+fn write_stdout(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(141),
+        written => written,
+    }
+}
+
+/// Stands for a character that is not shown.
+const UNSEEN: char = '\u{fffd}';
+
+/// The colours, as they follow an escape character.
+const GOOD: &str = "[32m";
+const BAD: &str = "[31m";
+const FAINT: &str = "[2m";
+const USUAL: &str = "[0m";
+
 /// Something that has a line in a table.
 pub trait Line {
     const HEAD: &'static [&'static str];
@@ -73,7 +114,7 @@ impl Output {
     ) -> io::Result<()> {
         match self.form {
             Form::Table => table(),
-            Form::Json => self.text(&format!("{}\n", serde_json::to_string_pretty(things)?)),
+            Form::Json => write_json(&serde_json::to_string_pretty(things)?),
             Form::Jsonl => things.iter().try_for_each(|thing| self.json_line(thing)),
         }
     }
@@ -82,33 +123,41 @@ impl Output {
     pub fn one(&self, thing: &impl Serialize, words: impl FnOnce() -> String) -> io::Result<()> {
         match self.form {
             Form::Table => self.text(&words()),
-            Form::Json => self.text(&format!("{}\n", serde_json::to_string_pretty(thing)?)),
+            Form::Json => write_json(&serde_json::to_string_pretty(thing)?),
             Form::Jsonl => self.json_line(thing),
         }
     }
 
     pub fn json_line(&self, thing: &impl Serialize) -> io::Result<()> {
-        self.text(&format!("{}\n", serde_json::to_string(thing)?))
+        write_json(&serde_json::to_string(thing)?)
     }
 
-    /// Prints text as it is; a reader that has gone, such as `head`, ends the program quietly.
+    /// Prints text, without what would steer a terminal but for the colours of [`Output::paint`].
     pub fn text(&self, text: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(141),
-            written => written,
+        if !self.colour {
+            return to_stdout(text);
         }
+        let mut parts = text.split('\x1b');
+        let mut clean = lines(parts.next().unwrap_or_default());
+        for part in parts {
+            let is_ours = [GOOD, BAD, FAINT, USUAL].iter().any(|colour| part.starts_with(colour));
+            clean.push(if is_ours { '\x1b' } else { UNSEEN });
+            clean.push_str(&lines(part));
+        }
+        write_stdout(&clean)
     }
 
+    /// Colours a text that is shown as [`printable`] makes it.
     pub fn paint(&self, text: &str, paint: Paint) -> String {
-        let code = match paint {
-            _ if !self.colour => return text.to_string(),
-            Paint::Plain => return text.to_string(),
-            Paint::Good => 32,
-            Paint::Bad => 31,
-            Paint::Faint => 2,
+        let text = printable(text);
+        let colour = match paint {
+            _ if !self.colour => return text,
+            Paint::Plain => return text,
+            Paint::Good => GOOD,
+            Paint::Bad => BAD,
+            Paint::Faint => FAINT,
         };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        format!("\x1b{colour}{text}\x1b{USUAL}")
     }
 
     /// Prints rows, aligned.
@@ -177,15 +226,46 @@ fn fit(widths: &[usize], columns: usize) -> Vec<usize> {
     vec![columns]
 }
 
-/// The text without what would steer a terminal, or show it in another order than it is written:
-/// names and infos come from other people.
+/// True for what steers a terminal, or shows text in another order than it is written.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
+}
+
+/// The text of one line without what would steer a terminal, or show it in another order than it is
+/// written: names and infos come from other people.
 pub fn printable(text: &str) -> String {
-    let is_unseen = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
-            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
-    };
-    text.chars().map(|c| if is_unseen(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_unseen(c) { UNSEEN } else { c }).collect()
+}
+
+/// The same for text of several lines, with tabs.
+fn lines(text: &str) -> String {
+    let kept = |c: char| matches!(c, '\n' | '\t') || !is_unseen(c);
+    text.chars().map(|c| if kept(c) { c } else { UNSEEN }).collect()
+}
+
+/// True for text of several lines with nothing in it that steers a terminal.
+pub fn is_clean(text: &str) -> bool {
+    lines(text) == text
+}
+
+fn write_json(json: &str) -> io::Result<()> {
+    write_stdout(&format!("{}\n", escaped(json)))
+}
+
+/// The same JSON, with an escape for each character that a terminal must not see. Outside of its
+/// strings JSON has none but the end of a line.
+pub fn escaped(json: &str) -> String {
+    let mut clean = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && is_unseen(c) {
+            clean.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            clean.push(c);
+        }
+    }
+    clean
 }
 
 fn width(text: &str) -> usize {
@@ -240,5 +320,14 @@ mod tests {
     fn a_name_cannot_steer_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
         assert_eq!(printable("a\u{202e}b\u{200b}"), "a\u{fffd}b\u{fffd}");
+        assert_eq!(lines("a\u{9b}2J\tb\r\n"), "a\u{fffd}2J\tb\u{fffd}\n");
+    }
+
+    #[test]
+    fn json_says_the_same_without_a_character_that_a_terminal_obeys() {
+        let hostile = "\u{7f}\u{9b}2J\u{202e}\u{2066}\u{feff}\x1b é 日";
+        let clean = escaped(&serde_json::to_string_pretty(&[hostile]).unwrap());
+        assert!(!clean.chars().any(|c| c != '\n' && is_unseen(c)), "{clean:?}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&clean).unwrap(), [hostile]);
     }
 }

@@ -19,6 +19,8 @@ mod answers;
 mod demo;
 #[path = "program/fleets.rs"]
 mod fleets;
+#[path = "program/hostile.rs"]
+mod hostile;
 #[path = "program/page.rs"]
 mod page;
 #[path = "program/reads.rs"]

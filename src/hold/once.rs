@@ -117,8 +117,9 @@ impl LockBuilder {
     /// # On time, or not at all
     ///
     /// A run begins within the *start limit* after the call, by the process's own clock. The limit
-    /// is a tenth of `at_least`, at most 10 s, unless [`start_limit`](LockBuilder::start_limit)
-    /// says otherwise. A lock that is won later, because Spanner's answer was lost or late, is
+    /// is a tenth of `at_least`, but from 5 s to 10 s, and at most `at_most`, unless
+    /// [`start_limit`](LockBuilder::start_limit) says otherwise. Set it below an `at_least` that is
+    /// shorter: a call that is answered later than `at_least` may otherwise run the job again. A lock that is won later, because Spanner's answer was lost or late, is
     /// released at once for others, and the call ends with [`TooLate`](JobOutcome::TooLate). If
     /// that happens to each node that wins, **nobody runs the job** until a schedule asks again.
     ///

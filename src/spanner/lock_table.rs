@@ -71,6 +71,40 @@ impl LockTable {
         LockTable(Arc::new(Table::new(connection, table.into())))
     }
 
+    /// Waits until all instances of this table in this process have ended and have released what
+    /// they held: for the end of a process.
+    ///
+    /// An instance ends once its last handle is gone. Drop guards, permits, members and instances
+    /// before, or cancel their runs; this waits for those that still live. An attempt to take the
+    /// lock that is still under way is resolved first: after an
+    /// [`acquire_within`](crate::Spindle::acquire_within) whose time is over, or a dropped
+    /// [`run_once`](crate::LockBuilder::run_once). If the process exits without this wait, such an
+    /// attempt may leave the lock held for a lease.
+    ///
+    /// Each instance takes no longer than its [release limit](crate::LockBuilder::release_limit).
+    ///
+    /// ```no_run
+    /// # async fn tool(table: spindle::LockTable) -> spindle::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let lock = table.lock("migration").build()?;
+    /// if let Ok(guard) = lock.acquire_within(Duration::from_secs(2)).await {
+    ///     // …
+    ///     guard.release().await;
+    /// }
+    /// drop(lock);
+    /// table.all_released().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn all_released(&self) {
+        self.0.loops.closed().await;
+    }
+
     /// Returns a table in the place of Spanner's.
     #[cfg(all(feature = "__simulation", unix))]
     pub(crate) fn on(stand_in: Arc<dyn super::StandIn>) -> LockTable {

@@ -18,6 +18,7 @@ use spindle_protocol::{
     Answer, Cell, Change, Column, Reads, StoredRow, Timestamp, Write, WriteKind, is_takeover_key,
     takeover_keys,
 };
+use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
@@ -51,13 +52,16 @@ pub(crate) struct Table {
     pub(super) stand_in: Option<Arc<dyn StandIn>>,
     /// The number of read guards by this table, by the name of the lock.
     pub(crate) reads: Mutex<BTreeMap<String, usize>>,
+    /// Each loop of an instance has a receiver, for as long as it runs.
+    pub(crate) loops: watch::Sender<()>,
 }
 
 impl Table {
     pub(crate) fn new(connection: Connection, name: String) -> Table {
         let optional = Columns::new(&name);
         let (carriers, reads) = (Carriers::none(), Mutex::default());
-        Table { connection, name, optional, carriers, stand_in: None, reads }
+        let loops = watch::Sender::new(());
+        Table { connection, name, optional, carriers, stand_in: None, reads, loops }
     }
 
     /// Provides a client once what the request needs to know of the columns is known, in `limit`

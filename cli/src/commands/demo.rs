@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::arguments::{Common, Demo};
 use crate::failure::{Code, Failure, Result};
+use crate::output::to_stdout;
 
 const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 const LOCKS: [&str; 6] = ["billing", "mail", "reports/daily", "shard-0", "shard-1", "shard-2"];
@@ -44,10 +45,10 @@ pub async fn demo(demo: &Demo) -> Result<ExitCode> {
     let created = emulator.create_database(DATABASE, LockTable::DDL).await;
     created.map_err(|error| Failure::new(Code::Missing, error.message()))?;
     let address = emulator.address().to_string();
-    println!(
-        "A database of this program's own runs until you press Ctrl-C. In another terminal:\n"
-    );
-    print!("{}", commands(&address, called().as_deref()));
+    to_stdout(
+        "A database of this program's own runs until you press Ctrl-C. In another terminal:\n\n",
+    )?;
+    to_stdout(&commands(&address, called().as_deref()))?;
     let mut fleet = Fleet { address: address.clone(), nodes: BTreeMap::new() };
     for node in NODES {
         fleet.start(node)?;
@@ -61,11 +62,11 @@ pub async fn demo(demo: &Demo) -> Result<ExitCode> {
     };
     tokio::select! {
         failed = fleet.disturb(&table, demo.kill_every) => failed?,
-        () = report(&table) => {}
+        failed = report(&table) => failed?,
         () = end => {}
         interrupted = tokio::signal::ctrl_c() => interrupted?,
     }
-    println!("The demonstration is over; nothing of it is left.");
+    to_stdout("The demonstration is over; nothing of it is left.\n")?;
     drop(fleet);
     emulator.stop().await;
     Ok(ExitCode::SUCCESS)
@@ -145,17 +146,17 @@ impl Fleet {
                 continue;
             };
             let Some(mut child) = self.nodes.remove(node) else { continue };
-            println!("-- {node} is killed; it held `{lock}` and maybe others");
+            to_stdout(&format!("-- {node} is killed; it held `{lock}` and maybe others\n"))?;
             child.kill().await?;
             sleep(AWAY).await;
-            println!("-- {node} is back");
+            to_stdout(&format!("-- {node} is back\n"))?;
             self.start(node)?;
         }
     }
 }
 
 /// Says who gained and who lost, and how long a lock was without a holder.
-async fn report(table: &LockTable) {
+async fn report(table: &LockTable) -> Result<()> {
     let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
     loop {
         let mut locks = table.list();
@@ -167,10 +168,11 @@ async fn report(table: &LockTable) {
             let record = crate::record::Record::new(&lock);
             let holder = record.holder.clone().filter(|_| record.is_held());
             if known.get(&lock.name) != Some(&holder) {
-                match &holder {
-                    Some(holder) => println!("`{}` is held by {holder}", lock.name),
-                    None => println!("`{}` is held by nobody: {}", lock.name, record.standing()),
-                }
+                let by = match &holder {
+                    Some(holder) => holder.clone(),
+                    None => format!("nobody: {}", record.standing()),
+                };
+                to_stdout(&format!("`{}` is held by {by}\n", lock.name))?;
                 known.insert(lock.name, holder);
             }
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::arguments::Form;
 use crate::failure::{Code, Failure, Result};
 use crate::fleets::print;
-use crate::output::{Cell, Line, Output};
+use crate::output::{Cell, Line, Output, notice};
 use crate::place::Place;
 use crate::readers::KIND;
 use crate::record::Record;
@@ -29,7 +29,7 @@ async fn fleets(place: &Place, out: &Output, kind: &str, what: &str) -> Result<E
 }
 
 fn nothing(place: &Place, what: &str) -> ExitCode {
-    eprintln!("no {what} in table `{}`", place.table);
+    notice(&format!("no {what} in table `{}`", place.table));
     ExitCode::SUCCESS
 }
 
@@ -231,7 +231,8 @@ pub async fn permits(place: &Place, out: &Output, name: Option<&str>) -> Result<
     out.rows(&seats)?;
     if out.form == Form::Table {
         let used = seats.iter().filter(|seat| seat.record.is_held()).count();
-        eprintln!("{used} used; {} have a row: one that nobody had yet has none", seats.len());
+        let rows = seats.len();
+        notice(&format!("{used} used; {rows} have a row: one that nobody had yet has none"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ use spindle::operate::{Cause, HistoryEnd, PastTerm};
 use crate::arguments::{Form, History};
 use crate::drawing;
 use crate::failure::{Code, Failure, Result};
-use crate::output::{Cell, Line, Output, Paint, printable};
+use crate::output::{Cell, Line, Output, Paint, notice, printable};
 use crate::place::Place;
 use crate::record::in_words;
 
@@ -125,12 +125,12 @@ pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<Exi
         draw(file, &asked.name, &terms)?;
     }
     if terms.is_empty() && out.form == Form::Table {
-        let name = printable(&asked.name);
-        eprintln!("lock `{name}`: no term is known; `spindle ls` lists the locks there are");
+        let name = &asked.name;
+        notice(&format!("lock `{name}`: no term is known; `spindle ls` lists the locks there are"));
     } else if out.form != Form::Jsonl {
         out.rows(&terms.iter().map(Term::new).collect::<Vec<_>>())?;
     }
-    eprintln!("{}", in_words_of_end(end, asked.since));
+    notice(&in_words_of_end(end, asked.since));
     Ok(ExitCode::SUCCESS)
 }
 

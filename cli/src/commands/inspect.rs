@@ -7,7 +7,7 @@ use spindle::{LockState, Standing};
 use crate::arguments::Form;
 use crate::failure::{Code, Result};
 use crate::fleets::print;
-use crate::output::Output;
+use crate::output::{Output, notice};
 use crate::place::Place;
 use crate::readers::{KIND, Readers};
 use crate::record::Record;
@@ -26,7 +26,7 @@ pub async fn ls(place: &Place, out: &Output, prefix: &str, all: bool) -> Result<
     }
     let records = Readers::records(&rows);
     if records.is_empty() && out.form == Form::Table {
-        eprintln!("no lock of table `{}` begins with `{prefix}`", place.table);
+        notice(&format!("no lock of table `{}` begins with `{prefix}`", place.table));
         return Ok(ExitCode::SUCCESS);
     }
     print(out, records, prefix, all)?;
@@ -39,7 +39,8 @@ pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
     out.one(&record, || record.in_words())?;
     if state.standing == Standing::NeverHeld {
         let table = &place.table;
-        eprintln!("no row of table `{table}` has this name; `spindle ls` lists those there are");
+        let rule = "`spindle ls` lists those there are";
+        notice(&format!("no row of table `{table}` has this name; {rule}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,12 +5,21 @@ use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
+use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 use spindle::FencingToken;
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::time::sleep;
+
+use crate::output::complain;
+
+/// How often a group is looked at whose end nobody tells.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A process with all that it starts; dropping it kills them.
 pub struct Group {
@@ -47,9 +56,16 @@ impl Group {
     /// Sends a signal to all of the group; one that is gone needs none.
     pub fn signal(&self, signal: Signal) {
         if let Err(error) = killpg(self.id, signal)
-            && error != nix::errno::Errno::ESRCH
+            && error != Errno::ESRCH
         {
-            eprintln!("spindle: {signal} to process group {}: {error}", self.id);
+            complain(&format!("{signal} to process group {}: {error}", self.id));
+        }
+    }
+
+    /// Waits until no process of the group is left. Cancellation safe.
+    pub async fn gone(&self) {
+        while killpg(self.id, None) != Err(Errno::ESRCH) {
+            sleep(LOOK_EVERY).await;
         }
     }
 
@@ -86,7 +102,7 @@ fn take_terminal_back() {
         blocked.thread_block().and_then(|()| tcsetpgrp(io::stdin().as_fd(), getpgrp()))
     });
     if let Ok(Err(error)) = taking.join() {
-        eprintln!("spindle: take the terminal back: {error}");
+        complain(&format!("take the terminal back: {error}"));
     }
 }
 
@@ -96,40 +112,73 @@ pub fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// The signals that are passed on.
-pub struct Signals(Vec<(Signal, Stream)>);
+/// The signals that are passed on: all but those that the program was started to ignore, as by
+/// `nohup`.
+pub struct Signals(UnboundedReceiver<Signal>);
 
 impl Signals {
     pub fn listen() -> io::Result<Signals> {
         use Signal::*;
-        let passed_on = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
-        let listening = passed_on.into_iter().map(|which| {
-            let stream = signal(SignalKind::from_raw(which as i32))?;
-            Ok((which, stream))
-        });
-        listening.collect::<io::Result<_>>().map(Signals)
+        let ignored = ignored()?;
+        let (sender, received) = mpsc::unbounded_channel();
+        for which in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
+            if ignored >> (which as i32 - 1) & 1 == 1 {
+                continue;
+            }
+            let mut stream = signal(SignalKind::from_raw(which as i32))?;
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                while stream.recv().await.is_some() && sender.send(which).is_ok() {}
+            });
+        }
+        Ok(Signals(received))
+    }
+
+    /// Signals that somebody else receives and sends on.
+    pub fn sent_on() -> (UnboundedSender<Signal>, Signals) {
+        let (sender, received) = mpsc::unbounded_channel();
+        (sender, Signals(received))
     }
 
     /// The next signal that arrives. Cancellation safe.
     pub async fn next(&mut self) -> Signal {
-        std::future::poll_fn(|context| {
-            for (which, stream) in &mut self.0 {
-                if stream.poll_recv(context).is_ready() {
-                    return std::task::Poll::Ready(*which);
-                }
-            }
-            std::task::Poll::Pending
-        })
-        .await
+        match self.0.recv().await {
+            Some(signal) => signal,
+            None => std::future::pending().await,
+        }
     }
 
     /// The next signal that asks the program to end. Cancellation safe.
     pub async fn end(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) {
+            if asks_to_end(signal) {
                 return signal;
             }
         }
     }
+}
+
+/// False for those that mean what the command makes of them.
+pub fn asks_to_end(signal: Signal) -> bool {
+    !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2)
+}
+
+/// Returns the signals that this process ignores: the lowest bit is the first.
+///
+/// Nothing safe asks the system directly. Linux writes it into a file, and `ps` knows it elsewhere.
+fn ignored() -> io::Result<u64> {
+    let mask = match std::fs::read_to_string("/proc/self/status") {
+        Ok(status) => status.lines().find_map(|line| line.strip_prefix("SigIgn:").map(hex)),
+        Err(_) => {
+            let own = std::process::id().to_string();
+            let ps = std::process::Command::new("ps").args(["-o", "ignored=", "-p", &own]).output();
+            Some(hex(&String::from_utf8_lossy(&ps?.stdout)))
+        }
+    };
+    mask.flatten().ok_or_else(|| io::Error::other("which signals are ignored can't be read"))
+}
+
+fn hex(mask: &str) -> Option<u64> {
+    u64::from_str_radix(mask.trim(), 16).ok()
 }

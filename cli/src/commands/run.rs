@@ -1,20 +1,28 @@
 //! `run`: hold a lock, and run a command under it.
 
 use std::io;
+use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use spindle::{
-    Guard, JobOutcome, LockBuilder, LockState, LockTable, ReleaseOutcome, Spindle, Term,
+    CancellationToken, Guard, JobOutcome, LockBuilder, LockState, LockTable, ReleaseOutcome,
+    Spindle, Term,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::process::{Group, Signals, exit_code};
+use super::process::{Group, Signals, asks_to_end, exit_code};
 use crate::arguments::{Common, Run};
 use crate::failure::{Code, Failure, Result};
-use crate::output::printable;
+use crate::output::{complain, printable};
 use crate::place::Place;
+
+/// Longer than two release limits: that of the lock, and that of an attempt under way.
+const RELEASE_MAX: Duration = Duration::from_secs(15);
+
+/// How long the rest of a command's process group has to end by itself.
+const END_GROUP_LIMIT: Duration = Duration::from_secs(5);
 
 /// How the command ended.
 enum End {
@@ -28,20 +36,27 @@ enum End {
 
 pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
     let failed = |failure: Failure| failure.with_code(Code::NotStarted);
-    let signals = Signals::listen().map_err(|error| failed(error.into()))?;
+    let mut signals = Signals::listen().map_err(|error| failed(error.into()))?;
     // Says within seconds what is wrong; the connection that holds the lock heals by itself.
-    let place = Place::reach(common).await.map_err(failed)?;
+    let place = tokio::select! {
+        place = Place::reach(common) => place.map_err(failed)?,
+        signal = signals.end() => return Ok(killed_by(signal)),
+    };
     let table = LockTable::connect(&place.database, &place.table);
     let info = run.info.clone().unwrap_or_else(|| program(&run));
     let mut lock = table.lock(&run.name).info(info);
     if let Some(id) = &run.id {
         lock = lock.id(id);
     }
-    match run.once {
+    let name = run.name.clone();
+    let ended = match run.once {
         Some(span) => once(lock, run, span, signals).await,
         None => hold(lock, run, signals).await,
+    };
+    if timeout(RELEASE_MAX, table.all_released()).await.is_err() {
+        complain(&format!("lock `{name}` may not be released; then its lease runs out"));
     }
-    .map_err(|failure| match failure.code() {
+    ended.map_err(|failure| match failure.code() {
         Code::NotAcquired | Code::Stopped => failure,
         _ => failed(failure),
     })
@@ -53,13 +68,14 @@ async fn hold(lock: LockBuilder, run: Run, mut signals: Signals) -> Result<ExitC
         acquired = acquire(&lock, &run) => acquired?,
         signal = signals.end() => return Ok(killed_by(signal)),
     };
-    let end = under(&acquired, &run, signals).await?;
+    let end = under(&acquired, &run, &mut signals).await;
     let lost = acquired.has_ended();
     let release = acquired.release().await;
     if !lost && release != ReleaseOutcome::Released {
-        eprintln!("spindle: lock `{}` was not released: {release:?}; its lease runs out", run.name);
+        let text = format!("lock `{}` was not released: {release:?}; its lease runs out", run.name);
+        complain(&text);
     }
-    conclude(&run, end)
+    conclude(&run, end?)
 }
 
 async fn acquire(lock: &Spindle, run: &Run) -> Result<Guard> {
@@ -89,29 +105,57 @@ async fn acquire(lock: &Spindle, run: &Run) -> Result<Guard> {
 }
 
 async fn once(
-    lock: LockBuilder,
+    mut lock: LockBuilder,
     run: Run,
     (at_least, at_most): (Duration, Duration),
-    signals: Signals,
+    mut signals: Signals,
 ) -> Result<ExitCode> {
+    if let Some(limit) = run.start_limit {
+        lock = lock.start_limit(limit);
+    }
     let name = run.name.clone();
+    let (forward, mut forwarded) = Signals::sent_on();
+    let begins = CancellationToken::new();
+    let begun = begins.clone();
     let job = move |term: Term| async move {
-        let end = under(&term, &run, signals).await?;
+        begins.cancel();
+        let end = under(&term, &run, &mut forwarded).await?;
         conclude(&run, end)
     };
-    match lock.run_once(at_least, at_most, job).await? {
+    let mut running = pin!(lock.run_once(at_least, at_most, job));
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            outcome = &mut running => break outcome?,
+            signal = signals.next() => {
+                if begun.is_cancelled() {
+                    // Nobody needs it once the command has ended.
+                    let _ = forward.send(signal);
+                } else if asks_to_end(signal) {
+                    return Ok(killed_by(signal));
+                }
+            }
+        }
+    };
+    match outcome {
         JobOutcome::Ran(code) => code,
         JobOutcome::Skipped(last) => {
             let last = last.map_or_else(|| "by another node".to_string(), |last| last.to_string());
-            eprintln!("spindle: job `{name}`: skipped: {}", printable(&last));
+            complain(&format!("job `{name}`: skipped: {last}"));
             Ok(ExitCode::SUCCESS)
         }
-        _ => Err(stopped(&name)),
+        JobOutcome::TooLate { after, .. } => {
+            let text = format!(
+                "job `{name}`: never started: the lock came only {after:.1?} after the start"
+            );
+            Err(Failure::new(Code::NotAcquired, text).cure("a longer --start-limit lets it run"))
+        }
+        _ => Err(stopped(&name, true)),
     }
 }
 
 /// Runs the command until it has ended; stops it in time if the term does first.
-async fn under(term: &Term, run: &Run, mut signals: Signals) -> Result<End> {
+async fn under(term: &Term, run: &Run, signals: &mut Signals) -> Result<End> {
     let mut group = match Group::start(&run.command, term.lock(), term.token()) {
         Ok(group) => group,
         Err(error) => return Ok(End::NotStarted(error)),
@@ -127,11 +171,14 @@ async fn under(term: &Term, run: &Run, mut signals: Signals) -> Result<End> {
                     group.signal(Signal::SIGKILL);
                     return Ok(End::Stopped);
                 }
+                if run.end_group {
+                    end_group(&group, term, reserve(run)).await;
+                }
                 return Ok(End::Exited(status));
             }
             () = term.cancelled(), if !told => {
                 told = true;
-                eprintln!("spindle: lock `{}` is lost; the command gets SIGTERM", run.name);
+                complain(&format!("{}; the command gets SIGTERM", why_over(&run.name, run.once.is_some())));
                 group.signal(Signal::SIGTERM);
             }
             () = almost_over(term, reserve(run)), if told => {
@@ -142,6 +189,18 @@ async fn under(term: &Term, run: &Run, mut signals: Signals) -> Result<End> {
             signal = signals.next() => group.signal(signal),
         }
     }
+}
+
+/// Ends what a command left running.
+async fn end_group(group: &Group, term: &Term, reserve: Duration) {
+    group.signal(Signal::SIGTERM);
+    tokio::select! {
+        biased;
+        () = group.gone() => return,
+        () = sleep(END_GROUP_LIMIT) => {}
+        () = almost_over(term, reserve) => {}
+    }
+    group.signal(Signal::SIGKILL);
 }
 
 /// How long before the end of the lease the command is killed at the latest.
@@ -164,18 +223,28 @@ async fn almost_over(term: &Term, reserve: Duration) {
 fn conclude(run: &Run, end: End) -> Result<ExitCode> {
     match end {
         End::Exited(status) => Ok(ExitCode::from(exit_code(status))),
-        End::Stopped => Err(stopped(&run.name)),
+        End::Stopped => Err(stopped(&run.name, run.once.is_some())),
         End::NotStarted(error) => {
             let command = run.command.first().map(|word| word.to_string_lossy().into_owned());
-            eprintln!("spindle: command `{}`: {error}", command.unwrap_or_default());
+            complain(&format!("command `{}`: {error}", command.unwrap_or_default()));
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
         }
     }
 }
 
-fn stopped(name: &str) -> Failure {
-    Failure::new(Code::Stopped, format!("lock `{name}`: lost, so the command was stopped"))
+fn stopped(name: &str, is_once: bool) -> Failure {
+    let why = why_over(name, is_once);
+    Failure::new(Code::Stopped, format!("{why}, so the command was stopped"))
+}
+
+/// Says why a term is over: a job's ends with its time, since it is not renewed.
+fn why_over(name: &str, is_once: bool) -> String {
+    if is_once {
+        format!("job `{name}`: its time is over")
+    } else {
+        format!("lock `{name}` is lost")
+    }
 }
 
 fn killed_by(signal: Signal) -> ExitCode {

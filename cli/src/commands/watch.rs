@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::arguments::Form;
 use crate::failure::{Code, Failure, Result};
 use crate::fleets::{Entry, grouped};
-use crate::output::{Cell, Line as _, Output, Paint, cut, printable, widths};
+use crate::output::{Cell, Line as _, Output, Paint, complain, cut, printable, widths};
 use crate::place::Place;
 use crate::record::Record;
 
@@ -96,7 +96,7 @@ async fn print(place: &Place, out: &Output, asked: &Asked, first: Polled) -> Res
             }
             Err(failure) => {
                 after = asked.interval;
-                eprintln!("spindle: {failure}");
+                complain(&failure.to_string());
             }
         }
     }

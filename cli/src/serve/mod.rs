@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::arguments::Serve;
 use crate::failure::{Code, Failure, Result};
-use crate::output::Output;
+use crate::output::{Output, complain};
 use crate::place::Place;
 use board::Board;
 use door::Door;
@@ -50,7 +50,7 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
     );
     out.text(&format!("Listens on http://{address}/ until Ctrl-C.\n"))?;
     if !address.ip().is_loopback() {
-        eprintln!("spindle: whoever reaches {address} sees who holds what: there is no password");
+        complain(&format!("whoever reaches {address} sees who holds what: there is no password"));
     }
     let ended = end.clone();
     let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {

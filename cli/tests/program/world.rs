@@ -118,6 +118,21 @@ pub fn bare(arguments: &[&str]) -> Command {
     command
 }
 
+/// The program with its environment, started by another one that gets it as its last arguments.
+pub fn under(starter: &str, arguments: &[&str], program: Command) -> Command {
+    let program = program.as_std();
+    let mut command = Command::new(starter);
+    command.args(arguments).arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
 /// The result of a run of the program.
 #[derive(Debug)]
 pub struct Ran {
