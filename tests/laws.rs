@@ -18,6 +18,8 @@ mod admin;
 mod ambient;
 #[path = "laws/columns.rs"]
 mod columns;
+#[path = "laws/commits.rs"]
+mod commits;
 #[path = "laws/company.rs"]
 mod company;
 #[path = "laws/connection.rs"]
