@@ -46,6 +46,8 @@ mod health;
 mod history;
 #[path = "laws/lead.rs"]
 mod lead;
+#[path = "laws/load.rs"]
+mod load;
 #[path = "laws/logs.rs"]
 mod logs;
 #[path = "laws/many.rs"]
