@@ -65,7 +65,7 @@ Exit codes:
   0        With --once, also if another node runs the job or ran it lately";
 
 const SERVE_HELP: &str = "\
-  /         The page: who holds what now, and each lock's terms of the last hour
+  /         The page: who holds what now, and each lock's terms of up to an hour
   /metrics  For Prometheus, one series for each lock
   /healthz  200 if a poll of the table within the last 10 s succeeded, otherwise 503
 

@@ -8,9 +8,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::permit::Permit;
-use super::poll::{Rows, poll, poll_in_turn, taken_until};
+use super::poll::{poll, taken_until};
 use super::pool::Pool;
-use crate::carrier::Repeats;
 use crate::chance;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
@@ -109,7 +108,6 @@ impl SemaphoreBuilder {
             poll_at: tokio::sync::Mutex::new(Instant::now()),
             fruitless: AtomicU32::new(0),
             trouble: Mutex::default(),
-            repeats: Repeats::default(),
         })))
     }
 }
@@ -171,8 +169,6 @@ struct Inner {
     fruitless: AtomicU32,
     /// The last failure, until something succeeds.
     trouble: Mutex<Option<Error>>,
-    /// Of its polls.
-    repeats: Repeats,
 }
 
 impl Semaphore {
@@ -281,8 +277,7 @@ impl Semaphore {
         for _ in 0..TRIES_MAX {
             let Some(place) = self.0.pool.pick() else { return Ok(None) };
             let key = format!("{}{}", self.0.prefix, place.number);
-            let lock = self.0.lock.for_row(key, self.0.lock.said_info());
-            let lock = lock.repeats(self.is_in_trouble()).build()?;
+            let lock = self.0.lock.for_row(key, self.0.lock.said_info()).build()?;
             if let Some(guard) = lock.try_acquire().await? {
                 self.note(None);
                 return Ok(Some(Permit::new(guard, place)));
@@ -303,9 +298,7 @@ impl Semaphore {
             () = self.0.pool.freed() => return Ok(()),
             () = sleep_until(*poll_at) => {}
         }
-        let prefixes = [&*self.0.prefix];
-        let polled = poll_in_turn(&self.0.table, &self.0.repeats, &[], &prefixes).await;
-        let polled = polled.map(|found| self.free_in(&found));
+        let polled = self.poll().await;
         let pause = match polled {
             Ok((free, next)) if free.is_empty() => {
                 self.0.fruitless.store(0, Ordering::Relaxed);
@@ -328,10 +321,7 @@ impl Semaphore {
 
     /// Returns the permits that are free, and how long it is until the next lease is over.
     async fn poll(&self) -> Result<(Vec<usize>, Duration)> {
-        Ok(self.free_in(&poll(&self.0.table, &[&self.0.prefix]).await?))
-    }
-
-    fn free_in(&self, found: &Rows) -> (Vec<usize>, Duration) {
+        let found = poll(&self.0.table, &[&self.0.prefix]).await?;
         let mut is_free = vec![true; self.0.permits];
         let mut next = Duration::MAX;
         for full in &found.rows {
@@ -343,20 +333,16 @@ impl Semaphore {
             }
         }
         let numbers = (0..self.0.permits).filter(|number| is_free[*number]);
-        (numbers.collect(), next.saturating_add(Duration::from_millis(1)))
+        Ok((numbers.collect(), next.saturating_add(Duration::from_millis(1))))
     }
 
     /// Returns a pause that doubles with each poll that brought nothing: up to a poll, or to 10 s
     /// if something fails.
     fn longer_pause(&self, first: Duration) -> Duration {
         let fruitless = self.0.fruitless.fetch_add(1, Ordering::Relaxed).min(10);
-        let longest =
-            if self.is_in_trouble() { PAUSE_LONGEST.max(self.0.poll) } else { self.0.poll };
+        let fails = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let longest = if fails { PAUSE_LONGEST.max(self.0.poll) } else { self.0.poll };
         (first * 2_u32.pow(fruitless)).min(longest.max(first))
-    }
-
-    fn is_in_trouble(&self) -> bool {
-        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn note(&self, trouble: Option<Error>) {

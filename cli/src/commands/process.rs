@@ -119,7 +119,10 @@ pub struct Signals(UnboundedReceiver<Signal>);
 impl Signals {
     pub fn listen() -> io::Result<Signals> {
         use Signal::*;
-        let ignored = ignored()?;
+        let ignored = ignored().unwrap_or_else(|error| {
+            complain(&format!("handles all signals, for it can't tell which are ignored: {error}"));
+            0
+        });
         let (sender, received) = mpsc::unbounded_channel();
         for which in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
             if ignored >> (which as i32 - 1) & 1 == 1 {
@@ -176,7 +179,7 @@ fn ignored() -> io::Result<u64> {
             Some(hex(&String::from_utf8_lossy(&ps?.stdout)))
         }
     };
-    mask.flatten().ok_or_else(|| io::Error::other("which signals are ignored can't be read"))
+    mask.flatten().ok_or_else(|| io::Error::other("not a mask of signals"))
 }
 
 fn hex(mask: &str) -> Option<u64> {

@@ -26,8 +26,6 @@ const PAGE_ROWS: u32 = 10_000;
 /// Events that wait for a slow viewer; one that is slower is cut off, and comes back by itself.
 const BACKLOG: usize = 16;
 
-const VIEWERS_MAX: usize = 500;
-
 /// The result of a poll.
 #[derive(Debug, Default)]
 pub struct Seen {
@@ -45,6 +43,8 @@ pub struct Seen {
 
 pub struct Board {
     table: LockTable,
+    /// Viewers at the same time: others are to get an answer, too.
+    viewers_max: usize,
     /// When the last poll was over. The caller that has the lock is the one that polls.
     polling: tokio::sync::Mutex<Option<Instant>>,
     inner: Mutex<Inner>,
@@ -77,9 +77,10 @@ struct Change<'a> {
 }
 
 impl Board {
-    pub fn new(table: LockTable) -> Board {
+    pub fn new(table: LockTable, viewers_max: usize) -> Board {
         Board {
             table,
+            viewers_max,
             polling: tokio::sync::Mutex::default(),
             inner: Mutex::default(),
             viewer_came: Notify::new(),
@@ -135,7 +136,7 @@ impl Board {
         let (sender, events) = mpsc::channel(BACKLOG);
         let mut inner = self.inner();
         inner.has_viewers();
-        if inner.closed || inner.viewers.len() >= VIEWERS_MAX {
+        if inner.closed || inner.viewers.len() >= self.viewers_max {
             return None;
         }
         let whole = inner.whole();

@@ -1,6 +1,7 @@
 //! `serve`: metrics, health and a web page of who holds what, read-only.
 
 mod board;
+mod connections;
 mod door;
 mod event;
 mod gauges;
@@ -10,23 +11,19 @@ mod routes;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
 
 use crate::arguments::Serve;
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, complain};
 use crate::place::Place;
 use board::Board;
+use connections::{answer, connections_max};
 use door::Door;
 use lanes::Lanes;
-
-/// How long a viewer that still reads an answer after the end is waited for.
-const END_LIMIT: Duration = Duration::from_secs(5);
 
 pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCode> {
     // An error at the start ends the program; a later one is shown.
@@ -36,7 +33,7 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
     let end = end_on_signal()?;
     // This connection comes back by itself after Spanner has lost its session.
     let table = LockTable::connect(&place.database, &place.table);
-    let board = Arc::new(Board::new(table.clone()));
+    let board = Arc::new(Board::new(table.clone(), connections_max() / 2));
     let lanes = Arc::new(Lanes::new(table, Arc::clone(&board)));
     let polling = tokio::spawn(until_end(Arc::clone(&board).follow(), end.clone()));
     let walking = tokio::spawn(until_end(Arc::clone(&lanes).walk(), end.clone()));
@@ -52,21 +49,11 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
     if !address.ip().is_loopback() {
         complain(&format!("whoever reaches {address} sees who holds what: there is no password"));
     }
-    let ended = end.clone();
-    let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
-        ended.cancelled().await;
-        board.close();
-    });
-    let mut serving = std::pin::pin!(serving.into_future());
-    let served = tokio::select! {
-        served = &mut serving => served,
-        () = overdue(&end) => Ok(()),
-    };
+    answer(listener, routes, &end, || board.close()).await;
     end.cancel();
     for task in [polling, walking] {
         task.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
     }
-    served?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,9 +83,4 @@ fn end_on_signal() -> Result<CancellationToken> {
 
 async fn until_end(work: impl Future<Output = ()>, end: CancellationToken) {
     end.run_until_cancelled(work).await;
-}
-
-async fn overdue(end: &CancellationToken) {
-    end.cancelled().await;
-    sleep(END_LIMIT).await;
 }

@@ -18,6 +18,7 @@ use super::board::{Board, PERIOD};
 use super::door::{Door, guard};
 use super::gauges;
 use super::lanes::Lanes;
+use crate::output::{escaped, printable};
 
 /// A probe is content with a poll as old as this.
 const HEALTH_AGE: Duration = Duration::from_secs(10);
@@ -72,8 +73,9 @@ fn typed(kind: &'static str, text: impl Into<Body>) -> Response {
 }
 
 fn json(thing: &impl Serialize) -> Response {
-    match serde_json::to_vec(thing) {
-        Ok(text) => typed("application/json", text),
+    match serde_json::to_string(thing) {
+        // Whoever asks by hand reads it in a terminal.
+        Ok(text) => typed("application/json", escaped(&text)),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
@@ -120,6 +122,8 @@ async fn metrics(State(shared): State<Shared>) -> Response {
 async fn health(State(shared): State<Shared>) -> Response {
     match &shared.board.poll(HEALTH_AGE).await.trouble {
         None => "ok\n".into_response(),
-        Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")).into_response(),
+        Some(trouble) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", printable(trouble))).into_response()
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::TcpStream;
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::world::{PATIENCE, World};
@@ -28,7 +28,12 @@ pub struct Answer {
 impl Server {
     pub async fn start(world: &World, arguments: &[&str]) -> Server {
         let mut command = world.program(&["serve", "--listen", "127.0.0.1:0"]);
-        let mut child = command.args(arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        command.args(arguments);
+        Server::started(command).await
+    }
+
+    pub async fn started(mut command: Command) -> Server {
+        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
         let (_, rest) = line.split_once("http://").unwrap();

@@ -45,6 +45,11 @@ fn shot(name: &str) -> PathBuf {
     Path::new(&directory.unwrap_or_else(|_| env!("CARGO_TARGET_TMPDIR").to_string())).join(name)
 }
 
+/// The elements that the screen is too narrow for.
+const TOO_WIDE: &str = "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth ? [] : \
+    [...document.querySelectorAll('*')].filter((e) => e.getBoundingClientRect().right > clientWidth) \
+    .map((e) => e.outerHTML.slice(0, 200)).slice(0, 5).concat(scrollWidth))(document.documentElement)";
+
 const HOLDER: &str = "document.querySelector('tr[data-lock=billing] .holder')?.textContent";
 
 async fn filter(browser: &mut Browser, prefix: &str) {
@@ -88,8 +93,10 @@ async fn the_page_shows_who_holds_and_the_last_hour_and_follows_both() {
 
     // By the keyboard alone: to the filter, to the first lock, open.
     browser.press("Tab", 9, "").await;
-    assert_eq!(browser.eval("document.activeElement.id").await, "prefix");
-    browser.press("Tab", 9, "").await;
+    for id in ["prefix", "state", "span", "compact"] {
+        assert_eq!(browser.eval("document.activeElement.id").await, id);
+        browser.press("Tab", 9, "").await;
+    }
     assert_eq!(browser.eval("document.activeElement.textContent").await, "billing");
     browser.press("Enter", 13, "\r").await;
     browser
@@ -155,6 +162,13 @@ async fn the_page_fits_a_phone_and_bounds_what_it_draws() {
     for n in 0..300 {
         world.write(&[(&format!("more-{n:03}"), None)]).await;
     }
+    browser.until("document.querySelectorAll('tr[data-lock]').length === 304").await;
+    assert_eq!(
+        browser.eval("document.getElementById('compact').checked").await,
+        true,
+        "many locks"
+    );
+    browser.eval("document.getElementById('compact').click()").await;
     browser.until("document.querySelectorAll('tr[data-lock]').length === 200").await;
     assert_eq!(browser.eval("document.getElementById('more').hidden").await, false);
     browser.eval("document.getElementById('more').click()").await;
@@ -252,4 +266,59 @@ async fn a_fleet_is_one_line_of_the_page_and_opens_by_key_and_by_click() {
     filter(&mut browser, "spin").await;
     assert_eq!(table(&mut browser).await.len(), closed.len() - 1, "fleets alone");
     assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: .ci/run page"]
+async fn hundreds_of_locks_fit_a_phone_with_those_in_trouble_first() {
+    let world = World::start().await;
+    let names: Vec<String> = (0..500).map(|n| format!("tenant-{n:03}")).collect();
+    let rows: Vec<_> = names.iter().map(|name| (name.as_str(), Some("node-1"))).collect();
+    world.write(&rows).await;
+    world.emulator.advance(MINUTE * 6);
+    // The others have begun anew since; these are held by nobody who lives.
+    let dead = ["tenant-007", "tenant-123", "tenant-499"];
+    let living: Vec<_> = rows.into_iter().filter(|(name, _)| !dead.contains(name)).collect();
+    world.write(&living).await;
+    let server = Server::start(&world, &[]).await;
+    let mut browser = Browser::start().await;
+    browser.resize(390, 780, true).await;
+    let url = format!("http://{}/", server.address);
+    browser.open(&url).await;
+    browser.until("document.querySelectorAll('tr[data-lock]').length === 500").await;
+    let height = browser.eval("document.documentElement.scrollHeight").await.as_u64().unwrap();
+    assert!(height < 9_000, "{height} pixels");
+    assert_eq!(browser.eval(TOO_WIDE).await, json!([]));
+    let first =
+        "[...document.querySelectorAll('#locks > tr')].slice(0, 3).map((tr) => tr.dataset.lock)";
+    assert_eq!(browser.eval(first).await, json!(dead));
+    let summary = "document.getElementById('summary').textContent";
+    let said = browser.eval(summary).await;
+    let said = said.as_str().unwrap();
+    assert!(said.starts_with("497 of 500 held, 3 in trouble, as of "), "{said}");
+    assert!(said.ends_with("UTC") || said.contains("GMT") || said.ends_with('T'), "{said}");
+    browser.screenshot(&shot("page-compact.png")).await;
+
+    choose(&mut browser, "state", "trouble").await;
+    browser.until("document.querySelectorAll('#locks > tr').length === 3").await;
+    assert_eq!(browser.eval("document.body.className").await, "", "few locks have lanes");
+    choose(&mut browser, "span", "5").await;
+    browser.until("document.getElementById('past').textContent === 'Last 5 minutes'").await;
+    browser
+        .until("document.querySelector('svg.past').ariaLabel.startsWith('Last 5 minutes')")
+        .await;
+    assert_eq!(browser.eval("location.search").await, "?state=trouble&span=5");
+
+    // Another viewer sees the same colours, whichever holder comes first.
+    let colours = browser.eval("[colour('node-1'), colour('node-2')]").await;
+    browser.open(&format!("{url}?state=trouble")).await;
+    browser.until("document.querySelectorAll('#locks > tr').length === 3").await;
+    assert_eq!(browser.eval("[colour('node-2'), colour('node-1')].reverse()").await, colours);
+    assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
+}
+
+async fn choose(browser: &mut Browser, id: &str, value: &str) {
+    let input = format!("document.getElementById('{id}')");
+    let chosen = format!("{input}.value = '{value}'; {input}.dispatchEvent(new Event('change'))");
+    browser.eval(&chosen).await;
 }

@@ -6,10 +6,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::http::Server;
-use crate::world::{DATABASE, PATIENCE, World};
+use crate::world::{DATABASE, PATIENCE, World, under};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -250,4 +252,26 @@ async fn what_it_cannot_serve_is_said_at_once() {
     let ran = world.run(&["serve", "--listen", &address]).await;
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains(&address) && ran.err.contains("port 0"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn half_a_request_is_not_waited_for_and_keeps_no_other_from_an_answer() {
+    let world = World::start().await;
+    let program = world.program(&["serve", "--listen", "127.0.0.1:0"]);
+    let few_files = "ulimit -n 256; exec \"$0\" \"$@\"";
+    let server = Server::started(under("sh", &["-c", few_files], program)).await;
+    let mut halves = Vec::new();
+    for _ in 0..300 {
+        let mut half = TcpStream::connect(server.address).await.unwrap();
+        half.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n").await.unwrap();
+        halves.push(half);
+    }
+    assert_eq!(server.get("/healthz").await.status, 200);
+    // One that sends nothing at all is not waited for either.
+    let silent = TcpStream::connect(server.address).await.unwrap();
+    for mut half in halves.into_iter().chain([silent]) {
+        let mut rest = Vec::new();
+        // An answer or an error: the connection is over.
+        let _ = timeout(PATIENCE, half.read_to_end(&mut rest)).await.expect("it is closed");
+    }
 }

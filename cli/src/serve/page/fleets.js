@@ -8,8 +8,22 @@ const opened = new Set();
 const fleetRows = new Map();
 const byNumber = new Intl.Collator("en", { numeric: true });
 
-// The lines of the table in their order: locks, fleets, and the rows of those that are open.
+// The lines of the table in their order: locks, fleets, and the rows of those that are open; what is
+// in trouble comes first.
 function lines(names, prefix) {
+  const [troubled, others] = [[], []];
+  for (const line of linesByName(names, prefix)) {
+    const members = line.members ?? [line.name];
+    (members.some((name) => isTrouble(locks.get(name))) ? troubled : others).push(line);
+  }
+  return [...troubled, ...others].flatMap((line) => {
+    if (!line.fleet || !opened.has(line.fleet)) return [line];
+    const members = line.members.sort(byNumber.compare);
+    return [line, ...members.map((name) => ({ name, within: line.fleet }))];
+  });
+}
+
+function linesByName(names, prefix) {
   if (prefix.startsWith(RESERVED)) return names.sort().map((name) => ({ name }));
   const tops = new Map();
   for (const name of names) {
@@ -19,12 +33,7 @@ function lines(names, prefix) {
     else if (tops.get(fleet)) tops.get(fleet).members.push(name);
     else tops.set(fleet, { fleet, members: [name] });
   }
-  const sorted = [...tops.keys()].sort().map((name) => tops.get(name));
-  return sorted.flatMap((line) => {
-    if (!line.fleet || !opened.has(line.fleet)) return [line];
-    const members = line.members.sort(byNumber.compare);
-    return [line, ...members.map((name) => ({ name, within: line.fleet }))];
-  });
+  return [...tops.keys()].sort().map((name) => tops.get(name));
 }
 
 function makeFleet(fleet) {

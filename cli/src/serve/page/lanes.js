@@ -1,7 +1,13 @@
-// The last hour of a lock as a lane: in colour, and in words.
+// The past of a lock as a lane: in colour, and in words.
 "use strict";
 
-const HOUR = 3_600_000;
+const SPANS = { 5: "last 5 minutes", 15: "last 15 minutes", 60: "last hour" };
+// Units of a lane's width.
+const WIDTH = 1800;
+
+const minutes = () => Number(byId("span").value);
+const lasts = () => minutes() * 60_000;
+const past = () => SPANS[minutes()][0].toUpperCase() + SPANS[minutes()].slice(1);
 
 // The stretches of a lane, the latest first.
 function stretches(lock, lane) {
@@ -36,33 +42,34 @@ function stretches(lock, lane) {
     }
     next = begin;
   });
-  const begin = now() - HOUR;
+  const begin = now() - lasts();
   return all.filter((part) => part.to > begin).map((part) => ({ ...part, from: Math.max(part.from, begin) }));
 }
 
 const free = (lock) => (["promised", "parked", "evicted", "waiting"].includes(lock.state) ? "reserved" : "vacant");
 
 function laneInWords(parts, lane) {
-  if (!lane || (lane.loading && !lane.terms.length)) return "Last hour: being read";
+  if (!lane || (lane.loading && !lane.terms.length)) return `${past()}: being read`;
   const terms = parts.filter((part) => part.kind === "term");
   const vacant = parts.filter((part) => part.kind === "vacant").reduce((sum, part) => sum + part.to - part.from, 0);
   const count = terms.length === 1 ? "1 term" : `${terms.length} terms`;
   const latest = terms.slice(0, 3).map((part) => part.text).join("; before that ");
   const more = terms.length > 3 ? `; and ${terms.length - 3} more` : "";
-  return `Last hour: ${count}${latest && `: ${latest}`}${more}. Vacant for ${span(vacant)} in all.`;
+  return `${past()}: ${count}${latest && `: ${latest}`}${more}. Vacant for ${span(vacant)} in all.`;
 }
 
 function drawLane(name) {
   const row = rows.get(name);
   const lock = locks.get(name);
   if (!row || !lock) return;
-  const begin = now() - HOUR;
+  const begin = now() - lasts();
+  const scale = WIDTH / lasts();
   const lane = lanes.get(name);
   const parts = stretches(lock, lane);
   const shapes = parts.map((part) => {
-    const x = part.from - begin;
-    const width = Math.max(part.to - part.from, part.kind === "term" ? HOUR / 900 : HOUR / 1800);
-    const place = { x: Math.min(x, HOUR - width), y: 0, width, height: 20, class: part.kind };
+    const x = (part.from - begin) * scale;
+    const width = Math.max((part.to - part.from) * scale, part.kind === "term" ? 2 : 1);
+    const place = { x: Math.min(x, WIDTH - width), y: 0, width, height: 20, class: part.kind };
     if (part.kind === "term") place.fill = colour(part.holder);
     const shape = drawn("rect", place);
     const title = drawn("title", {});
@@ -80,7 +87,7 @@ function drawLane(name) {
 // One pattern serves every lane.
 function hatch() {
   const svg = drawn("svg", { width: 0, height: 0, "aria-hidden": "true", class: "unseen" });
-  const size = HOUR / 150;
+  const size = WIDTH / 150;
   const pattern = drawn("pattern", { id: "hatch", patternUnits: "userSpaceOnUse", width: size, height: 20 });
   pattern.append(drawn("rect", { class: "hatching", x: 0, y: 0, width: size / 2, height: 20 }));
   svg.append(pattern);

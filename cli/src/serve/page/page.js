@@ -1,10 +1,11 @@
 // The holders, live: events tell the changes, and lanes are asked for where they are on the screen.
 "use strict";
 
+// Lines that are shown at first, also of the compact form; it is the usual one for many lines.
 const ROWS = 200;
+const COMPACT_ROWS = 1000;
+const MANY = 100;
 const SVG = "http://www.w3.org/2000/svg";
-// Told apart with any colour vision; further holders get a colour of the wheel.
-const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7a5195", "#8c6d31"];
 const CAUSES = { handed_to: "handed to", began_to_write: "began to write", lease_ran_out: "lease ran out" };
 const STATES = { never_held: "never held", promised: "reserved", expired: "lease ran out" };
 
@@ -14,20 +15,25 @@ const lanes = new Map();
 const rows = new Map();
 const asked = new Map();
 const visible = new Set();
-const colours = new Map();
-let limit = ROWS;
+const chosen = new URLSearchParams(location.search);
+let pages = 1;
 let spannerTime = { at: 0, seen: 0 };
 
 const now = () => spannerTime.at + performance.now() - spannerTime.seen;
 const time = (text) => Date.parse(text);
 const clock = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
+const zone = () =>
+  new Intl.DateTimeFormat([], { timeZoneName: "short" }).formatToParts().find((part) => part.type === "timeZoneName").value;
+const isCompact = () => byId("compact").checked;
 
+// The same for each viewer and each day: by the name alone, mixed so that like names differ.
 function colour(holder) {
-  if (!colours.has(holder)) {
-    const n = colours.size;
-    colours.set(holder, COLOURS[n] ?? `hsl(${Math.round(n * 137.5) % 360} 55% 50%)`);
-  }
-  return colours.get(holder);
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(holder)) hash = Math.imul(hash ^ byte, 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  hash = (hash ^ (hash >>> 16)) >>> 0;
+  return `hsl(${hash % 360} 60% ${[38, 50, 62][(hash >>> 9) % 3]}%)`;
 }
 
 function span(milliseconds) {
@@ -58,6 +64,12 @@ const stateOf = (lock) => {
   if (lock.state === "held" && lock.late) return "held, heartbeat late";
   return STATES[lock.state] ?? lock.state;
 };
+const isTrouble = (lock) => lock.late || lock.state === "expired" || lock.state === "evicted";
+const FILTERS = {
+  trouble: isTrouble,
+  held: (lock) => lock.state === "held",
+  vacant: (lock) => lock.state !== "held",
+};
 // True of the first term of a writer, in which it waits until nobody reads any more.
 const isWait = (lock, term) =>
   term.cause === "began_to_write" || (lock?.state === "waiting" && lock.token === term.token);
@@ -74,7 +86,7 @@ function makeRow(name) {
   const holder = make("span");
   const state = make("td", { class: "state" });
   const since = make("time");
-  const svg = drawn("svg", { class: "hour", viewBox: `0 0 ${HOUR} 20`, preserveAspectRatio: "none", role: "img" });
+  const svg = drawn("svg", { class: "past", viewBox: `0 0 ${WIDTH} 20`, preserveAspectRatio: "none", role: "img" });
   const tr = make(
     "tr", {},
     make("th", { scope: "row", class: "name" }, button),
@@ -111,8 +123,13 @@ function age(name) {
 
 function render() {
   const prefix = byId("prefix").value;
-  const names = [...locks.keys()].filter((name) => name.startsWith(prefix));
+  const isAsked = FILTERS[byId("state").value] ?? (() => true);
+  const named = [...locks.keys()].filter((name) => name.startsWith(prefix));
+  const names = named.filter((name) => isAsked(locks.get(name)));
   const all = lines(names, prefix);
+  if (!chosen.has("compact")) byId("compact").checked = all.length > MANY;
+  document.body.classList.toggle("compact", isCompact());
+  const limit = pages * (isCompact() ? COMPACT_ROWS : ROWS);
   const shown = all.slice(0, limit);
   drop(new Set(shown.map((line) => line.name)));
   dropFleets(new Set(shown.map((line) => line.fleet)));
@@ -137,7 +154,9 @@ function render() {
   byId("more").hidden = all.length <= limit;
   byId("more").textContent = `Show more locks: ${all.length - shown.length} are not shown`;
   const held = [...locks.values()].filter((lock) => lock.state === "held").length;
-  byId("summary").textContent = `${held} of ${locks.size} held, as of ${clock(spannerTime.at)}`;
+  const troubled = [...locks.values()].filter(isTrouble).length;
+  const more = troubled ? `, ${troubled} in trouble` : "";
+  byId("summary").textContent = `${held} of ${locks.size} held${more}, as of ${clock(spannerTime.at)} ${zone()}`;
 }
 
 // Forgets the rows of locks that are shown no more.
@@ -170,7 +189,8 @@ const askSoon = () => {
 
 async function ask() {
   const due = performance.now() - 30_000;
-  const names = [...visible].filter((name) => (asked.get(name) ?? -Infinity) < due);
+  const isDrawn = (name) => !isCompact() || rows.get(name)?.details;
+  const names = [...visible].filter((name) => isDrawn(name) && (asked.get(name) ?? -Infinity) < due);
   while (names.length) {
     const some = names.splice(0, 25);
     const query = new URLSearchParams(some.map((name) => ["lock", name]));
@@ -204,6 +224,7 @@ function toggle(name) {
     row.tr.after(row.details);
     fillTerms(row.details, name);
     fillDetails(name);
+    askSoon();
   }
   row.button.setAttribute("aria-expanded", String(Boolean(row.details)));
 }
@@ -244,7 +265,7 @@ function fillTerms(details, name) {
   });
   const table = make(
     "table", {},
-    make("caption", {}, "Terms, the latest first"),
+    make("caption", {}, `Terms, the latest first; times in ${zone()}`),
     make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)))),
     make("tbody", {}, ...body),
   );
@@ -325,14 +346,39 @@ function listen() {
 
 byId("prefix").value = decodeURIComponent(location.hash.slice(1));
 byId("prefix").addEventListener("input", () => {
-  limit = ROWS;
-  history.replaceState(null, "", `#${encodeURIComponent(byId("prefix").value)}`);
+  pages = 1;
+  remember();
   render();
 });
 byId("more").addEventListener("click", () => {
-  limit += ROWS;
+  pages += 1;
   render();
 });
+
+// The address keeps what was chosen, so that it can be sent to somebody else.
+function remember() {
+  const query = chosen.size ? `?${chosen}` : location.pathname;
+  history.replaceState(null, "", `${query}#${encodeURIComponent(byId("prefix").value)}`);
+}
+
+function choose(id, value) {
+  chosen.set(id, value);
+  pages = 1;
+  remember();
+  byId("past").textContent = past();
+  render();
+  visible.forEach(drawLane);
+  askSoon();
+}
+
+for (const id of ["state", "span"]) {
+  const offered = [...byId(id).options].map((option) => option.value);
+  if (offered.includes(chosen.get(id))) byId(id).value = chosen.get(id);
+  byId(id).addEventListener("change", () => choose(id, byId(id).value));
+}
+byId("compact").checked = chosen.get("compact") === "true";
+byId("compact").addEventListener("change", () => choose("compact", String(isCompact())));
+byId("past").textContent = past();
 setInterval(() => visible.forEach(drawLane), 5000);
 setInterval(ask, 10_000);
 hatch();

@@ -1,0 +1,92 @@
+//! The connections that are served at the same time, and what each of them may cost.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use nix::sys::resource::{Resource, getrlimit};
+use spindle::CancellationToken;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+/// How long a request may be in coming, the first one of a connection and each that follows.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// Bytes of a request's head: more than the names of a page's longest question.
+const REQUEST_BYTES_MAX: usize = 128 * 1024;
+
+/// A connection's life. A page that listens comes back by itself.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(60 * 60);
+
+const CONNECTIONS_MAX: usize = 1_000;
+
+/// How long a viewer that still reads an answer after the end is waited for.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// Until the next connection is accepted after one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Returns how many connections this process has files for, besides its own.
+pub fn connections_max() -> usize {
+    let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(256, |(soft, _)| soft);
+    usize::try_from(files / 4 * 3).unwrap_or(usize::MAX).clamp(8, CONNECTIONS_MAX)
+}
+
+/// Answers requests until the end; then `at_end` is done, and answers under way are finished.
+pub async fn answer(
+    listener: TcpListener,
+    routes: Router,
+    end: &CancellationToken,
+    at_end: impl FnOnce(),
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_LIMIT)
+        .max_buf_size(REQUEST_BYTES_MAX);
+    let count = connections_max();
+    let free = Arc::new(Semaphore::new(count));
+    while let Some((stream, permit)) =
+        end.run_until_cancelled(next(&listener, &free)).await.flatten()
+    {
+        let service = TowerToHyperService::new(routes.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let end = end.clone();
+        tokio::spawn(async move {
+            let mut connection = pin!(connection);
+            // Whatever ends it, the client sees.
+            tokio::select! {
+                _ended = timeout(CONNECTION_LIMIT, &mut connection) => {}
+                () = end.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ended = timeout(END_LIMIT, connection).await;
+                }
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    at_end();
+    let all = u32::try_from(count).unwrap_or(u32::MAX);
+    // Each of them ends within its limit.
+    let _all_are_free = free.acquire_many(all).await;
+}
+
+/// The next connection, once there is room for one more; the others wait in the system's queue.
+async fn next(
+    listener: &TcpListener,
+    free: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(free).acquire_owned().await.ok()?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return Some((stream, permit)),
+            // The client is gone already, or there are no files: some connections will end.
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
