@@ -127,6 +127,12 @@ impl Error {
         }
     }
 
+    /// Returns the error of a write of which an earlier attempt got no definite answer, whatever
+    /// the last one got.
+    pub(crate) fn in_doubt(doing: String, source: google_cloud_spanner::Error) -> Error {
+        Error::new(Kind::Unknown { doing, source: Some(source) })
+    }
+
     /// Returns true if the term is over, or was never this lock's: nothing was written under it,
     /// and nothing more may be. Stop.
     pub fn is_fenced(&self) -> bool {
@@ -345,7 +351,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 /// Returns true if a write that ended so certainly was not applied and will not be.
 ///
 /// Everything that is not on this list leaves the outcome unknown.
-fn is_definite(error: &google_cloud_spanner::Error) -> bool {
+pub(crate) fn is_definite(error: &google_cloud_spanner::Error) -> bool {
     let before_sending =
         error.is_connect() || error.is_authentication() || error.is_serialization();
     before_sending

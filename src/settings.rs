@@ -34,6 +34,7 @@ pub struct LockBuilder {
     name: String,
     /// True if it is for a row of the library's own.
     is_reserved: bool,
+    is_repeat: bool,
     id: Option<String>,
     info: Option<String>,
     lease: Duration,
@@ -59,6 +60,8 @@ pub(crate) struct Settings {
     pub(crate) timing: Timing,
     pub(crate) stop_limit: Duration,
     pub(crate) own_thread: bool,
+    /// True if the library itself asks again for what another instance failed at.
+    pub(crate) is_repeat: bool,
     pub(crate) rank: Option<Rank>,
     pub(crate) clock: Clock,
 }
@@ -86,6 +89,7 @@ impl LockBuilder {
             table,
             name,
             is_reserved: false,
+            is_repeat: false,
             id: None,
             info: None,
             lease: LEASE_DEFAULT,
@@ -107,6 +111,12 @@ impl LockBuilder {
     pub(crate) fn for_row(&self, key: String, info: Option<String>) -> LockBuilder {
         let (is_reserved, rank, preempts) = (true, None, false);
         LockBuilder { name: key, is_reserved, info, rank, preempts, ..self.clone() }
+    }
+
+    /// Says if the library itself asks again for what another instance failed at.
+    pub(crate) fn repeats(mut self, is_repeat: bool) -> LockBuilder {
+        self.is_repeat = is_repeat;
+        self
     }
 
     /// Fixes the id, and says it.
@@ -381,6 +391,7 @@ impl LockBuilder {
             timing,
             stop_limit,
             own_thread: self.own_thread,
+            is_repeat: self.is_repeat,
             clock: self.clock.clone(),
         })
     }

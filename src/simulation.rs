@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::carrier::{self, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
+use crate::carrier::{self, Budget, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
 use crate::chance;
 use crate::clock::Clock;
 pub use crate::clock::Machine;
@@ -252,7 +252,10 @@ pub struct House<S> {
 impl<S: Store> House<S> {
     /// Returns a process on a simulated table.
     pub fn new(store: S) -> House<S> {
-        House { carriers: Carriers::none(), store: Arc::new(Simulated(store)) }
+        House {
+            carriers: Carriers::new(Arc::new(Budget::new())),
+            store: Arc::new(Simulated(store)),
+        }
     }
 
     /// Returns the table that it is on.
@@ -372,6 +375,7 @@ impl Member {
             timing,
             stop_limit,
             own_thread: false,
+            is_repeat: false,
             rank: None,
             clock,
         };

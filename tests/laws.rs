@@ -18,6 +18,8 @@ mod admin;
 mod ambient;
 #[path = "laws/columns.rs"]
 mod columns;
+#[path = "laws/commits.rs"]
+mod commits;
 #[path = "laws/company.rs"]
 mod company;
 #[path = "laws/connection.rs"]
@@ -44,6 +46,8 @@ mod health;
 mod history;
 #[path = "laws/lead.rs"]
 mod lead;
+#[path = "laws/load.rs"]
+mod load;
 #[path = "laws/logs.rs"]
 mod logs;
 #[path = "laws/many.rs"]

@@ -1,6 +1,6 @@
 //! Many changes in one transaction, each judged by its own rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use spindle_protocol::{
@@ -10,8 +10,14 @@ use spindle_protocol::{
 /// Returns the keys and the columns that all of the changes are judged by.
 pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
     let (mut keys, mut columns) = (Vec::new(), Vec::new());
+    let mut gates = HashSet::new();
     for (lock, change) in changes {
-        let reads = change.reads(lock);
+        let mut reads = change.reads(lock);
+        if let Change::BeginRead { gate, .. } = change
+            && !gates.insert(gate)
+        {
+            reads.keys.retain(|key| key != gate);
+        }
         keys.extend(reads.keys);
         for column in reads.columns {
             if !columns.contains(column) {
@@ -23,16 +29,22 @@ pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>
 }
 
 /// Returns what each of the changes writes, or why it is refused. A refusal affects no other lock.
+/// The first of those who begin to read under one writer's row writes it for all of them.
 pub(crate) fn judge(
     changes: &[(Arc<str>, Change)],
     found: Vec<StoredRow>,
 ) -> Vec<Result<Vec<Write>, Rejection>> {
     let found: HashMap<String, StoredRow> =
         found.into_iter().map(|row| (row.key.clone(), row)).collect();
+    let mut written = HashSet::new();
     let judged = changes.iter().map(|(lock, change)| {
         let keys = change.reads(lock).keys;
         let own: Vec<StoredRow> = keys.iter().filter_map(|key| found.get(key).cloned()).collect();
-        change.judge(lock, &own)
+        let mut writes = change.judge(lock, &own)?;
+        if let Change::BeginRead { gate, .. } = change {
+            writes.retain(|write| write.key != *gate || written.insert(gate));
+        }
+        Ok(writes)
     });
     judged.collect()
 }

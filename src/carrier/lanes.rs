@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::budget::Budgets;
+use super::budget::{Budget, Budgets};
 use super::parcel::{Lane, Parcel};
 use super::window::{Overlap, Sample, Window};
 
@@ -107,10 +107,10 @@ pub(crate) struct Ending {
 }
 
 impl Lanes {
-    pub(crate) fn new(now: Instant) -> Lanes {
+    pub(crate) fn new(budget: Arc<Budget>, now: Instant) -> Lanes {
         Lanes {
             lanes: Lane::ALL.map(|lane| Waiting::new(lane.window())),
-            budgets: Budgets::new(now),
+            budgets: Budgets::new(budget, now),
             overlap: Overlap::allowed(),
             in_flight: 0,
             alone_in_flight: 0,
@@ -178,17 +178,26 @@ impl Lanes {
         None
     }
 
+    /// Returns true if something is held back.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.lanes.iter().any(|waiting| !waiting.is_empty())
+    }
+
     /// Returns when something that is held back may leave.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let parts = self.lanes.iter().flat_map(|waiting| waiting.parts.iter());
         let parts = parts.map(|part| part.not_before).filter(|at| *at > now).min();
-        let held_back = self.lanes.iter().any(|waiting| !waiting.is_empty());
-        let paid = self.budgets.refilled_at().filter(|_| held_back);
+        let paid = self.budgets.refilled_at().filter(|_| self.is_waiting());
         let gathered = self.of(Lane::Heartbeats).gathers_until();
         let overtakes = self.overtakes_at().filter(|_| self.is_apart(now) && self.in_flight > 0);
         let begins = (!self.of(Lane::Begins).is_empty()).then_some(self.begins_from);
         let later = [gathered, overtakes, begins].into_iter().flatten().filter(|at| *at > now);
         parts.into_iter().chain(paid).chain(later).min()
+    }
+
+    /// Returns the budget that this batcher shares.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        self.budgets.shared()
     }
 
     /// Notes that a request is no longer on its way.
@@ -481,15 +490,19 @@ struct Chosen {
     lane: Lane,
     parcels: Vec<Arc<Parcel>>,
     locks: HashSet<Arc<str>>,
+    /// The writers' rows that they may change besides: all who begin to read under one write the same
+    /// into it.
+    gates: HashSet<String>,
     bytes: usize,
-    /// Those of a lock that is among them already. Two writes of one row would have to be judged by
+    /// Those of a row that is written already. Two writes of one row would have to be judged by
     /// each other.
     twice: Vec<(u64, Arc<Parcel>)>,
 }
 
 impl Chosen {
     fn new(lane: Lane) -> Chosen {
-        Chosen { lane, parcels: Vec::new(), locks: HashSet::new(), bytes: 0, twice: Vec::new() }
+        let (locks, gates) = (HashSet::new(), HashSet::new());
+        Chosen { lane, parcels: Vec::new(), locks, gates, bytes: 0, twice: Vec::new() }
     }
 
     fn has_room_for(&self, parcel: &Parcel) -> bool {
@@ -498,10 +511,17 @@ impl Chosen {
     }
 
     fn add(&mut self, came: u64, parcel: Arc<Parcel>) {
-        if self.lane != Lane::Polls && !self.locks.insert(Arc::clone(&parcel.lock)) {
+        let (lock, gate) = (&parcel.lock, parcel.load.gate());
+        let meets_another = || {
+            let meets_gate = self.gates.contains(&**lock) || self.locks.contains(lock);
+            meets_gate || gate.is_some_and(|gate| self.locks.contains(gate))
+        };
+        if self.lane != Lane::Polls && meets_another() {
             self.twice.push((came, parcel));
             return;
         }
+        self.locks.insert(Arc::clone(lock));
+        self.gates.extend(gate.map(str::to_string));
         self.bytes += parcel.bytes();
         self.parcels.push(parcel);
     }
@@ -563,7 +583,10 @@ mod tests {
 
     impl Waiters {
         fn none() -> Waiters {
-            Waiters { lanes: Lanes::new(Instant::now()), answers: Vec::new() }
+            Waiters {
+                lanes: Lanes::new(Arc::new(Budget::new()), Instant::now()),
+                answers: Vec::new(),
+            }
         }
 
         fn add(&mut self, lock: &str, load: Load, is_repeat: bool, suspicion: u32) {

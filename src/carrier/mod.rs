@@ -17,6 +17,7 @@ mod store;
 mod trip;
 mod window;
 
+pub(crate) use budget::{Budget, Charge, Repeats};
 pub(crate) use parcel::Load;
 pub(crate) use seat::{Carriers, Seat};
 pub(crate) use step::Step;

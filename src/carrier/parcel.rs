@@ -62,6 +62,14 @@ impl Load {
         }
     }
 
+    /// Returns the key of the writer's row that it may change besides its lock's own.
+    pub(crate) fn gate(&self) -> Option<&str> {
+        match self {
+            Load::Change(Change::BeginRead { gate, .. }) => Some(gate),
+            _ => None,
+        }
+    }
+
     /// About as many bytes as its keys and values take, besides the lock's name.
     fn bytes(&self) -> usize {
         // The timestamps, the writer, and what frames them.
@@ -75,6 +83,9 @@ impl Load {
                 Change::Heartbeat { holder: Some(holder), .. }
                 | Change::KeepWriting { holder: Some(holder), .. },
             ) => said(holder.info.as_ref()),
+            Load::Change(Change::BeginRead { gate, holder, .. }) => {
+                ROW + gate.len() * 2 + said(holder.info.as_ref())
+            }
             Load::Change(Change::Release { info, .. }) => said(info.as_ref()),
             _ => 0,
         }

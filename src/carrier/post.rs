@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
+use super::budget::Budget;
 use super::lanes::{Batch, Ending, Fare, Lanes, Repeat};
 use super::parcel::{Lane, Parcel};
 use super::store::Store;
@@ -65,12 +66,13 @@ impl<S: Store> Post<S> {
     pub(crate) fn new(
         store: Arc<S>,
         inbox: mpsc::UnboundedReceiver<Arc<Parcel>>,
+        budget: Arc<Budget>,
         random: SmallRng,
     ) -> Post<S> {
         Post {
             store,
             inbox,
-            lanes: Lanes::new(Instant::now()),
+            lanes: Lanes::new(budget, Instant::now()),
             trips: BTreeMap::new(),
             travelling: FuturesUnordered::new(),
             sent: 0,
@@ -80,8 +82,11 @@ impl<S: Store> Post<S> {
 
     /// Runs until the last seat is gone: then nobody waits for an answer any more.
     pub(crate) async fn run(mut self) {
+        let budget = Arc::clone(self.lanes.budget());
         loop {
             let now = Instant::now();
+            let mut refunded = std::pin::pin!(budget.refunded());
+            refunded.as_mut().enable();
             self.part_late(now);
             while let Some(batch) = self.lanes.depart(now) {
                 self.send(batch, now);
@@ -98,6 +103,7 @@ impl<S: Store> Post<S> {
                 },
                 Some((trip, back)) = self.travelling.next() => self.arrived(trip, back),
                 () = at(next) => {}
+                () = refunded, if self.lanes.is_waiting() => {}
             }
         }
     }
@@ -277,7 +283,7 @@ mod tests {
 
     use super::*;
     use crate::carrier::parcel::Load;
-    use crate::carrier::{Carriers, Sight, Verdict};
+    use crate::carrier::{Budget, Carriers, Sight, Verdict};
     use crate::error::{Error, Result};
 
     /// Panics in its first request, as a log's subscriber may.
@@ -305,7 +311,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_panics_is_one_that_failed_and_the_carrier_goes_on() {
-        let (carriers, store) = (Carriers::none(), Arc::<Panicking>::default());
+        let (carriers, store) =
+            (Carriers::new(Arc::new(Budget::new())), Arc::<Panicking>::default());
         let seats = ["a", "b"].map(|lock| carriers.seat(&store, lock.into(), 1));
         let look = || Load::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() };
         let limit = Duration::from_secs(3);

@@ -74,6 +74,11 @@ impl Record {
         (is_repeat, self.suspicions[lane as usize].load(Ordering::Relaxed))
     }
 
+    /// Notes that the first act of each kind repeats what another instance failed at.
+    pub(crate) fn repeats(&self) {
+        self.has_failed_in.iter().for_each(|has_failed| has_failed.store(true, Ordering::Relaxed));
+    }
+
     fn note(&self, parcel: &Parcel, outcome: &Outcome) {
         let lane = parcel.load.lane();
         let failed = matches!(outcome.answer, Answer::NotApplied | Answer::Unknown);

@@ -11,6 +11,7 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 
+use super::budget::Budget;
 use super::parcel::{Load, Parcel};
 use super::post::Post;
 use super::record::{Record, Records};
@@ -23,9 +24,13 @@ use crate::outcome::Outcome;
 /// knows what was sent, speaks first.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// The carriers of one table, one for each runtime on which it has locks.
+/// The batchers of one connection, one for each runtime on which it has locks.
 #[derive(Debug)]
-pub(crate) struct Carriers(Mutex<Vec<Carrier>>);
+pub(crate) struct Carriers {
+    running: Mutex<Vec<Carrier>>,
+    /// The table's, which other connections may share.
+    budget: Arc<Budget>,
+}
 
 #[derive(Debug)]
 struct Carrier {
@@ -47,8 +52,8 @@ pub(crate) struct Seat {
 }
 
 impl Carriers {
-    pub(crate) fn none() -> Carriers {
-        Carriers(Mutex::default())
+    pub(crate) fn new(budget: Arc<Budget>) -> Carriers {
+        Carriers { running: Mutex::default(), budget }
     }
 
     /// Returns a seat for `lock` in the carrier of this runtime, which starts if there is none.
@@ -70,7 +75,7 @@ impl Carriers {
         spawn: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>),
     ) -> Seat {
         let runtime = Handle::current().id();
-        let mut carriers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut carriers = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         carriers.retain(|carrier| carrier.inbox.strong_count() > 0);
         let running = carriers.iter().find(|carrier| carrier.runtime == runtime);
         let running = running.and_then(|carrier| {
@@ -80,7 +85,8 @@ impl Carriers {
             let mut random = SmallRng::seed_from_u64(seed);
             let step = Step::new(&mut random);
             let (inbox, arriving) = mpsc::unbounded_channel();
-            spawn(Box::pin(Post::new(Arc::clone(store), arriving, random).run()));
+            let (store, budget) = (Arc::clone(store), Arc::clone(&self.budget));
+            spawn(Box::pin(Post::new(store, arriving, budget, random).run()));
             let records = Arc::<Records>::default();
             let known = Arc::clone(&records);
             carriers.push(Carrier { runtime, step, records: known, inbox: inbox.downgrade() });
@@ -95,9 +101,9 @@ impl Seat {
         self.step
     }
 
-    /// Returns the name of the lock.
-    pub(crate) fn lock(&self) -> &str {
-        &self.lock
+    /// Notes that an instance before this one failed at what this one asks for first.
+    pub(crate) fn repeats(&self) {
+        self.record.repeats();
     }
 
     /// Hands over an act, at once; the future is the answer, in not much more than `limit`.

@@ -63,6 +63,9 @@ impl CarriedRow {
     ) -> CarriedRow {
         let role = part.seated(table, &table.carriers);
         let seat = table.carriers.seat(table, Arc::clone(&settings.name), chance::random());
+        if settings.is_repeat {
+            seat.repeats();
+        }
         CarriedRow(Arc::new(Carried {
             seat,
             table: Some(Arc::clone(table)),
@@ -151,13 +154,7 @@ impl Carried {
         // Known before the answer is: an attempt whose outcome is unknown may have been ours.
         self.told.set(self.tells());
         let limit = limit.saturating_sub(asked.elapsed());
-        match (&self.role, &self.table, *change) {
-            (Role::Reader(reader), Some(table), change @ Change::BeginRead { .. }) => {
-                // Boxed, so that other beginnings keep no room for it.
-                Box::pin(reader.begin(table, self.seat.lock(), change, limit)).await
-            }
-            (.., change) => self.seat.send(Load::Change(change), limit).await,
-        }
+        self.seat.send(Load::Change(*change), limit).await
     }
 
     /// Prolongs or ends a term.

@@ -2,17 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use spindle_protocol::rw::{Reader, Writing};
-use spindle_protocol::{Act, Answer, Change, Holder};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use spindle_protocol::{Act, Change, Holder};
 
 use crate::carrier::{Carriers, Seat};
 use crate::chance;
-use crate::error::Error;
-use crate::outcome::Outcome;
 use crate::spanner::Table;
 
 /// The part that an instance plays, before it has a loop.
@@ -20,9 +15,8 @@ use crate::spanner::Table;
 pub(crate) enum Part {
     /// The holder of an ordinary lock.
     Lock,
-    /// One of many readers, each with a row of its own. The semaphore bounds how many of them begin
-    /// at the same time.
-    Reader(Box<Reader>, Arc<Semaphore>),
+    /// One of many readers, each with a row of its own.
+    Reader(Box<Reader>),
     /// The writer, which readers keep waiting.
     Writer(Arc<Mutex<Writing>>),
 }
@@ -40,7 +34,6 @@ pub(crate) struct ReaderRow {
     pub(crate) gate: Seat,
     /// True if the last poll read the lease in the writers' row.
     pub(crate) saw_lease: Arc<AtomicBool>,
-    begins: Arc<Semaphore>,
 }
 
 impl Part {
@@ -49,11 +42,11 @@ impl Part {
         match self {
             Part::Lock => Role::Lock,
             Part::Writer(writing) => Role::Writer(writing),
-            Part::Reader(reader, begins) => {
+            Part::Reader(reader) => {
                 let gate = carriers.seat(table, reader.gate().into(), chance::random());
                 let saw_lease = Arc::default();
                 let view = Mutex::new(*reader);
-                Role::Reader(Box::new(ReaderRow { view, gate, saw_lease, begins }))
+                Role::Reader(Box::new(ReaderRow { view, gate, saw_lease }))
             }
         }
     }
@@ -75,23 +68,5 @@ impl Role {
 impl ReaderRow {
     pub(crate) fn view(&self) -> MutexGuard<'_, Reader> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Begins to read, in a transaction of its own: it is judged by the writers' row as well, which
-    /// nothing else in the same transaction may change.
-    pub(crate) async fn begin(
-        &self,
-        table: &Table,
-        own: &str,
-        change: Change,
-        limit: Duration,
-    ) -> Outcome {
-        let asked = Instant::now();
-        let Ok(Ok(_turn)) = timeout(limit, self.begins.acquire()).await else {
-            let error = Error::timed_out(format!("lock `{own}`: wait for its turn"), limit);
-            return Outcome::failed(Answer::NotApplied, error);
-        };
-        let left = limit.saturating_sub(asked.elapsed());
-        table.carry_out_and_show(own, change, left).await.0
     }
 }

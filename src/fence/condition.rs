@@ -27,11 +27,12 @@ use crate::token::FencingToken;
 ///
 /// # Isolation
 ///
-/// All of them need a SERIALIZABLE transaction with pessimistic reads, Spanner's default, which
-/// `write` and `transaction` set themselves. The read of the lock row then keeps the next term
-/// from beginning before the transaction has ended. Under REPEATABLE READ a read orders nothing:
-/// the next term may begin between the read and the commit, and both commit. SERIALIZABLE with
-/// optimistic reads is as safe, since they are validated at commit; it aborts more under load.
+/// All of them need a SERIALIZABLE transaction. With pessimistic reads, Spanner's default, the read
+/// of the lock row keeps the next term from beginning before the transaction has ended. With
+/// optimistic reads the commit validates what was read: it is refused if the next term has begun.
+/// `write` and `transaction` begin with optimistic reads, so that one that is left without an
+/// answer, or whose process dies, stands in nobody's way. Under REPEATABLE READ a read orders
+/// nothing: the next term may begin between the read and the commit, and both commit.
 ///
 /// # Where it goes
 ///

@@ -1,5 +1,6 @@
 //! Writes that come late are refused: in Spanner by a fence, elsewhere by the highest token seen.
 
+mod attempts;
 mod condition;
 mod high_water_mark;
 mod predicate;

@@ -1,24 +1,28 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use google_cloud_gax::retry_policy::NeverRetry;
-use google_cloud_gax::retry_result::RetryResult;
 use google_cloud_spanner::client::DatabaseClient;
 use google_cloud_spanner::model::CommitResponse;
 use google_cloud_spanner::model::transaction_options::IsolationLevel;
 use google_cloud_spanner::model::transaction_options::read_write::ReadLockMode;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::transaction::{
-    ReadWriteTransaction, TransactionResult, TransactionRetryPolicy, TransactionRunner,
+    ReadWriteTransaction, TransactionResult, TransactionRunner,
 };
 use tokio::time::timeout;
 
+use super::attempts::{Attempts, Stage};
 use super::condition::Fence;
 use crate::error::{Error, Result};
 
 /// Contention is over soon or is a design problem; the client's pauses grow from 10 ms to 1 s.
 const ATTEMPTS_MAX: u32 = 20;
+
+/// An attempt with optimistic reads holds no lock before its commit, so whatever becomes of it, it
+/// stands in nobody's way. The later ones lock what they read, or busy rows would never let them
+/// through.
+const OPTIMISTIC_ATTEMPTS_MAX: u32 = 5;
 
 /// As long as Spanner itself lets a transaction idle.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -113,7 +117,17 @@ impl FencedTransaction {
         self
     }
 
-    /// Sets how long all attempts together may take, pauses included; 10 s by default.
+    /// Sets how long all attempts together may take, pauses and repeated commits included; 10 s by
+    /// default.
+    ///
+    /// A commit without an answer is sent again after half of it at the latest. Transactions that
+    /// the limit ends stand in nobody's way, with these exceptions, in which Spanner keeps locks for
+    /// up to 10 s:
+    ///
+    /// - From the sixth attempt on a transaction locks what it reads. Then its locks stay if the
+    ///   answer to its first read is lost, if Spanner is silent until the limit, or if the process
+    ///   dies.
+    /// - A server that ignores the lock mode, as Google's emulator does, locks from the first read.
     pub fn time_limit(mut self, limit: Duration) -> FencedTransaction {
         self.time_limit = limit;
         self
@@ -127,19 +141,24 @@ impl FencedTransaction {
 
     /// Checks the fence, does `work`, and commits.
     ///
-    /// `work` may run several times: whenever Spanner aborts the transaction it is begun anew,
-    /// fence included. It should do nothing that can't be done twice, and it should be quick:
-    /// the next term can't begin before the transaction has ended. The commit is sent once and
-    /// never repeated by itself. The repetition of a commit whose answer was lost would report its
-    /// own rows as somebody else's.
+    /// `work` may run several times: whenever Spanner aborts the transaction, or knows it no more,
+    /// it is begun anew, fence included. So `work` should do nothing that can't be done twice.
     ///
-    /// SERIALIZABLE, with pessimistic reads; see [`Fence`] for why.
+    /// A commit that gets no definite answer is sent again, the same one of the same transaction,
+    /// within the [`time_limit`](FencedTransaction::time_limit). Spanner applies it once at most.
+    /// If it then answers ABORTED, nothing was applied and the transaction is begun anew. Any other
+    /// refusal leaves the outcome unknown.
+    ///
+    /// SERIALIZABLE. The first five attempts read optimistically: they hold no lock before the
+    /// commit, which validates what was read, the fence included. Later ones lock what they read.
+    /// See [`Fence`] for why either is safe.
     ///
     /// # Errors
     ///
     /// - [`is_fenced`](Error::is_fenced): the term is over, and nothing was written. Stop.
-    /// - [`is_outcome_unknown`](Error::is_outcome_unknown): the commit was sent and nobody knows
-    ///   what became of it. If it was applied, then within the term. Look before writing again.
+    /// - [`is_outcome_unknown`](Error::is_outcome_unknown): the commit was sent, no repetition told
+    ///   what became of it, and it may be applied yet. If it is, then within the term. Look before
+    ///   writing again, in the same transaction.
     /// - The error that `work` returned, a client's error or one made by [`Error::give_up`]:
     ///   nothing was written. [`Error::spanner`] and [`Error::cause`] give it back.
     /// - Otherwise nothing was written either: what Spanner said, or that the bounds were
@@ -159,31 +178,41 @@ impl FencedTransaction {
         self.check_bounds()?;
         // A term that has ended here needs no transaction to say so.
         self.fence.check_here()?;
-        let may_commit = Arc::new(AtomicBool::new(false));
-        let shared = Arc::new((work, self.fence.clone(), Arc::clone(&may_commit)));
-        let running = self.runner(&may_commit).run(move |transaction: ReadWriteTransaction| {
+        let attempts = Attempts::begin(self.attempts_max, self.time_limit);
+        let shared = Arc::new((work, self.fence.clone(), attempts.clone()));
+        let work = move |transaction: ReadWriteTransaction| {
             let shared = Arc::clone(&shared);
             async move {
-                let (work, fence, may_commit) = &*shared;
-                fence.check(&transaction).await?;
-                let done = work(transaction).await?;
-                may_commit.store(true, Ordering::Relaxed);
+                let (work, fence, attempts) = &*shared;
+                attempts.working();
+                let working = async {
+                    fence.check(&transaction).await?;
+                    work(transaction).await
+                };
+                let done = working.await.map_err(|error| attempts.failed(error))?;
+                attempts.committing();
                 Ok(done)
             }
-        });
+        };
+        let running = async {
+            let optimistic = self.runner(ReadLockMode::Optimistic, &attempts);
+            match optimistic.run(work.clone()).await {
+                Err(error) if attempts.may_go_on_after(&error) => {
+                    self.runner(ReadLockMode::Pessimistic, &attempts).run(work).await
+                }
+                result => result,
+            }
+        };
         let result = timeout(self.time_limit, running).await;
-        let may_commit = may_commit.load(Ordering::Relaxed);
         let doing =
             || format!("lock `{}`: write under token {}", self.fence.lock, self.fence.token);
         match result {
             Ok(Ok(committed)) => Ok(committed),
-            Ok(Err(error)) if may_commit => Err(Error::from_write(doing(), error)),
-            Ok(Err(error)) => match Error::extract(&error) {
-                Some(ours) => Err(ours.clone()),
-                None => Err(Error::from_read(doing(), error)),
-            },
-            Err(_) if may_commit => Err(Error::unknown(doing())),
-            Err(_) => Err(Error::timed_out(doing(), self.time_limit)),
+            Ok(Err(error)) => Err(attempts.sort(doing(), error)),
+            Err(_) if attempts.stage() == Stage::Working => {
+                Err(Error::timed_out(doing(), self.time_limit))
+            }
+            Err(_) => Err(Error::unknown(doing())),
         }
     }
 
@@ -198,48 +227,22 @@ impl FencedTransaction {
         Ok(())
     }
 
-    fn runner(&self, may_commit: &Arc<AtomicBool>) -> TransactionRunner {
-        let bounds = Bounds { attempts_max: self.attempts_max, may_commit: Arc::clone(may_commit) };
-        let limit = self.time_limit;
-        let mut runner = self
+    fn runner(&self, locking: ReadLockMode, attempts: &Attempts) -> TransactionRunner {
+        let most = match locking {
+            ReadLockMode::Optimistic => OPTIMISTIC_ATTEMPTS_MAX,
+            _ => u32::MAX,
+        };
+        let runner = self
             .client
             .read_write_transaction()
             .set_isolation_level(IsolationLevel::Serializable)
-            .set_read_lock_mode(ReadLockMode::Pessimistic)
-            .with_retry_policy(bounds)
+            .set_read_lock_mode(locking)
             .with_begin_retry_policy(NeverRetry)
-            .with_begin_attempt_timeout(limit)
-            .with_commit_retry_policy(NeverRetry)
-            .with_commit_attempt_timeout(limit)
-            .with_rollback_retry_policy(NeverRetry)
-            .with_rollback_attempt_timeout(limit);
+            .with_begin_attempt_timeout(self.time_limit);
+        let mut runner = attempts.bind(runner, most);
         if let Some(tag) = &self.tag {
             runner = runner.set_transaction_tag(tag.clone());
         }
         runner.build()
-    }
-}
-
-/// Says after an abort whether to begin again. The time is bounded around all of it.
-#[derive(Debug)]
-struct Bounds {
-    attempts_max: u32,
-    may_commit: Arc<AtomicBool>,
-}
-
-impl TransactionRetryPolicy for Bounds {
-    fn on_abort(
-        &self,
-        error: google_cloud_spanner::Error,
-        attempts: u32,
-        _elapsed: Duration,
-    ) -> RetryResult {
-        // An aborted attempt was not committed: from here to the next commit nothing is in doubt.
-        self.may_commit.store(false, Ordering::Relaxed);
-        if attempts < self.attempts_max {
-            RetryResult::Continue(error)
-        } else {
-            RetryResult::Exhausted(error)
-        }
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::members::{MemberState, Members};
-use super::poll::poll;
+use super::poll::poll_to_tidy;
 use super::tidy::{forget, tidy};
 use crate::chance;
 use crate::clock::Clock;
@@ -260,8 +260,9 @@ impl OwnRow {
         loop {
             sleep(TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0)).await;
             // A failed poll is made good by the next one.
-            if let Ok(found) = poll(self.table.table(), &[&self.members]).await {
-                tidy(self.table.table(), &found, self.lease).await;
+            let table = self.table.table();
+            if let Ok(found) = poll_to_tidy(table, &self.members).await {
+                tidy(table, &found, self.lease).await;
             }
         }
     }

@@ -6,9 +6,12 @@ use std::time::Duration;
 use spindle_protocol::Timestamp;
 use spindle_protocol::fleet::{Participant, Piece, View};
 
+use crate::carrier::Repeats;
 use crate::error::Result;
 use crate::names::number;
-pub(super) use crate::roster::{Rows, holder, poll, poll_beside, taken_until};
+pub(super) use crate::roster::{
+    Rows, holder, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
+};
 use crate::spanner::{FullRow, Table};
 
 /// The shards and those who share them, where a member finds them.
@@ -19,6 +22,7 @@ pub(super) struct Place {
     pub(super) shards: String,
     pub(super) count: usize,
     pub(super) lease: Duration,
+    pub(super) repeats: Arc<Repeats>,
 }
 
 /// One poll of a [`Place`].
@@ -52,7 +56,8 @@ impl Place {
     }
 
     pub(super) async fn poll(&self) -> Result<Sight> {
-        let rows = poll(&self.table, &[&self.shares, &self.shards]).await?;
+        let prefixes = [&*self.shares, &*self.shards];
+        let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
         let Rows { rows, takeovers, read_at, with_leases } = rows;
         let mut shards = vec![Piece::Vacant; self.count];
         let (pieces, shares): (Vec<_>, Vec<_>) =
@@ -105,7 +110,8 @@ impl Place {
     pub(super) async fn poll_some(&self, last: &View, shards: &[usize]) -> Result<Sight> {
         let keys: Vec<String> = shards.iter().map(|shard| self.shard_key(*shard)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let Rows { rows, read_at, with_leases, .. } = poll_beside(&self.table, &keys, &[]).await?;
+        let found = poll_in_turn(&self.table, &self.repeats, &keys, &[]).await?;
+        let Rows { rows, read_at, with_leases, .. } = found;
         let mut view = View { read_at, ..last.clone() };
         for shard in shards {
             view.shards[*shard] = Piece::Vacant;

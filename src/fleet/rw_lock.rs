@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::rw::Reader;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::poll::{poll, poll_beside, taken_until};
+use super::poll::{poll_beside, poll_to_tidy, taken_until};
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
 use super::tidy::tidy;
 use crate::chance;
@@ -21,8 +20,6 @@ use crate::settings::{LockBuilder, Settings};
 use crate::spanner::LockTable;
 use crate::spindle::Spindle;
 
-/// So many readers of a handle and its clones begin at the same time, at the most.
-const BEGINS_MAX: usize = 4;
 /// From one search for the rows of readers long gone to the next, and how long it may take.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 const TIDY_LIMIT: Duration = Duration::from_secs(1);
@@ -98,7 +95,6 @@ impl RwLockBuilder {
             gate,
             settings,
             lock,
-            begins: Arc::new(Semaphore::new(BEGINS_MAX)),
             writers: Arc::default(),
             trouble: Mutex::default(),
             tidy_at: Mutex::new(Instant::now()),
@@ -166,7 +162,6 @@ pub(super) struct Inner {
     pub(super) readers: String,
     pub(super) settings: Settings,
     lock: LockBuilder,
-    begins: Arc<Semaphore>,
     /// Has the writers of a handle and its clones come one after the other: one of them polls for all.
     pub(super) writers: Arc<tokio::sync::Mutex<()>>,
     /// Why the last try to begin the second term of a writer failed, if it did.
@@ -328,11 +323,11 @@ impl RwLock {
 
     /// Returns an instance for a row that nobody has had.
     fn reader(&self) -> Spindle {
-        let Inner { table, gate, readers, settings, lock, begins, .. } = &*self.0;
+        let Inner { table, gate, readers, settings, lock, .. } = &*self.0;
         let (id, lease) = (&settings.id, settings.timing.lease);
         let key = format!("{readers}{id}-{:016x}", chance::random::<u64>());
         let reader = Box::new(Reader::new(&**gate, &**id, lease));
-        let part = Part::Reader(reader, Arc::clone(begins));
+        let part = Part::Reader(reader);
         let settings = lock.for_row(key, lock.said_info()).settings();
         Spindle::in_part(Arc::clone(table.table()), settings, part)
     }
@@ -380,7 +375,7 @@ impl RwLock {
         let table = self.0.table.table();
         let tidying = async {
             // A failure is left to the next time.
-            if let Ok(found) = poll(table, &[&self.0.readers]).await {
+            if let Ok(found) = poll_to_tidy(table, &self.0.readers).await {
                 tidy(table, &found, self.0.settings.timing.lease).await;
             }
         };

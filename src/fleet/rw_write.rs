@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::poll::poll_beside;
 use super::rw_guards::WriteGuard;
 use super::rw_lock::{Inner, RwLock};
-use crate::carrier::Store as _;
+use crate::carrier::{Charge, Repeats, Store as _};
 use crate::chance;
 use crate::driver::Part;
 use crate::error::{Error, Result};
@@ -91,12 +91,12 @@ impl RwLock {
         let token = guard.token().to_timestamp();
         let first = TermId { token, writer: guard.writer().clone() };
         let stopped = Stopped::new(first.clone(), self.0.settings.timing.lease);
-        let mut fruitless = 0;
+        let (mut fruitless, repeats) = (0, Repeats::default());
         loop {
             let tried = tokio::select! {
                 biased;
                 () = guard.cancelled() => return Ok(None),
-                tried = self.try_second(&stopped) => tried,
+                tried = self.try_in_turn(&stopped, &repeats) => tried,
             };
             self.note(tried.as_ref().err());
             let poll = self.0.settings.timing.poll_interval;
@@ -133,6 +133,15 @@ impl RwLock {
     }
 
     /// Polls the readers, and commits a second time if there are none.
+    /// Tries once; a try that repeats a failure is charged.
+    async fn try_in_turn(&self, stopped: &Stopped, repeats: &Repeats) -> Result<Tried> {
+        let budget = self.0.table.table().budget();
+        let turn = repeats.turn(budget, Charge::ReadAndTransaction).await;
+        let tried = self.try_second(stopped).await;
+        turn.ends(!matches!(tried, Err(_) | Ok(Tried::Again)));
+        tried
+    }
+
     async fn try_second(&self, stopped: &Stopped) -> Result<Tried> {
         let Inner { table, gate, readers: prefix, settings, .. } = &*self.0;
         let table = table.table();

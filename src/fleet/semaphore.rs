@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::permit::Permit;
-use super::poll::{poll, taken_until};
+use super::poll::{Rows, poll, poll_in_turn, taken_until};
 use super::pool::Pool;
+use crate::carrier::Repeats;
 use crate::chance;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
@@ -108,6 +109,7 @@ impl SemaphoreBuilder {
             poll_at: tokio::sync::Mutex::new(Instant::now()),
             fruitless: AtomicU32::new(0),
             trouble: Mutex::default(),
+            repeats: Repeats::default(),
         })))
     }
 }
@@ -169,6 +171,8 @@ struct Inner {
     fruitless: AtomicU32,
     /// The last failure, until something succeeds.
     trouble: Mutex<Option<Error>>,
+    /// Of its polls.
+    repeats: Repeats,
 }
 
 impl Semaphore {
@@ -277,7 +281,8 @@ impl Semaphore {
         for _ in 0..TRIES_MAX {
             let Some(place) = self.0.pool.pick() else { return Ok(None) };
             let key = format!("{}{}", self.0.prefix, place.number);
-            let lock = self.0.lock.for_row(key, self.0.lock.said_info()).build()?;
+            let lock = self.0.lock.for_row(key, self.0.lock.said_info());
+            let lock = lock.repeats(self.is_in_trouble()).build()?;
             if let Some(guard) = lock.try_acquire().await? {
                 self.note(None);
                 return Ok(Some(Permit::new(guard, place)));
@@ -298,7 +303,9 @@ impl Semaphore {
             () = self.0.pool.freed() => return Ok(()),
             () = sleep_until(*poll_at) => {}
         }
-        let polled = self.poll().await;
+        let prefixes = [&*self.0.prefix];
+        let polled = poll_in_turn(&self.0.table, &self.0.repeats, &[], &prefixes).await;
+        let polled = polled.map(|found| self.free_in(&found));
         let pause = match polled {
             Ok((free, next)) if free.is_empty() => {
                 self.0.fruitless.store(0, Ordering::Relaxed);
@@ -321,7 +328,10 @@ impl Semaphore {
 
     /// Returns the permits that are free, and how long it is until the next lease is over.
     async fn poll(&self) -> Result<(Vec<usize>, Duration)> {
-        let found = poll(&self.0.table, &[&self.0.prefix]).await?;
+        Ok(self.free_in(&poll(&self.0.table, &[&self.0.prefix]).await?))
+    }
+
+    fn free_in(&self, found: &Rows) -> (Vec<usize>, Duration) {
         let mut is_free = vec![true; self.0.permits];
         let mut next = Duration::MAX;
         for full in &found.rows {
@@ -333,16 +343,20 @@ impl Semaphore {
             }
         }
         let numbers = (0..self.0.permits).filter(|number| is_free[*number]);
-        Ok((numbers.collect(), next.saturating_add(Duration::from_millis(1))))
+        (numbers.collect(), next.saturating_add(Duration::from_millis(1)))
     }
 
     /// Returns a pause that doubles with each poll that brought nothing: up to a poll, or to 10 s
     /// if something fails.
     fn longer_pause(&self, first: Duration) -> Duration {
         let fruitless = self.0.fruitless.fetch_add(1, Ordering::Relaxed).min(10);
-        let fails = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        let longest = if fails { PAUSE_LONGEST.max(self.0.poll) } else { self.0.poll };
+        let longest =
+            if self.is_in_trouble() { PAUSE_LONGEST.max(self.0.poll) } else { self.0.poll };
         (first * 2_u32.pow(fruitless)).min(longest.max(first))
+    }
+
+    fn is_in_trouble(&self) -> bool {
+        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn note(&self, trouble: Option<Error>) {

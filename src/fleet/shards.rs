@@ -1,6 +1,6 @@
 //! Sharing shards out among the members of a group.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,6 +173,7 @@ impl Shards {
             shards: shards_prefix(member.group(), name),
             count: *count,
             lease: timing.lease,
+            repeats: Arc::default(),
         };
         // The longest key is that of the last shard.
         template.for_row(place.shard_key(*count), None).build()?;
@@ -187,6 +188,7 @@ impl Shards {
             cancel,
             dropped,
             hands: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
             workers: Workers::default(),
             last: None,
             is_more: false,
@@ -213,6 +215,8 @@ struct Desk {
     cancel: CancellationToken,
     dropped: CancellationToken,
     hands: BTreeMap<usize, Hand>,
+    /// Those that Spanner did not answer about when this member last tried to take them.
+    unanswered: BTreeSet<usize>,
     workers: Workers,
     last: Option<View>,
     /// True if there are more shards to hand over than the last decision did.
@@ -375,10 +379,11 @@ impl Desk {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let hand = Hand::default();
+        let lock = self.lock.for_row(self.place.shard_key(shard), self.lock.said_info());
         let worker = Worker {
             number: shard,
             count: self.place.count,
-            lock: self.lock.for_row(self.place.shard_key(shard), self.lock.said_info()),
+            lock: lock.repeats(self.unanswered.remove(&shard)),
             hand: hand.clone(),
             over: self.leave.clone(),
             dropped: self.dropped.clone(),
@@ -400,6 +405,7 @@ impl Desk {
         match finished {
             Finished::Gone => {}
             Finished::Unanswered => {
+                self.unanswered.insert(shard);
                 if let Ok(settings) = self.own.settings() {
                     self.share.unanswered(settings.clock.now(), shard);
                 }

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::row::{Judge, RankedRow};
+use crate::carrier::Repeats;
 use crate::chance;
 use crate::driver::{CarriedRow, Command, Driver, Inbox, LockRow, Outbox, Part, overdue_limit};
 use crate::names::members_prefix;
@@ -54,6 +55,7 @@ impl Place {
             lease: timing.lease,
             contest: Mutex::new(Contest::new(id, rank.rank, timing)),
             standing: Arc::new(standing),
+            repeats: Repeats::default(),
         });
         Place { judge, rank, lock, commands, wanted }
     }
@@ -78,14 +80,14 @@ impl Place {
             tokio::select! {
                 biased;
                 () = over.cancelled() => return,
-                is_wanted = self.is_wanted(true) => if !is_wanted { return },
+                is_wanted = self.is_wanted() => if !is_wanted { return },
             }
             let leave = over.child_token();
             let until = async {
                 let has_handed_over = tokio::select! {
                     biased;
                     () = leave.cancelled() => false,
-                    _ = self.is_wanted(false) => false,
+                    () = self.is_unwanted() => false,
                     () = self.minds() => true,
                 };
                 leave.cancel();
@@ -103,9 +105,16 @@ impl Place {
         }
     }
 
-    /// Waits until somebody wants the lock, or nobody does; false if that can't come any more.
-    async fn is_wanted(&self, wanted: bool) -> bool {
-        self.wanted.clone().wait_for(|claims| (*claims > 0) == wanted).await.is_ok()
+    /// Waits until somebody wants the lock; false if nobody can any more.
+    async fn is_wanted(&self) -> bool {
+        let mut wanted = self.wanted.clone();
+        wanted.wait_for(|claims| *claims > 0).await.is_ok() && wanted.has_changed().is_ok()
+    }
+
+    /// Waits until nobody wants the lock, or can.
+    async fn is_unwanted(&self) {
+        // Its sender is gone with the last handle.
+        let _ = self.wanted.clone().wait_for(|claims| *claims == 0).await;
     }
 
     /// Is a member until told to leave, then deletes the row.

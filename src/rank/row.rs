@@ -7,12 +7,12 @@ use spindle_protocol::fleet::{Contest, Ranked};
 use spindle_protocol::{Act, Answer, Timestamp};
 use tokio::time::{Instant, timeout};
 
-use crate::carrier::Step;
+use crate::carrier::{Repeats, Step};
 use crate::driver::{CarriedRow, LockRow, UnderWay};
 use crate::error::{Error, Kind, Result};
 use crate::names::subject;
 use crate::outcome::Outcome;
-use crate::roster::{Rows, holder, poll};
+use crate::roster::{Rows, holder, poll_in_turn};
 use crate::spanner::Table;
 use crate::status::Published;
 
@@ -31,6 +31,8 @@ pub(super) struct Judge {
     pub(super) contest: Mutex<Contest>,
     /// Says if this contender is a member.
     pub(super) standing: Arc<Published>,
+    /// Of its polls of the members.
+    pub(super) repeats: Repeats,
 }
 
 impl LockRow for RankedRow {
@@ -89,7 +91,7 @@ impl Judge {
 
     /// Reads the members: all rows, and those of the live ones that declare a rank.
     pub(super) async fn poll(&self) -> Result<(Rows, Vec<Ranked>, Timestamp)> {
-        let found = poll(&self.table, &[&self.members]).await?;
+        let found = poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await?;
         if !self.table.optional.has_info() {
             return Err(Error::new(Kind::Schema(format!(
                 "table `{}` has no column `info STRING(MAX)`, without which contenders can't say \

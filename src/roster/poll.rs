@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use spindle_protocol::{Row, Timestamp, is_takeover_key};
 
+use crate::carrier::{Charge, Repeats};
 use crate::error::Result;
 use crate::names::subject;
-use crate::spanner::{FullRow, Table};
+use crate::spanner::{FullRow, REQUEST_LIMIT, Table};
 
 /// More rows than any fleet has.
 const ROWS_MAX: i64 = 100_000;
@@ -25,6 +26,22 @@ pub(crate) struct Rows {
 /// Reads all rows whose keys begin so. Each prefix ends with `/`.
 pub(crate) async fn poll(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
     poll_beside(table, &[], prefixes).await
+}
+
+/// As [`poll_beside`], for one that polls by itself: a poll that repeats a failure is charged (I8).
+pub(crate) async fn poll_in_turn(
+    table: &Arc<Table>,
+    repeats: &Repeats,
+    keys: &[&str],
+    prefixes: &[&str],
+) -> Result<Rows> {
+    repeats.send(table.budget(), Charge::Read, poll_beside(table, keys, prefixes)).await
+}
+
+/// As [`poll`], to find rows that nobody needs any more.
+pub(crate) async fn poll_to_tidy(table: &Arc<Table>, prefix: &str) -> Result<Rows> {
+    let polling = async { poll(table, &[prefix]).await };
+    table.budget().tidying(|| subject(prefix), REQUEST_LIMIT, polling).await
 }
 
 /// Reads the rows of these keys, and all whose keys begin so.

@@ -39,11 +39,17 @@ pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
         return;
     }
     let rows = changes.len();
-    let verdict = table.transact(changes, REQUEST_LIMIT).await;
-    let refused = verdict.refused.iter().flatten().count();
-    let deleted = if matches!(verdict.fate, Fate::Applied { .. }) { rows - refused } else { 0 };
-    let error = verdict.error.map(|error| error.to_string());
-    say(|| tracing::debug!(deleted, of = rows, error, "rows of those that are gone"));
+    let doing = || "delete rows of those that are gone".to_string();
+    let deleting = async {
+        let verdict = table.transact(changes, REQUEST_LIMIT).await;
+        let refused = verdict.refused.iter().flatten().count();
+        let deleted = if matches!(verdict.fate, Fate::Applied { .. }) { rows - refused } else { 0 };
+        verdict.error.map_or(Ok(deleted), Err)
+    };
+    match table.budget().tidying(doing, REQUEST_LIMIT, deleting).await {
+        Ok(deleted) => say(|| tracing::debug!(deleted, of = rows, "rows of those that are gone")),
+        Err(error) => say(|| tracing::debug!(of = rows, %error, "rows of those that are gone")),
+    }
 }
 
 fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {
@@ -68,7 +74,8 @@ pub(crate) async fn remove_released(table: &Arc<Table>, key: &str) {
         let verdict = table.transact(vec![(Arc::from(key), remove)], REQUEST_LIMIT).await;
         verdict.error.map_or(Ok(()), Err)
     };
-    if let Err(error) = removed.await {
+    let doing = || format!("lock `{key}`: delete its row");
+    if let Err(error) = table.budget().tidying(doing, REQUEST_LIMIT, removed).await {
         say(|| tracing::debug!(lock = key, %error, "the row of a member that left stays for now"));
     }
 }

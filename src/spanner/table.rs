@@ -27,7 +27,7 @@ use super::connection::{Connection, Leased};
 use super::row::{self, FullRow};
 use super::stand_in::{self, StandIn};
 use super::transact::transact;
-use crate::carrier::Carriers;
+use crate::carrier::{Budget, Carriers};
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
 use crate::outcome::Outcome;
@@ -59,9 +59,15 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(connection: Connection, name: String) -> Table {
         let optional = Columns::new(&name);
-        let (carriers, reads) = (Carriers::none(), Mutex::default());
+        let carriers = Carriers::new(Arc::clone(connection.budget()));
+        let reads = Mutex::default();
         let loops = watch::Sender::new(());
         Table { connection, name, optional, carriers, stand_in: None, reads, loops }
+    }
+
+    /// Returns what all that is sent by the library itself is charged to (I8).
+    pub(crate) fn budget(&self) -> &Budget {
+        self.connection.budget()
     }
 
     /// Provides a client once what the request needs to know of the columns is known, in `limit`

@@ -10,7 +10,6 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::{self as client};
 use spindle::{Error, Fence};
-use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;
 
@@ -210,35 +209,6 @@ async fn a_fence_of_a_term_that_has_ended_here_asks_nobody() {
     });
     assert!(ignored.await.is_err());
     assert_eq!(orders(&client).await, ["on time"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_reply_of_a_fenced_commit_is_an_unknown_outcome_and_is_not_repeated() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
-    fence.write(&client, [order("first")]).await.unwrap();
-    for effect in [Effect::FailAfterApplying(Code::Unavailable), Effect::StallReply] {
-        let fault = Fault::on(Rpc::Commit).table("orders").times(1).effect(effect);
-        let lost = world.spanner.inject(fault);
-        let id = format!("{effect:?}");
-        let ((), waited) = timed(async {
-            let bounded = fence.transaction(&client).time_limit(Duration::from_secs(2));
-            let id = id.clone();
-            let unknown = bounded.run(move |transaction| {
-                let order = order(&id);
-                async move { transaction.buffer([order]) }
-            });
-            let unknown = unknown.await.unwrap_err();
-            assert!(unknown.is_outcome_unknown() && !unknown.is_retryable(), "{unknown}");
-            assert!(!unknown.is_fenced());
-        })
-        .await;
-        assert!(waited <= Duration::from_secs(3), "{waited:?}");
-        assert_eq!(lost.hits(), 1);
-        assert!(orders(&client).await.contains(&id), "it was applied");
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Leased, REQUEST_LIMIT};
+use crate::carrier::{Charge, Repeats};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Missing, Result};
 #[cfg(feature = "admin")]
@@ -144,7 +145,8 @@ impl Columns {
         // It outlives its caller, so that impatient callers share its answer, and it ends with
         // the table.
         let told = Arc::downgrade(&self.known);
-        tokio::spawn(answer(connection.clone(), Arc::clone(&self.name), told, asked));
+        let is_repeat = known.unanswered > 0 && urgency != Urgency::Now;
+        tokio::spawn(answer(connection.clone(), Arc::clone(&self.name), is_repeat, told, asked));
         Some(asking)
     }
 
@@ -361,15 +363,19 @@ impl Known {
 async fn answer(
     connection: Connection,
     table: Arc<str>,
+    is_repeat: bool,
     told: Weak<Mutex<Known>>,
     asked: watch::Sender<()>,
 ) {
-    let sent = Asked::now();
+    let repeats = Repeats::after(is_repeat);
     let asking = async {
+        let turn = repeats.turn(connection.budget(), Charge::Read).await;
+        let sent = Asked::now();
         let leased = connection.client(REQUEST_LIMIT).await?;
         let found = question::ask(&leased, &table).await;
+        turn.ends(found.is_ok());
         connection.heard(&leased, found.as_ref().err());
-        found.map_err(|error| missing(&connection, &leased, error))
+        found.map(|found| (sent, found)).map_err(|error| missing(&connection, &leased, error))
     };
     let found = tokio::select! {
         found = asking => found,
@@ -379,7 +385,7 @@ async fn answer(
     let Some(told) = told.upgrade() else { return };
     let mut known = lock(&told);
     match found {
-        Ok(found) => known.learn(&table, sent, schema::judge(&table, &found)),
+        Ok((sent, found)) => known.learn(&table, sent, schema::judge(&table, &found)),
         Err(error) => known.fail(&table, error),
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::target::Target;
+use crate::carrier::{Budget, Charge, Repeats};
 use crate::error::Error;
 
 /// A failed attempt to connect answers everybody who asks within this time, so that however many
@@ -19,6 +20,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Before a client whose credentials have failed for good is replaced, and its credentials with it.
 const CREDENTIALS_PAUSE: Duration = Duration::from_secs(10);
+
+/// Attempts to connect by all runtimes of a connection, and what they are charged to.
+pub(super) type Attempts = (Arc<Repeats>, Arc<Budget>);
 
 /// The client of one runtime, from the attempt to connect until the runtime is gone.
 #[derive(Clone, Debug)]
@@ -48,9 +52,9 @@ pub(super) enum State {
 
 impl Line {
     /// Begins to connect on `runtime`.
-    pub(super) fn begin(runtime: &Handle, target: Target) -> Line {
+    pub(super) fn begin(runtime: &Handle, target: Target, attempts: Attempts) -> Line {
         let (sender, state) = watch::channel(State::Connecting);
-        runtime.spawn(keep(target, sender));
+        runtime.spawn(keep(target, attempts, sender));
         let begun = Instant::now();
         Line(Arc::new(Kept { runtime: runtime.id(), begun, state, silent_since: Mutex::default() }))
     }
@@ -103,9 +107,10 @@ impl Line {
 
 /// Connects, then stays for as long as the line is of use to somebody: the end of this task tells
 /// that its runtime is gone.
-async fn keep(target: Target, sender: watch::Sender<State>) {
+async fn keep(target: Target, attempts: Attempts, sender: watch::Sender<State>) {
+    let (repeats, budget) = attempts;
     let connected = tokio::select! {
-        connected = target.connect() => connected,
+        connected = repeats.send(&budget, Charge::Connect, target.connect()) => connected,
         () = sender.closed() => return,
     };
     sender.send_replace(match connected {
@@ -127,7 +132,8 @@ mod tests {
             "projects/p/instances/i/databases/d".to_string(),
             Some("http://127.0.0.1:1".to_string()),
         );
-        Line::begin(&Handle::current(), target.unwrap())
+        let attempts = (Arc::default(), Arc::new(Budget::new()));
+        Line::begin(&Handle::current(), target.unwrap(), attempts)
     }
 
     #[tokio::test(start_paused = true)]

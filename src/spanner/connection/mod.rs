@@ -13,6 +13,7 @@ use google_cloud_spanner::client::DatabaseClient;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+use crate::carrier::{Budget, Repeats};
 use crate::error::{Error, Kind, Result};
 use line::{Line, State};
 use target::Target;
@@ -22,7 +23,11 @@ pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// How requests reach the database.
 #[derive(Clone, Debug)]
-pub(crate) struct Connection(Arc<Origin>);
+pub(crate) struct Connection {
+    origin: Arc<Origin>,
+    /// Shared by all connections of a table.
+    budget: Arc<Budget>,
+}
 
 #[derive(Debug)]
 enum Origin {
@@ -38,6 +43,7 @@ struct Own {
     target: Result<Target>,
     /// Locked for moments only, never while anything is sent.
     lines: Mutex<Vec<Line>>,
+    attempts: Arc<Repeats>,
 }
 
 /// A client, and what is left of the time in which to use it.
@@ -51,29 +57,39 @@ pub(crate) struct Leased {
 
 impl Connection {
     pub(crate) fn given(client: DatabaseClient) -> Connection {
-        Connection(Arc::new(Origin::Given(Box::new(client))))
+        Connection::of(Origin::Given(Box::new(client)), Arc::new(Budget::new()))
     }
 
     pub(crate) fn own(database: String, endpoint: Option<String>) -> Connection {
-        Connection::to(Target::new(database, endpoint))
+        Connection::to(Target::new(database, endpoint), Arc::new(Budget::new()))
     }
 
-    fn to(target: Result<Target>) -> Connection {
-        Connection(Arc::new(Origin::Own(Own { target, lines: Mutex::default() })))
+    fn to(target: Result<Target>, budget: Arc<Budget>) -> Connection {
+        let (lines, attempts) = (Mutex::default(), Arc::default());
+        Connection::of(Origin::Own(Own { target, lines, attempts }), budget)
     }
 
-    /// Returns another connection to the same place, for a runtime of its own; none from a given
-    /// client, whose channels live on the caller's runtime.
+    fn of(origin: Origin, budget: Arc<Budget>) -> Connection {
+        Connection { origin: Arc::new(origin), budget }
+    }
+
+    /// Returns what all that is sent by the library itself is charged to.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Returns another connection to the same place, for a runtime of its own and on the same budget;
+    /// none from a given client, whose channels live on the caller's runtime.
     pub(crate) fn another(&self) -> Option<Connection> {
-        match &*self.0 {
+        match &*self.origin {
             Origin::Given(_) => None,
-            Origin::Own(own) => Some(Connection::to(own.target.clone())),
+            Origin::Own(own) => Some(Connection::to(own.target.clone(), Arc::clone(&self.budget))),
         }
     }
 
     /// Refuses a database name or an endpoint that can't work.
     pub(crate) fn check(&self) -> Result<()> {
-        match &*self.0 {
+        match &*self.origin {
             Origin::Given(_) => Ok(()),
             Origin::Own(own) => own.target.as_ref().map(drop).map_err(Error::clone),
         }
@@ -86,7 +102,7 @@ impl Connection {
         let runtime = Handle::try_current()
             .map_err(|_| Error::config("spanner: asked outside of a tokio runtime"))?;
         let deadline = Instant::now() + limit;
-        let own = match &*self.0 {
+        let own = match &*self.origin {
             Origin::Given(client) => {
                 let client = DatabaseClient::clone(client);
                 return Ok(Leased { client, limit, deadline, line: None });
@@ -94,7 +110,7 @@ impl Connection {
             Origin::Own(own) => own,
         };
         let target = own.target.as_ref().map_err(Error::clone)?;
-        let line = own.line(&runtime, target);
+        let line = own.line(&runtime, target, &self.budget);
         match timeout(limit, line.settled()).await {
             Ok(State::Ready(client)) => {
                 let limit = deadline.saturating_duration_since(Instant::now());
@@ -111,7 +127,7 @@ impl Connection {
 
     /// Takes note of how a request ended, and drops a client that has gone deaf.
     pub(crate) fn heard(&self, leased: &Leased, error: Option<&Error>) {
-        if let (Origin::Own(own), Some(line)) = (&*self.0, &leased.line)
+        if let (Origin::Own(own), Some(line)) = (&*self.origin, &leased.line)
             && line.is_dead_after(error)
         {
             own.discard(line);
@@ -122,7 +138,7 @@ impl Connection {
     ///
     /// Says how to go on where there is none to be made.
     pub(crate) fn session_lost(&self, lost: &Leased) -> Error {
-        let owner = match (&*self.0, &lost.line) {
+        let owner = match (&*self.origin, &lost.line) {
             (Origin::Own(own), Some(line)) => {
                 own.discard(line);
                 match &own.target {
@@ -138,14 +154,15 @@ impl Connection {
 
 impl Own {
     /// Returns the line of `runtime`, begun if there is none that is of use.
-    fn line(&self, runtime: &Handle, target: &Target) -> Line {
+    fn line(&self, runtime: &Handle, target: &Target, budget: &Arc<Budget>) -> Line {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         // Runtimes that are gone took their channels with them.
         lines.retain(Line::is_of_use);
         if let Some(line) = lines.iter().find(|line| line.runtime() == runtime.id()) {
             return line.clone();
         }
-        let line = Line::begin(runtime, target.clone());
+        let attempts = (Arc::clone(&self.attempts), Arc::clone(budget));
+        let line = Line::begin(runtime, target.clone(), attempts);
         lines.push(line.clone());
         line
     }

@@ -1,0 +1,128 @@
+//! The load of one table, whatever uses it: however Spanner answers, what comes to nothing stays
+//! bounded for all of its users together (I8).
+
+use std::future::Future;
+use std::time::Duration;
+
+use spindle::{CancellationToken, Clock, LockTable};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::world::{Contender, LEASE, World};
+
+const WINDOW: Duration = Duration::from_secs(10);
+/// Three a second.
+const IN_VAIN_MAX: u64 = 30;
+
+/// Answers that help nobody.
+const TROUBLES: [(Rpc, Effect); 6] = [
+    (Rpc::Commit, Effect::Abort),
+    (Rpc::Commit, Effect::Fail(Code::FailedPrecondition)),
+    (Rpc::Commit, Effect::Fail(Code::AlreadyExists)),
+    (Rpc::Commit, Effect::Fail(Code::Unavailable)),
+    (Rpc::Commit, Effect::Stall),
+    (Rpc::StreamingRead, Effect::Fail(Code::Unavailable)),
+];
+
+/// Has users of one table at work while Spanner gives such answers, and counts in each window what
+/// comes to nothing: requests of that kind, and the reads of transactions whose commit fails. As
+/// many as `due` come to nothing in the first window for healthy users, too.
+async fn is_bounded<T>(due: u64, start: impl Fn(&World, &LockTable) -> T) {
+    for (rpc, effect) in TROUBLES {
+        let world = World::start().await;
+        let requests = world.spanner.requests();
+        world.spanner.inject(Fault::on(rpc).effect(effect));
+        let users = start(&world, &world.table());
+        for window in 0..6 {
+            requests.reset();
+            sleep(WINDOW).await;
+            let in_vain = requests.get(rpc) * if rpc == Rpc::Commit { 2 } else { 1 };
+            let due = if window == 0 || rpc == Rpc::StreamingRead { due } else { 0 };
+            assert!(in_vain <= due + IN_VAIN_MAX, "{effect:?}, {window}: {:?}", requests.each());
+        }
+        drop(users);
+    }
+}
+
+fn tasks<F: Future<Output = ()> + Send + 'static>(
+    tasks: impl IntoIterator<Item = F>,
+) -> JoinSet<()> {
+    tasks.into_iter().collect()
+}
+
+fn ranked(table: &LockTable) -> Vec<Contender> {
+    let ranked = |n| table.lock(format!("ranked-{n}")).lease(LEASE).by_rank(n);
+    (0..30).map(|n| Contender::run(ranked(n).clock(Clock::runtime()))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_spanner_refuses_ask_no_more_than_the_table_may() {
+    is_bounded(4, |_, table| {
+        let lock = table.rw_lock("catalogue").id("a").lease(LEASE).clock(Clock::runtime());
+        let lock = lock.build().unwrap();
+        tasks((0..60).map(|_| {
+            let lock = lock.clone();
+            async move { drop(lock.read().await) }
+        }))
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranked_contenders_that_spanner_refuses_ask_no_more_than_the_table_may() {
+    is_bounded(0, |_, table| ranked(table)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_spanner_refuses_cost_no_more_than_the_table_may() {
+    is_bounded(0, |_, table| {
+        let semaphores: Vec<_> = (0..10)
+            .map(|n| {
+                let semaphore = table.semaphore(format!("uploads-{n}"), 5).id("a").lease(LEASE);
+                semaphore.clock(Clock::runtime()).build().unwrap()
+            })
+            .collect();
+        tasks((0..100).map(|n| {
+            let semaphore = semaphores[n % 10].clone();
+            async move { drop(semaphore.acquire().await) }
+        }))
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_that_spanner_refuses_ask_no_more_than_the_table_may() {
+    is_bounded(0, |_, table| {
+        let member = |n| table.member(format!("group-{}", n % 3)).id(format!("m-{n}")).lease(LEASE);
+        let run = move |n: usize| {
+            let member = member(n).clock(Clock::runtime()).build().unwrap();
+            let running = member.run(CancellationToken::new());
+            let shards = member.shards("work", 20);
+            async move {
+                let sharing = shards.run(CancellationToken::new(), |_| std::future::pending());
+                drop(tokio::join!(running, sharing));
+            }
+        };
+        tasks((0..12).map(run))
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranked_contenders_that_nobody_wants_any_more_join_no_more() {
+    let world = World::start().await;
+    let table = world.table();
+    world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Fail(Code::Unavailable)));
+    let contenders = ranked(&table);
+    let contending = contenders.len() as u64;
+    let requests = world.spanner.requests();
+    sleep(LEASE).await;
+    requests.reset();
+    // Some have an attempt under way of which nobody knows what came of it.
+    drop(contenders);
+    sleep(WINDOW).await;
+    // Each looks once if its row among the members is still there.
+    assert!(requests.total() <= contending + IN_VAIN_MAX, "{:?}", requests.each());
+}
