@@ -70,6 +70,8 @@ mod rank;
 mod readers_and_writers;
 #[path = "laws/rows.rs"]
 mod rows;
+#[path = "laws/runtimes.rs"]
+mod runtimes;
 #[path = "laws/schema.rs"]
 mod schema;
 #[path = "laws/service.rs"]

@@ -47,11 +47,14 @@ pub(super) struct Attempts {
 struct Progress {
     attempts_left: u32,
     stage: Stage,
+    /// True if the client is to begin anew because the transaction was gone.
+    is_gone: bool,
 }
 
 impl Attempts {
     pub(super) fn begin(attempts_max: u32, limit: Duration) -> Attempts {
-        let progress = Progress { attempts_left: attempts_max, stage: Stage::Working };
+        let progress =
+            Progress { attempts_left: attempts_max, stage: Stage::Working, is_gone: false };
         let progress = Arc::new(Mutex::new(progress));
         Attempts { limit, deadline: Instant::now() + limit, progress }
     }
@@ -64,6 +67,7 @@ impl Attempts {
     /// applied.
     pub(super) fn working(&self) {
         let mut progress = self.lock();
+        progress.is_gone = false;
         if progress.stage == Stage::Committing {
             progress.stage = Stage::Working;
         }
@@ -95,7 +99,7 @@ impl Attempts {
 
     /// Returns the error of a read or of the work as the runner should take it, before any commit.
     pub(super) fn failed(&self, error: google_cloud_spanner::Error) -> google_cloud_spanner::Error {
-        if is_transaction_gone(&error) { abort(error) } else { error }
+        if is_transaction_gone(&error) { self.lock().abort(error) } else { error }
     }
 
     /// Returns true if a runner ended so because its own attempts were used up, and others are left.
@@ -142,7 +146,10 @@ impl TransactionRetryPolicy for Aborts {
         }
         // An aborted transaction was not committed and never will be.
         progress.stage = Stage::Working;
-        progress.attempts_left = progress.attempts_left.saturating_sub(1);
+        // It was not aborted for the sake of others: time alone bounds that.
+        if !progress.is_gone {
+            progress.attempts_left = progress.attempts_left.saturating_sub(1);
+        }
         if progress.attempts_left > 0 && attempts < self.most {
             RetryResult::Continue(error)
         } else {
@@ -163,7 +170,7 @@ impl RetryPolicy for Commits {
         }
         if error::is_definite(&error) {
             let is_gone = progress.stage == Stage::Committing && is_transaction_gone(&error);
-            return RetryResult::Permanent(if is_gone { abort(error) } else { error });
+            return RetryResult::Permanent(if is_gone { progress.abort(error) } else { error });
         }
         progress.stage = Stage::InDoubt;
         match error::code(&error) {
@@ -201,10 +208,13 @@ fn is_transaction_gone(error: &google_cloud_spanner::Error) -> bool {
             .any(|said| text.contains(said))
 }
 
-/// Returns an abort for the client's loop, which then begins the transaction anew.
-fn abort(error: google_cloud_spanner::Error) -> google_cloud_spanner::Error {
-    let status = Status::default().set_code(Code::Aborted).set_message(error.to_string());
-    google_cloud_spanner::Error::service_full(status, None, None, Some(Box::new(error)))
+impl Progress {
+    /// Returns an abort for the client's loop, which then begins the transaction anew.
+    fn abort(&mut self, error: google_cloud_spanner::Error) -> google_cloud_spanner::Error {
+        self.is_gone = true;
+        let status = Status::default().set_code(Code::Aborted).set_message(error.to_string());
+        google_cloud_spanner::Error::service_full(status, None, None, Some(Box::new(error)))
+    }
 }
 
 #[cfg(test)]

@@ -111,7 +111,8 @@ impl FencedTransaction {
     /// Sets how many times it is tried while Spanner aborts it for the sake of others; 20 by
     /// default.
     ///
-    /// One means that an abort is an error at once.
+    /// One means that an abort is an error at once. Attempts of which Spanner knows the transaction no
+    /// more don't count: the time limit bounds them.
     pub fn attempts_max(mut self, attempts: u32) -> FencedTransaction {
         self.attempts_max = attempts;
         self

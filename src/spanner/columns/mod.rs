@@ -3,6 +3,9 @@
 //! An instance may wrongly believe `lease_ms` to be missing. Then it judges holders by its own
 //! lease, and may take over from one that is owed a longer one (I1). So a column that was seen is
 //! never forgotten, and one that was not seen is believed missing for a minute at most.
+//!
+//! All runtimes that use the table share what is known. The question is asked on one of them, and on
+//! another a second later if nothing has come of it: the first may be blocked, or gone.
 
 mod question;
 mod schema;
@@ -12,6 +15,7 @@ use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
 use spindle_protocol::Moment;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -56,7 +60,14 @@ enum Urgency {
 #[derive(Debug)]
 pub(crate) struct Columns {
     name: Arc<str>,
-    known: Arc<Mutex<Known>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    known: Mutex<Known>,
+    /// Changes with each answer, and with each failure to get one.
+    told: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -72,12 +83,36 @@ struct Known {
     unanswered: u32,
     /// Why the last one did.
     failure: Option<Error>,
-    /// The question under way: its sender is gone once it has ended.
-    asking: Option<watch::Receiver<()>>,
-    /// When the last question was sent.
+    /// The questions under way, oldest first: several runtimes may have one each.
+    asking: Vec<Question>,
+    /// When the last question was sent, and the last of those that told anything.
     sent: Option<Instant>,
+    told: Option<Instant>,
     /// Before then no question is sent that nothing waits for.
     due: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Question {
+    runtime: Id,
+    sent: Instant,
+    /// Its sender is gone once the question has ended, or its runtime has.
+    ended: watch::Receiver<()>,
+}
+
+/// A question as the task has it that asks.
+struct Asking {
+    sent: Instant,
+    /// True if it repeats one that told nothing: the budget pays for it.
+    is_repeat: bool,
+    asked: watch::Sender<()>,
+}
+
+/// What a caller waits for before it looks again.
+struct Wait {
+    ended: Option<watch::Receiver<()>>,
+    /// From then on the question may be asked on the caller's runtime.
+    until: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +141,7 @@ impl Asked {
 
 impl Columns {
     pub(crate) fn new(name: &str) -> Columns {
-        Columns { name: name.into(), known: Arc::default() }
+        Columns { name: name.into(), shared: Arc::default() }
     }
 
     pub(crate) fn has_lease(&self) -> bool {
@@ -123,31 +158,74 @@ impl Columns {
         (known.has(|optional| optional.lease), known.has(|optional| optional.info))
     }
 
-    /// Asks if it is time to, and gives what ends with the question under way.
-    fn ask(&self, connection: &Connection, urgency: Urgency) -> Option<watch::Receiver<()>> {
+    /// Asks if it is time to. Returns what to wait for, if anything was asked that is unanswered.
+    fn ask(&self, connection: &Connection, urgency: Urgency) -> Option<Wait> {
+        let runtime = Handle::try_current().ok()?;
         let mut known = self.lock();
-        if let Some(asking) = &known.asking
-            && asking.has_changed().is_ok()
-        {
-            return Some(asking.clone());
+        known.asking.retain(|question| question.ended.has_changed().is_ok());
+        let again = known.sent.map(|sent| sent + PAUSE_MIN);
+        let is_too_early = again.is_some_and(|again| Instant::now() < again);
+        let is_unanswered = known.sent > known.told;
+        if is_unanswered {
+            let here = known.asking.iter().find(|question| question.runtime == runtime.id());
+            if let Some(here) = here {
+                return Some(Wait { ended: Some(here.ended.clone()), until: None });
+            }
+            if is_too_early {
+                let ended = known.asking.last().map(|question| question.ended.clone());
+                return Some(Wait { ended, until: again });
+            }
+        } else {
+            let is_time = match urgency {
+                Urgency::Routine => known.is_due(),
+                Urgency::Soon => !is_too_early,
+                Urgency::Now => true,
+            };
+            if !is_time {
+                return None;
+            }
         }
-        let is_time = match urgency {
-            Urgency::Routine => known.is_due(),
-            Urgency::Soon => known.sent.is_none_or(|sent| sent.elapsed() >= PAUSE_MIN),
-            Urgency::Now => true,
-        };
-        if !is_time {
-            return None;
-        }
-        known.sent = Some(Instant::now());
-        let (asked, asking) = watch::channel(());
-        known.asking = Some(asking.clone());
+        let sent = Instant::now();
+        let is_repeat = (is_unanswered || known.unanswered > 0) && urgency != Urgency::Now;
+        known.sent = Some(sent);
+        let (asked, ended) = watch::channel(());
+        known.asking.push(Question { runtime: runtime.id(), sent, ended: ended.clone() });
         // It outlives its caller, so that impatient callers share its answer, and it ends with
         // the table.
-        let told = Arc::downgrade(&self.known);
-        let is_repeat = known.unanswered > 0 && urgency != Urgency::Now;
-        tokio::spawn(answer(connection.clone(), Arc::clone(&self.name), is_repeat, told, asked));
-        Some(asking)
+        let shared = Arc::downgrade(&self.shared);
+        let asking = Asking { sent, is_repeat, asked };
+        runtime.spawn(answer(connection.clone(), Arc::clone(&self.name), shared, asking));
+        Some(Wait { ended: Some(ended), until: None })
+    }
+
+    /// Asks if it is time to, and waits until something was told, or `limit`. Returns true if it
+    /// was.
+    async fn wait(&self, connection: &Connection, urgency: Urgency, limit: Instant) -> bool {
+        let mut told = self.shared.told.subscribe();
+        while let Some(Wait { ended, until }) = self.ask(connection, urgency) {
+            let ended = async {
+                match ended {
+                    // It never sends anything.
+                    Some(mut ended) => drop(ended.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            let either = async {
+                tokio::select! {
+                    biased;
+                    told = told.changed() => told.is_ok(),
+                    () = ended => false,
+                }
+            };
+            let until = until.map_or(limit, |until| until.min(limit));
+            match timeout_at(until, either).await {
+                Ok(true) => return true,
+                _ if Instant::now() >= limit => return false,
+                // The runtime that asked is gone, or does nothing.
+                _ => {}
+            }
+        }
+        false
     }
 
     /// Provides a client once what the request needs to know of the columns is known, in `limit`
@@ -164,15 +242,16 @@ impl Columns {
         let mut leased = connection.client(limit).await?;
         let is_stale = need == Need::Begin && self.lock().is_stale();
         let urgency = if is_stale { Urgency::Soon } else { Urgency::Routine };
-        let asking = self.ask(connection, urgency);
         let waits = {
             let known = self.lock();
             let is_first = known.answer.is_none() && known.unanswered == 0;
             need != Need::KeepOn && (is_first || is_stale || known.wrong().is_some())
         };
-        if let Some(mut asking) = asking.filter(|_| waits) {
+        if waits {
             // The other half is for the request itself. Either way what is known then decides.
-            let _ = timeout_at(deadline - limit / 2, asking.changed()).await;
+            self.wait(connection, urgency, deadline - limit / 2).await;
+        } else {
+            self.ask(connection, urgency);
         }
         let known = self.lock();
         if let Some(wrong) = known.wrong().filter(|_| need != Need::KeepOn) {
@@ -190,10 +269,8 @@ impl Columns {
     pub(crate) async fn ask_now(&self, connection: &Connection, limit: Duration) -> Result<()> {
         let deadline = connection.client(limit).await?.deadline;
         let doing = || format!("table `{}`: ask for its columns", self.name);
-        if let Some(mut asking) = self.ask(connection, Urgency::Now) {
-            // Its end is all that it tells.
-            let ended = timeout_at(deadline, asking.changed()).await;
-            ended.map_err(|_| Error::timed_out(doing(), limit))?.ok();
+        if !self.wait(connection, Urgency::Now, deadline).await {
+            return Err(Error::timed_out(doing(), limit));
         }
         let known = self.lock();
         match (&known.failure, known.wrong()) {
@@ -232,10 +309,8 @@ impl Columns {
         if !is_unclear {
             return error;
         }
-        if let Some(mut asking) = self.ask(connection, Urgency::Soon) {
-            // Without an answer in time the error speaks for itself.
-            let _ = timeout_at(leased.deadline, asking.changed()).await;
-        }
+        // Without an answer in time the error speaks for itself.
+        self.wait(connection, Urgency::Soon, leased.deadline).await;
         let known = self.lock();
         match &known.failure {
             Some(failure) if failure.is_session_lost() => {
@@ -248,7 +323,7 @@ impl Columns {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        lock(&self.known)
+        lock(&self.shared.known)
     }
 }
 
@@ -293,6 +368,17 @@ impl Known {
             }
             _ => None,
         }
+    }
+
+    /// Takes note that the question sent at `sent` has told something. Those before it need not.
+    fn ended(&mut self, sent: Instant) {
+        self.told = self.told.max(Some(sent));
+        self.asking.retain(|question| question.sent > sent);
+    }
+
+    /// Returns true if a question that was sent later has been answered already.
+    fn is_outdated(&self, asked: Asked) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.asked.by_runtime > asked.by_runtime)
     }
 
     fn learn(&mut self, table: &str, asked: Asked, verdict: Result<Optional, String>) {
@@ -363,31 +449,36 @@ impl Known {
 async fn answer(
     connection: Connection,
     table: Arc<str>,
-    is_repeat: bool,
-    told: Weak<Mutex<Known>>,
-    asked: watch::Sender<()>,
+    shared: Weak<Shared>,
+    Asking { sent, is_repeat, asked }: Asking,
 ) {
     let repeats = Repeats::after(is_repeat);
     let asking = async {
         let turn = repeats.turn(connection.budget(), Charge::Read).await;
-        let sent = Asked::now();
+        // The runtime may have been blocked since it was told to ask.
+        let at = Asked::now();
         let leased = connection.client(REQUEST_LIMIT).await?;
         let found = question::ask(&leased, &table).await;
         turn.ends(found.is_ok());
         connection.heard(&leased, found.as_ref().err());
-        found.map(|found| (sent, found)).map_err(|error| missing(&connection, &leased, error))
+        found.map(|found| (at, found)).map_err(|error| missing(&connection, &leased, error))
     };
     let found = tokio::select! {
         found = asking => found,
-        // Nobody waits any more, and the table is gone with its own receiver.
+        // Nobody waits any more: the table is gone, or a later question was answered.
         () = asked.closed() => return,
     };
-    let Some(told) = told.upgrade() else { return };
-    let mut known = lock(&told);
+    let Some(shared) = shared.upgrade() else { return };
+    let mut known = lock(&shared.known);
     match found {
-        Ok((sent, found)) => known.learn(&table, sent, schema::judge(&table, &found)),
+        Ok((at, _)) if known.is_outdated(at) => {}
+        Ok((at, found)) => known.learn(&table, at, schema::judge(&table, &found)),
+        Err(_) if known.told > Some(sent) => {}
         Err(error) => known.fail(&table, error),
     }
+    known.ended(sent);
+    drop(known);
+    shared.told.send_replace(());
 }
 
 /// Names the missing part, where Spanner names it. A query that names no table of its own can miss
