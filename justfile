@@ -3,9 +3,11 @@
 # Everything that must hold before a commit.
 default: quick
 
-# Before each commit: the tests of the packages that differ from main.
+# Before each commit: the tests of the packages that differ from main and of all that is built on them.
 quick: format lint
-    .ci/changed | xargs --no-run-if-empty cargo test
+    .ci/changed | xargs --no-run-if-empty cargo test --quiet
+    cargo model --quick
+    cargo simulate --seconds 30
 
 # Before a review.
 check: format lint test

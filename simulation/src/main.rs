@@ -1,4 +1,4 @@
-//! Runs seeds until the time is over, or replays one: `cargo simulate [--seconds N] [--seed S]`.
+//! Runs seeds until the time is over, or replays one: `cargo simulate --help`.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use clap::Parser;
 use spindle_simulation::{
     FleetPlan, Invariant, Plan, Report, Sightings, Violation, run, run_fleet,
 };
@@ -13,30 +14,39 @@ use spindle_simulation::{
 /// Seeds that once found something: one a line, with the reason behind a `#`.
 const REGRESSIONS: &str = include_str!("../regressions.txt");
 
-const USAGE: &str = "\
-usage: simulate [--seconds N] [--seed S] [--first S] [--threads N] [--client] [--locks N]
-  --seconds N   how long to go on (120)
-  --seed S      replays one seed and tells every event
-  --first S     the first of the seeds (drawn at random)
-  --threads N   how many worlds at once (one for each processor)
-  --client      only through the real client and server
-  --locks N     only processes that contend for N locks each, on one carrier
-  --fleets      only fleets of members: shards and permits, readers and writers, ranks
-  --twice       lives each world twice, and fails if they differ, but for those on the client
-  --big         only fleets of hundreds of members and shards";
-
-/// With fewer seeds a run is too short to have seen everything.
-const LONG_RUN_SEEDS: u64 = 1_000;
-
+/// Runs fleets of Spindle in virtual time, with faults, and checks the invariants after every step.
+#[derive(Parser)]
 struct Arguments {
+    /// Begins no world after this many seconds.
+    #[arg(long, default_value_t = 120)]
     seconds: u64,
+    /// Replays one seed and tells every event.
+    #[arg(long)]
     seed: Option<u64>,
-    first: u64,
-    threads: usize,
+    /// Takes the seeds from this one on; without it the first is drawn at random.
+    #[arg(long, value_name = "SEED")]
+    first: Option<u64>,
+    /// Runs this many seeds however long they take, a quarter of them as fleets of members and an eighth through the
+    /// real client, and fails unless each goal of coverage was met.
+    #[arg(long, value_name = "SEEDS", conflicts_with_all = ["seconds", "client", "locks", "fleets", "big"])]
+    goals: Option<u64>,
+    /// Runs this many worlds at once; one for each processor unless told.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_024))]
+    threads: Option<u64>,
+    /// Runs only worlds through the real client and server.
+    #[arg(long)]
     client: bool,
+    /// Runs only processes that contend for this many locks each, on one batcher.
+    #[arg(long)]
     locks: Option<usize>,
+    /// Runs only fleets of members: shards and permits, readers and writers, ranks.
+    #[arg(long)]
     fleets: bool,
+    /// Runs only fleets of hundreds of members and shards.
+    #[arg(long)]
     big: bool,
+    /// Runs each world twice, and fails if the traces differ; worlds through the client are left out.
+    #[arg(long)]
     twice: bool,
 }
 
@@ -53,72 +63,37 @@ struct Totals {
 }
 
 fn main() -> ExitCode {
-    let arguments = match arguments() {
-        Ok(arguments) => arguments,
-        Err(what) => {
-            eprintln!("{what}\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
+    let arguments = Arguments::parse();
     match arguments.seed {
         Some(seed) => replay(&arguments, seed),
         None => explore(&arguments),
     }
 }
 
-fn arguments() -> Result<Arguments, String> {
-    let mut arguments = Arguments {
-        seconds: 120,
-        seed: None,
-        first: rand::random(),
-        threads: thread::available_parallelism().map_or(1, usize::from),
-        client: false,
-        locks: None,
-        fleets: false,
-        big: false,
-        twice: false,
-    };
-    let mut given = std::env::args().skip(1);
-    while let Some(name) = given.next() {
-        if name == "--client" {
-            arguments.client = true;
-            continue;
-        }
-        if name == "--fleets" {
-            arguments.fleets = true;
-            continue;
-        }
-        if name == "--twice" {
-            arguments.twice = true;
-            continue;
-        }
-        if name == "--big" {
-            (arguments.fleets, arguments.big) = (true, true);
-            continue;
-        }
-        let value = given.next().ok_or(format!("{name}: expected a value"))?;
-        let number: u64 = value.parse().map_err(|_| format!("{name}: {value} is no number"))?;
-        match name.as_str() {
-            "--seconds" => arguments.seconds = number,
-            "--seed" => arguments.seed = Some(number),
-            "--first" => arguments.first = number,
-            "--locks" => arguments.locks = usize::try_from(number).ok(),
-            "--threads" => arguments.threads = usize::try_from(number).unwrap_or(1).max(1),
-            _ => return Err(format!("{name}: unknown")),
-        }
+impl Arguments {
+    /// Returns true if the seed's world goes through the real client whatever its plan says.
+    fn is_through_client(&self, seed: u64) -> bool {
+        self.client || (self.goals.is_some() && seed % 8 == 1)
     }
-    Ok(arguments)
+
+    /// Returns true if the seed stands for a fleet of members.
+    fn is_fleet(&self, seed: u64) -> bool {
+        let is_any = !self.client && self.locks.is_none();
+        let is_one_of_four = self.goals.is_some() && seed.is_multiple_of(4);
+        self.fleets || self.big || (is_any && (FleetPlan::is_of(seed) || is_one_of_four))
+    }
 }
 
 /// Lives what the seed stands for; with `prints`, tells it.
 fn live(arguments: &Arguments, seed: u64, prints: bool) -> Report {
-    let is_any = !arguments.client && arguments.locks.is_none();
-    if arguments.fleets || (is_any && FleetPlan::is_of(seed)) {
+    if arguments.is_fleet(seed) {
         let plan = FleetPlan::from_seed(seed);
         let plan = match (arguments.big, plan.is_big()) {
             (true, _) => plan.big(300, 1_000),
             // Unoptimised, one of them takes longer than all the rest.
-            (false, true) if !cfg!(debug_assertions) => plan.big(140, 320),
+            (false, true) if arguments.goals.is_none() && !cfg!(debug_assertions) => {
+                plan.big(140, 320)
+            }
             _ => plan,
         };
         if prints {
@@ -128,7 +103,7 @@ fn live(arguments: &Arguments, seed: u64, prints: bool) -> Report {
     }
     let plan = match arguments.locks {
         Some(locks) => Plan::of_many(seed, locks),
-        None => Plan::from_seed_through(seed, arguments.client),
+        None => Plan::from_seed_through(seed, arguments.is_through_client(seed)),
     };
     if prints {
         println!("{plan:#?}");
@@ -158,17 +133,26 @@ fn replay(arguments: &Arguments, seed: u64) -> ExitCode {
 fn explore(arguments: &Arguments) -> ExitCode {
     #[expect(clippy::disallowed_methods, reason = "how long to go on, by the wall")]
     let started = std::time::Instant::now();
-    let limit = Duration::from_secs(arguments.seconds);
     let regressions: Vec<u64> = regressions();
+    let first = arguments.first.unwrap_or_else(rand::random);
+    println!("simulate: seeds from {first} on, after {} regressions", regressions.len());
+    let seconds = Duration::from_secs(arguments.seconds);
+    let is_due = |index: u64| match arguments.goals {
+        Some(seeds) => index < seeds + regressions.len() as u64,
+        None => started.elapsed() < seconds,
+    };
     let next = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
     let totals = Mutex::new(Totals::default());
     let reported = AtomicU64::new(0);
     let work = || {
-        while !is_over.load(Ordering::Relaxed) && started.elapsed() < limit {
+        while !is_over.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
+            if !is_due(index) {
+                return;
+            }
             let of_list = usize::try_from(index).ok().and_then(|index| regressions.get(index));
-            let seed = of_list.copied().unwrap_or(arguments.first.wrapping_add(index));
+            let seed = of_list.copied().unwrap_or(first.wrapping_add(index));
             let mut report = live(arguments, seed, false);
             if arguments.twice && report.repeats {
                 differ(&mut report, &live(arguments, seed, false));
@@ -182,7 +166,9 @@ fn explore(arguments: &Arguments) -> ExitCode {
             }
         }
     };
-    thread::scope(|scope| (0..arguments.threads).for_each(|_| drop(scope.spawn(work))));
+    let processors = || thread::available_parallelism().map_or(1, |it| it.get() as u64);
+    let threads = arguments.threads.unwrap_or_else(processors);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
     verdict(arguments, &totals, started.elapsed())
 }
@@ -201,10 +187,10 @@ fn verdict(arguments: &Arguments, totals: &Totals, elapsed: Duration) -> ExitCod
     if let Some((seed, violation)) = &totals.failed {
         println!(
             "replay: cargo simulate --seed {seed}{}{}",
-            if arguments.client { " --client" } else { "" },
+            if arguments.is_through_client(*seed) { " --client" } else { "" },
             if arguments.big {
                 " --big"
-            } else if arguments.fleets {
+            } else if arguments.is_fleet(*seed) {
                 " --fleets"
             } else {
                 ""
@@ -214,11 +200,7 @@ fn verdict(arguments: &Arguments, totals: &Totals, elapsed: Duration) -> ExitCod
         return ExitCode::FAILURE;
     }
     let missing = totals.sightings.missing();
-    if totals.seeds >= LONG_RUN_SEEDS
-        && !arguments.client
-        && !arguments.fleets
-        && !missing.is_empty()
-    {
+    if arguments.goals.is_some() && !missing.is_empty() {
         println!("simulate: FAILED never seen: {missing:?} {}", totals.line(elapsed));
         return ExitCode::FAILURE;
     }
@@ -239,7 +221,11 @@ impl Totals {
         self.lived += report.simulated * instances;
         self.instances += u64::from(instances);
         self.faults += report.faults;
+        let missed = self.sightings.missing().len();
         self.sightings.add(&report.sightings);
+        if missed > 0 && self.sightings.missing().is_empty() {
+            println!("every goal met after {} seeds", self.seeds);
+        }
         if let Some(violation) = &report.violation {
             self.failed.get_or_insert((seed, violation.to_string()));
         }

@@ -49,9 +49,35 @@ pub fn record(command: &[&str]) -> Result<String, String> {
     Ok(format!("{KEPT}: kept {}", names.join(", ")))
 }
 
-/// Fails unless each kept line stands word for word in the docs, line breaks aside.
+/// A figure that is the sum of a column in the docs' tables.
+struct Sum {
+    /// The kept line and the figure in it.
+    figure: (&'static str, &'static str),
+    page: &'static str,
+    /// The cell by which a row of these tables is told, the last one, and the place of the cell that is added.
+    row: &'static str,
+    cell: usize,
+}
+
+const SUMS: [Sum; 1] =
+    [Sum { figure: ("model", "states"), page: "docs/safety.md", row: "complete", cell: 2 }];
+
+/// Fails unless each kept line stands word for word in the docs, line breaks aside, and each sum is that of its table.
 pub fn check() -> Result<String, String> {
     let kept = load()?;
+    for sum in SUMS {
+        let page =
+            fs::read_to_string(sum.page).map_err(|error| format!("{}: {error}", sum.page))?;
+        let (line, figure) = sum.figure;
+        let quoted = kept.get(line).and_then(|about| about["figures"][figure].as_u64());
+        let total = total(&page, sum.row, sum.cell);
+        if quoted != Some(total) {
+            return Err(format!(
+                "{}: the rows that end in `{}` add up to {total}; `{line}` has {figure}={quoted:?}",
+                sum.page, sum.row
+            ));
+        }
+    }
     let docs = one_line(&docs()?);
     let unquoted: Vec<String> = kept
         .values()
@@ -64,6 +90,16 @@ pub fn check() -> Result<String, String> {
     } else {
         Err(unquoted.join("\n"))
     }
+}
+
+/// Adds up a cell of all rows whose last cell is this.
+fn total(page: &str, last: &str, cell: usize) -> u64 {
+    let rows = page
+        .lines()
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<&str>>());
+    rows.filter(|cells| cells.last() == Some(&last))
+        .filter_map(|cells| cells.get(cell)?.replace(',', "").parse::<u64>().ok())
+        .sum()
 }
 
 fn load() -> Result<Map<String, Value>, String> {
@@ -142,6 +178,13 @@ mod tests {
         assert!(verdict("model: FAILED states=12").is_none());
         assert!(verdict("== tests: ok, 12 s").is_none());
         assert!(verdict("test a::b: ok then").is_none());
+    }
+
+    #[test]
+    fn a_table_adds_up_over_the_rows_that_count() {
+        let page = "| slow | late answers | 1,200 | 5 | complete |\n| x | y | 7 | 5 | not |\n\
+                    | fast | none | 34 | 5 | complete |\n";
+        assert_eq!(total(page, "complete", 2), 1_234);
     }
 
     #[test]

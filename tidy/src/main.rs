@@ -16,9 +16,9 @@ const USAGE: &str =
   rooms --edges  lists who uses whom
   prose          lists sentences that a tired reader reads twice; never fails
   prose --counts prints the counts alone
-  figures        fails if a kept figure is not quoted by the docs
+  figures        fails if a kept figure is not quoted by the docs, or is not the sum of its table
   figures record COMMAND…  keeps the figures that the command prints, in docs/figures.json
-  api            fails if the public API is not the one in docs/public-api.txt
+  api            fails if the public API is not the one in docs/public-api.txt, or cannot be told
   api --write    keeps it there";
 
 fn main() -> ExitCode {

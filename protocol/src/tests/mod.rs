@@ -331,6 +331,27 @@ fn a_takeover_row_whose_writer_died_halfway_is_overridden_after_a_lease() {
 }
 
 #[test]
+fn a_takeover_row_is_owed_the_longer_lease_of_the_row_that_it_displaces() {
+    let longer = LEASE * 3;
+    let mut instance = contender();
+    let dead = Row { lease: Some(longer), ..rivals_row(0) };
+    let mut decision = instance.decide(at(0), observed(Some(dead.clone()), 9_000));
+    assert!(matches!(decision.act, Some(Act::Takeover { over_leftover: false, .. })));
+    let blocked = Event::Answer(Answer::Rejected(Rejection::TakeoverRowExists));
+    decision = instance.decide(at(10), blocked);
+    let overridden = loop {
+        let now = decision.wake.expect("it keeps polling").at;
+        assert_eq!(instance.decide(now, Event::Wake).act, Some(Act::Observe));
+        decision = instance.decide(now, observed(Some(dead.clone()), 20_000));
+        if let Some(act) = decision.act {
+            assert!(matches!(act, Act::Takeover { over_leftover: true, .. }));
+            break now;
+        }
+    };
+    assert!(overridden >= at(10) + longer, "{overridden:?}: its peer goes by the longer lease");
+}
+
+#[test]
 fn a_leftover_is_forgotten_when_its_peer_turns_out_to_live() {
     let mut instance = contender();
     instance.decide(at(0), observed(Some(rivals_row(0)), 5_000));

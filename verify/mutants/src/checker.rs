@@ -33,17 +33,8 @@ const MODEL: Checker = Checker::Model(&[]);
 const SIMULATION: Checker = Checker::Simulation(&["--seconds", "60"]);
 const CLIENT: Checker = Checker::Simulation(&["--seconds", "150", "--client"]);
 
-/// Only what is ours is optimised: all other packages are those that the tests have built.
-const OPTIMISED: [&str; 8] = [
-    "--config",
-    "profile.dev.package.spindle-protocol.opt-level=1",
-    "--config",
-    "profile.dev.package.spindle-proof.opt-level=1",
-    "--config",
-    "profile.dev.package.spindle-simulation.opt-level=1",
-    "--config",
-    "profile.dev.package.spindle-lock.opt-level=1",
-];
+/// Optimises what is ours, and takes all other packages as the tests have built them.
+const OPTIMISED: [&str; 4] = ["run", "--quiet", "--config", ".cargo/optimised.toml"];
 
 impl Checker {
     /// Returns the checkers for a mutant, from the quickest to the most thorough.
@@ -79,13 +70,13 @@ impl Checker {
         match self {
             Checker::Model(options) => {
                 let program = ["-p", "spindle-proof", "--bin", "model", "--", "--first"];
-                [&["run", "--quiet"], &OPTIMISED[..], &program, options].concat()
+                [&OPTIMISED[..], &program, options].concat()
             }
             // Always the same seeds, so that a verdict can be had again.
             Checker::Simulation(options) => {
                 let program =
                     ["-p", "spindle-simulation", "--bin", "simulate", "--", "--first", "1"];
-                [&["run", "--quiet"], &OPTIMISED[..], &program, options].concat()
+                [&OPTIMISED[..], &program, options].concat()
             }
             Checker::Test(Test { package, name, target, .. }) => {
                 vec!["test", "--quiet", "-p", package, target, "--", name]
