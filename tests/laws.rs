@@ -56,6 +56,8 @@ mod many;
 mod members;
 #[path = "laws/names.rs"]
 mod names;
+#[path = "laws/on_google.rs"]
+mod on_google;
 #[path = "laws/once.rs"]
 mod once;
 #[path = "laws/outages.rs"]

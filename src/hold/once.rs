@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use google_cloud_gax::error::rpc::Code;
 use spindle_protocol::{Moment, Succession, Timestamp};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::loss::ReleaseOutcome;
 use crate::names::{check_lock_name, check_table_name};
 use crate::settings::{LockBuilder, Settings};
-use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table};
+use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table, despite_others};
 use crate::spindle::Spindle;
 use crate::status::{Term, say};
 use crate::token::FencingToken;
@@ -29,8 +30,8 @@ pub enum JobOutcome<T> {
     /// It was not started: it runs elsewhere, or ran recently, or its last run was interrupted and
     /// its time is not over. Here is that run, where the row tells.
     Skipped(Option<LastRun>),
-    /// The lock was had only after the start limit, `after` the call, and was released at once: the
-    /// job was not started here. Another node within its own limit may start it; possibly none does.
+    /// The lock was had only after the start limit, `after` the call, and was released at once, or
+    /// others got in the way until then: the job was not started here. Another node within its own limit may start it; possibly none does.
     #[non_exhaustive]
     TooLate {
         /// The time from the call.
@@ -208,8 +209,19 @@ impl LockBuilder {
     }
 }
 
+/// Says why a run that others got in the way of was not started.
+async fn not_started<T>(table: &Table, settings: &Settings, start: Start) -> Result<JobOutcome<T>> {
+    let (found, read_at) = read(table, &settings.name).await?;
+    Ok(match found {
+        Some(full) if full.row.vacant_from(&settings.id, settings.timing.lease) > read_at => {
+            JobOutcome::Skipped(LastRun::of(&full, read_at))
+        }
+        _ => JobOutcome::TooLate { after: settings.clock.now().since(start.called) },
+    })
+}
+
 async fn read(table: &Table, lock: &str) -> Result<(Option<FullRow>, Timestamp)> {
-    let read = table.read(lock, REQUEST_LIMIT).await;
+    let read = despite_others(|| table.read(lock, REQUEST_LIMIT)).await;
     if !table.optional.has_lease() {
         return Err(Error::new(Kind::Schema(format!(
             "table `{}` has no column `lease_ms INT64`, without which a run can't be kept from \
@@ -251,15 +263,20 @@ where
     let tried = tokio::select! {
         biased;
         () = dropped.cancelled() => return Ok(JobOutcome::Skipped(None)),
-        tried = lock.try_until(start.called + start.limit) => tried?,
+        tried = lock.try_until(start.called + start.limit) => tried,
         // By then nothing of it protects anybody any more.
         () = sleep(settings.timing.lease) => {
             return Ok(JobOutcome::TooLate { after: settings.clock.now().since(start.called) });
         }
     };
     let guard = match tried {
-        Ok(guard) => guard,
-        Err(by) => {
+        Ok(Ok(guard)) => guard,
+        // Others got in the way for as long as it could be started; the row may tell who won.
+        Err(error) if error.code() == Some(Code::Aborted) => {
+            return not_started(lock.table(), &settings, start).await;
+        }
+        Err(error) => return Err(error),
+        Ok(Err(by)) => {
             let run = |id| LastRun { by: id, token: by.token, state: RunState::Running };
             return Ok(JobOutcome::Skipped(by.holder.map(run)));
         }
