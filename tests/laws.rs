@@ -7,6 +7,8 @@
 
 #[path = "laws/log.rs"]
 mod log;
+#[path = "laws/window.rs"]
+mod window;
 #[path = "laws/world.rs"]
 mod world;
 
