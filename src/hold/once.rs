@@ -340,13 +340,7 @@ impl Run {
         let took = self.settings.clock.now().since(self.began);
         let token = guard.token();
         let id = &*self.settings.id;
-        // The start was committed before `began`, and the grace counts from the commit of the
-        // release. So it comes out long enough if the clock here runs no more than 1 % fast.
-        let rest = self.at_least.saturating_sub(took);
-        let next = match rest {
-            Duration::ZERO => Succession::Anyone,
-            rest => Succession::Parked { rest: rest + took / 100 },
-        };
+        let next = left_after(self.at_least, took);
         let info = format!("run {token} {how} {}ms {id}", took.as_millis());
         let parting = Parting { next, info: Some(info) };
         let release = guard.release_with(parting).await;
@@ -402,9 +396,34 @@ impl fmt::Display for LastRun {
     }
 }
 
+/// Returns for whom the lock is left after a run that took so long.
+fn left_after(at_least: Duration, took: Duration) -> Succession {
+    // The start was committed before the run began, and the grace counts from the commit of the
+    // release. So it comes out long enough if the clock here runs no more than 1 % fast.
+    match at_least.saturating_sub(took) {
+        Duration::ZERO => Succession::Anyone,
+        rest => Succession::Parked { rest: rest + took / 100 },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_leaves_the_lock_alone_long_enough_though_its_clock_was_one_percent_fast() {
+        let at_least = Duration::from_secs(3_600);
+        for minutes in [1, 10, 59] {
+            let took = Duration::from_secs(minutes * 60);
+            // A clock that is 1 % fast has counted more than Spanner's.
+            let really_took = took.mul_f64(1.0 / 1.01);
+            let Succession::Parked { rest } = left_after(at_least, took) else {
+                panic!("nobody may take it yet");
+            };
+            assert!(really_took + rest >= at_least, "after {minutes} min: {rest:?}");
+        }
+        assert_eq!(left_after(at_least, at_least), Succession::Anyone);
+    }
 
     #[test]
     fn what_a_run_leaves_in_the_row_is_read_again() {
