@@ -65,7 +65,7 @@ async fn measure() -> Result<(), Failure> {
         idle.add(round(&client, Some(idle_term.fence()), &numbers).await?);
         fenced.add(round(&client, Some(term.fence()), &numbers).await?);
     }
-    if term.has_ended() || idle_term.has_ended() {
+    if term.is_cancelled() || idle_term.is_cancelled() {
         return Err("a term ended while it was measured".into());
     }
     let (fenced_rate, idle_rate) = (fenced.rate(), idle.rate());

@@ -101,18 +101,19 @@ async fn lead(
             let _at_work = at_work;
             for number in 0.. {
                 tokio::select! {
-                    () = term.cancelled() => return,
+                    () = term.cancelled() => break,
                     () = sleep(Duration::from_millis(100)) => {}
                 }
-                // A write that fails shows as a mark that is missing, and harms nobody.
-                let written = term.fence().write(&client, [mark(&term, number)]).await;
-                if written.is_err_and(|error| error.is_fenced()) {
-                    return;
+                match term.fence().write(&client, [mark(&term, number)]).await {
+                    // The node contends again after it.
+                    Err(error) if error.is_fenced() => return Err(error),
+                    // A write that fails shows as a mark that is missing, and harms nobody.
+                    _ => {}
                 }
             }
+            Ok(())
         }
     };
-    // A task that returns ends its leading; here it is told to.
     lock.lead(cancel, task).await?;
     Ok(())
 }

@@ -59,11 +59,14 @@ pub(crate) enum Kind {
     Unstoppable { lock: String },
     /// The background loop ought to have run by now.
     Stalled { lock: String, overdue: Duration },
-    /// The task that ran under the lock returned an error, or reported no progress.
-    Task { lock: String, what: String },
+    /// The task that ran under the lock returned an error, reported no progress, or ended.
+    Task { lock: String, what: String, source: Option<TaskError> },
     /// The background loop is gone without having said why: it panicked, or its runtime is gone.
     Abandoned { lock: String },
 }
+
+/// The error that a task returned.
+pub(crate) type TaskError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The owner of a row that was found in place of the term that was asked for.
 #[derive(Clone, Debug)]
@@ -191,6 +194,42 @@ impl Error {
         matches!(*self.0, Kind::Unstoppable { .. })
     }
 
+    /// Returns true if the task of a [`lead`](crate::Spindle::lead) returned an error; the lock was
+    /// released. [`cause`](Error::cause) finds that error by its type.
+    pub fn is_task_failure(&self) -> bool {
+        matches!(*self.0, Kind::Task { .. })
+    }
+
+    /// Returns true if `error` or one of its causes says that the term `token` of `lock` is over.
+    pub(crate) fn is_of_lost_term(
+        error: &(dyn std::error::Error + 'static),
+        lock: &str,
+        token: FencingToken,
+    ) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+            if inner.is_some_and(|inner| Error::is_of_lost_term(inner, lock, token))
+                || error.downcast_ref::<Error>().is_some_and(|error| error.fences(lock, token))
+            {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
+    fn fences(&self, of: &str, term: FencingToken) -> bool {
+        match &*self.0 {
+            Kind::Fenced { lock, token, .. } | Kind::Ended { lock, token, .. } => {
+                lock == of && *token == term
+            }
+            Kind::Stale { token, .. } => *token == term,
+            Kind::NotHeld { lock } => lock == of,
+            _ => false,
+        }
+    }
+
     /// Returns true if the caller asked for something that can't work. A repetition doesn't help;
     /// the text names the rule. A database that is not there counts, and a server that no lock can
     /// live on.
@@ -240,13 +279,6 @@ impl Error {
             | None => self.is_malformed(),
             Some(_) => true,
         }
-    }
-
-    /// Returns true if another transaction may be why this one is gone, and nothing of it applied.
-    ///
-    /// Only the text tells a transaction that is gone from a row that is, and texts decide nothing.
-    pub(crate) fn may_be_anothers(&self) -> bool {
-        matches!(self.code(), Some(Code::Aborted | Code::NotFound | Code::FailedPrecondition))
     }
 
     /// Returns true if the client has no credential and won't fetch one again.
@@ -466,7 +498,7 @@ impl fmt::Display for Error {
                  lease is left to run out"
             ),
             Kind::Stalled { lock, overdue } => write_stalled(f, lock, *overdue),
-            Kind::Task { lock, what } => write!(f, "lock `{lock}`: {what}"),
+            Kind::Task { lock, what, .. } => write!(f, "lock `{lock}`: {what}"),
             Kind::Abandoned { lock } => write!(
                 f,
                 "lock `{lock}`: the background loop is gone; it panicked, or its runtime shut down"
@@ -536,6 +568,9 @@ impl fmt::Debug for KindName<'_> {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Kind::Task { source: Some(source), .. } = &*self.0 {
+            return Some(&**source);
+        }
         self.spanner().map(|source| source as _)
     }
 }

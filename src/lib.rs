@@ -142,7 +142,7 @@ pub use tokio_util::sync::CancellationToken;
 pub use clock::Clock;
 pub use error::{Error, Result};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
-pub use hold::{Guard, JobOutcome, LastRun, LeadOptions, RunState};
+pub use hold::{Guard, JobOutcome, LastRun, LeadOptions, RunState, TaskResult};
 pub use loss::{Loss, ReleaseOutcome};
 pub use operate::{LockState, Standing};
 pub use settings::LockBuilder;

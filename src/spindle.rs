@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use google_cloud_spanner::client::DatabaseClient;
 use spindle_protocol::Succession;
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::chance;
@@ -77,6 +77,8 @@ struct Shared {
     demand: OnceLock<Demand>,
     /// How many want the lock, if it is ranked: the contender is a member while somebody does.
     wanted: Option<watch::Sender<usize>>,
+    /// Its one permit is the right to run a task of `lead`, which that task has until it ends.
+    only_task: Arc<Semaphore>,
     part: Part,
 }
 
@@ -129,8 +131,18 @@ impl Spindle {
         let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());
         let wanted = is_ranked.then(|| watch::Sender::new(0));
         let settings = settings.map(Arc::new);
-        let shared = Shared { table, settings, published, commands, inbox, demand, wanted, part };
-        Spindle(Arc::new(shared))
+        let only_task = Arc::new(Semaphore::new(1));
+        Spindle(Arc::new(Shared {
+            table,
+            settings,
+            published,
+            commands,
+            inbox,
+            demand,
+            wanted,
+            only_task,
+            part,
+        }))
     }
 
     /// Starts the loop. The returned handle resolves once the loop has ended and the lock is
@@ -384,6 +396,10 @@ impl Spindle {
     pub(crate) fn wish(&self) -> Wish {
         self.is_wanted_by(|claims| claims + 1);
         Wish(self.clone())
+    }
+
+    pub(crate) fn only_task(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.only_task)
     }
 
     fn is_wanted_by(&self, count: impl FnOnce(usize) -> usize) {

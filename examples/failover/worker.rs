@@ -102,7 +102,7 @@ impl Writer {
     /// Writes for as long as the term lasts.
     async fn write_orders(self, term: Term) {
         let mut wrote = false;
-        while !term.has_ended() {
+        while !term.is_cancelled() {
             match self.write_unless_resting(term.fence()).await {
                 Ok(Some(Written::Accepted)) if !wrote => {
                     wrote = true;

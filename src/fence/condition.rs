@@ -141,7 +141,7 @@ impl Fence {
     /// Fails if the term is one of this process that has ended; asks nobody.
     pub(super) fn check_here(&self) -> Result<()> {
         match &self.term {
-            Some(term) if term.has_ended() => Err(Error::new(Kind::Ended {
+            Some(term) if term.is_over() => Err(Error::new(Kind::Ended {
                 lock: self.lock.clone(),
                 token: self.token,
                 loss: term.loss().cloned(),

@@ -1,9 +1,9 @@
 //! Running a task for as long as this instance leads.
 
-use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -11,25 +11,67 @@ use super::guard::Guard;
 use super::work::{self, Ended, Orders, Why, joined};
 use crate::chance;
 use crate::driver::Patience;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, TaskError, with_causes};
+use crate::loss::ReleaseOutcome;
 use crate::spindle::Spindle;
 use crate::status::{Failing, Term, say};
 
 /// After a failure of its task an instance pauses for so long at first, and at most, unless
-/// [`LeadOptions::contend_again`] says otherwise.
+/// [`LeadOptions::pauses`] says otherwise.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 
 /// Longer ones are mistakes.
 const OPTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Choices of [`lead_with`](Spindle::lead_with) about a task that fails.
+/// The values that a task of [`lead`](Spindle::lead) may return: nothing, or a `Result` whose error
+/// is, or can be made, a boxed [`std::error::Error`].
+pub trait TaskResult: Send + 'static {
+    /// The value of a task that succeeded.
+    type Value: Send + 'static;
+
+    /// Returns the value, or the error.
+    #[doc(hidden)]
+    fn into_result(self) -> Result<Self::Value, TaskError>;
+}
+
+impl TaskResult for () {
+    type Value = ();
+
+    fn into_result(self) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+impl<T, E> TaskResult for Result<T, E>
+where
+    T: Send + 'static,
+    E: Into<TaskError> + Send + 'static,
+{
+    type Value = T;
+
+    fn into_result(self) -> Result<T, TaskError> {
+        self.map_err(Into::into)
+    }
+}
+
+/// Choices of [`lead_with`](Spindle::lead_with) about a task that fails or hangs.
 ///
-/// The default is as [`lead`](Spindle::lead): the first result ends it, an error too, and no watchdog.
+/// The default is that of [`lead`](Spindle::lead): pauses of 1 s to 60 s after errors, and no
+/// watchdog.
+///
+/// ```
+/// use std::time::Duration;
+/// use spindle::LeadOptions;
+///
+/// let options = LeadOptions::default()
+///     .pauses(Duration::from_millis(200), Duration::from_secs(10))
+///     .watchdog(Duration::from_secs(300));
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing until `lead_with` is called"]
 pub struct LeadOptions {
-    contends_again: bool,
+    ends_on_error: bool,
     pause_first: Duration,
     pause_longest: Duration,
     watchdog: Option<Duration>,
@@ -38,7 +80,7 @@ pub struct LeadOptions {
 impl Default for LeadOptions {
     fn default() -> LeadOptions {
         LeadOptions {
-            contends_again: false,
+            ends_on_error: false,
             pause_first: PAUSE_FIRST,
             pause_longest: PAUSE_LONGEST,
             watchdog: None,
@@ -47,15 +89,22 @@ impl Default for LeadOptions {
 }
 
 impl LeadOptions {
-    /// When the task returns an error, releases the lock, pauses, and contends again.
+    /// Sets the pauses between an error of the task and the next attempt to lead.
     ///
     /// The pause begins with `first` and doubles with each failure, up to `longest`, less a random
     /// part of up to a quarter. A task that has run for `longest` makes it begin anew. Meanwhile
     /// others may take the lock. From more than zero to a day; `first` no more than `longest`.
+    pub fn pauses(mut self, first: Duration, longest: Duration) -> LeadOptions {
+        (self.pause_first, self.pause_longest) = (first, longest);
+        self
+    }
+
+    /// Ends with the task's first error instead of contending again: `lead_with` returns it, with
+    /// [`is_task_failure`](Error::is_task_failure).
     ///
-    /// A panic is a mistake in the code and not a failure that passes: it still ends everything.
-    pub fn contend_again(mut self, first: Duration, longest: Duration) -> LeadOptions {
-        (self.contends_again, self.pause_first, self.pause_longest) = (true, first, longest);
+    /// An error that says that the term was lost still ends nothing.
+    pub fn end_on_error(mut self) -> LeadOptions {
+        self.ends_on_error = true;
         self
     }
 
@@ -92,14 +141,17 @@ impl LeadOptions {
 }
 
 impl Spindle {
-    /// Runs `work` while this instance holds the lock, again in each term, until it returns by
-    /// itself or `cancel` is cancelled.
+    /// Runs `work` while this instance holds the lock, again in each term, until it returns without
+    /// an error or `cancel` is cancelled.
     ///
-    /// Each time that the lock is won, `work` is called with the term and what it returns is run as
-    /// a task of its own. One task at a time: the next term's doesn't start before the last one has
-    /// ended.
+    /// Each time that the lock is won, `work` is called with the term, and what it returns is run as
+    /// a task of its own.
     ///
-    /// - **It returns by itself**: the lock is released, and its result returned.
+    /// - **It returns an error**: the lock is released. The instance pauses, 1 s at first and up to
+    ///   60 s after more failures, and contends again. If the error, or a cause of it, says that
+    ///   *this term is over* ([`is_fenced`](Error::is_fenced)), that is a loss and no failure: there
+    ///   is no pause. So a task may use `?` on each fenced write.
+    /// - **It returns otherwise**: the lock is released, and the value returned.
     /// - **The term is lost**: the task's term is cancelled, which it should watch. It may go on
     ///   for three quarters of what is left of the lease, then it is aborted. Its result is
     ///   dropped, because another may lead by then, and the instance contends for the next term.
@@ -107,16 +159,14 @@ impl Spindle {
     ///   [stop limit](crate::LockBuilder::stop_limit) to end, then it is aborted. The lock is kept by
     ///   heartbeats until it has ended, then released.
     /// - **[`resign`](Spindle::resign)**: the same, and after a lease the instance contends again.
-    /// - **It panics**: the lock is released, and the panic is an error.
+    /// - **It panics**: the lock is released, and the panic is an error. A panic is a mistake in the
+    ///   code and not a failure that passes.
     ///
-    /// A task that blocks its thread can't be stopped: aborting works at an await. That is logged;
-    /// then nothing is released, no heartbeat is sent any more, and the lease runs out. After a loss
-    /// or a resignation the instance waits for such a task to end before it contends again. After
-    /// `cancel` it is an error, at most two stop limits later.
+    /// Returns the value of the last task: it returned by itself, or after `cancel` and in time.
+    /// Returns nothing if `cancel` came while no task ran, or if the task had to be aborted.
     ///
-    /// Returns what the last task returned: by itself, or after `cancel` and in time. Returns nothing
-    /// if `cancel` came while no task ran, or if the task had to be aborted.
-    ///
+    /// A `lead` that ends although nobody cancelled it is logged at WARN. The instance isn't
+    /// [ready](crate::health::Health::is_ready) from then on, until something wants the lock again.
     /// To end with the first loss, cancel `cancel` where the task sees that its term is cancelled.
     ///
     /// ```no_run
@@ -126,26 +176,41 @@ impl Spindle {
     /// use spindle::{CancellationToken, Term};
     ///
     /// let shutdown = CancellationToken::new();
-    /// let result = lock
-    ///     .lead(shutdown, |term: Term| async move {
-    ///         loop {
-    ///             tokio::select! {
-    ///                 () = term.cancelled() => return Ok(()),
-    ///                 () = tick() => bill(term.fence()).await?,
-    ///             }
+    /// let task = |term: Term| async move {
+    ///     loop {
+    ///         tokio::select! {
+    ///             () = term.cancelled() => return spindle::Result::Ok(()),
+    ///             () = tick() => bill(term.fence()).await?,
     ///         }
-    ///     })
-    ///     .await?;
-    /// result.unwrap_or(Ok(())) // without one, it was cancelled before a task returned
+    ///     }
+    /// };
+    /// lock.lead(shutdown, task).await?;
+    /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # A task that blocks
+    ///
+    /// A task that blocks its thread can't be stopped: aborting works at an await. That is logged;
+    /// then nothing is released, no heartbeat is sent any more, and **the lease runs out while the
+    /// task still works**. So another process may lead beside it: only its fence stops its writes.
+    /// In this instance no second task starts beside it, neither in the next term nor by a later
+    /// call of `lead`. That waits until the blocked task has ended, contends no sooner, and says so
+    /// in [`health`](Spindle::health). After `cancel` such a task is an error, at most two stop
+    /// limits later.
+    ///
+    /// The library sees the end of the task, not of what the task started. Code under
+    /// `spawn_blocking` and tasks that were spawned run on when the task is aborted: give them the
+    /// [term](Term::is_cancelled) to watch, and await them. Other instances of the lock, in this
+    /// process or elsewhere, know nothing of a task that blocks here.
     ///
     /// # Errors
     ///
     /// At once [`is_config`](Error::is_config) if the settings can't work or if
     /// [`run`](Spindle::run) was called on this instance. If the task panicked,
     /// [`is_panic`](Error::is_panic); if it could not be stopped on cancellation,
-    /// [`is_unstoppable`](Error::is_unstoppable). An answer of Spanner is never an error here, not
+    /// [`is_unstoppable`](Error::is_unstoppable); if it returned an error after `cancel`,
+    /// [`is_task_failure`](Error::is_task_failure). An answer of Spanner is never an error here, not
     /// even a missing table or a refusal. The instance goes on trying, and says so in
     /// [`health`](Spindle::health) and the log.
     ///
@@ -157,17 +222,21 @@ impl Spindle {
     /// # Panics
     ///
     /// Outside of a tokio runtime.
-    pub async fn lead<T, F, Fut>(&self, cancel: CancellationToken, work: F) -> Result<Option<T>>
+    pub fn lead<R, F, Fut>(
+        &self,
+        cancel: CancellationToken,
+        work: F,
+    ) -> impl Future<Output = Result<Option<R::Value>>> + Send
     where
         F: FnMut(Term) -> Fut + Send + 'static,
-        Fut: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: TaskResult,
     {
-        self.lead_judged(LeadOptions::default(), cancel, work, |_| None).await
+        self.lead_with(LeadOptions::default(), cancel, work)
     }
 
-    /// Leads as [`lead`](Spindle::lead) does, for a task that may fail. The `options` say what an
-    /// error does, and if a task that hangs is stopped.
+    /// Leads as [`lead`](Spindle::lead) does. The `options` say what an error does, and if a task
+    /// that hangs is stopped.
     ///
     /// ```no_run
     /// # async fn import(fence: spindle::Fence) -> Result<(), std::io::Error> { Ok(()) }
@@ -175,25 +244,24 @@ impl Spindle {
     /// use std::time::Duration;
     /// use spindle::{CancellationToken, LeadOptions, Term};
     ///
-    /// let options = LeadOptions::default()
-    ///     .contend_again(Duration::from_secs(1), Duration::from_secs(60))
-    ///     .watchdog(Duration::from_secs(300));
+    /// let options = LeadOptions::default().watchdog(Duration::from_secs(300));
     /// let shutdown = CancellationToken::new();
-    /// lock.lead_with(options, shutdown, |term: Term| async move {
-    ///     while !term.has_ended() {
+    /// let task = |term: Term| async move {
+    ///     while !term.is_cancelled() {
     ///         import(term.fence()).await?;
     ///         term.progress();
     ///     }
     ///     Ok::<(), std::io::Error>(())
-    /// })
-    /// .await?;
+    /// };
+    /// lock.lead_with(options, shutdown, task).await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`lead`](Spindle::lead); and [`is_config`](Error::is_config) for options that can't work.
+    /// As [`lead`](Spindle::lead); [`is_config`](Error::is_config) for options that can't work; with
+    /// [`end_on_error`](LeadOptions::end_on_error), [`is_task_failure`](Error::is_task_failure).
     ///
     /// # Cancellation safety
     ///
@@ -202,49 +270,82 @@ impl Spindle {
     /// # Panics
     ///
     /// Outside of a tokio runtime.
-    pub async fn lead_with<T, E, F, Fut>(
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "who spawns an `async fn` proves of `R` anew that it is `Send`, which fails for errors \
+                  with a lifetime"
+    )]
+    pub fn lead_with<R, F, Fut>(
         &self,
         options: LeadOptions,
         cancel: CancellationToken,
         work: F,
-    ) -> Result<Option<Result<T, E>>>
+    ) -> impl Future<Output = Result<Option<R::Value>>> + Send
     where
         F: FnMut(Term) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T, E>> + Send + 'static,
-        T: Send + 'static,
-        E: fmt::Display + Send + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: TaskResult,
     {
-        options.check(self.name())?;
-        let contends_again = options.contends_again;
-        let judge = move |returned: &Result<T, E>| {
-            returned.as_ref().err().filter(|_| contends_again).map(ToString::to_string)
-        };
-        self.lead_judged(options, cancel, work, judge).await
+        async move {
+            options.check(self.name())?;
+            self.settings()?;
+            let leading = Leading::begin(self);
+            let dropped = CancellationToken::new();
+            let _drop = dropped.clone().drop_guard();
+            let orders = Orders {
+                cancel: cancel.clone(),
+                dropped,
+                watchdog: options.watchdog,
+                ..Orders::default()
+            };
+            let supervisor = Supervisor {
+                lock: self.clone(),
+                orders,
+                pauses: Pauses { next: options.pause_first, options },
+                is_blocked: false,
+            };
+            let led = joined(tokio::spawn(supervisor.supervise(work)).await, self.name());
+            if !cancel.is_cancelled() {
+                leading.ended_by_itself(led.as_ref().err());
+            }
+            led
+        }
+    }
+}
+
+/// A call of `lead` under way, for the instance's health.
+struct Leading<'a> {
+    lock: &'a Spindle,
+    by_itself: Option<Error>,
+}
+
+impl<'a> Leading<'a> {
+    fn begin(lock: &'a Spindle) -> Leading<'a> {
+        lock.published().lead_begins();
+        Leading { lock, by_itself: None }
     }
 
-    /// `judge` gives the reason why the instance has to contend again after what a task returned.
-    async fn lead_judged<T, F, Fut>(
-        &self,
-        options: LeadOptions,
-        cancel: CancellationToken,
-        work: F,
-        judge: impl Fn(&T) -> Option<String> + Send + 'static,
-    ) -> Result<Option<T>>
-    where
-        F: FnMut(Term) -> Fut + Send + 'static,
-        Fut: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        self.settings()?;
-        let dropped = CancellationToken::new();
-        let _drop = dropped.clone().drop_guard();
-        let orders = Orders { cancel, dropped, watchdog: options.watchdog, ..Orders::default() };
-        let supervisor = Supervisor {
-            lock: self.clone(),
-            orders,
-            pauses: Pauses { next: options.pause_first, options },
+    /// Notes why it ended: by an error, or else because the task returned.
+    fn ended_by_itself(mut self, error: Option<&Error>) {
+        // Such a call was refused, and harms nobody who has the lock.
+        if error.is_some_and(Error::is_config) {
+            return;
+        }
+        let (lock, id) = (self.lock.name(), self.lock.id());
+        let returned = || {
+            let what = "`lead` has ended, because its task returned; nothing here contends any more \
+                        until `lead` is called again";
+            Error::new(Kind::Task { lock: lock.to_string(), what: what.to_string(), source: None })
         };
-        joined(tokio::spawn(supervisor.supervise(work, judge)).await, self.name())
+        let reason = error.cloned().unwrap_or_else(returned);
+        say(|| tracing::warn!(lock, id, %reason, "lead has ended by itself"));
+        self.by_itself = Some(reason);
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.lock.published().lead_ended(self.by_itself.take());
     }
 }
 
@@ -253,67 +354,106 @@ struct Supervisor {
     lock: Spindle,
     orders: Orders,
     pauses: Pauses,
+    /// True while a task that could not be stopped may still run.
+    is_blocked: bool,
 }
 
 impl Supervisor {
-    async fn supervise<T, F, Fut>(
-        mut self,
-        mut work: F,
-        judge: impl Fn(&T) -> Option<String> + Send + 'static,
-    ) -> Result<Option<T>>
+    async fn supervise<R, F, Fut>(mut self, mut work: F) -> Result<Option<R::Value>>
     where
         F: FnMut(Term) -> Fut + Send + 'static,
-        Fut: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: TaskResult,
     {
         let settings = self.lock.settings()?.clone();
-        let name = self.lock.name().to_string();
         let _wish = self.lock.wish();
         loop {
             self.orders.resign = CancellationToken::new();
+            let Some(only_task) = self.last_task_ends().await? else { return Ok(None) };
             let Some(guard) = self.acquire().await? else { return Ok(None) };
             let began = Instant::now();
             self.lock.published().task_runs(self.pauses.options.pause_longest);
-            let ended = work::run(&guard, &self.orders, settings.stop_limit, &mut work).await;
+            let work = |term| {
+                let task = work(term);
+                async move {
+                    // Given back when the task has really ended, whoever waits for that.
+                    let _only_task = only_task;
+                    task.await
+                }
+            };
+            let ended = work::run(&guard, &self.orders, settings.stop_limit, work).await;
             self.pauses.task_ran(began.elapsed());
             match ended {
-                Ended::Returned(returned) => {
-                    let Some(error) = judge(&returned) else {
+                Ended::Returned(returned) => match returned.into_result() {
+                    Ok(value) => {
                         guard.release().await;
-                        return Ok(Some(returned));
-                    };
-                    self.failed(guard, error).await;
-                }
+                        return Ok(Some(value));
+                    }
+                    Err(error) => self.failed(guard, error).await?,
+                },
                 Ended::Panicked(message) => {
+                    let lock = guard.lock().to_string();
                     guard.release().await;
-                    return Err(Error::new(Kind::Panicked { lock: name, message }));
+                    return Err(Error::new(Kind::Panicked { lock, message }));
                 }
                 Ended::Stopped(Why::Cancelled | Why::Dropped, returned) => {
+                    return last_words(guard, returned).await;
+                }
+                Ended::Stopped(why, returned) => {
+                    say_dropped(&guard, returned);
+                    // After a loss nothing is held, and this only says so.
                     guard.release().await;
-                    return Ok(returned);
-                }
-                // Nothing is held now; dropping the guard only says so.
-                Ended::Stopped(Why::Lost, _) => {}
-                Ended::Stopped(Why::Resigned, _) => {
-                    guard.release().await;
-                    back_off(&self.orders, settings.timing.lease).await;
-                }
-                Ended::Stopped(Why::Stuck, _) => {
-                    guard.release().await;
-                    back_off(&self.orders, self.pauses.next()).await;
-                }
-                Ended::Unstoppable(Why::Cancelled | Why::Dropped, _) => {
-                    guard.lapse().await;
-                    return Err(Error::new(Kind::Unstoppable { lock: name }));
-                }
-                Ended::Unstoppable(Why::Lost | Why::Resigned | Why::Stuck, task) => {
-                    guard.lapse().await;
-                    if !has_ended(task, &self.orders).await {
-                        return Err(Error::new(Kind::Unstoppable { lock: name }));
+                    match why {
+                        Why::Resigned => back_off(&self.orders, settings.timing.lease).await,
+                        Why::Stuck => back_off(&self.orders, self.pauses.next()).await,
+                        _ => {}
                     }
+                }
+                Ended::Unstoppable(why, _) => {
+                    let lock = guard.lock().to_string();
+                    guard.lapse().await;
+                    if matches!(why, Why::Cancelled | Why::Dropped) {
+                        return Err(Error::new(Kind::Unstoppable { lock }));
+                    }
+                    self.is_blocked = true;
                 }
             }
         }
+    }
+
+    /// Waits until no task of this instance runs any more, also none of an earlier `lead`. Returns
+    /// the right to run the next one; nothing if that is not wanted any more.
+    async fn last_task_ends(&mut self) -> Result<Option<OwnedSemaphorePermit>> {
+        let Orders { cancel, dropped, .. } = &self.orders;
+        let only_task = self.lock.only_task();
+        if let Ok(permit) = Arc::clone(&only_task).try_acquire_owned() {
+            self.is_blocked = false;
+            return Ok(Some(permit));
+        }
+        let lock = self.lock.name().to_string();
+        // Another `lead` of this instance that goes well is nothing to complain of.
+        if self.is_blocked || !self.lock.published().leads_twice() {
+            let what = "a task that ran under it still runs, so no other one is started";
+            let (lock, what) = (lock.clone(), what.to_string());
+            self.say_waits(&Error::new(Kind::Task { lock, what, source: None }));
+        }
+        let permit = tokio::select! {
+            biased;
+            permit = only_task.acquire_owned() => permit.ok(),
+            () = dropped.cancelled() => None,
+            () = cancel.cancelled() => None,
+        };
+        if permit.is_none() && self.is_blocked {
+            return Err(Error::new(Kind::Unstoppable { lock }));
+        }
+        self.is_blocked = false;
+        Ok(permit)
+    }
+
+    fn say_waits(&self, error: &Error) {
+        let (lock, id) = (self.lock.name(), self.lock.id());
+        self.lock.published().failed(Failing::Task, error);
+        say(|| tracing::warn!(lock, id, %error, "waits for a task that still runs"));
     }
 
     /// Waits for the lock; nothing if that is not wanted any more.
@@ -329,21 +469,57 @@ impl Supervisor {
         }
     }
 
-    /// Gives the lock to others after an error of the task, and lets it rest.
-    async fn failed(&mut self, guard: Guard, error: String) {
+    /// Gives the lock to others after an error of the task. Lets it rest, unless the error says that
+    /// the term is over and it is.
+    async fn failed(&mut self, guard: Guard, source: TaskError) -> Result<()> {
         let (lock, token) = (guard.lock().to_string(), guard.token());
+        let id = self.lock.id().to_string();
+        let is_lost = Error::is_of_lost_term(&*source, &lock, token);
+        let error = task_failed(&lock, source);
+        let release = guard.release().await;
+        // A release that is acknowledged proves that the term was not over.
+        if is_lost && release != ReleaseOutcome::Released {
+            say(
+                || tracing::info!(lock, id, %token, %error, "the task learned that its term is over"),
+            );
+            return Ok(());
+        }
+        if self.pauses.options.ends_on_error {
+            return Err(error);
+        }
         let pause = self.pauses.next();
-        let what = format!("its task failed: {error}");
-        self.lock
-            .published()
-            .failed(Failing::Task, &Error::new(Kind::Task { lock: lock.clone(), what }));
-        let id = self.lock.id();
+        self.lock.published().failed(Failing::Task, &error);
         say(|| {
-            tracing::warn!(lock, id, %token, error, ?pause, "the task failed; contends again later");
+            tracing::warn!(lock, id, %token, %error, ?pause, "the task failed; contends again later");
         });
-        guard.release().await;
         back_off(&self.orders, pause).await;
+        Ok(())
     }
+}
+
+/// Releases the lock after the last task, and returns what that one said in time.
+async fn last_words<R: TaskResult>(guard: Guard, returned: Option<R>) -> Result<Option<R::Value>> {
+    let (lock, token) = (guard.lock().to_string(), guard.token());
+    guard.release().await;
+    match returned.map(R::into_result).transpose() {
+        Err(error) if Error::is_of_lost_term(&*error, &lock, token) => Ok(None),
+        value => value.map_err(|source| task_failed(&lock, source)),
+    }
+}
+
+/// Logs the error of a task whose result nobody gets, unless it says what is known.
+fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
+    let (lock, token) = (guard.lock(), guard.token());
+    let Some(Err(error)) = returned.map(R::into_result) else { return };
+    if !Error::is_of_lost_term(&*error, lock, token) {
+        let id = guard.instance().id();
+        say(|| tracing::warn!(lock, id, %token, %error, "a task that was told to stop failed"));
+    }
+}
+
+fn task_failed(lock: &str, source: TaskError) -> Error {
+    let what = format!("its task failed: {}", with_causes(&*source));
+    Error::new(Kind::Task { lock: lock.to_string(), what, source: Some(source) })
 }
 
 /// The pauses after failures.
@@ -373,16 +549,5 @@ async fn back_off(orders: &Orders, pause: Duration) {
         () = orders.dropped.cancelled() => {}
         () = orders.cancel.cancelled() => {}
         () = sleep(pause) => {}
-    }
-}
-
-/// Waits for a task that could not be stopped; false if that is not wanted any more.
-async fn has_ended<T>(task: JoinHandle<T>, orders: &Orders) -> bool {
-    tokio::select! {
-        biased;
-        // How it ended is of no use to anybody.
-        _ = task => true,
-        () = orders.dropped.cancelled() => false,
-        () = orders.cancel.cancelled() => false,
     }
 }

@@ -7,6 +7,6 @@ mod work;
 
 pub use guard::Guard;
 pub(crate) use guard::WAIT_MAX;
-pub use lead::LeadOptions;
+pub use lead::{LeadOptions, TaskResult};
 pub use once::{JobOutcome, LastRun, RunState};
 pub(crate) use work::{Ended, Orders, Why, joined, run};

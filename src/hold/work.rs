@@ -113,7 +113,7 @@ async fn stuck(progress: &Progress, watchdog: Option<Duration>) {
 fn say_stuck(guard: &Guard, silent_for: Duration) {
     let lock = guard.lock();
     let what = format!("its task has reported no progress for {silent_for:?}, and is told to stop");
-    let error = Error::new(Kind::Task { lock: lock.to_string(), what });
+    let error = Error::new(Kind::Task { lock: lock.to_string(), what, source: None });
     let (id, token) = (guard.instance().id(), guard.token());
     guard.instance().published().failed(Failing::Task, &error);
     say(|| tracing::error!(lock, id, %token, ?silent_for, %error, "a task is stuck"));
@@ -123,7 +123,7 @@ fn by_itself<T>(ended: Result<T, JoinError>, guard: &Guard, orders: &Orders) -> 
     match result(ended) {
         Err(message) => Ended::Panicked(message),
         // Its token said so at the same time: it ended because of that.
-        Ok(returned) if guard.has_ended() => Ended::Stopped(Why::Lost, returned),
+        Ok(returned) if guard.is_over() => Ended::Stopped(Why::Lost, returned),
         Ok(returned) if orders.cancel.is_cancelled() => Ended::Stopped(Why::Cancelled, returned),
         Ok(Some(returned)) => Ended::Returned(returned),
         Ok(None) => Ended::Stopped(Why::Dropped, None),
@@ -148,7 +148,7 @@ async fn wait<T>(
             biased;
             ended = &mut *task => return Some(ended),
             () = orders.dropped.cancelled() => {}
-            () = &mut patience, if !guard.has_ended() => {}
+            () = &mut patience, if !guard.is_over() => {}
             () = lost => {}
         }
     }

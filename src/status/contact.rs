@@ -19,8 +19,8 @@ pub enum Failing {
     Writes,
     /// The loop: its runtime is blocked or gone, or it panicked.
     Loop,
-    /// The task of [`lead_with`](crate::Spindle::lead_with): it returned an error, or reported no
-    /// progress.
+    /// The task of [`lead`](crate::Spindle::lead): it returned an error, reported no progress, or
+    /// still blocks its thread after it was told to stop. Or it ended the `lead` by itself.
     Task,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Failure {
     pub(crate) since: Moment,
     pub(crate) error: Error,
     last: Moment,
-    count: u64,
+    pub(crate) count: u64,
     told: Moment,
     /// From then on it counts as over, unless it fails again before.
     over_from: Option<Moment>,
@@ -102,22 +102,24 @@ impl Contact {
         }
     }
 
-    /// Forgets what failed, but not whether there was an answer.
+    /// Forgets what requests failed, but not whether there was an answer.
     pub(crate) fn begin_anew(&mut self) {
-        (self.reads, self.writes, self.task) = (None, None, None);
+        (self.reads, self.writes) = (None, None);
     }
 
-    /// Returns the failure that has lasted longest.
-    pub(crate) fn trouble(&self, now: Moment) -> Option<(Failing, &Failure)> {
-        self.present(now).min_by_key(|(_, failure)| failure.since)
+    pub(crate) fn forget_task(&mut self) {
+        self.task = None;
     }
 
     /// Returns the error that came last.
     pub(crate) fn last_cause(&self, now: Moment) -> Option<&Error> {
-        self.present(now).max_by_key(|(_, failure)| failure.last).map(|(_, failure)| &failure.error)
+        self.failures(now)
+            .max_by_key(|(_, failure)| failure.last)
+            .map(|(_, failure)| &failure.error)
     }
 
-    fn present(&self, now: Moment) -> impl Iterator<Item = (Failing, &Failure)> {
+    /// Returns what fails now.
+    pub(crate) fn failures(&self, now: Moment) -> impl Iterator<Item = (Failing, &Failure)> {
         [
             (Failing::Reads, &self.reads),
             (Failing::Writes, &self.writes),
@@ -177,10 +179,10 @@ mod tests {
         contact.failed(Failing::Writes, at(1), &error());
         contact.succeeded(Failing::Reads, at(2));
         contact.failed(Failing::Writes, at(3), &error());
-        let (what, failure) = contact.trouble(at(4)).unwrap();
-        assert_eq!((what, failure.since), (Failing::Writes, at(1)));
+        let failures: Vec<_> = contact.failures(at(4)).map(|(what, it)| (what, it.since)).collect();
+        assert_eq!(failures, [(Failing::Writes, at(1))]);
         contact.succeeded(Failing::Writes, at(5));
-        assert!(contact.trouble(at(5)).is_none());
+        assert_eq!(contact.failures(at(5)).count(), 0);
     }
 
     #[test]
@@ -189,9 +191,9 @@ mod tests {
         contact.failed(Failing::Task, at(1), &error());
         contact.task_runs(at(60));
         contact.failed(Failing::Task, at(59), &error());
-        assert_eq!(contact.trouble(at(70)).unwrap().1.since, at(1));
+        assert_eq!(contact.failures(at(70)).next().unwrap().1.since, at(1));
         contact.task_runs(at(100));
-        assert!(contact.trouble(at(100)).is_none());
+        assert_eq!(contact.failures(at(100)).count(), 0);
         assert_eq!(contact.failed(Failing::Task, at(101), &error()), Told::First);
     }
 }

@@ -26,7 +26,7 @@ pub struct Health {
     /// True once Spanner has answered since the lock was first wanted.
     pub answered: bool,
     /// The obstacle in its way: a loop that doesn't run, or else the failure that has lasted
-    /// longest.
+    /// longest. A single missed request comes after those that have failed more often.
     pub trouble: Option<Trouble>,
 }
 
@@ -37,7 +37,8 @@ pub enum Role {
     /// Nobody in this process wants the lock: [`run`](crate::Spindle::run) was not called, and
     /// nobody waits for the lock or has it.
     Idle,
-    /// It wants the lock and doesn't hold it.
+    /// It wants the lock and doesn't hold it. The pauses of a [`lead`](crate::Spindle::lead) between
+    /// two tasks count.
     StandsBy,
     /// It holds the lock, under this token.
     Holds(FencingToken),
@@ -53,17 +54,30 @@ pub struct Trouble {
     pub what: Failing,
     /// The time since it failed first; successes of another kind don't interrupt it.
     pub lasting: Duration,
+    /// How often it has failed in a row.
+    pub count: u64,
     /// The last error.
     pub error: Error,
 }
 
 impl Health {
-    /// Tells a readiness probe that the instance does its duty: Spanner has answered, and nothing
-    /// stands in the way. An instance that nobody wants is ready; one that has ended is not.
+    /// Tells a readiness probe that the instance does its duty. It is false
+    ///
+    /// - until Spanner has answered once, for an instance that wants the lock;
+    /// - while reads or writes of the lock's row have failed **twice or more** in a row. One missed
+    ///   heartbeat or poll is harmless: the next one comes in time.
+    /// - after a task of [`lead`](crate::Spindle::lead) failed, hung or blocked its thread. It is
+    ///   true again once another instance holds, or once a task here has run for as long as the
+    ///   longest pause;
+    /// - after a `lead` that ended by itself, until something wants the lock again;
+    /// - while the loop is overdue or gone, and after its end.
+    ///
+    /// An instance that nobody wants is ready otherwise.
     pub fn is_ready(&self) -> bool {
+        let is_free = self.trouble.as_ref().is_none_or(Trouble::is_harmless);
         match self.role {
-            Role::Idle => self.is_alive(),
-            Role::StandsBy | Role::Holds(_) => self.answered && self.trouble.is_none(),
+            Role::Idle => is_free,
+            Role::StandsBy | Role::Holds(_) => self.answered && is_free,
             Role::Ended => false,
         }
     }
@@ -84,11 +98,27 @@ impl Health {
     }
 }
 
+impl Trouble {
+    /// Returns true for a single request that got no answer, or not the one that was wanted.
+    fn is_harmless(&self) -> bool {
+        is_harmless(self.what, self.count)
+    }
+}
+
+/// A request that fails is repeated in time; the second failure in a row says more.
+fn is_harmless(what: Failing, count: u64) -> bool {
+    matches!(what, Failing::Reads | Failing::Writes) && count < 2
+}
+
 /// The loop's account of itself.
 #[derive(Debug, Default)]
 pub(crate) struct Vitals {
     pub(crate) contact: Contact,
     wanted: bool,
+    /// How many calls of `lead` are under way.
+    leads: usize,
+    /// Why the last `lead` ended by itself, and when.
+    led: Option<(Moment, Error)>,
     /// When the loop ought to have run again, or was found to be gone.
     due: Option<Moment>,
     ended: Option<End>,
@@ -113,8 +143,34 @@ impl Vitals {
         if wanted && !self.wanted {
             // A failure that others met, who have given up since, is no trouble of the next.
             self.contact.begin_anew();
+            if self.leads == 0 {
+                self.forget_task();
+            }
         }
         self.wanted = wanted;
+    }
+
+    pub(crate) fn lead_begins(&mut self) {
+        if self.leads == 0 {
+            self.forget_task();
+        }
+        self.leads += 1;
+    }
+
+    pub(crate) fn leads_twice(&self) -> bool {
+        self.leads > 1
+    }
+
+    pub(crate) fn lead_ended(&mut self, now: Moment, by_itself: Option<Error>) {
+        self.leads -= 1;
+        if let Some(reason) = by_itself {
+            self.led = Some((now, reason));
+        }
+    }
+
+    fn forget_task(&mut self) {
+        self.contact.forget_task();
+        self.led = None;
     }
 
     pub(crate) fn ended(&mut self, now: Moment, by_itself: bool) {
@@ -125,18 +181,27 @@ impl Vitals {
         let role = match held {
             _ if self.ended.is_some() => Role::Ended,
             Some(token) => Role::Holds(token),
-            None if self.wanted => Role::StandsBy,
+            None if self.wanted || self.leads > 0 => Role::StandsBy,
             None => Role::Idle,
         };
-        let trouble = self.stalled(lock, now).or_else(|| {
-            let (what, failure) = self
-                .contact
-                .trouble(now)
-                .filter(|_| matches!(role, Role::StandsBy | Role::Holds(_)))?;
-            let lasting = now.since(failure.since);
-            Some(Trouble { what, lasting, error: failure.error.clone() })
+        let trouble = self.stalled(lock, now).or_else(|| match role {
+            Role::StandsBy | Role::Holds(_) => self.failing(now),
+            Role::Idle => {
+                let (since, error) = self.led.clone()?;
+                let lasting = now.since(since);
+                Some(Trouble { what: Failing::Task, lasting, count: 1, error })
+            }
+            Role::Ended => None,
         });
         Health { role, answered: self.contact.answered, trouble }
+    }
+
+    fn failing(&self, now: Moment) -> Option<Trouble> {
+        let failures = self.contact.failures(now);
+        let (what, failure) = failures
+            .min_by_key(|(what, failure)| (is_harmless(*what, failure.count), failure.since))?;
+        let lasting = now.since(failure.since);
+        Some(Trouble { what, lasting, count: failure.count, error: failure.error.clone() })
     }
 
     fn stalled(&self, lock: &str, now: Moment) -> Option<Trouble> {
@@ -149,6 +214,7 @@ impl Vitals {
             }
             _ => return None,
         };
-        Some(Trouble { what: Failing::Loop, lasting: now.since(since), error: Error::new(kind) })
+        let lasting = now.since(since);
+        Some(Trouble { what: Failing::Loop, lasting, count: 1, error: Error::new(kind) })
     }
 }

@@ -6,7 +6,6 @@ mod journal;
 mod published;
 mod succession;
 mod term;
-mod validity;
 mod watch;
 
 pub use contact::Failing;

@@ -1,5 +1,6 @@
 //! The state that the loop publishes: the term, its gains and losses.
 
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use tokio::sync::watch;
 use super::contact::{Failing, Recovered, Told};
 use super::health::{Health, Vitals};
 use super::term::{Beginning, Term, moment, nanoseconds};
-use super::validity::Validity;
 use super::watch::TermWatch;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -22,7 +22,10 @@ pub(crate) struct Published {
     clock: Clock,
     lock: Arc<str>,
     table: Arc<str>,
-    validity: Validity,
+    /// The token of the term, meaningful while `valid_until` is not over.
+    token: AtomicU64,
+    /// The end of the term's validity in nanoseconds; zero without a term.
+    valid_until: AtomicU64,
     term: Mutex<Option<Term>>,
     /// The same for those who watch, once there are any.
     watched: OnceLock<watch::Sender<Option<Term>>>,
@@ -37,7 +40,8 @@ impl Published {
             clock,
             lock,
             table,
-            validity: Validity::default(),
+            token: AtomicU64::new(0),
+            valid_until: AtomicU64::new(0),
             term: Mutex::default(),
             watched: OnceLock::new(),
             vitals: Mutex::default(),
@@ -47,9 +51,20 @@ impl Published {
 
     /// Judged by the clock at the moment of the call, not by a timer that has fired or not.
     pub(crate) fn has_lock(&self) -> Option<FencingToken> {
-        let (token, valid_until) = self.validity.get()?;
-        let valid = self.clock.now() < moment(valid_until);
-        valid.then(|| FencingToken::from_nanoseconds(token))
+        loop {
+            let valid_until = self.valid_until.load(Ordering::Acquire);
+            if valid_until == 0 {
+                return None;
+            }
+            let token = self.token.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            // The token of another term was stored in between: read the pair again.
+            if self.valid_until.load(Ordering::Relaxed) != valid_until {
+                continue;
+            }
+            let valid = self.clock.now() < moment(valid_until);
+            return valid.then(|| FencingToken::from_nanoseconds(token));
+        }
     }
 
     pub(crate) fn lock(&self) -> &str {
@@ -75,7 +90,10 @@ impl Published {
             valid_until,
             clock: self.clock.clone(),
         });
-        self.validity.begin(token.as_nanoseconds(), nanoseconds(valid_until));
+        // A reader of this token must also see that the last term's validity is over.
+        fence(Ordering::Release);
+        self.token.store(token.as_nanoseconds(), Ordering::Relaxed);
+        self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
         self.tell(Some(term));
     }
 
@@ -83,12 +101,12 @@ impl Published {
         if let Some(term) = &*self.present() {
             term.extend(valid_until);
         }
-        self.validity.extend(nanoseconds(valid_until));
+        self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
     }
 
     /// Says that the term is over: first the truth, then the cancellation, then the news (I7).
     pub(crate) fn ended(&self, loss: Loss) {
-        self.validity.end();
+        self.valid_until.store(0, Ordering::Release);
         let Some(term) = self.term() else { return };
         term.end(loss);
         self.tell(None);
@@ -125,6 +143,22 @@ impl Published {
     pub(crate) fn succeeded(&self, what: Failing) -> Option<Recovered> {
         let now = self.clock.now();
         self.vitals().contact.succeeded(what, now)
+    }
+
+    /// Notes that a `lead` is under way.
+    pub(crate) fn lead_begins(&self) {
+        self.vitals().lead_begins();
+    }
+
+    /// Returns true if more than one `lead` is under way.
+    pub(crate) fn leads_twice(&self) -> bool {
+        self.vitals().leads_twice()
+    }
+
+    /// Notes that a `lead` is over, and why, if it ended by itself.
+    pub(crate) fn lead_ended(&self, by_itself: Option<Error>) {
+        let now = self.clock.now();
+        self.vitals().lead_ended(now, by_itself);
     }
 
     /// Notes that a task runs, and forgets its last failure once it has done so for `long_enough`.
@@ -185,5 +219,27 @@ impl Published {
     fn vitals(&self) -> MutexGuard<'_, Vitals> {
         // Nothing that is done under it can panic halfway.
         self.vitals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing runs here that could end the term when its time is over.
+    #[tokio::test(start_paused = true)]
+    async fn a_term_is_cancelled_by_the_clock_before_anybody_says_so() {
+        let clock = Clock::runtime();
+        let published = Published::new(clock.clone(), "job".into(), "locktable".into());
+        let lease = Duration::from_secs(10);
+        let token = FencingToken::from_nanoseconds(7);
+        let writer = Writer::successor("a");
+        published.began(token, writer, clock.now() + lease);
+        let term = published.term().unwrap();
+        assert!(!term.is_cancelled() && published.has_lock() == Some(token));
+        tokio::time::advance(lease).await;
+        assert!(term.is_cancelled() && term.remaining().is_zero());
+        assert_eq!(published.has_lock(), None);
+        assert!(term.loss().is_none() && !term.cancellation().is_cancelled());
     }
 }

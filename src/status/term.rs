@@ -14,12 +14,36 @@ use crate::token::FencingToken;
 
 /// One holder's unbroken time with the lock. Cheap to clone.
 ///
-/// A term is *cancelled* first, then it *expires*. Its cancellation fires when no heartbeat has
-/// succeeded within the renew deadline, or when the lock turns out to be another's. Work under it
-/// should stop before [`remaining`](Term::remaining) is zero.
+/// A term is *cancelled* first, then it *expires*. Work stops when the term is cancelled, and has
+/// until [`remaining`](Term::remaining) is zero for that. So a loop asks
+/// [`is_cancelled`](Term::is_cancelled), or waits for [`cancelled`](Term::cancelled) beside its
+/// work.
 ///
-/// The term of a task of [`lead`](crate::Spindle::lead) is cancelled when that task is to stop,
-/// which may be earlier than the loss of the lock.
+/// A task of [`lead`](crate::Spindle::lead) or of a shard may be told to stop while the lock is
+/// still held. Its last writes still commit then, and others wait until it has ended:
+///
+/// | the term | `cancelled`, `is_cancelled` | [`has_lock`](crate::Spindle::has_lock) | its fence | `remaining` | [`loss`](Term::loss) |
+/// | --- | --- | --- | --- | --- | --- |
+/// | goes on | pending, false | its token | writes | renewed | none |
+/// | goes on, but its task is to stop: by `cancel`, `resign`, the watchdog, a shard that moves | fired, true | its token | writes | renewed | none |
+/// | is lost: superseded, evicted, deleted, out of contact, let go | fired, true | nothing | refused at once | counts down | the reason |
+/// | has run out by the clock, before anybody could say so | fires when the runtime runs, true | nothing | refused at once | zero | the reason, soon |
+///
+/// A fence that was serialized and read again asks Spanner each time, in every row of this table.
+///
+/// ```no_run
+/// # async fn step(fence: spindle::Fence) -> spindle::Result<()> { Ok(()) }
+/// use spindle::Term;
+///
+/// /// Goes on until the term is cancelled, one fenced step after the other.
+/// async fn work(term: Term) -> spindle::Result<()> {
+///     while !term.is_cancelled() {
+///         step(term.fence()).await?;
+///         term.progress();
+///     }
+///     Ok(()) // still held, if only this task was told to stop
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Term {
     state: Arc<TermState>,
@@ -56,12 +80,21 @@ impl Term {
         &self.state.lock
     }
 
-    /// Waits until the term is over. Cancellation safe.
+    /// Waits until work under the term is to stop. Cancellation safe.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
         self.cancelled.cancelled()
     }
 
-    /// Returns a token that is cancelled when the term is over, to hand to what runs under it.
+    /// Returns true if work under the term is to stop; stays true from then on.
+    ///
+    /// Unlike the token of [`cancellation`](Term::cancellation) it looks at the clock too. So it is
+    /// right at once after a pause of any length.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled() || self.is_over()
+    }
+
+    /// Returns a token that is cancelled when work under the term is to stop, to hand to what runs
+    /// under it.
     ///
     /// Cancelling it ends what was handed it, not the term.
     pub fn cancellation(&self) -> CancellationToken {
@@ -94,8 +127,8 @@ impl Term {
         &self.progress
     }
 
-    /// Returns true if the term has ended; stays true from then on.
-    pub fn has_ended(&self) -> bool {
+    /// Returns true if the lock is not held under this term any more; stays true from then on.
+    pub(crate) fn is_over(&self) -> bool {
         self.state.life.cancelled.is_cancelled() || self.remaining().is_zero()
     }
 

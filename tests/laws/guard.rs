@@ -29,7 +29,7 @@ async fn a_guard_is_renewed_for_as_long_as_it_is_there_and_released_when_told() 
     assert_eq!(lock.has_lock(), Some(guard.token()));
     sleep(LEASE * 5).await;
     assert_eq!(lock.has_lock(), Some(guard.token()));
-    assert!(guard.remaining() > LEASE / 2 && !guard.has_ended());
+    assert!(guard.remaining() > LEASE / 2 && !guard.is_cancelled());
     let term = Term::clone(&guard);
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     assert_eq!((lock.has_lock(), term.loss()), (None, Some(&Loss::LetGo)));
@@ -94,7 +94,7 @@ async fn those_who_wait_in_one_process_hold_one_after_the_other_in_their_order()
             tokio::spawn(async move {
                 let guard = lock.acquire().await.unwrap();
                 sleep(Duration::from_millis(100)).await;
-                assert!(!guard.has_ended());
+                assert!(!guard.is_cancelled());
                 let token = guard.token();
                 assert_eq!(guard.release().await, ReleaseOutcome::Released);
                 token
@@ -250,7 +250,7 @@ async fn an_instance_is_driven_by_run_or_by_guards_and_never_by_both() {
     let lock = spindle(&world, "b");
     let guard = acquire(&lock).await;
     assert!(lock.run(CancellationToken::new()).await.unwrap_err().is_config());
-    assert!(!guard.has_ended());
+    assert!(!guard.is_cancelled());
     let unusable = Spindle::new(world.client().await, "no table", "job");
     assert!(unusable.acquire().await.unwrap_err().is_config());
 }

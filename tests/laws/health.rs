@@ -31,7 +31,8 @@ async fn a_write_that_fails_is_not_made_good_by_the_reads_in_between() {
     let denied = Fault::on(Rpc::Commit).effect(Effect::Fail(Code::PermissionDenied));
     let denied = world.spanner.inject(denied);
     let a = world.contend("a");
-    until("the first write fails", || a.lock.health().trouble.map(|_| ())).await;
+    let fails_again = || a.lock.health().trouble.filter(|trouble| trouble.count > 1).map(|_| ());
+    until("the second write fails", fails_again).await;
     for _ in 0..250 {
         sleep(Duration::from_millis(100)).await;
         let health = a.lock.health();
@@ -43,6 +44,21 @@ async fn a_write_that_fails_is_not_made_good_by_the_reads_in_between() {
     denied.remove();
     a.holds().await;
     assert!(a.lock.health().is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_missed_heartbeat_is_told_and_harmless_and_two_are_not() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    for (missed, is_ready) in [(1, true), (2, false)] {
+        let lost = Fault::on(Rpc::Commit).effect(Effect::Fail(Code::PermissionDenied));
+        world.spanner.inject(lost.times(missed));
+        let count = || a.lock.health().trouble.map(|trouble| trouble.count);
+        until("they are missed", || count().filter(|count| *count == missed)).await;
+        assert_eq!(a.lock.health().is_ready(), is_ready, "{:?}", a.lock.health());
+        until("it recovers", || a.lock.health().trouble.is_none().then_some(())).await;
+        assert!(a.lock.health().is_ready() && a.lock.has_lock().is_some());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -272,7 +272,7 @@ async fn locks_of_all_kinds_travel_together_and_dropping_one_leaves_the_others()
     }
     fleet.keeps(&tokens, usize::MAX).await;
     assert!(short.lock.has_lock().is_some());
-    assert!(!guard.has_ended());
+    assert!(!guard.is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]
@@ -340,8 +340,8 @@ fn a_blocked_runtime_costs_its_own_locks_and_none_on_threads_of_their_own() {
         std::thread::sleep(LEASE * 3);
         assert_eq!(shared.lock.has_lock(), None, "nobody sent its heartbeats");
         assert_eq!(apart.lock.has_lock(), Some(apart_term.token()));
-        until("its term is over", || shared_term.has_ended().then_some(())).await;
-        assert!(!apart_term.has_ended());
+        until("its term is over", || shared_term.is_cancelled().then_some(())).await;
+        assert!(!apart_term.is_cancelled());
     });
 }
 

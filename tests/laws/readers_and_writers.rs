@@ -85,7 +85,7 @@ async fn many_read_at_once_and_one_writes_alone() {
     assert!(world.row(GATE).await.is_none(), "who only tries stops nobody");
     sleep(LEASE * 3).await;
     for guard in [one, other, third] {
-        assert!(!guard.has_ended(), "it is renewed");
+        assert!(!guard.is_cancelled(), "it is renewed");
         assert_eq!(guard.release().await, ReleaseOutcome::Released);
     }
     assert_eq!(world.names().await, Vec::<String>::new(), "readers leave no rows");
@@ -93,7 +93,7 @@ async fn many_read_at_once_and_one_writes_alone() {
     let writing = c.try_write().await.unwrap().expect("nobody reads");
     assert!(a.try_read().await.unwrap().is_none() && a.try_write().await.unwrap().is_none());
     sleep(LEASE * 3).await;
-    assert!(!writing.has_ended() && a.try_read().await.unwrap().is_none(), "it is renewed");
+    assert!(!writing.is_cancelled() && a.try_read().await.unwrap().is_none(), "it is renewed");
     assert_eq!(writing.release().await, ReleaseOutcome::Released);
     assert!(a.try_read().await.unwrap().is_some());
 }
@@ -146,7 +146,7 @@ async fn a_waiting_writer_stops_new_readers_and_its_token_is_later_than_theirs()
         async move { read(&c).await }
     });
     sleep(LEASE * 2).await;
-    assert!(!waiting.is_finished() && !late.is_finished() && !reading.has_ended());
+    assert!(!waiting.is_finished() && !late.is_finished() && !reading.is_cancelled());
     let token = reading.token();
     reading.release().await;
     let (writing, took) = timed(waiting).await;
@@ -186,7 +186,7 @@ async fn a_writer_begins_a_lease_after_a_reader_has_died_and_refuses_its_late_wr
     crash_all_but(&world, &[]);
     let (writing, took) = timed(write(&lock(&world, "b"))).await;
     assert!(took <= LEASE + MORE, "{took:?}");
-    assert!(reading.has_ended() && writing.token() > reading.token());
+    assert!(reading.is_cancelled() && writing.token() > reading.token());
     assert!(is_refused(&world, fence, "too late").await);
     assert!(!is_refused(&world, sent(&writing.fence()), "written").await);
     assert_eq!(world.names().await, [GATE], "the reader's row is gone");
@@ -227,7 +227,7 @@ async fn a_reader_begins_a_lease_after_the_writer_has_died_and_refuses_its_late_
     crash_all_but(&world, &[]);
     let (reading, took) = timed(read(&lock(&world, "b"))).await;
     assert!(took <= LEASE + MORE, "{took:?}");
-    assert!(writing.has_ended() && reading.token() > writing.token());
+    assert!(writing.is_cancelled() && reading.token() > writing.token());
     assert!(is_refused(&world, fence, "too late").await);
     assert!(!is_refused(&world, sent(&reading.fence()), "read").await);
 }
@@ -292,7 +292,7 @@ async fn a_second_commit_whose_reply_is_lost_is_found_to_be_ours() {
         assert!(took < LEASE, "{effect:?}: {took:?}");
         assert!(!is_refused(&world, sent(&writing.fence()), "written").await, "{effect:?}");
         sleep(LEASE * 2).await;
-        assert!(!writing.has_ended(), "{effect:?}: it is renewed");
+        assert!(!writing.is_cancelled(), "{effect:?}: it is renewed");
         assert_eq!(writing.release().await, ReleaseOutcome::Released);
     }
 }

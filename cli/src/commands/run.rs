@@ -69,7 +69,7 @@ async fn hold(lock: LockBuilder, run: Run, mut signals: Signals) -> Result<ExitC
         signal = signals.end() => return Ok(killed_by(signal)),
     };
     let end = under(&acquired, &run, &mut signals).await;
-    let lost = acquired.has_ended();
+    let lost = acquired.is_cancelled();
     let release = acquired.release().await;
     if !lost && release != ReleaseOutcome::Released {
         let text = format!("lock `{}` was not released: {release:?}; its lease runs out", run.name);
