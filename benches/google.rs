@@ -27,7 +27,7 @@ use crate::counts::counts;
 use crate::google::Google;
 use crate::parts::{Failure, Part, load};
 
-const DATABASE: &str = "projects/p/instances/i/databases/d";
+const DATABASE: &str = "projects/test/instances/test/databases/test";
 /// How often each lock is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// When a measurement is given up.

@@ -281,6 +281,13 @@ impl Error {
         }
     }
 
+    /// Returns true if another transaction may be why this one is gone, and nothing of it applied.
+    ///
+    /// Only the text tells a transaction that is gone from a row that is, and texts decide nothing.
+    pub(crate) fn may_be_anothers(&self) -> bool {
+        matches!(self.code(), Some(Code::Aborted | Code::NotFound | Code::FailedPrecondition))
+    }
+
     /// Returns true if the client has no credential and won't fetch one again.
     pub(crate) fn is_dead_credentials(&self) -> bool {
         self.spanner()

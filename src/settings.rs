@@ -187,8 +187,9 @@ impl LockBuilder {
     /// Sets the time from one poll of a contender to the next; by default 1 s or a fifth of the
     /// lease, whichever is shorter.
     ///
-    /// Each poll is one read. It decides how soon a *release* is noticed; an expired lease is
-    /// taken at once, whatever the interval.
+    /// Each poll is one read. It decides how soon a *release* is noticed: within half of the
+    /// interval in the mean. At a lease of 5 s, 1 s costs a contender 5 to 7 requests a lease, and
+    /// 5 s about one. An expired lease is taken at once, whatever the interval.
     pub fn poll_interval(mut self, interval: Duration) -> LockBuilder {
         self.poll_interval = Some(interval);
         self

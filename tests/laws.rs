@@ -7,6 +7,8 @@
 
 #[path = "laws/log.rs"]
 mod log;
+#[path = "laws/window.rs"]
+mod window;
 #[path = "laws/world.rs"]
 mod world;
 
@@ -56,6 +58,8 @@ mod many;
 mod members;
 #[path = "laws/names.rs"]
 mod names;
+#[path = "laws/on_google.rs"]
+mod on_google;
 #[path = "laws/once.rs"]
 mod once;
 #[path = "laws/outages.rs"]

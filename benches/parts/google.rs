@@ -37,7 +37,11 @@ impl Google {
             return Err(format!("{database} is no name of a database").into());
         };
         let instances = format!("/v1/projects/{project}/instances");
-        let made = format!("{{\"instanceId\": \"{instance}\", \"instance\": {{}}}}");
+        let made = format!(
+            "{{\"instanceId\": \"{instance}\", \"instance\": {{\"name\": \"projects/{project}/instances/{instance}\", \
+             \"config\": \"projects/{project}/instanceConfigs/emulator-config\", \"displayName\": \"{instance}\", \
+             \"nodeCount\": 1}}}}"
+        );
         let start = Instant::now();
         while let Err(error) = post(http, &instances, &made) {
             if start.elapsed() > PATIENCE {

@@ -21,6 +21,8 @@ mod demo;
 mod fleets;
 #[path = "program/hostile.rs"]
 mod hostile;
+#[path = "program/on_google.rs"]
+mod on_google;
 #[path = "program/page.rs"]
 mod page;
 #[path = "program/reads.rs"]

@@ -41,6 +41,9 @@ pub enum Effect {
     Abort,
     /// It is applied, and the read timestamp that it asks for is left out of the reply.
     HideReadTimestamp,
+    /// It is applied. If it begins a transaction, the read-write transaction that its session began
+    /// last is gone, as with Google's emulator.
+    EndEarlier,
 }
 
 /// The requests that a fault meets, and its effect.
@@ -177,6 +180,10 @@ pub(crate) trait Selectable {
     /// The id of the transaction it names.
     fn transaction(&self) -> Option<&[u8]> {
         None
+    }
+    /// Returns true if it begins a transaction of several requests.
+    fn begins(&self) -> bool {
+        false
     }
     /// Asks for no read timestamp from here on.
     fn hide_read_timestamp(&mut self) {}

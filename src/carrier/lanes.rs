@@ -17,7 +17,7 @@ pub(crate) const ROWS_MAX: usize = 1_000;
 const BYTES_MAX: usize = 1 << 20;
 /// How long heartbeats gather before they leave, at the most. Tasks that wake at one mark run one
 /// after another, beside the carrier's.
-const GATHERING_MAX: Duration = Duration::from_millis(5);
+pub(crate) const GATHERING_MAX: Duration = Duration::from_millis(5);
 /// Into how many of these the limit of a heartbeat goes, at the least.
 const GATHERINGS: u32 = 32;
 /// By which part of its limit a heartbeat that waits in the queue is late.

@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::budget::Budget;
-use super::lanes::{Batch, Ending, Fare, Lanes, Repeat};
+use super::lanes::{Batch, Ending, Fare, GATHERING_MAX, Lanes, Repeat};
 use super::parcel::{Lane, Parcel};
 use super::store::Store;
 use super::trip::{Return, Whole, panicked, travel};
@@ -108,15 +108,17 @@ impl<S: Store> Post<S> {
         }
     }
 
-    /// Takes in what is handed over at this moment; it waits for nobody.
+    /// Takes in what is handed over at this moment; it waits for nobody. Where many thousands run, a
+    /// turn of all of them takes long, and what came first would be late.
     async fn collect(&mut self) {
+        let since = Instant::now();
         for _ in 0..TURNS_MAX {
             let mut is_more = false;
             while let Ok(parcel) = self.inbox.try_recv() {
                 self.lanes.add(parcel);
                 is_more = true;
             }
-            if !is_more {
+            if !is_more || since.elapsed() >= GATHERING_MAX {
                 return;
             }
             yield_now().await;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,11 @@ use crate::outcome::Outcome;
 /// knows what was sent, speaks first.
 const GRACE: Duration = Duration::from_millis(5);
 
+/// How many locks share their marks.
+const GROUP: usize = 8_000;
+/// How many groups have marks of their own; more are of no use.
+const GROUPS: usize = 1_000;
+
 /// The batchers of one connection, one for each runtime on which it has locks.
 #[derive(Debug)]
 pub(crate) struct Carriers {
@@ -39,6 +45,8 @@ struct Carrier {
     records: Arc<Records>,
     /// The carrier ends with the last of its seats.
     inbox: mpsc::WeakUnboundedSender<Arc<Parcel>>,
+    /// How many have sat down so far.
+    seats: Arc<AtomicUsize>,
 }
 
 /// One lock's place in a carrier.
@@ -79,9 +87,10 @@ impl Carriers {
         carriers.retain(|carrier| carrier.inbox.strong_count() > 0);
         let running = carriers.iter().find(|carrier| carrier.runtime == runtime);
         let running = running.and_then(|carrier| {
-            Some((carrier.inbox.upgrade()?, carrier.step, Arc::clone(&carrier.records)))
+            let (records, seats) = (Arc::clone(&carrier.records), Arc::clone(&carrier.seats));
+            Some((carrier.inbox.upgrade()?, carrier.step, records, seats))
         });
-        let (inbox, step, records) = running.unwrap_or_else(|| {
+        let (inbox, step, records, seats) = running.unwrap_or_else(|| {
             let mut random = SmallRng::seed_from_u64(seed);
             let step = Step::new(&mut random);
             let (inbox, arriving) = mpsc::unbounded_channel();
@@ -89,9 +98,18 @@ impl Carriers {
             spawn(Box::pin(Post::new(store, arriving, budget, random).run()));
             let records = Arc::<Records>::default();
             let known = Arc::clone(&records);
-            carriers.push(Carrier { runtime, step, records: known, inbox: inbox.downgrade() });
-            (inbox, step, records)
+            let seats = Arc::<AtomicUsize>::default();
+            carriers.push(Carrier {
+                runtime,
+                step,
+                records: known,
+                inbox: inbox.downgrade(),
+                seats: Arc::clone(&seats),
+            });
+            (inbox, step, records, seats)
         });
+        let group = seats.fetch_add(1, Ordering::Relaxed) / GROUP;
+        let step = step.of_group(u32::try_from(group % GROUPS).unwrap_or_default());
         Seat { record: records.of(&lock), lock, step, inbox, records }
     }
 }

@@ -16,7 +16,17 @@ pub(crate) struct Step {
     phase: Duration,
 }
 
+/// How far apart the marks of one group of locks are from those of the next: by no simple part of
+/// any interval that people choose, so that groups spread over each.
+const SPREAD: Duration = Duration::from_millis(618_034);
+
 impl Step {
+    /// Returns the marks for a group of the locks that share these. Thousands that are due at one
+    /// moment would wait for each other, and none at the next.
+    pub(crate) fn of_group(self, group: u32) -> Step {
+        Step { phase: self.phase + SPREAD * group, ..self }
+    }
+
     pub(crate) fn new(random: &mut impl Rng) -> Step {
         let phase = Duration::from_nanos(random.random::<u32>().into());
         Step { since: Instant::now(), phase }

@@ -286,3 +286,45 @@ impl Occupied {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spindle_protocol::{Observation, Timestamp, Writer};
+
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment(Duration::from_secs(seconds))
+    }
+
+    /// The answer of a poll that shows another holder.
+    fn held() -> Answer {
+        let row = Row {
+            heartbeat: Timestamp(2),
+            token: Timestamp(1),
+            writer: Writer::nobody(),
+            lease: None,
+        };
+        let (row, read_at, wait) = (Some(row), Timestamp(3), Duration::ZERO);
+        Answer::Observed(Observation { row, read_at, wait })
+    }
+
+    #[test]
+    fn a_try_is_answered_by_a_poll_that_began_after_it_asked() {
+        let mut claims = Claims::default();
+        claims.poll_begins(at(1));
+        let (reply, mut answer) = oneshot::channel();
+        let patience = Patience::Tries { asked: at(2), until: at(10) };
+        claims.add(Claim { patience, asked_to_go: None, reply });
+        claims.answered(&held(), None, false);
+        claims.settle(at(3));
+        assert!(answer.try_recv().is_err(), "that poll may have missed a release before the try");
+
+        claims.poll_begins(at(4));
+        claims.answered(&held(), None, false);
+        claims.settle(at(5));
+        assert!(matches!(answer.try_recv(), Ok(Ok(Err(_)))), "this one saw the lock held");
+    }
+}

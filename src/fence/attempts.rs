@@ -272,7 +272,9 @@ mod tests {
     async fn of_a_commit_in_doubt_an_abort_alone_says_that_it_was_not_applied() {
         for (code, text) in [(NotFound, GONE), (AlreadyExists, ""), (FailedPrecondition, GONE)] {
             let (attempts, ended) = answered([service(Unavailable, ""), service(code, text)]);
-            let error = attempts.sort("write".into(), ended.unwrap());
+            let ended = ended.unwrap();
+            assert_eq!(error::code(&ended), Some(code), "an abort would begin it anew");
+            let error = attempts.sort("write".into(), ended);
             assert!(error.is_outcome_unknown() && !error.is_retryable(), "{error}");
         }
         let (attempts, ended) = answered([service(Unavailable, ""), service(Aborted, "")]);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use google_cloud_gax::error::rpc::Code;
 use spindle_protocol::{Moment, Succession, Timestamp};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::loss::ReleaseOutcome;
 use crate::names::{check_lock_name, check_table_name};
 use crate::settings::{LockBuilder, Settings};
-use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table};
+use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table, despite_others};
 use crate::spindle::Spindle;
 use crate::status::{Term, say};
 use crate::token::FencingToken;
@@ -29,8 +30,8 @@ pub enum JobOutcome<T> {
     /// It was not started: it runs elsewhere, or ran recently, or its last run was interrupted and
     /// its time is not over. Here is that run, where the row tells.
     Skipped(Option<LastRun>),
-    /// The lock was had only after the start limit, `after` the call, and was released at once: the
-    /// job was not started here. Another node within its own limit may start it; possibly none does.
+    /// The lock was had only after the start limit, `after` the call, and was released at once, or
+    /// others got in the way until then: the job was not started here. Another node within its own limit may start it; possibly none does.
     #[non_exhaustive]
     TooLate {
         /// The time from the call.
@@ -208,8 +209,19 @@ impl LockBuilder {
     }
 }
 
+/// Says why a run that others got in the way of was not started.
+async fn not_started<T>(table: &Table, settings: &Settings, start: Start) -> Result<JobOutcome<T>> {
+    let (found, read_at) = read(table, &settings.name).await?;
+    Ok(match found {
+        Some(full) if full.row.vacant_from(&settings.id, settings.timing.lease) > read_at => {
+            JobOutcome::Skipped(LastRun::of(&full, read_at))
+        }
+        _ => JobOutcome::TooLate { after: settings.clock.now().since(start.called) },
+    })
+}
+
 async fn read(table: &Table, lock: &str) -> Result<(Option<FullRow>, Timestamp)> {
-    let read = table.read(lock, REQUEST_LIMIT).await;
+    let read = despite_others(|| table.read(lock, REQUEST_LIMIT)).await;
     if !table.optional.has_lease() {
         return Err(Error::new(Kind::Schema(format!(
             "table `{}` has no column `lease_ms INT64`, without which a run can't be kept from \
@@ -251,15 +263,20 @@ where
     let tried = tokio::select! {
         biased;
         () = dropped.cancelled() => return Ok(JobOutcome::Skipped(None)),
-        tried = lock.try_until(start.called + start.limit) => tried?,
+        tried = lock.try_until(start.called + start.limit) => tried,
         // By then nothing of it protects anybody any more.
         () = sleep(settings.timing.lease) => {
             return Ok(JobOutcome::TooLate { after: settings.clock.now().since(start.called) });
         }
     };
     let guard = match tried {
-        Ok(guard) => guard,
-        Err(by) => {
+        Ok(Ok(guard)) => guard,
+        // Others got in the way for as long as it could be started; the row may tell who won.
+        Err(error) if error.code() == Some(Code::Aborted) => {
+            return not_started(lock.table(), &settings, start).await;
+        }
+        Err(error) => return Err(error),
+        Ok(Err(by)) => {
             let run = |id| LastRun { by: id, token: by.token, state: RunState::Running };
             return Ok(JobOutcome::Skipped(by.holder.map(run)));
         }
@@ -323,13 +340,7 @@ impl Run {
         let took = self.settings.clock.now().since(self.began);
         let token = guard.token();
         let id = &*self.settings.id;
-        // The start was committed before `began`, and the grace counts from the commit of the
-        // release. So it comes out long enough if the clock here runs no more than 1 % fast.
-        let rest = self.at_least.saturating_sub(took);
-        let next = match rest {
-            Duration::ZERO => Succession::Anyone,
-            rest => Succession::Parked { rest: rest + took / 100 },
-        };
+        let next = left_after(self.at_least, took);
         let info = format!("run {token} {how} {}ms {id}", took.as_millis());
         let parting = Parting { next, info: Some(info) };
         let release = guard.release_with(parting).await;
@@ -385,9 +396,34 @@ impl fmt::Display for LastRun {
     }
 }
 
+/// Returns for whom the lock is left after a run that took so long.
+fn left_after(at_least: Duration, took: Duration) -> Succession {
+    // The start was committed before the run began, and the grace counts from the commit of the
+    // release. So it comes out long enough if the clock here runs no more than 1 % fast.
+    match at_least.saturating_sub(took) {
+        Duration::ZERO => Succession::Anyone,
+        rest => Succession::Parked { rest: rest + took / 100 },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_leaves_the_lock_alone_long_enough_though_its_clock_was_one_percent_fast() {
+        let at_least = Duration::from_secs(3_600);
+        for minutes in [1, 10, 59] {
+            let took = Duration::from_secs(minutes * 60);
+            // A clock that is 1 % fast has counted more than Spanner's.
+            let really_took = took.mul_f64(1.0 / 1.01);
+            let Succession::Parked { rest } = left_after(at_least, took) else {
+                panic!("nobody may take it yet");
+            };
+            assert!(really_took + rest >= at_least, "after {minutes} min: {rest:?}");
+        }
+        assert_eq!(left_after(at_least, at_least), Succession::Anyone);
+    }
 
     #[test]
     fn what_a_run_leaves_in_the_row_is_read_again() {

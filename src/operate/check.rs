@@ -11,7 +11,8 @@ use super::inspect::{PAGE_ROWS, keys_with};
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
 use crate::spanner::{
-    COMMIT_TIMESTAMP, LockTable, REQUEST_LIMIT, Table, row, transact, without_read_timestamp,
+    COMMIT_TIMESTAMP, LockTable, REQUEST_LIMIT, Table, despite_others, row, transact,
+    without_read_timestamp,
 };
 
 /// A name that no lock can have, since it looks like a takeover row.
@@ -66,20 +67,26 @@ impl Table {
             Err(error) if error.is_session_lost() => self.ask_columns(REQUEST_LIMIT).await?,
             asked => asked?,
         }
-        self.read(PROBE_NAME, REQUEST_LIMIT).await?;
-        self.probe_write().await?;
-        let (has_lease, has_info) = self.optional.known();
-        let mut checked = Checked::default();
-        if !has_lease {
-            checked.missing_columns.push("lease_ms");
-        }
-        if !has_info {
-            checked.missing_columns.push("info");
-        }
-        if has_lease {
+        despite_others(|| self.read(PROBE_NAME, REQUEST_LIMIT)).await?;
+        despite_others(|| self.probe_write()).await.map_err(|error| match error.code() {
+            Some(Code::FailedPrecondition) => Error::new(Kind::Schema(format!(
+                "table `{}` does not take what a holder writes: {error}",
+                self.name
+            ))),
+            _ => error,
+        })?;
+        let mut checked = Checked { missing_columns: self.missing_columns(), ..Checked::default() };
+        if self.optional.has_lease() {
             checked.without_lease = self.holders_without_lease().await?;
         }
         Ok(checked)
+    }
+
+    /// Returns the optional columns that the table lacks, as far as is known.
+    pub(super) fn missing_columns(&self) -> Vec<&'static str> {
+        let (has_lease, has_info) = self.optional.known();
+        let columns = [("lease_ms", has_lease), ("info", has_info)];
+        columns.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect()
     }
 
     /// Says it of a server on which no lock can be taken, whatever else it lacks: it need not have an
@@ -108,7 +115,9 @@ impl Table {
         let mut last = None;
         loop {
             let keys = keys_with("", last.as_deref());
-            let (rows, _) = self.read_page(keys, PAGE_ROWS, || self.subject()).await?;
+            let (rows, _) =
+                despite_others(|| self.read_page(keys.clone(), PAGE_ROWS, || self.subject()))
+                    .await?;
             last = rows.last().map(|row| row.name.clone());
             let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
             let held = rows.into_iter().filter(|full| {
@@ -152,10 +161,6 @@ impl Table {
             (Answer::Applied { .. }, _) | (_, None) => Ok(()),
             (_, Some(error)) => match error.code() {
                 Some(Code::NotFound) => Ok(()),
-                Some(Code::FailedPrecondition) => Err(Error::new(Kind::Schema(format!(
-                    "table `{}` does not take what a holder writes: {error}",
-                    self.name
-                )))),
                 _ => Err(error),
             },
         }

@@ -1,14 +1,15 @@
 //! Making the lock table, for those whose deployment has no other place for DDL.
 
+use google_cloud_gax::error::rpc::Code;
 use google_cloud_gax::options::RequestOptionsBuilder as _;
 use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_lro::Poller as _;
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, Result, with_causes};
 use crate::names::check_table_name;
-use crate::spanner::{LockTable, REQUEST_LIMIT, is_postgresql, is_there};
+use crate::spanner::{LockTable, PAUSE, REQUEST_LIMIT, is_postgresql, is_there};
 
 /// The emulator's address for gRPC, and for REST.
 const EMULATOR: &str = "SPANNER_EMULATOR_HOST";
@@ -85,7 +86,7 @@ impl LockTable {
             if is_postgresql(&leased).await? { LockTable::DDL_POSTGRESQL } else { LockTable::DDL };
         let was_there = is_there(&leased, name).await?;
         let doing = format!("table `{name}`: create it in {database}");
-        change_schema(admin, database, [statement(ddl, name)], doing).await?;
+        change_schema(admin, database, vec![statement(ddl, name)], doing).await?;
         Ok(!was_there)
     }
 
@@ -109,10 +110,7 @@ impl LockTable {
     ) -> Result<Vec<&'static str>> {
         let table = self.table();
         table.ask_columns(REQUEST_LIMIT).await?;
-        let (has_lease, has_info) = table.optional.known();
-        let columns = [("lease_ms", has_lease), ("info", has_info)];
-        let missing: Vec<_> =
-            columns.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect();
+        let missing = table.missing_columns();
         if missing.is_empty() {
             return Ok(missing);
         }
@@ -122,10 +120,20 @@ impl LockTable {
         } else {
             LockTable::DDL_UPGRADE
         };
-        let statements = missing.iter().filter_map(|column| addition(ddl, column, &table.name));
-        let doing = format!("table `{}`: add the columns {missing:?} in {database}", table.name);
-        change_schema(admin, database, statements, doing).await?;
-        Ok(missing)
+        let mut added = Vec::new();
+        for column in missing {
+            let statement = addition(ddl, column, &table.name).into_iter().collect();
+            let doing = format!("table `{}`: add the column `{column}` in {database}", table.name);
+            let changed = change_schema(admin, database, statement, doing).await;
+            // Another may have added it meanwhile.
+            table.ask_columns(REQUEST_LIMIT).await?;
+            match changed {
+                Ok(()) => added.push(column),
+                Err(error) if table.missing_columns().contains(&column) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(added)
     }
 }
 
@@ -134,7 +142,7 @@ impl LockTable {
 async fn change_schema(
     admin: &DatabaseAdmin,
     database: &str,
-    statements: impl IntoIterator<Item = String>,
+    statements: Vec<String>,
     doing: String,
 ) -> Result<()> {
     let asked = admin.get_database().set_name(database);
@@ -143,8 +151,20 @@ async fn change_schema(
         Ok(answer) => drop(answer.map_err(|error| Error::from_read(reach(&doing), error))?),
         Err(_) => return Err(Error::timed_out(reach(&doing), REQUEST_LIMIT)),
     }
-    let change = admin.update_database_ddl().set_database(database).set_statements(statements);
-    change.poller().until_done().await.map(drop).map_err(|error| Error::from_read(doing, error))
+    let deadline = Instant::now() + REQUEST_LIMIT;
+    loop {
+        let change = admin.update_database_ddl().set_database(database);
+        let changed = change.set_statements(statements.clone()).poller().until_done().await;
+        let Err(error) = changed else { return Ok(()) };
+        let error = Error::from_read(&*doing, error);
+        // It is not carried out beside another change or, on an emulator, a transaction.
+        let is_beside_another =
+            matches!(error.code(), Some(Code::Aborted | Code::FailedPrecondition));
+        if !is_beside_another || Instant::now() >= deadline {
+            return Err(error);
+        }
+        sleep(PAUSE).await;
+    }
 }
 
 /// Says where an emulator's administration is looked for, which is the usual mistake.

@@ -3,7 +3,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use google_cloud_gax::error::rpc::Code;
 use spindle_protocol::{
     Answer, Change, KEEP_AWAY_MAX, Rejection, StoredRow, Succession, Timestamp,
 };
@@ -12,11 +11,8 @@ use tokio::time::{Instant, sleep};
 use super::state::DEFAULT_LEASE;
 use crate::error::{Error, Result};
 use crate::names::{check_id, check_lock_name, check_table_name};
-use crate::spanner::{LockTable, REQUEST_LIMIT, Table};
+use crate::spanner::{LockTable, PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
-
-/// Before an act that another transaction got in the way of is tried again.
-pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// The most that `by` and `because` may have together, so that `info` stays a line.
 const MARK_BYTES_MAX: usize = 1_000;
@@ -272,7 +268,7 @@ impl Step {
                 (_, Some(error)) => error,
             };
             // Not applied, for certain.
-            let raced = error.code() == Some(Code::Aborted);
+            let raced = error.may_be_anothers();
             let learned = table.optional.known() != known;
             if !(raced || learned) || Instant::now() >= deadline {
                 return Err(error);

@@ -1,12 +1,10 @@
-use google_cloud_gax::error::rpc::Code;
 use spindle_protocol::{Answer, Change, Named, Row, Timestamp};
 use tokio::time::{Instant, sleep};
 
-use super::depose::PAUSE;
 use super::state::{LockState, Standing};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_lock_name, check_table_name};
-use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT};
+use crate::spanner::{FullRow, LockTable, PAUSE, REQUEST_LIMIT, despite_others};
 
 impl LockTable {
     /// Deletes the row of a lock that nobody needs any more, with the rows of its takeovers, and
@@ -42,7 +40,7 @@ impl LockTable {
         check_lock_name(name)?;
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {
-            let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
+            let (found, read_at) = despite_others(|| table.read(name, REQUEST_LIMIT)).await?;
             if let Some(full) = &found
                 && !is_vacant(&full.row, read_at)
             {
@@ -51,7 +49,7 @@ impl LockTable {
             // Those of other tokens, which nothing needs once the row is gone.
             let before = if found.is_some() { Timestamp(i64::MAX) } else { read_at };
             let (takeovers, is_page_full) =
-                table.takeover_rows(name, before, REQUEST_LIMIT).await?;
+                despite_others(|| table.takeover_rows(name, before, REQUEST_LIMIT)).await?;
             let change = if is_page_full {
                 Change::Sweep { keys: takeovers }
             } else {
@@ -67,8 +65,7 @@ impl LockTable {
                 }
                 (Answer::Applied { .. } | Answer::Rejected(_), None)
                     if Instant::now() < deadline => {}
-                (_, Some(error))
-                    if error.code() == Some(Code::Aborted) && Instant::now() < deadline => {}
+                (_, Some(error)) if error.may_be_anothers() && Instant::now() < deadline => {}
                 (_, Some(error)) => return Err(error),
                 (_, None) => {
                     return Err(Error::timed_out(

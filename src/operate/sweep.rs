@@ -7,7 +7,7 @@ use spindle_protocol::{Answer, Change, Timestamp};
 use super::inspect::{PAGE_ROWS, keys_with};
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name, displaced_by};
-use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table};
+use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table, despite_others};
 
 impl LockTable {
     /// Removes the takeover rows that no lock needs any more, and says how many there were.
@@ -37,11 +37,13 @@ impl LockTable {
         let mut swept = 0;
         loop {
             let keys = keys_with("", last.as_deref());
-            let (rows, read_at) = table.read_page(keys, PAGE_ROWS, || table.subject()).await?;
+            let (rows, read_at) =
+                despite_others(|| table.read_page(keys.clone(), PAGE_ROWS, || table.subject()))
+                    .await?;
             let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
             last = rows.last().map(|row| row.name.clone());
             for (lock, keys) in table.leftovers(rows, read_at).await? {
-                swept += table.delete_takeovers(&lock, keys).await?;
+                swept += despite_others(|| table.delete_takeovers(&lock, keys.clone())).await?;
             }
             if is_last_page {
                 return Ok(swept);
@@ -74,8 +76,10 @@ impl Table {
         // one by any later.
         let locks = takeovers
             .iter()
-            .fold(KeySet::builder(), |keys, takeover| keys.add_key(key![takeover.lock.clone()]));
-        let (locks, _) = self.read_page(locks.build(), PAGE_ROWS, || self.subject()).await?;
+            .fold(KeySet::builder(), |keys, takeover| keys.add_key(key![takeover.lock.clone()]))
+            .build();
+        let (locks, _) =
+            despite_others(|| self.read_page(locks.clone(), PAGE_ROWS, || self.subject())).await?;
         let locks: BTreeMap<String, FullRow> =
             locks.into_iter().map(|row| (row.name.clone(), row)).collect();
         let is_leftover = |takeover: &Takeover| match locks.get(&takeover.lock) {

@@ -18,4 +18,4 @@ pub(crate) use row::FullRow;
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use stand_in::{Answering, Leftovers, StandIn};
 pub(crate) use table::{COMMIT_TIMESTAMP, Table, without_read_timestamp};
-pub(crate) use transact::transact;
+pub(crate) use transact::{PAUSE, despite_others, transact};

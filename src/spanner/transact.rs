@@ -15,10 +15,11 @@ use google_cloud_spanner::transaction::{
     BasicTransactionRetryPolicy, ReadWriteTransaction, TransactionRunner,
 };
 use spindle_protocol::{Answer, Rejection, StoredRow};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
+use super::connection::REQUEST_LIMIT;
 use super::row;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::outcome::Outcome;
 
 /// How far a transaction has come: what a failure means depends on it.
@@ -108,4 +109,24 @@ fn refusal() -> google_cloud_spanner::Error {
     google_cloud_spanner::Error::service(
         Status::default().set_code(Code::FailedPrecondition).set_message("the condition is false"),
     )
+}
+
+/// Before an act that another transaction got in the way of is tried again.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+
+/// Repeats what other transactions may have ended, for as long as a request may take. A server that
+/// runs one transaction at a time ends whatever is in the way.
+pub(crate) async fn despite_others<T, Fut>(act: impl Fn() -> Fut) -> Result<T>
+where
+    Fut: Future<Output = Result<T>>,
+{
+    let deadline = Instant::now() + REQUEST_LIMIT;
+    loop {
+        match act().await {
+            Err(error) if error.may_be_anothers() && Instant::now() < deadline => {
+                sleep(PAUSE).await;
+            }
+            done => return done,
+        }
+    }
 }

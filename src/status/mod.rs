@@ -6,6 +6,7 @@ mod journal;
 mod published;
 mod succession;
 mod term;
+mod validity;
 mod watch;
 
 pub use contact::Failing;

@@ -1,6 +1,5 @@
 //! The state that the loop publishes: the term, its gains and losses.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use tokio::sync::watch;
 use super::contact::{Failing, Recovered, Told};
 use super::health::{Health, Vitals};
 use super::term::{Beginning, Term, moment, nanoseconds};
+use super::validity::Validity;
 use super::watch::TermWatch;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -22,10 +22,7 @@ pub(crate) struct Published {
     clock: Clock,
     lock: Arc<str>,
     table: Arc<str>,
-    /// The token of the term, meaningful while `valid_until` is not over.
-    token: AtomicU64,
-    /// The end of the term's validity in nanoseconds; zero without a term.
-    valid_until: AtomicU64,
+    validity: Validity,
     term: Mutex<Option<Term>>,
     /// The same for those who watch, once there are any.
     watched: OnceLock<watch::Sender<Option<Term>>>,
@@ -40,8 +37,7 @@ impl Published {
             clock,
             lock,
             table,
-            token: AtomicU64::new(0),
-            valid_until: AtomicU64::new(0),
+            validity: Validity::default(),
             term: Mutex::default(),
             watched: OnceLock::new(),
             vitals: Mutex::default(),
@@ -51,20 +47,9 @@ impl Published {
 
     /// Judged by the clock at the moment of the call, not by a timer that has fired or not.
     pub(crate) fn has_lock(&self) -> Option<FencingToken> {
-        loop {
-            let valid_until = self.valid_until.load(Ordering::Acquire);
-            if valid_until == 0 {
-                return None;
-            }
-            let token = self.token.load(Ordering::Relaxed);
-            fence(Ordering::Acquire);
-            // The token of another term was stored in between: read the pair again.
-            if self.valid_until.load(Ordering::Relaxed) != valid_until {
-                continue;
-            }
-            let valid = self.clock.now() < moment(valid_until);
-            return valid.then(|| FencingToken::from_nanoseconds(token));
-        }
+        let (token, valid_until) = self.validity.get()?;
+        let valid = self.clock.now() < moment(valid_until);
+        valid.then(|| FencingToken::from_nanoseconds(token))
     }
 
     pub(crate) fn lock(&self) -> &str {
@@ -90,10 +75,7 @@ impl Published {
             valid_until,
             clock: self.clock.clone(),
         });
-        // A reader of this token must also see that the last term's validity is over.
-        fence(Ordering::Release);
-        self.token.store(token.as_nanoseconds(), Ordering::Relaxed);
-        self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+        self.validity.begin(token.as_nanoseconds(), nanoseconds(valid_until));
         self.tell(Some(term));
     }
 
@@ -101,12 +83,12 @@ impl Published {
         if let Some(term) = &*self.present() {
             term.extend(valid_until);
         }
-        self.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+        self.validity.extend(nanoseconds(valid_until));
     }
 
     /// Says that the term is over: first the truth, then the cancellation, then the news (I7).
     pub(crate) fn ended(&self, loss: Loss) {
-        self.valid_until.store(0, Ordering::Release);
+        self.validity.end();
         let Some(term) = self.term() else { return };
         term.end(loss);
         self.tell(None);

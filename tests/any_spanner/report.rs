@@ -7,6 +7,9 @@ use std::fmt;
 pub enum Verdict {
     Held(String),
     Broken(String),
+    /// Not held, by a server that runs one transaction at a time and says so by ABORTED: locks stay
+    /// safe on it, and wait for each other.
+    OneAtATime(String),
     NotApplicable(String),
 }
 
@@ -38,9 +41,10 @@ impl fmt::Display for Report {
         let word = if self.is_well() { "ok" } else { "FAILED" };
         write!(
             f,
-            "any_spanner: {word} held={} broken={} not_applicable={}",
+            "any_spanner: {word} held={} broken={} one_at_a_time={} not_applicable={}",
             self.count(|it| matches!(it, Verdict::Held(_))),
             self.count(|it| matches!(it, Verdict::Broken(_))),
+            self.count(|it| matches!(it, Verdict::OneAtATime(_))),
             self.count(|it| matches!(it, Verdict::NotApplicable(_))),
         )
     }
@@ -48,8 +52,10 @@ impl fmt::Display for Report {
 
 impl Verdict {
     fn reason(&self) -> String {
-        let (Verdict::Held(reason) | Verdict::Broken(reason) | Verdict::NotApplicable(reason)) =
-            self;
+        let (Verdict::Held(reason)
+        | Verdict::Broken(reason)
+        | Verdict::OneAtATime(reason)
+        | Verdict::NotApplicable(reason)) = self;
         if reason.is_empty() { String::new() } else { format!(": {reason}") }
     }
 }
@@ -59,6 +65,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Verdict::Held(_) => "held",
             Verdict::Broken(_) => "BROKEN",
+            Verdict::OneAtATime(_) => "limit of a server that runs one transaction at a time",
             Verdict::NotApplicable(_) => "not applicable",
         })
     }

@@ -144,8 +144,13 @@ pub async fn heartbeat_beside_a_fence(place: &Place) -> Result<Verdict, Failure>
                 let beat = timeout(PROMPT, heart.beat(ReadLockMode::Optimistic, "n", write)).await;
                 let found = match beat {
                     Ok(Ok(())) => Ok(begun.elapsed()),
-                    Ok(Err(error)) => Err(format!("the heartbeat ended with {error}")),
-                    Err(_) => Err(format!("the heartbeat waited for more than {PROMPT:?}")),
+                    Ok(Err(error)) => {
+                        let aborted = code(&error) == Some(Code::Aborted);
+                        Err((format!("the heartbeat ended with {error}"), aborted))
+                    }
+                    Err(_) => {
+                        Err((format!("the heartbeat waited for more than {PROMPT:?}"), false))
+                    }
                 };
                 *told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(found);
                 transaction.buffer([guarded])
@@ -154,14 +159,40 @@ pub async fn heartbeat_beside_a_fence(place: &Place) -> Result<Verdict, Failure>
     );
     let fenced = fenced.await;
     let beat = took.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-    Ok(match (beat, fenced) {
-        (Some(Ok(_)), Ok(_)) => Verdict::Held(String::new()),
+    let (reason, aborted) = match (beat, fenced) {
+        (Some(Ok(_)), Ok(_)) => return Ok(Verdict::Held(String::new())),
         (Some(Ok(_)), Err(error)) => {
-            Verdict::Broken(format!("the fenced write ended with {error}"))
+            (format!("the fenced write ended with {error}"), code(&error) == Some(Code::Aborted))
         }
-        (Some(Err(reason)), _) => Verdict::Broken(reason),
-        (None, fenced) => Verdict::Broken(format!("the fence could not read: {:?}", fenced.err())),
-    })
+        (Some(Err(found)), _) => found,
+        (None, fenced) => (format!("the fence could not read: {:?}", fenced.err()), false),
+    };
+    let is_limit = aborted && runs_one_at_a_time(place).await?;
+    Ok(if is_limit { Verdict::OneAtATime(reason) } else { Verdict::Broken(reason) })
+}
+
+/// Returns true if a transaction on one row and another on another row can't both commit.
+async fn runs_one_at_a_time(place: &Place) -> Result<bool, Failure> {
+    let here = Row::of(place, &place.client, "here");
+    let there = Row::of(place, &place.observer, "there");
+    let (write, other) = (place.set("here", 1), place.set("there", 1));
+    let both = runner(&place.client, ReadLockMode::Pessimistic).run(
+        move |transaction: ReadWriteTransaction| {
+            let (here, there) = (here.clone(), there.clone());
+            let (write, other) = (write.clone(), other.clone());
+            async move {
+                let mut rows = transaction.execute_read(here.read("n")).await?;
+                rows.next().await.transpose()?;
+                there.beat(ReadLockMode::Pessimistic, "n", other).await?;
+                transaction.buffer([write])
+            }
+        },
+    );
+    match timeout(PROMPT, both).await? {
+        Ok(_) => Ok(false),
+        Err(error) if code(&error) == Some(Code::Aborted) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A transaction that has read and does nothing more, as of a process that died.

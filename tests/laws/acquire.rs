@@ -81,6 +81,29 @@ async fn a_holder_costs_two_requests_a_heartbeat_and_a_contender_one_a_poll() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn instances_of_one_lock_in_one_process_share_their_polls() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let table = world.table();
+    let waiting = |n| {
+        let lock = table.lock(LOCK).id(format!("b{n}")).lease(LEASE);
+        Contender::run(lock.clock(spindle::Clock::runtime()))
+    };
+    let several: Vec<_> = (0..3).map(waiting).collect();
+    sleep(LEASE).await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(LEASE * 30).await;
+    let polls = requests.get(Rpc::StreamingRead) - requests.get(Rpc::Commit);
+    // As many as one contender sends.
+    assert!((250..=410).contains(&polls), "{polls} polls of three");
+    for contender in several {
+        contender.stop().await;
+    }
+    a.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_free_lock_is_held_within_20_ms_of_running() {
     let world = World::start().await;
     let table = world.table();

@@ -26,6 +26,9 @@ async fn a_spanner_that_refuses_everything_is_asked_no_more_than_the_bound_on_lo
         (Rpc::Commit, Effect::Fail(Code::Unavailable)),
         (Rpc::Commit, Effect::Stall),
         (Rpc::StreamingRead, Effect::Fail(Code::Unavailable)),
+        (Rpc::StreamingRead, Effect::Abort),
+        (Rpc::StreamingRead, Effect::Fail(Code::NotFound)),
+        (Rpc::Commit, Effect::Fail(Code::NotFound)),
     ];
     for (rpc, effect) in effects {
         let world = World::start().await;

@@ -11,7 +11,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;
 
 use crate::log::Log;
-use crate::world::{Contender, LEASE, LOCK, World, timed};
+use crate::world::{Contender, LEASE, LOCK, World, timed, until};
 
 async fn history(table: &LockTable) -> (Vec<PastTerm>, HistoryEnd, u64) {
     let mut history = table.history(LOCK);
@@ -81,7 +81,7 @@ async fn the_wait_of_a_writer_ends_when_it_begins_to_write() {
     let reading = lock("r").read().await.unwrap();
     let writer = lock("w");
     let waiting = tokio::spawn(async move { writer.write().await.unwrap() });
-    sleep(LEASE).await;
+    until("the writer waits", || log.saying("stops new readers").pop()).await;
     assert!(log.the("stops new readers").says("id=w"));
     assert_eq!(log.saying("term begins").len(), 1, "the reader's alone");
     reading.release().await;

@@ -36,6 +36,11 @@ impl Log {
         lines.iter().filter(|line| line.level <= Level::INFO).cloned().collect()
     }
 
+    /// All that was logged, with what only helps to debug.
+    pub fn details(&self) -> Vec<Line> {
+        self.0.lock().unwrap().clone()
+    }
+
     /// The lines that say this.
     pub fn saying(&self, what: &str) -> Vec<Line> {
         self.lines().into_iter().filter(|line| line.says(what)).collect()

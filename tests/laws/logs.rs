@@ -13,6 +13,18 @@ use crate::log::Log;
 use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, until};
 
 #[tokio::test(start_paused = true)]
+async fn a_term_is_said_to_be_over_before_its_release_is_sent() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    world.elect("a").await.stop().await;
+    let details = log.details();
+    let first = |what: &str, of: &str| {
+        details.iter().position(|line| line.says(what) && line.says(of)).expect("it is logged")
+    };
+    assert!(first("term ends", "id=a") < first("request", "act=release"), "{details:#?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_beginning_of_a_term_says_how_it_came_about_from_whom_and_after_what_vacancy() {
     let (log, _guard) = Log::capture();
     let world = World::start().await;

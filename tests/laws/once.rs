@@ -256,3 +256,20 @@ async fn durations_that_cannot_work_are_refused_before_anything_is_sent() {
     );
     assert_eq!(requests.total(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_others_get_in_the_way_of_is_skipped_or_too_late_and_no_error() {
+    let world = World::start().await;
+    let reads = Fault::on(Rpc::StreamingRead).table("locktable").times(2).effect(Effect::Abort);
+    let aborted = world.spanner.inject(reads);
+    assert!(runs(&world, "a").await);
+    assert_eq!(aborted.hits(), 2);
+    // Its commits are aborted for longer than it may be started.
+    sleep(AT_LEAST).await;
+    let commits = Fault::on(Rpc::Commit).table("locktable").effect(Effect::Abort);
+    let aborted = world.spanner.inject(commits);
+    let once = node(&world, "b").run_once(AT_LEAST, AT_MOST, short);
+    let outcome = timeout(EVENTUALLY, once).await.unwrap().unwrap();
+    assert!(matches!(outcome, JobOutcome::TooLate { .. }), "{outcome:?}");
+    assert!(aborted.hits() > 0);
+}

@@ -481,3 +481,33 @@ async fn every_verb_works_on_a_table_without_the_optional_columns() {
     world.table().sweep().await.unwrap();
     drop(a);
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_call_ends_because_another_transaction_aborted_it() {
+    let world = World::start().await;
+    let abort = || {
+        let fault = Fault::on(Rpc::Commit).table("locktable").times(2).effect(Effect::Abort);
+        world.spanner.inject(fault)
+    };
+    let table = world.table();
+    let reads = Fault::on(Rpc::StreamingRead).table("locktable");
+    let aborted = world.spanner.inject(reads.clone().times(6).effect(Effect::Abort));
+    table.check().await.unwrap();
+    assert_eq!(aborted.hits(), 6);
+    // Without an end it is told, after the limit of a request.
+    let aborted = world.spanner.inject(reads.effect(Effect::Abort));
+    let (checked, took) = timed(table.check()).await;
+    let told = checked.unwrap_err().to_string();
+    assert!(told.contains("ABORTED"), "{told}");
+    assert!(took >= Duration::from_secs(5), "after {took:?}");
+    aborted.remove();
+
+    world.elect("a").await.stop().await;
+    world.write(row("gone_1500000000000000000", None, "2019-01-01T00:00:00Z")).await;
+    let aborted = abort();
+    assert_eq!(table.sweep().await.unwrap(), 1);
+    assert_eq!(aborted.hits(), 2);
+    let aborted = abort();
+    assert!(table.remove(LOCK).await.unwrap());
+    assert_eq!(aborted.hits(), 2);
+}

@@ -198,9 +198,9 @@ async fn a_signal_before_the_command_starts_ends_the_run_and_leaves_the_lock_fre
         arguments.extend_from_slice(&["job", "--", "echo", "started"]);
         let child = world.program(&arguments).spawn().unwrap();
         until("it begins", async || late.hits() > 0).await;
-        signal(&child, Signal::SIGINT);
+        signal(&child, Signal::SIGTERM);
         let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{form:?}: {output:?}");
+        assert_eq!(output.status.code(), Some(143), "{form:?}: {output:?}");
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "", "{form:?}");
         assert!(!is_held(&world, "job").await, "{form:?}: held by a process that is gone");
     }

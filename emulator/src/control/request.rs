@@ -120,6 +120,7 @@ fn effect(fields: &mut Fields) -> Result<Effect, Refused> {
         "stall_reply" => Effect::StallReply,
         "abort" => Effect::Abort,
         "hide_read_timestamp" => Effect::HideReadTimestamp,
+        "end_earlier" => Effect::EndEarlier,
         _ => return Err(Refused::malformed(format!("unknown effect `{name}`"))),
     })
 }

@@ -113,6 +113,12 @@ impl Core {
                 std::future::pending().await
             }
             Effect::Abort => Err(self.abort(&message)),
+            Effect::EndEarlier => {
+                if let Some(session) = message.session().filter(|_| message.begins()) {
+                    core.end_latest(session)?;
+                }
+                apply(core, message).await
+            }
             Effect::HideReadTimestamp => {
                 message.hide_read_timestamp();
                 apply(core, message).await

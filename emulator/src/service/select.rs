@@ -65,6 +65,10 @@ impl Selectable for proto::BeginTransactionRequest {
         Some(&self.session)
     }
 
+    fn begins(&self) -> bool {
+        true
+    }
+
     fn names(&self, table: Option<&str>, key: Option<&str>, key_column: KeyColumn<'_>) -> bool {
         self.mutation_key.iter().any(|mutation| mutation_names(mutation, table, key, key_column))
     }
@@ -94,6 +98,12 @@ impl Selectable for proto::ReadRequest {
 
     fn transaction(&self) -> Option<&[u8]> {
         selected(self.transaction.as_ref())
+    }
+
+    fn begins(&self) -> bool {
+        use proto::transaction_selector::Selector;
+        let selector = self.transaction.as_ref().and_then(|it| it.selector.as_ref());
+        matches!(selector, Some(Selector::Begin(_)))
     }
 
     fn hide_read_timestamp(&mut self) {

@@ -23,7 +23,7 @@ const PAGE_MAX: usize = 1_000;
 pub(super) struct Session {
     pub database: Database,
     pub multiplexed: bool,
-    /// The read-write transaction that a classic session began last. It can have one at a time.
+    /// The read-write transaction that it began last. A classic session can have one at a time.
     pub latest: Option<TransactionId>,
     database_name: String,
     labels: HashMap<String, String>,
@@ -86,7 +86,7 @@ impl Sessions {
     pub fn delete(&mut self, name: &str) -> Result<()> {
         check_name(name)?;
         if let Some(session) = self.by_name.remove(name)
-            && let Some(latest) = session.latest
+            && let Some(latest) = session.latest.filter(|_| !session.multiplexed)
         {
             // Its open work goes with it; that it had ended is as good.
             let _ = session.database.rollback(latest);

@@ -200,8 +200,8 @@ impl Core {
             false => session.latest.filter(|latest| session.database.was_aborted(*latest)),
         };
         let id = session.database.begin(&ReadWriteOptions { concurrency, previous });
-        if !session.multiplexed
-            && let Some(earlier) = session.latest.replace(id)
+        if let Some(earlier) = session.latest.replace(id)
+            && !session.multiplexed
         {
             session.database.fail(
                 earlier,
@@ -212,6 +212,18 @@ impl Core {
             );
         }
         Ok(Handle::ReadWrite(id))
+    }
+
+    /// Ends the read-write transaction that a session began last, if it is open.
+    pub(super) fn end_latest(&self, session: &str) -> Result<()> {
+        let now = self.clock().now();
+        let mut sessions = self.sessions();
+        let session = sessions.find(session, now)?;
+        if let Some(latest) = session.latest.take() {
+            let message = "Transaction not found: another one of its session has begun.";
+            session.database.fail(latest, Error::new(Code::NotFound, message));
+        }
+        Ok(())
     }
 }
 

@@ -31,10 +31,11 @@ impl<'a> Selection<'a> {
         Selection { why: format!("all {}", all.len()), mutants: all, is_all: true }
     }
 
-    /// Selects those whose names contain a text.
-    pub fn named(mutants: &'a [Mutant], text: &str) -> Selection<'a> {
-        let mutants = mutants.iter().filter(|mutant| mutant.name.contains(text)).collect();
-        Selection { mutants, why: format!("those with `{text}` in their names"), is_all: false }
+    /// Selects those whose names contain one of these texts.
+    pub fn named(mutants: &'a [Mutant], texts: &[String]) -> Selection<'a> {
+        let is_named = |mutant: &&Mutant| texts.iter().any(|text| mutant.name.contains(text));
+        let why = format!("those with `{}` in their names", texts.join("` or `"));
+        Selection { mutants: mutants.iter().filter(is_named).collect(), why, is_all: false }
     }
 }
 

@@ -25,9 +25,9 @@ use crate::sources::Sources;
 /// Judges the mutants of verify/mutants/list: each must be noticed by a checker.
 #[derive(Parser)]
 struct Options {
-    /// Judges only those whose names contain this text.
+    /// Judges only those whose names contain this text; more than one may be given.
     #[arg(long, value_name = "TEXT", conflicts_with = "changed")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Judges ten drawn by the commit's hash, and those whose file or checker changed since all were judged.
     #[arg(long)]
     changed: bool,
@@ -69,10 +69,12 @@ fn run(options: &Options) -> io::Result<bool> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let sources = Sources::read(&workspace)?;
     let mutants = mutant::read_all(&workspace)?;
-    let selection = match &options.only {
-        _ if options.changed => changes::select(&workspace, &mutants, &sources)?,
-        Some(text) => Selection::named(&mutants, text),
-        None => Selection::all(&mutants),
+    let selection = if options.changed {
+        changes::select(&workspace, &mutants, &sources)?
+    } else if options.only.is_empty() {
+        Selection::all(&mutants)
+    } else {
+        Selection::named(&mutants, &options.only)
     };
     if selection.mutants.is_empty() {
         return Err(io::Error::other("no mutant has such a name"));

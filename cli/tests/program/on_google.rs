@@ -1,0 +1,98 @@
+//! The program on Google's own emulator, in the dialect of the database that the environment names.
+//! `tests/any_spanner/on_google` starts them.
+
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use spindle::LockTable;
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::world::{PROGRAM, Ran, finish, until};
+
+fn database() -> String {
+    std::env::var("SPINDLE_TEST_DATABASE").expect("run by `on_google`")
+}
+
+/// The program on a table, with the environment of the test.
+fn program(table: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["--database", &database(), "--table", table]).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+async fn ran(table: &str, arguments: &[&str]) -> Ran {
+    let ran = finish(program(table, arguments)).await;
+    assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+    ran
+}
+
+/// Holds a lock until its standard input is dropped or it is told to stop.
+fn holder(table: &str, id: &str) -> (Child, ChildStdin) {
+    let mut command = Command::new(PROGRAM);
+    command.args(["run", "job", "--id", id, "--lease", "2s", "--database", &database()]);
+    command.args(["--table", table, "--", "cat"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let input = child.stdin.take().unwrap();
+    (child, input)
+}
+
+async fn leader(table: &LockTable) -> Option<String> {
+    let state = table.inspect("job").await.unwrap();
+    state.is_held().then(|| state.holder().map(str::to_string)).flatten()
+}
+
+async fn led_by(table: &LockTable, id: &str) {
+    until(&format!("{id} leads"), async || leader(table).await.as_deref() == Some(id)).await;
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id().unwrap().cast_signed()), signal).unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs Google's emulator"]
+async fn every_command_works_on_a_table_that_it_made() {
+    let (name, locks) = ("commands", LockTable::connect(database(), "commands"));
+    assert!(ran(name, &["init"]).await.out.contains("made, and fit"));
+    assert!(ran(name, &["init"]).await.out.contains("was there already"));
+    assert!(!ran(name, &["doctor"]).await.out.contains("bad "));
+    let done = ran(name, &["run", "job", "--", "echo", "done"]).await;
+    assert_eq!(done.out, "done\n");
+    let (mut a, _a) = holder(name, "a");
+    led_by(&locks, "a").await;
+    let listed = ran(name, &["ls"]).await;
+    assert!(listed.out.contains("job"), "{listed:?}");
+    ran(name, &["evict", "job", "--yes"]).await;
+    until("a is deposed", async || leader(&locks).await.is_none()).await;
+    a.kill().await.unwrap();
+    let _b = holder(name, "b");
+    led_by(&locks, "b").await;
+    ran(name, &["seize", "job", "--yes"]).await;
+    let told = ran(name, &["history", "job"]).await;
+    assert!(told.out.contains("evicted") && told.out.contains("seized"), "{told:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs Google's emulator"]
+async fn of_three_processes_one_leads_after_each_is_killed_stopped_or_told_to_end() {
+    let (name, locks) = ("processes", LockTable::connect(database(), "processes"));
+    ran(name, &["init"]).await;
+    let (mut killed, _killed) = holder(name, "killed");
+    led_by(&locks, "killed").await;
+    let (mut stopped, _stopped) = holder(name, "stopped");
+    killed.kill().await.unwrap();
+    led_by(&locks, "stopped").await;
+    let (mut ended, _ended) = holder(name, "ended");
+    signal(&stopped, Signal::SIGSTOP);
+    led_by(&locks, "ended").await;
+    // It finds itself deposed when it wakes, and ends its command.
+    signal(&stopped, Signal::SIGCONT);
+    assert!(!stopped.wait().await.unwrap().success());
+    assert_eq!(leader(&locks).await.as_deref(), Some("ended"));
+    signal(&ended, Signal::SIGTERM);
+    ended.wait().await.unwrap();
+    assert_eq!(leader(&locks).await, None, "it let go before it ended");
+}

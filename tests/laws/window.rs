@@ -1,0 +1,81 @@
+//! Many locks on servers in trouble: one that ends a transaction when another begins, one that
+//! aborts, one that blocks. No held lock pays for it, and the load stays bounded.
+
+use std::time::Duration;
+
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::time::{Instant, sleep};
+
+use crate::many::{Fleet, names};
+use crate::world::{LEASE, World, until};
+
+/// More than two requests' worth: their transactions are open side by side.
+const LOCKS: usize = 2_500;
+
+#[tokio::test(start_paused = true)]
+async fn transactions_that_end_each_other_cost_no_term_and_no_storm() {
+    let world = World::start().await;
+    let ends = world.spanner.inject(Fault::any().effect(Effect::EndEarlier));
+    let fleet = Fleet::holding(&world.table(), names(LOCKS)).await;
+    let waiting = Fleet::start(&world.table(), names(10));
+    let tokens = fleet.tokens();
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(LEASE * 6).await;
+    assert_eq!(fleet.tokens(), tokens);
+    assert_eq!(waiting.held(), 0);
+    // Two rounds of three transactions a lease, of two requests each, a poll a second, and three
+    // more requests a second.
+    let (rounds, polls, more) = (6 * 2 * 3 * 2, 60, 60 * 3);
+    assert!(requests.total() <= rounds + polls + more, "{:?}", requests.each());
+    assert!(ends.hits() > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn begins_that_are_blocked_cost_no_held_lock_its_term() {
+    for one_at_a_time in [false, true] {
+        let world = World::start().await;
+        let table = world.table();
+        let fleet = Fleet::holding(&table, names(LOCKS)).await;
+        let tokens = fleet.tokens();
+        for n in 0..9 {
+            let blocked = Fault::on(Rpc::Commit).key(format!("blocked-{n}"));
+            world.spanner.inject(blocked.effect(Effect::Delay(Duration::from_secs(10))));
+        }
+        if one_at_a_time {
+            world.spanner.inject(Fault::any().effect(Effect::EndEarlier));
+        }
+        // One after another, so that one of them is under way most of the time.
+        let mut blocked = Vec::new();
+        for n in 0..9 {
+            blocked.push(Fleet::start(&table, [format!("blocked-{n}")]));
+            sleep(LEASE / 9).await;
+        }
+        for _ in 0..60 {
+            sleep(LEASE / 10).await;
+            let held = fleet.tokens().iter().zip(&tokens).filter(|(now, then)| now == then).count();
+            assert_eq!(held, LOCKS, "one at a time: {one_at_a_time}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_are_aborted_delay_a_free_lock_by_no_more_than_two_seconds() {
+    let world = World::start().await;
+    let table = world.table();
+    let kept = Fleet::holding(&table, ["kept".to_string()]).await;
+    let tokens = kept.tokens();
+    // As many as it takes, once in a thousand times, to get past a dead process's transaction where
+    // each read has a chance of one in five.
+    let aborts = Fault::on(Rpc::StreamingRead).key("free").times(30).effect(Effect::Abort);
+    world.spanner.inject(aborts);
+    let start = Instant::now();
+    let free = Fleet::start(&table, ["free".to_string()]);
+    until("it is held", || (free.held() == 1).then_some(())).await;
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    // And a holder's.
+    let aborts = Fault::on(Rpc::StreamingRead).key("kept").times(30).effect(Effect::Abort);
+    world.spanner.inject(aborts);
+    sleep(LEASE * 3).await;
+    assert_eq!(kept.tokens(), tokens);
+}
