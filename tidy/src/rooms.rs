@@ -59,6 +59,7 @@ const CRATES: &[Crate] = &[
     Crate { root: "tidy/src/main.rs", rooms: &[] },
     Crate { root: "simulation/src/lib.rs", rooms: &[] },
     Crate { root: "verify/mutants/src/main.rs", rooms: &[] },
+    Crate { root: "verify/proof/src/main.rs", rooms: &[] },
 ];
 
 pub fn check(show_edges: bool) -> Result<String, String> {

@@ -1,0 +1,88 @@
+//! The solvers: Python modules, each in a process of its own.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::queries::Query;
+
+/// The versions with which the proof is known to pass.
+const PINNED: &str = include_str!("../solvers.txt");
+
+/// How long one query may take.
+const LIMIT_MS: &str = "20000";
+
+/// A solver that is installed.
+pub struct Solver {
+    /// The name of its module.
+    pub name: &'static str,
+    /// Its version.
+    pub version: String,
+}
+
+/// An answer to one query.
+pub struct Answer {
+    /// `sat`, `unsat`, `unknown` or an error, and what follows.
+    pub said: String,
+    /// How long it took.
+    pub milliseconds: u64,
+}
+
+impl Solver {
+    /// Returns the solver, if its module is installed.
+    pub fn find(name: &'static str) -> io::Result<Option<Solver>> {
+        let said = ask(name, "")?;
+        let version = said.lines().next().and_then(|line| line.strip_prefix("version "));
+        Ok(version.map(|version| Solver { name, version: version.into() }))
+    }
+
+    /// Returns true if this is the version with which the proof is known to pass.
+    pub fn is_pinned(&self) -> bool {
+        let suffix = format!("=={}", self.version);
+        PINNED.lines().any(|line| line.starts_with(self.name) && line.ends_with(&suffix))
+    }
+
+    /// Asks all of these; the answers come by the names of the queries.
+    pub fn answers(&self, queries: &[Query]) -> io::Result<HashMap<String, Answer>> {
+        let folder = PathBuf::from("target/prove");
+        fs::create_dir_all(&folder)?;
+        let path = |query: &Query| folder.join(query.name.replace('/', "-") + ".smt2");
+        let mut paths = String::new();
+        let mut names = HashMap::new();
+        for query in queries {
+            let path = path(query);
+            fs::write(&path, &query.text)?;
+            paths += &format!("{}\n", path.display());
+            names.insert(path.display().to_string(), query.name.clone());
+        }
+        let said = ask(self.name, &paths)?;
+        let answers = said.lines().filter_map(|line| {
+            let [path, milliseconds, said] = line.split('\t').collect::<Vec<_>>()[..] else {
+                return None;
+            };
+            let answer = Answer { said: said.into(), milliseconds: milliseconds.parse().ok()? };
+            Some((names.get(path)?.clone(), answer))
+        });
+        Ok(answers.collect())
+    }
+}
+
+fn ask(solver: &str, paths: &str) -> io::Result<String> {
+    let mut python = Command::new("python3")
+        .args(["-c", include_str!("ask.py"), solver, LIMIT_MS])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let (stdin, paths) = (python.stdin.take(), paths.to_string());
+    // From a thread of its own, since both pipes are bounded.
+    let writer = std::thread::spawn(move || {
+        stdin.map_or(Ok(()), |mut stdin| stdin.write_all(paths.as_bytes()))
+    });
+    let output = python.wait_with_output()?;
+    // A solver that ended early has said less than it was asked, which counts as unknown.
+    drop(writer.join());
+    Ok(String::from_utf8_lossy(&output.stdout).into())
+}
