@@ -87,6 +87,12 @@
 //!
 //! Without an instance, [`LockTable`] tells who leads, lists, observes, evicts, seizes and sweeps.
 //!
+//! # Guides
+//!
+//! The repository and the package have them in `docs/`: `choosing.md` (which way to hold, and how they differ), `testing.md`
+//! (a service with two replicas on virtual time), `operating.md` (log, metrics, alerts, bad days), `moving.md` (from
+//! other implementations), `design.md` and `safety.md` (how it works, and why to believe it).
+//!
 //! # What to rely on
 //!
 //! [`Spindle`] lists what is promised and what is not. In short: the lock is exclusive by every

@@ -135,7 +135,8 @@ pub(crate) fn check_lock_name(name: &str) -> Result<()> {
         && digits.bytes().all(|byte| byte.is_ascii_digit())
     {
         return Err(Error::config(format!(
-            "lock name `{name}`: ends in `_` and 16 to 20 digits, which is reserved for takeovers"
+            "lock name `{name}`: ends in `_` and 16 to 20 digits, which is reserved for takeovers; \
+             put another mark before the digits, such as `/`"
         )));
     }
     Ok(())

@@ -327,7 +327,11 @@ impl LockBuilder {
     ) -> Result<(Arc<Table>, Settings, Duration)> {
         let refuse = |rule: String| Err(Error::config(format!("lock `{}`: {rule}", self.name)));
         if self.rank.is_some() || self.preempts {
-            return refuse("`run_once` polls once, so that it can't wait for a turn".to_string());
+            return refuse(
+                "`run_once` polls once, so that it can't wait for a turn; build it without `by_rank` \
+                 and `preempt`, or use `acquire_within`"
+                    .to_string(),
+            );
         }
         if !(LEASE_MIN..=LEASE_MAX).contains(&at_most) {
             return refuse(format!("at most {at_most:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));

@@ -202,8 +202,11 @@ impl Spindle {
         };
         let Some(inbox) = inbox else {
             let before = match self.0.demand.get() {
-                Some(Demand::Claimed) => "the lock is taken by `acquire`, `try_acquire` or `lead`",
-                _ => "run was called before",
+                Some(Demand::Claimed) => {
+                    "`run` after `acquire`, `try_acquire` or `lead`; one of \
+                                          them drives an instance, so build a second one for `run`"
+                }
+                _ => "`run` was called before; it drives the instance, so build a second one",
             };
             return Err(Error::config(format!("lock `{}`: {before}", settings.name)));
         };

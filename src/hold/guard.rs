@@ -30,6 +30,23 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// [`release`](Guard::release) where that matters. A leaked guard is held for ever.
 ///
 /// A guard keeps the instance's loop alive, like any other handle.
+///
+/// ```no_run
+/// # async fn step() -> [google_cloud_spanner::mutation::Mutation; 0] { [] }
+/// # async fn migrate(lock: spindle::Spindle, client: google_cloud_spanner::client::DatabaseClient)
+/// # -> spindle::Result<()> {
+/// let guard = lock.acquire().await?;
+/// for _ in 0..100 {
+///     let writes = tokio::select! {
+///         () = guard.cancelled() => break,
+///         writes = step() => writes,
+///     };
+///     guard.fence().write(&client, writes).await?;
+/// }
+/// guard.release().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct Guard {

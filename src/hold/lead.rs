@@ -179,7 +179,7 @@ impl Spindle {
     /// let task = |term: Term| async move {
     ///     loop {
     ///         tokio::select! {
-    ///             () = term.cancelled() => return spindle::Result::Ok(()),
+    ///             () = term.cancelled() => return Ok::<(), spindle::Error>(()),
     ///             () = tick() => bill(term.fence()).await?,
     ///         }
     ///     }

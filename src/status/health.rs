@@ -18,6 +18,23 @@ use crate::token::FencingToken;
 ///
 /// Don't make readiness the liveness probe: a process that can't reach Spanner gains nothing from a
 /// restart.
+///
+/// ```
+/// use spindle::Spindle;
+///
+/// /// The status and the body of a readiness probe for all locks of a process.
+/// fn readiness(locks: &[Spindle]) -> (u16, String) {
+///     let troubles = locks.iter().filter(|lock| !lock.health().is_ready()).map(|lock| {
+///         match lock.health().trouble {
+///             Some(trouble) => trouble.error.to_string(),
+///             None => format!("lock `{}`: no answer yet", lock.name()),
+///         }
+///     });
+///     let troubles: Vec<String> = troubles.collect();
+///     if troubles.is_empty() { (200, "ok".into()) } else { (503, troubles.join("\n")) }
+/// }
+/// # assert_eq!(readiness(&[]).0, 200);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {

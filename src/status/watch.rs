@@ -15,6 +15,21 @@ pub enum TermChange {
 }
 
 /// A reader of gains and losses, in strict alternation.
+///
+/// ```no_run
+/// # async fn service(lock: spindle::Spindle) {
+/// use spindle::TermChange;
+///
+/// let mut changes = lock.watch();
+/// while let Some(change) = changes.next().await {
+///     match change {
+///         TermChange::Gained(term) => println!("leads under {}", term.token()),
+///         TermChange::Lost(term) => println!("leads no more: {:?}", term.loss()),
+///         _ => {}
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TermWatch {
     current: watch::Receiver<Option<Term>>,

@@ -242,6 +242,32 @@ async fn resigning_waits_for_the_task_and_another_leads_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_that_resigned_leaves_the_lock_to_others_for_a_lease() {
+    let world = World::start().await;
+    let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+    let (tally, mut began) = Tally::new();
+    let leading = tokio::spawn({
+        let (lock, cancel) = (lock.clone(), cancel.clone());
+        async move {
+            let work = move |term: Term| {
+                let tally = tally.clone();
+                async move {
+                    let _working = tally.begin(&term);
+                    term.cancelled().await;
+                }
+            };
+            lock.lead(cancel, work).await
+        }
+    });
+    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    assert!(lock.resign().await);
+    let (_, waited) = timed(began.recv()).await;
+    assert!(waited >= LEASE - Duration::from_millis(100) && waited < LEASE * 2, "{waited:?}");
+    cancel.cancel();
+    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_resignations_neither_is_answered_while_the_task_still_works() {
     let world = World::start().await;
     let lock = spindle(&world, "a");

@@ -103,3 +103,22 @@ async fn a_crashed_replica_is_replaced_within_a_lease() -> Result<(), Failure> {
     doomed.await??;
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_an_operators_eviction_somebody_bills_again() -> Result<(), Failure> {
+    let emulator = Emulator::start().await?;
+    emulator.create_database(DATABASE, &format!("{};{INVOICES}", LockTable::DDL)).await?;
+    let stop = CancellationToken::new();
+    let endpoint = emulator.endpoint().to_string();
+    let alone = tokio::spawn(serve(endpoint, "replica-1", Clock::runtime(), stop.clone()));
+    tokio::time::sleep(LEASE).await;
+    // The next fenced write fails, and `?` ends the task with it. The replica goes on.
+    LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable").evict("billing").await?;
+    tokio::time::sleep(3 * LEASE).await;
+    let terms: std::collections::BTreeSet<i64> =
+        invoices(&emulator)?.iter().map(|(token, _)| *token).collect();
+    assert_eq!(terms.len(), 2);
+    stop.cancel();
+    tokio::time::timeout(LEASE, alone).await???;
+    Ok(())
+}
