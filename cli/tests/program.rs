@@ -8,6 +8,8 @@ mod browser;
 mod crowd;
 #[path = "program/http.rs"]
 mod http;
+#[path = "../../tests/metrics/promtool.rs"]
+mod promtool;
 #[path = "program/world.rs"]
 mod world;
 

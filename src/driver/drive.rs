@@ -288,7 +288,7 @@ impl<R: LockRow> Driver<R> {
 
     fn measure(&mut self, now: Moment) {
         let remaining = self.published.term().map(|term| term.remaining()).unwrap_or_default();
-        self.meter.turns(now, remaining, self.settings.timing.lease);
+        self.meter.turns(now, remaining, self.settings.timing.lease, self.wanted);
     }
 
     fn start(&mut self, act: Act, now: Moment) -> UnderWay {

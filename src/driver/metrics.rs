@@ -21,11 +21,11 @@ const STALLS_PER_LEASE: u32 = 10;
 pub(crate) struct Meter {
     #[cfg(feature = "metrics")]
     label: facade::Shared,
-    holds: bool,
+    state: Report,
     /// The act under way, and when it was sent.
     act: Option<(&'static str, Moment)>,
-    /// When Spanner answered last.
-    answered: Option<Moment>,
+    /// When the first of the acts was sent that nothing has answered since.
+    unanswered: Option<Moment>,
     /// The row that the last attempt displaces, and whether it said that it was seized.
     displaced: Option<(Row, bool)>,
     /// When the loop means to come round again.
@@ -41,9 +41,8 @@ impl Meter {
             Act::Observe | Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
         }
         self.act = Some((name, now));
-        // Age counts from the first request: nothing can be heard before.
-        self.answered = self.answered.or(Some(now));
-        self.count("spindle_requests_total", &[("act", name)]);
+        self.unanswered = self.unanswered.or(Some(now));
+        self.count("spindle_acts_total", &[("act", name)]);
     }
 
     /// Notes that the act under way was answered, well or not.
@@ -55,7 +54,7 @@ impl Meter {
                 self.count("spindle_failures_total", &[("act", act), ("code", code)]);
             }
             None => {
-                self.answered = Some(now);
+                self.unanswered = None;
                 if act == "heartbeat" {
                     self.measure("spindle_heartbeat_seconds", now.since(sent));
                 }
@@ -72,20 +71,32 @@ impl Meter {
         if let Some(since) = vacant_since {
             self.measure("spindle_vacancy_seconds", token.since(since));
         }
-        self.held(true);
+        self.state.holds = true;
+        self.report();
     }
 
     pub(crate) fn ended(&mut self, loss: &Loss) {
-        if self.holds {
-            self.count("spindle_terms_ended_total", &[("cause", cause(loss))]);
+        if !self.state.holds {
+            return;
         }
-        self.held(false);
+        self.count("spindle_terms_ended_total", &[("cause", cause(loss))]);
+        self.state.holds = false;
+        self.report();
     }
 
-    /// Notes that the loop comes round, with this much validity left to its term.
-    pub(crate) fn turns(&mut self, now: Moment, remaining: Duration, lease: Duration) {
-        let age = self.answered.map(|answered| now.since(answered));
-        self.report(Some(remaining).filter(|remaining| !remaining.is_zero()), age);
+    /// Notes that the loop comes round, with this much validity left to its term, and whether
+    /// anybody wants the lock from here.
+    pub(crate) fn turns(
+        &mut self,
+        now: Moment,
+        remaining: Duration,
+        lease: Duration,
+        wanted: bool,
+    ) {
+        self.state.contends = wanted;
+        self.state.remaining = Some(remaining).filter(|remaining| !remaining.is_zero());
+        self.state.age = self.unanswered.map(|since| now.since(since));
+        self.report();
         if self.due.take().is_some_and(|due| now.since(due) > lease / STALLS_PER_LEASE) {
             self.count("spindle_stalls_total", &[]);
         }
@@ -95,20 +106,21 @@ impl Meter {
     pub(crate) fn sleeps_until(&mut self, due: Option<Moment>) {
         self.due = due;
     }
+}
 
-    /// Instances of a process that have the same label hold so many locks together.
-    fn held(&mut self, holds: bool) {
-        if std::mem::replace(&mut self.holds, holds) != holds {
-            self.add("spindle_held", if holds { 1.0 } else { -1.0 });
-        }
-    }
+/// The state of one instance, as its gauges show it together with those of the same label.
+#[derive(Clone, Copy, Debug, Default)]
+struct Report {
+    holds: bool,
+    contends: bool,
+    remaining: Option<Duration>,
+    /// For how long nothing has been answered that was asked.
+    age: Option<Duration>,
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // The last report of a loop that is gone would stand for ever.
         self.ended(&Loss::Abandoned);
-        self.report(None, None);
     }
 }
 
@@ -150,30 +162,35 @@ mod facade {
 
     use metrics::{Key, KeyName, Label, Level, Metadata, SharedString, Unit, with_recorder};
 
-    use super::{Arc, Duration, Meter};
+    use super::{Arc, Duration, Meter, Report};
     use crate::names::fleet_of;
 
-    /// Labels that a process gives: they cost memory wherever they go.
+    /// Labels that a process has at the same time: they cost memory wherever they go.
     const LABELS_MAX: usize = 1_000;
+    /// The label of all locks beyond those.
+    const OTHERS: &str = "(others)";
 
-    static LABELS: Mutex<BTreeMap<Arc<str>, Arc<Mutex<Extremes>>>> = Mutex::new(BTreeMap::new());
+    /// The labels that instances have now.
+    static LABELS: Mutex<BTreeMap<Arc<str>, Arc<Mutex<Reports>>>> = Mutex::new(BTreeMap::new());
 
     static NEXT: AtomicU64 = AtomicU64::new(0);
 
     /// The label of one instance, which others of the process may have too: those of the same fleet,
-    /// those of the same lock, and all that come after the first thousand.
+    /// those of the same lock, and all that come while there are a thousand.
     #[derive(Debug)]
     pub(super) struct Shared {
-        name: SharedString,
-        extremes: Arc<Mutex<Extremes>>,
+        lock: Arc<str>,
+        reports: Arc<Mutex<Reports>>,
         number: u64,
-        remaining: Option<Duration>,
-        age: Option<Duration>,
+        last: Report,
     }
 
-    /// The values that the instances of a label reported last; a gauge shows the worst of them.
+    /// The last reports of the instances of a label; its gauges show sums and the worst.
     #[derive(Debug, Default)]
-    struct Extremes {
+    struct Reports {
+        instances: usize,
+        hold: usize,
+        contend: usize,
         remaining: BTreeSet<(Duration, u64)>,
         ages: BTreeSet<(Duration, u64)>,
     }
@@ -185,7 +202,8 @@ mod facade {
         pub(crate) fn new(lock: &Arc<str>) -> Meter {
             let label = Shared::new(fleet_of(lock).map_or_else(|| Arc::clone(lock), Arc::from));
             describe();
-            Meter { label, holds: false, act: None, answered: None, displaced: None, due: None }
+            let state = Report::default();
+            Meter { label, state, act: None, unanswered: None, displaced: None, due: None }
         }
 
         pub(super) fn count(&self, name: &'static str, labels: &[(&'static str, &'static str)]) {
@@ -198,33 +216,12 @@ mod facade {
             with_recorder(|recorder| recorder.register_histogram(&key, &METADATA).record(seconds));
         }
 
-        /// Reports the validity that is left of the term, if there is one, and the age of contact.
-        pub(super) fn report(&mut self, remaining: Option<Duration>, age: Option<Duration>) {
-            let keys = ["spindle_remaining_seconds", "spindle_contact_age_seconds"]
-                .map(|name| self.key(name, &[]));
-            let (extremes, number) = (Arc::clone(&self.label.extremes), self.label.number);
-            // Until the gauges are set: a later report must not be overwritten by this one.
-            let mut extremes = extremes.lock().unwrap_or_else(PoisonError::into_inner);
-            let Extremes { remaining: all, ages } = &mut *extremes;
-            replace(all, number, self.label.remaining, remaining);
-            replace(ages, number, self.label.age, age);
-            let worst = [all.first(), ages.last()];
-            with_recorder(|recorder| {
-                for (key, worst) in keys.iter().zip(worst) {
-                    let seconds = worst.map_or(0.0, |(duration, _)| duration.as_secs_f64());
-                    recorder.register_gauge(key, &METADATA).set(seconds);
-                }
-            });
-            (self.label.remaining, self.label.age) = (remaining, age);
-        }
-
-        pub(super) fn add(&self, name: &'static str, by: f64) {
-            let key = self.key(name, &[]);
-            with_recorder(|recorder| recorder.register_gauge(&key, &METADATA).increment(by));
+        pub(super) fn report(&mut self) {
+            self.label.report(self.state);
         }
 
         fn key(&self, name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
-            let mut all = vec![Label::new("lock", self.label.name.clone())];
+            let mut all = vec![self.label.label()];
             all.extend(labels.iter().map(|(name, value)| Label::from_static_parts(name, value)));
             Key::from_parts(KeyName::from_const_str(name), all)
         }
@@ -233,46 +230,108 @@ mod facade {
     impl Shared {
         fn new(lock: Arc<str>) -> Shared {
             let mut labels = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
-            let others = "(others)";
             let is_over = labels.len() >= LABELS_MAX && !labels.contains_key(&lock);
-            let lock = if is_over { Arc::from(others) } else { lock };
-            let extremes = Arc::clone(labels.entry(Arc::clone(&lock)).or_default());
-            Shared {
-                name: SharedString::from_shared(lock),
-                extremes,
-                number: NEXT.fetch_add(1, Ordering::Relaxed),
-                remaining: None,
-                age: None,
-            }
+            let lock = if is_over { Arc::from(OTHERS) } else { lock };
+            let reports = Arc::clone(labels.entry(Arc::clone(&lock)).or_default());
+            reports.lock().unwrap_or_else(PoisonError::into_inner).instances += 1;
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            Shared { lock, reports, number, last: Report::default() }
+        }
+
+        fn label(&self) -> Label {
+            Label::new("lock", SharedString::from_shared(Arc::clone(&self.lock)))
+        }
+
+        fn report(&mut self, report: Report) {
+            // Until the gauges are set: a later report must not be overwritten by this one.
+            let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+            reports.replace(self.number, self.last, report);
+            set(&self.label(), reports.gauges());
+            drop(reports);
+            self.last = report;
         }
     }
 
-    fn replace(
-        all: &mut BTreeSet<(Duration, u64)>,
-        number: u64,
-        before: Option<Duration>,
-        now: Option<Duration>,
-    ) {
-        if let Some(before) = before {
-            all.remove(&(before, number));
+    impl Drop for Shared {
+        fn drop(&mut self) {
+            let mut labels = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+            reports.replace(self.number, self.last, Report::default());
+            reports.instances -= 1;
+            if reports.instances == 0 {
+                labels.remove(&self.lock);
+            }
+            set(&self.label(), reports.gauges());
         }
-        all.extend(now.map(|now| (now, number)));
+    }
+
+    impl Reports {
+        fn replace(&mut self, number: u64, last: Report, report: Report) {
+            self.hold = self.hold + usize::from(report.holds) - usize::from(last.holds);
+            self.contend = self.contend + usize::from(report.contends) - usize::from(last.contends);
+            let sets = [
+                (&mut self.remaining, last.remaining, report.remaining),
+                (&mut self.ages, last.age, report.age),
+            ];
+            for (all, last, now) in sets {
+                if let Some(last) = last {
+                    all.remove(&(last, number));
+                }
+                all.extend(now.map(|now| (now, number)));
+            }
+        }
+
+        /// The values of the gauges. A recorder forgets none, so those of a label that nobody has
+        /// any more are no number: every comparison with that is false, in a rule too.
+        fn gauges(&self) -> [(&'static str, f64); 4] {
+            let seconds = |worst: Option<&(Duration, u64)>| {
+                worst.map_or(0.0, |(duration, _)| duration.as_secs_f64())
+            };
+            let values = match self.instances {
+                0 => [f64::NAN; 4],
+                _ => [
+                    self.hold as f64,
+                    self.contend as f64,
+                    seconds(self.remaining.first()),
+                    seconds(self.ages.last()),
+                ],
+            };
+            let [held, contending, remaining, age] = values;
+            [
+                ("spindle_held", held),
+                ("spindle_contending", contending),
+                ("spindle_remaining_seconds", remaining),
+                ("spindle_contact_age_seconds", age),
+            ]
+        }
+    }
+
+    fn set(label: &Label, gauges: [(&'static str, f64); 4]) {
+        with_recorder(|recorder| {
+            for (name, value) in gauges {
+                let labels = vec![label.clone()];
+                let key = Key::from_parts(KeyName::from_const_str(name), labels);
+                recorder.register_gauge(&key, &METADATA).set(value);
+            }
+        });
     }
 
     /// Describes each metric for scrapes. A recorder that is installed later learns of it from the
     /// next lock.
     fn describe() {
         let counters = [
-            ("spindle_requests_total", "Requests sent to Spanner, by act"),
-            ("spindle_failures_total", "Requests that failed, by act and code"),
+            ("spindle_acts_total", "Acts of locks on their rows, by act; a request has many"),
+            ("spindle_requests_total", "Requests sent to Spanner, by RPC"),
+            ("spindle_failures_total", "Acts that failed, by act and code"),
             ("spindle_terms_begun_total", "Terms that began here, by how"),
             ("spindle_terms_ended_total", "Terms that ended here, by cause"),
             ("spindle_stalls_total", "Times that the loop ran late by more than a tick"),
         ];
         let gauges = [
             ("spindle_held", "How many instances of this process hold the lock", Unit::Count),
+            ("spindle_contending", "How many instances of this process want the lock", Unit::Count),
             ("spindle_remaining_seconds", "Validity left of the term", Unit::Seconds),
-            ("spindle_contact_age_seconds", "Time since Spanner answered last", Unit::Seconds),
+            ("spindle_contact_age_seconds", "For how long nothing was answered", Unit::Seconds),
         ];
         let histograms = [
             ("spindle_heartbeat_seconds", "Time that a heartbeat took"),
@@ -295,14 +354,13 @@ mod facade {
 #[cfg(not(feature = "metrics"))]
 impl Meter {
     pub(crate) fn new(_: &Arc<str>) -> Meter {
-        Meter { holds: false, act: None, answered: None, displaced: None, due: None }
+        let state = Report::default();
+        Meter { state, act: None, unanswered: None, displaced: None, due: None }
     }
 
     fn count(&self, _: &'static str, _: &[(&'static str, &'static str)]) {}
 
     fn measure(&self, _: &'static str, _: Duration) {}
 
-    fn report(&mut self, _: Option<Duration>, _: Option<Duration>) {}
-
-    fn add(&self, _: &'static str, _: f64) {}
+    fn report(&mut self) {}
 }

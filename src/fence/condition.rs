@@ -9,6 +9,7 @@ use google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_protocol::{Change, StoredRow, TermId, Writer};
 
 use crate::error::{Error, Found, Kind, Result};
+use crate::spanner::requests::{self, Request};
 use crate::spanner::row;
 use crate::status::Term;
 use crate::token::FencingToken;
@@ -118,6 +119,7 @@ impl Fence {
             .with_retry_policy(NeverRetry)
             .build();
         let reading = async {
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             row::stored_row(&mut rows).await
         };

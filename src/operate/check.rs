@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::inspect::{PAGE_ROWS, keys_with};
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
+use crate::spanner::requests::{self, Request};
 use crate::spanner::{
     COMMIT_TIMESTAMP, LockTable, REQUEST_LIMIT, Table, despite_others, row, transact,
     without_read_timestamp,
@@ -96,6 +97,7 @@ impl Table {
         let request = self.row_request(["name"], PROBE_NAME, leased.limit);
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             rows.next().await.transpose()?;
             Ok::<_, google_cloud_spanner::Error>(transaction.read_timestamp())

@@ -6,6 +6,7 @@ use tokio::time::timeout;
 use super::state::{LockState, Obstacle};
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name};
+use crate::spanner::requests::{self, Request};
 use crate::spanner::{FullRow, LockTable, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// Rows of one page, and so what a listing has in memory at the most.
@@ -57,6 +58,7 @@ impl Table {
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request = self.row_request(self.columns(), lock, REQUEST_LIMIT);
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let found = row::full_row(&mut rows).await?;
             let Some(full) = &found else {
@@ -65,6 +67,7 @@ impl Table {
             let key = takeover_key(lock, full.row.token);
             let columns = ["name", "heartbeat", "token", "writer"];
             let request = self.row_request(columns, &key, REQUEST_LIMIT);
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let obstacle = row::full_row(&mut rows).await?.filter(|row| row.without_heartbeat);
             Ok((found, obstacle, transaction.read_timestamp()))
@@ -97,6 +100,7 @@ impl Table {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request =
                 row::request(&self.name, self.columns(), keys, Some(rows_max), REQUEST_LIMIT);
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let mut page = Vec::new();
             while let Some(full) = row::full_row(&mut rows).await? {

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::columns::Need;
 use super::connection::REQUEST_LIMIT;
+use super::requests::{self, Request};
 use super::row::{self, FullRow};
 use super::table::{self, SWEEP_MAX, Table, mutation, without_read_timestamp};
 use super::transact::transact;
@@ -36,6 +37,7 @@ impl Store for Table {
         let request = row::request(&self.name, columns, key_set(&keys), None, limit);
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let rows = row::stored_rows(&mut rows).await?;
             Ok((rows, transaction.read_timestamp()))
@@ -124,6 +126,7 @@ impl Store for Table {
         let request = row::request(&self.name, columns, ranges.build(), Some(SWEEP_MAX), limit);
         let reading = async {
             let transaction = leased.client.single_use().build();
+            requests::count(Request::Read);
             row::stored_rows(&mut transaction.execute_read(request).await?).await
         };
         let rows = self.answered(&leased, timeout(limit, reading).await, doing).await?;

@@ -4,6 +4,7 @@ mod columns;
 mod connection;
 mod lock_table;
 mod many;
+pub(crate) mod requests;
 pub(crate) mod row;
 mod stand_in;
 mod table;

@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use super::columns::{Columns, Need};
 use super::connection::{Connection, Leased};
+use super::requests::{self, Request};
 use super::row::{self, FullRow};
 use super::stand_in::{self, StandIn};
 use super::transact::transact;
@@ -110,6 +111,7 @@ impl Table {
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             let request = self.row_request(self.columns(), lock, limit);
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let row = row::full_row(&mut rows).await?;
             Ok((row, transaction.read_timestamp()))
@@ -223,6 +225,7 @@ impl Table {
         let request = row::request(&self.name, ["name", "heartbeat"], keys, Some(SWEEP_MAX), limit);
         let reading = async {
             let transaction = leased.client.single_use().build();
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let (mut names, mut count) = (Vec::new(), 0);
             while let Some(found) = row::stored_row(&mut rows).await? {

@@ -18,6 +18,7 @@ use spindle_protocol::{Answer, Rejection, StoredRow};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::REQUEST_LIMIT;
+use super::requests::{self, Request};
 use super::row;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
@@ -48,16 +49,19 @@ where
         let (work, read) = (Arc::clone(&work), read.clone());
         async move {
             let (decide, progress) = &*work;
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(read).await?;
             match decide(row::stored_rows(&mut rows).await?) {
                 Ok(mutations) => {
                     transaction.buffer(mutations)?;
                     progress.may_commit.store(true, Ordering::Relaxed);
+                    requests::count(Request::Commit);
                     Ok(())
                 }
                 Err(rejection) => {
                     // The first refusal stands: the closure runs once.
                     let _ = progress.refused.set(rejection);
+                    requests::count(Request::Rollback);
                     Err(refusal())
                 }
             }

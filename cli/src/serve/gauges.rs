@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use spindle::LockState;
+use spindle::{LockState, RunState};
 
 use super::board::Seen;
 use crate::readers::Readers;
@@ -18,6 +18,8 @@ struct Numbers {
     heartbeat_age_seconds: Option<f64>,
     /// When the term began or was ended.
     token_timestamp_seconds: Option<f64>,
+    /// If the run of a job ended last, true if it did not end well.
+    job_failed: Option<bool>,
 }
 
 impl Numbers {
@@ -29,6 +31,9 @@ impl Numbers {
             token_timestamp_seconds: state
                 .since()
                 .map(|since| since.timestamp_micros() as f64 / 1_000_000.0),
+            job_failed: state
+                .last_run()
+                .map(|run| matches!(run.state, RunState::Panicked | RunState::Aborted)),
         }
     }
 
@@ -39,6 +44,7 @@ impl Numbers {
             lease_seconds: None,
             heartbeat_age_seconds: greater(self.heartbeat_age_seconds, other.heartbeat_age_seconds),
             token_timestamp_seconds: None,
+            job_failed: self.job_failed.max(other.job_failed),
         }
     }
 
@@ -54,6 +60,7 @@ impl Numbers {
                 self.token_timestamp_seconds,
                 other.token_timestamp_seconds,
             ),
+            job_failed: None,
         }
     }
 }
@@ -79,9 +86,9 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
     for state in seen.states.values() {
         *states.entry(seen.readers.record(state).state).or_default() += 1;
     }
-    family(&mut text, "spindle_locks", "gauge", "Locks of the table, by state");
+    family(&mut text, "spindle_table_locks", "gauge", "Locks of the table, by state");
     for (state, count) in states {
-        let _ = writeln!(text, "spindle_locks{{state=\"{state}\"}} {count}");
+        let _ = writeln!(text, "spindle_table_locks{{state=\"{state}\"}} {count}");
     }
     let mut labelled = BTreeMap::<&str, Numbers>::new();
     for state in seen.states.values() {
@@ -102,18 +109,25 @@ pub fn text(seen: &Seen, labels_max: usize) -> String {
 
 fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
     type Value = fn(&Numbers) -> Option<f64>;
-    let families: [(&str, &str, Value); 4] = [
-        ("spindle_held", "1 if somebody holds the lock; of a fleet, how many are held", |lock| {
-            Some(f64::from(lock.held))
-        }),
-        ("spindle_lease_seconds", "Lease of the last holder", |lock| lock.lease_seconds),
-        ("spindle_heartbeat_age_seconds", "Time since the last heartbeat", |lock| {
+    let families: [(&str, &str, Value); 5] = [
+        (
+            "spindle_table_lock_held",
+            "1 if somebody holds the lock; of a fleet, how many are held",
+            |lock| Some(f64::from(lock.held)),
+        ),
+        ("spindle_table_lock_lease_seconds", "Lease of the last holder", |lock| lock.lease_seconds),
+        ("spindle_table_lock_heartbeat_age_seconds", "Time since the last heartbeat", |lock| {
             lock.heartbeat_age_seconds
         }),
         (
-            "spindle_token_timestamp_seconds",
+            "spindle_table_lock_token_timestamp_seconds",
             "When the term began, or the last one was ended, in seconds of 1970",
             |lock| lock.token_timestamp_seconds,
+        ),
+        (
+            "spindle_table_job_failed",
+            "1 if the last run of a job panicked or was aborted",
+            |lock| lock.job_failed.map(|failed| if failed { 1.0 } else { 0.0 }),
         ),
     ];
     for (name, help, value) in families {

@@ -213,9 +213,10 @@ async fn a_fleet_is_one_series_of_each_metric_and_its_value_is_how_many_are_held
     for (fleet, held) in
         [("shard:orders/emails", SHARDS), ("member:orders", 1), ("permit:api", 1), ("rw:jobs", 1)]
     {
-        let line = format!("spindle_held{{lock=\"spindle:{fleet}\"}} {held}\n");
+        let line = format!("spindle_table_lock_held{{lock=\"spindle:{fleet}\"}} {held}\n");
         assert!(scraped.contains(&line), "{line}: {scraped}");
     }
-    let series = scraped.lines().filter(|line| line.starts_with("spindle_held{")).count();
+    let series =
+        scraped.lines().filter(|line| line.starts_with("spindle_table_lock_held{")).count();
     assert_eq!(series, 6, "the lock, and five fleets: {scraped}");
 }

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::http::Server;
+use crate::promtool::Recording;
 use crate::world::{DATABASE, PATIENCE, World, under};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -29,15 +30,50 @@ async fn prometheus_is_told_of_every_lock() {
     assert_eq!(scraped.status, 200, "{scraped:?}");
     assert!(scraped.head.contains("content-type: text/plain; version=0.0.4"), "{scraped:?}");
     let has = |line: &str| scraped.body.lines().any(|said| said == line);
-    assert!(has("spindle_held{lock=\"billing\"} 1"), "{}", scraped.body);
-    assert!(has("spindle_held{lock=\"ma\\\"il\"} 0"), "{}", scraped.body);
-    assert!(has("spindle_lease_seconds{lock=\"billing\"} 30"), "{}", scraped.body);
-    assert!(has("spindle_table_up 1") && has("spindle_locks{state=\"held\"} 1"));
+    assert!(has("spindle_table_lock_held{lock=\"billing\"} 1"), "{}", scraped.body);
+    assert!(has("spindle_table_lock_held{lock=\"ma\\\"il\"} 0"), "{}", scraped.body);
+    assert!(has("spindle_table_lock_lease_seconds{lock=\"billing\"} 30"), "{}", scraped.body);
+    assert!(has("spindle_table_up 1") && has("spindle_table_locks{state=\"held\"} 1"));
     let since = held.lock.has_lock().unwrap().to_datetime().timestamp();
-    let token = format!("spindle_token_timestamp_seconds{{lock=\"billing\"}} {since}");
+    let token = format!("spindle_table_lock_token_timestamp_seconds{{lock=\"billing\"}} {since}");
     assert!(scraped.body.contains(&token), "{token}: {}", scraped.body);
-    assert!(scraped.body.contains("spindle_heartbeat_age_seconds{lock=\"billing\"} "));
+    assert!(scraped.body.contains("spindle_table_lock_heartbeat_age_seconds{lock=\"billing\"} "));
     assert!(!scraped.body.contains("node-1"), "a holder's id is no label");
+}
+
+#[tokio::test]
+async fn alerts_tell_what_ended_well_from_what_was_left_and_from_an_outage() {
+    let world = World::start().await;
+    world.write(&[("tenant", None), ("billing", Some("node-1"))]).await;
+    assert_eq!(world.run(&["run", "backup", "--", "true"]).await.code, Some(0));
+    let job = world.table.lock("nightly").id("node-1");
+    job.run_once(Duration::from_secs(1), Duration::from_secs(60), async |_| ()).await.unwrap();
+    let server = Server::start(&world, &[]).await;
+    let mut recording = Recording::default();
+    let text = server.get("/metrics").await.body;
+    assert!(text.contains("spindle_table_job_failed{lock=\"nightly\"} 0"), "{text}");
+    assert!(!text.contains("spindle_table_job_failed{lock=\"backup\"}"), "{text}");
+    (0..12).for_each(|_| recording.scrape(&text));
+    recording.expect(&[]);
+
+    // A holder died, and a job panicked.
+    world.write(&[("left", Some("node-2"))]).await;
+    world.emulator.advance(Duration::from_secs(900));
+    world.beat("billing").await;
+    let job = world.table.lock("weekly").id("node-1");
+    let panics = async |_| panic!("no report");
+    job.run_once(Duration::from_secs(1), Duration::from_secs(60), panics).await.unwrap_err();
+    sleep(Duration::from_millis(1_100)).await;
+    let text = server.get("/metrics").await.body;
+    (0..12).for_each(|_| recording.scrape(&text));
+    recording.expect(&[("SpindleAbandoned", 1), ("SpindleJobFailed", 1)]);
+
+    world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
+    sleep(Duration::from_millis(1_100)).await;
+    let text = server.get("/metrics").await.body;
+    (0..12).for_each(|_| recording.scrape(&text));
+    recording.expect(&[("SpindleTableDown", 1)]);
+    recording.judge("alerts-of-a-table");
 }
 
 #[tokio::test]
@@ -48,10 +84,10 @@ async fn labels_are_bounded() {
     }
     let server = Server::start(&world, &["--metrics-locks", "20"]).await;
     let body = server.get("/metrics").await.body;
-    assert_eq!(body.matches("spindle_held{").count(), 21, "{body}");
+    assert_eq!(body.matches("spindle_table_lock_held{").count(), 21, "{body}");
     // One of the others is held by nobody.
-    assert!(body.contains("spindle_held{lock=\"(others)\"} 0"), "{body}");
-    assert!(body.contains("spindle_held{lock=\"lock-19\"} 1"), "{body}");
+    assert!(body.contains("spindle_table_lock_held{lock=\"(others)\"} 0"), "{body}");
+    assert!(body.contains("spindle_table_lock_held{lock=\"lock-19\"} 1"), "{body}");
 }
 
 #[tokio::test]
@@ -67,7 +103,10 @@ async fn health_follows_spanner() {
     let scraped = server.get("/metrics").await.body;
     assert!(scraped.contains("spindle_table_up 0"), "{scraped}");
     assert!(scraped.contains("spindle_table_poll_failures_total 1"), "{scraped}");
-    assert!(!scraped.contains("spindle_held{"), "what was is not said to be so: {scraped}");
+    assert!(
+        !scraped.contains("spindle_table_lock_held{"),
+        "what was is not said to be so: {scraped}"
+    );
     let ill = server.get("/healthz").await;
     assert_eq!(ill.status, 503, "{ill:?}");
     assert!(ill.body.contains("locktable"), "{ill:?}");

@@ -14,6 +14,7 @@ use super::walk::{Past, Version, Walk};
 use crate::error::{Error, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::operate::LockState;
+use crate::spanner::requests::{self, Request};
 use crate::spanner::{LockTable, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
@@ -183,6 +184,7 @@ impl LockRow<'_> {
             let transaction = leased.client.read_only_transaction();
             let transaction = transaction.set_timestamp_bound(bound).build().await?;
             let request = self.table.row_request(self.table.columns(), self.lock, REQUEST_LIMIT);
+            requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let found = row::stored_row(&mut rows).await?;
             Ok((found, transaction.read_timestamp()))

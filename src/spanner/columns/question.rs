@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::schema::Found;
 use crate::error::{Error, Result};
 use crate::spanner::connection::Leased;
+use crate::spanner::requests::{self, Request};
 
 /// Returns the columns of `table`, as far as the caller's role may see them; none if it isn't
 /// there.
@@ -92,6 +93,7 @@ async fn pairs(
 ) -> google_cloud_spanner::Result<Vec<(String, String)>> {
     let statement =
         Statement::builder(sql).with_retry_policy(NeverRetry).with_attempt_timeout(limit).build();
+    requests::count(Request::Query);
     let mut rows = client.single_use().build().execute_query(statement).await?;
     let mut pairs = Vec::new();
     while let Some(row) = rows.next().await.transpose()? {
