@@ -23,7 +23,7 @@ Environment:
 
 Exit codes:
   0    The command did what it says
-  1    The answer is no: nobody holds the lock, or `doctor` found something to cure
+  1    The answer is no: no row has this name, nobody holds the lock, or `doctor` found something
   2    The command line can't work
   3    Spanner can't be reached, or refuses the credentials
   4    The database or the table is missing, or is not as it should be

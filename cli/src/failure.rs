@@ -66,19 +66,26 @@ impl fmt::Display for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure::new(Code::No, error.to_string())
+        Failure::new(Code::No, error.to_string()).cure("see that the output can be written")
     }
 }
 
 const CREDENTIALS: &str = "run `gcloud auth application-default login`, or set \
      GOOGLE_APPLICATION_CREDENTIALS to a key file; for an emulator set SPANNER_EMULATOR_HOST";
 
+/// The cure of a table that locks can't live on: it is missing, another one, or has a wrong column.
+pub const SCHEMA: &str = "name the lock table by -t; if it is this one, `spindle init` makes it and adds \
+     optional columns; any other column takes the ALTER that is named, by `gcloud spanner databases ddl update`";
+
+const ROLE: &str = "grant these credentials roles/spanner.databaseUser on the database \
+     (roles/spanner.databaseReader is enough to look), by `gcloud spanner databases \
+     add-iam-policy-binding DATABASE --instance=INSTANCE --member=… --role=…`";
+
 impl From<spindle::Error> for Failure {
     fn from(error: spindle::Error) -> Failure {
         let text = error.to_string();
         if error.is_schema() {
-            return Failure::new(Code::Missing, text)
-                .cure("run `spindle init`, which makes the table and adds missing columns");
+            return Failure::new(Code::Missing, text).cure(SCHEMA);
         }
         if error.is_not_vacant() {
             return Failure::new(Code::No, text).cure(
@@ -87,17 +94,30 @@ impl From<spindle::Error> for Failure {
             );
         }
         if error.is_config() {
-            return Failure::new(Code::Usage, text);
+            return Failure::new(Code::Usage, text)
+                .cure("`spindle help` has the rules of the command line, `spindle ls` the names");
         }
         if error.is_outcome_unknown() {
             return Failure::new(Code::Unknown, text)
                 .cure("look with `spindle show` before you repeat it");
         }
         if error.is_denied() {
-            return Failure::new(Code::Unreachable, text).cure(CREDENTIALS);
+            let is_refused = error.spanner().is_some_and(is_permission_denied);
+            return denied(text, is_refused);
         }
-        Failure::new(Code::Unreachable, text)
+        Failure::new(Code::Unreachable, text).cure(place())
     }
+}
+
+/// Returns true if Spanner knows the caller, and refuses it.
+pub fn is_permission_denied(error: &spindle::google_cloud_spanner::Error) -> bool {
+    use google_cloud_gax::error::rpc::Code as Status;
+    error.status().is_some_and(|status| status.code == Status::PermissionDenied)
+}
+
+/// The refusal of a caller whose credentials are known, or are not.
+pub fn denied(text: String, is_known: bool) -> Failure {
+    Failure::new(Code::Unreachable, text).cure(if is_known { ROLE } else { CREDENTIALS })
 }
 
 /// Why no connection came about, by what the client says.

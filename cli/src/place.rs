@@ -10,7 +10,7 @@ use spindle::{LockState, LockTable};
 use tokio::time::timeout;
 
 use crate::arguments::Common;
-use crate::failure::{Code, Failure, Result, unreachable};
+use crate::failure::{Code, Failure, Result, denied, unreachable};
 use crate::readers::Readers;
 use crate::record::Record;
 
@@ -95,7 +95,8 @@ fn refused(database: &str, error: &spindle::google_cloud_spanner::Error) -> Fail
             "see that the name is right (`gcloud spanner databases list --instance=INSTANCE`), or \
              create it with `gcloud spanner databases create`",
         ),
-        Some(Status::PermissionDenied | Status::Unauthenticated) => unreachable(text, true),
+        Some(Status::PermissionDenied) => denied(text, true),
+        Some(Status::Unauthenticated) => denied(text, false),
         _ => unreachable(text, error.is_authentication()),
     }
 }

@@ -10,6 +10,9 @@ use crate::output::{Cell, Line, Paint, printable};
 /// By which a table without the column `lease_ms` is judged.
 pub const LEASE_ASSUMED: Duration = Duration::from_secs(10);
 
+/// Nobody seizes a lock rather than wait for less.
+const SEIZED_FROM: Duration = Duration::from_secs(20);
+
 /// A lock as the output shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
@@ -145,7 +148,14 @@ fn next(state: &LockState) -> String {
     let rest = in_words(lease.saturating_sub(state.heartbeat_age.unwrap_or(lease)));
     let waiting = match &state.standing {
         Standing::Held { .. } => {
-            format!("waits until no heartbeat has come for the lease: not before {rest} from now")
+            let waiting = format!(
+                "waits until no heartbeat has come for the lease: not before {rest} from now"
+            );
+            if lease.saturating_sub(state.heartbeat_age.unwrap_or(lease)) < SEIZED_FROM {
+                waiting
+            } else {
+                format!("{waiting}; if the holder is dead, `spindle seize` does not wait")
+            }
         }
         Standing::Evicted if rest == "0s" => "may take it at once".to_string(),
         Standing::Evicted => format!("waits for the rest of the evicted holder's lease: {rest}"),

@@ -5,6 +5,7 @@ use super::state::{LockState, Standing};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::spanner::{FullRow, LockTable, PAUSE, REQUEST_LIMIT, despite_others};
+use crate::status::say;
 
 impl LockTable {
     /// Deletes the row of a lock that nobody needs any more, with the rows of its takeovers, and
@@ -59,7 +60,14 @@ impl LockTable {
             let is_last = matches!(change, Change::Remove { .. });
             let (outcome, _) = table.carry_out_and_show(name, change, REQUEST_LIMIT).await;
             match (outcome.answer, outcome.error) {
-                (Answer::Applied { .. }, _) if is_last => return Ok(found.is_some()),
+                (Answer::Applied { .. }, _) if is_last => {
+                    if let Some(full) = &found {
+                        // What the row said of an eviction is nowhere else.
+                        let info = full.info.as_deref().unwrap_or_default();
+                        say(|| tracing::info!(lock = name, info, "the row was removed"));
+                    }
+                    return Ok(found.is_some());
+                }
                 (Answer::Rejected(spindle_protocol::Rejection::Needless), None) if is_last => {
                     return Ok(false);
                 }

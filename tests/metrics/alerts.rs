@@ -75,7 +75,8 @@ async fn alerts_fire_once_for_a_cause_and_never_for_what_ended_well() {
     let recorder = builder.unwrap().build_recorder();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let mut service = Service::start(recorder.handle()).await;
-    let billing = service.lead("billing");
+    // Names are of this test alone: labels are the process's.
+    let invoices = service.lead("invoices");
     let report = service.table.lock("report").id("a").lease(LEASE).clock(Clock::runtime());
     let report = report.build().unwrap();
 
@@ -116,7 +117,7 @@ async fn alerts_fire_once_for_a_cause_and_never_for_what_ended_well() {
     for leading in leading {
         leading.stop().await;
     }
-    billing.stop().await;
+    invoices.stop().await;
     service.pass(MINUTE * 10, &[]).await;
     service.recording.judge("alerts-of-a-service");
 }

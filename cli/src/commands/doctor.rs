@@ -14,7 +14,7 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle_protocol::Writer;
 use tokio::time::Instant;
 
-use crate::failure::{Code, Failure, Result};
+use crate::failure::{Code, Failure, Result, SCHEMA, denied, is_permission_denied, unreachable};
 use crate::output::{Output, Paint, printable};
 use crate::place::Place;
 use crate::record::{in_words, is_late};
@@ -100,7 +100,7 @@ async fn table(place: &Place, findings: &mut Findings) -> Result<bool> {
     let checked = match place.locks.check().await {
         Ok(checked) => checked,
         Err(error) if error.is_schema() || error.is_config() => {
-            findings.bad("table", error.to_string(), "run `spindle init`");
+            findings.bad("table", error.to_string(), SCHEMA);
             return Ok(false);
         }
         Err(error) if error.is_denied() => {
@@ -173,7 +173,10 @@ async fn read_timestamp(place: &Place) -> Result<DateTime<Utc>> {
     let read_at = read_at.and_then(|at| {
         DateTime::from_timestamp(at.seconds(), u32::try_from(at.nanos()).unwrap_or(0))
     });
-    read_at.ok_or_else(|| Failure::new(Code::No, "spanner gave no read timestamp"))
+    read_at.ok_or_else(|| {
+        Failure::new(Code::No, "spanner gave no read timestamp")
+            .cure("locks need a server that gives them: Spanner itself does")
+    })
 }
 
 /// Deletes a row that can't exist: a real commit, which changes nothing.
@@ -186,7 +189,8 @@ async fn commit(place: &Place) -> Result<()> {
 }
 
 fn failed(place: &Place, doing: &str, error: &spindle::google_cloud_spanner::Error) -> Failure {
-    Failure::new(Code::Unreachable, format!("table `{}`: {doing}: {error}", place.table))
+    let text = format!("table `{}`: {doing}: {error}", place.table);
+    if is_permission_denied(error) { denied(text, true) } else { unreachable(text, false) }
 }
 
 /// Compares this machine's wall clock with Spanner's, as far as the latency allows.

@@ -26,7 +26,7 @@ pub struct Term {
     pub end: Option<String>,
     pub lasted_ms: Option<i64>,
     /// `released`, `handed_to`, `parked`, `evicted`, `seized`, `began_to_write`, `lease_ran_out`,
-    /// `unheard`, `deleted` or `unmarked`; null if the term goes on.
+    /// `before_heartbeat`, `unknown` or `unmarked`; null if the term goes on.
     pub cause: Option<&'static str>,
     /// More of the cause: to whom, until when, by whom and why.
     pub detail: Option<String>,
@@ -55,7 +55,12 @@ impl Term {
     }
 
     pub fn end_in_words(&self) -> String {
-        let cause = self.cause.unwrap_or("holds").replace('_', " ");
+        let cause = match self.cause {
+            None => "holds".to_string(),
+            Some("before_heartbeat") => "ended before its first heartbeat".to_string(),
+            Some("unknown") => "unknown: the row was deleted later".to_string(),
+            Some(cause) => cause.replace('_', " "),
+        };
         match &self.detail {
             Some(detail) => format!("{cause} {}", printable(detail)),
             None => cause,
@@ -77,8 +82,8 @@ fn in_fields(cause: &Cause) -> (&'static str, Option<String>) {
         Cause::Seized { by: who, reason, .. } => ("seized", by(who, reason)),
         Cause::BeganToWrite => ("began_to_write", None),
         Cause::LeaseRanOut => ("lease_ran_out", None),
-        Cause::Unheard => ("unheard", None),
-        Cause::Deleted => ("deleted", None),
+        Cause::BeforeHeartbeat => ("before_heartbeat", None),
+        Cause::Unknown => ("unknown", None),
         Cause::Unmarked => ("unmarked", None),
         _ => ("other", None),
     }
@@ -93,7 +98,8 @@ impl Line for Term {
         let lasted = self.lasted_ms.and_then(|lasted| u64::try_from(lasted).ok());
         let vacancy = self.vacancy_ms.and_then(|vacancy| u64::try_from(vacancy).ok());
         let at_the_latest =
-            matches!(self.cause, Some("lease_ran_out" | "unheard" | "deleted")).then_some("≤");
+            matches!(self.cause, Some("lease_ran_out" | "before_heartbeat" | "unknown"))
+                .then_some("≤");
         let lasted = lasted.map_or_else(|| "-".to_string(), milliseconds);
         let paint = match self.cause {
             None => Paint::Good,
@@ -131,7 +137,8 @@ pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<Exi
         out.rows(&terms.iter().map(Term::new).collect::<Vec<_>>())?;
     }
     notice(&in_words_of_end(end, asked.since));
-    Ok(ExitCode::SUCCESS)
+    let was_never_held = terms.is_empty() && end == HistoryEnd::NoRow;
+    Ok(if was_never_held { Code::No.exit() } else { ExitCode::SUCCESS })
 }
 
 /// Why there is nothing earlier.

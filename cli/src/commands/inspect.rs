@@ -41,6 +41,7 @@ pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
         let table = &place.table;
         let rule = "`spindle ls` lists those there are";
         notice(&format!("no row of table `{table}` has this name; {rule}"));
+        return Ok(Code::No.exit());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::arguments::Confirmation;
 use crate::confirm::confirm;
-use crate::failure::Result;
-use crate::output::Output;
+use crate::failure::{Code, Result};
+use crate::output::{Output, printable};
 use crate::place::Place;
 
 #[derive(Serialize)]
@@ -31,6 +31,8 @@ pub async fn sweep(place: &Place, out: &Output, confirmation: &Confirmation) -> 
 struct Removed<'a> {
     name: &'a str,
     removed: bool,
+    /// The text of the row, which may say who evicted the last holder, and why.
+    info: Option<String>,
 }
 
 pub async fn remove(
@@ -44,10 +46,21 @@ pub async fn remove(
          greater than every earlier one all the same."
     );
     confirm(confirmation, &question)?;
+    let info = place.locks.inspect(name).await?.info;
     let removed = place.locks.remove(name).await?;
-    out.one(&Removed { name, removed }, || match removed {
-        true => format!("lock `{name}`: its row is deleted; the next contender makes a new one\n"),
-        false => format!("lock `{name}`: there is no row; nothing was done\n"),
+    let info = info.filter(|info| removed && !info.is_empty());
+    out.one(&Removed { name, removed, info: info.clone() }, || match (removed, &info) {
+        (true, None) => {
+            format!("lock `{name}`: its row is deleted; the next contender makes a new one\n")
+        }
+        (true, Some(info)) => format!(
+            "lock `{name}`: its row is deleted, which said `{}`; the next contender makes a new \
+             one\n",
+            printable(info)
+        ),
+        (false, _) => {
+            format!("lock `{name}`: there is no row, so nothing was done; `spindle ls` lists the locks there are\n")
+        }
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if removed { ExitCode::SUCCESS } else { Code::No.exit() })
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use spindle_emulator::Emulator;
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::Instant;
 
 use crate::world::{DATABASE, PATIENCE, World, bare, finish};
@@ -118,4 +119,66 @@ async fn no_command_gets_the_help_and_a_manual_makes_its_directory() {
     let ran = world.run(&["man", "--into", directory.to_str().unwrap()]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(std::fs::read_to_string(directory.join("spindle-ls.1")).unwrap().contains("List"));
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_role_and_a_wrong_table_how_to_name_another() {
+    let world = World::start().await;
+    world.write(&[("billing", Some("node-1"))]).await;
+    let refused = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::PermissionDenied));
+    let refused = world.emulator.inject(refused);
+    for command in [&["ls"][..], &["seize", "billing", "--yes"], &["show", "billing"]] {
+        let ran = world.run(command).await;
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        assert!(ran.err.contains("roles/spanner.databaseUser"), "{ran:?}");
+        assert!(!ran.err.contains("gcloud auth"), "{ran:?}");
+    }
+    refused.remove();
+
+    let orders = "CREATE TABLE orders (id STRING(MAX) NOT NULL) PRIMARY KEY (id)";
+    let world = World::with(orders).await;
+    for command in [&["ls", "-t", "orders"][..], &["init", "-t", "orders"], &["ls"]] {
+        let ran = world.run(command).await;
+        assert_eq!(ran.code, Some(4), "{ran:?}");
+        assert!(ran.err.contains("cure: name the lock table by -t"), "{ran:?}");
+    }
+    let wrong = "CREATE TABLE locktable (name STRING(MAX) NOT NULL, heartbeat STRING(MAX), \
+                 token STRING(MAX), writer STRING(MAX)) PRIMARY KEY (name)";
+    let world = World::with(wrong).await;
+    let ran = world.run(&["init"]).await;
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert!(ran.err.contains("ALTER TABLE") && ran.err.contains("ddl update"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn the_same_cause_has_the_same_code_and_each_error_its_cure() {
+    let world = World::start().await;
+    for command in [
+        &["show", "biling"][..],
+        &["history", "biling"],
+        &["who", "biling"],
+        &["evict", "biling", "--yes"],
+        &["seize", "biling", "--yes"],
+        &["rm", "biling", "--yes"],
+    ] {
+        let ran = world.run(command).await;
+        assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
+    }
+    let ran = world.run(&["show", "job_1795000000123456000"]).await;
+    assert!(ran.err.contains("cure: "), "{ran:?}");
+    world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
+    let ran = world.run(&["ls"]).await;
+    assert!(ran.code == Some(3) && ran.err.contains("cure: "), "{ran:?}");
+}
+
+#[tokio::test]
+async fn the_reason_of_an_eviction_is_printed_when_its_row_is_removed() {
+    let world = World::start().await;
+    world.write(&[("billing", Some("node-1"))]).await;
+    let evicted = ["evict", "billing", "--by", "alice", "--reason", "bad deploy", "--yes"];
+    assert_eq!(world.run(&evicted).await.code, Some(0));
+    world.emulator.advance(Duration::from_secs(400));
+    let ran = world.run(&["rm", "billing", "--yes"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("`evicted by alice: bad deploy`"), "{ran:?}");
 }

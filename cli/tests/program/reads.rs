@@ -133,7 +133,7 @@ async fn history_tells_each_term_and_draws_them() {
     assert!(json[0]["vacancy_ms"].is_u64() && json[1]["vacancy_ms"].is_null(), "{json}");
     assert!(ran.err.contains("no row"), "{ran:?}");
     let none = world.run(&["history", "nothing"]).await;
-    assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
+    assert_eq!((none.code, none.out.as_str()), (Some(1), ""), "{none:?}");
     assert!(none.err.contains("lock `nothing`: no term is known"), "{none:?}");
 
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("billing.svg");
@@ -182,6 +182,31 @@ async fn a_heartbeat_is_late_once_half_a_lease_and_an_attempt_are_over() {
 async fn show_says_that_a_name_may_be_mistyped() {
     let world = World::start().await;
     let ran = world.run(&["show", "biling"]).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("no row") && ran.err.contains("spindle ls"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn show_names_seize_where_a_dead_holder_has_a_long_lease() {
+    let world = World::start().await;
+    // Of five minutes.
+    world.write(&[("billing", Some("node-1"))]).await;
+    let ran = world.run(&["show", "billing"]).await;
+    assert!(ran.out.contains("if the holder is dead, `spindle seize`"), "{ran:?}");
+    world.emulator.advance(Duration::from_secs(290));
+    let ran = world.run(&["show", "billing"]).await;
+    assert!(ran.out.contains("not before") && !ran.out.contains("seize"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn the_history_of_a_four_column_table_is_told() {
+    let four = "CREATE TABLE locktable (name STRING(MAX) NOT NULL, \
+                heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
+                token TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
+                writer STRING(MAX)) PRIMARY KEY (name);";
+    let world = World::with(four).await;
+    let held = world.table.lock("billing").id("node-1").build().unwrap();
+    drop(held.acquire().await.unwrap());
+    let ran = world.run(&["history", "billing"]).await;
+    assert!(ran.code == Some(0) && ran.out.contains("node-1"), "{ran:?}");
 }

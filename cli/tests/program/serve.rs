@@ -249,7 +249,7 @@ async fn the_past_costs_ten_reads_a_second_at_most_and_is_read_once() {
     let lanes = server.json(&path).await;
     let told: Vec<_> =
         lanes[0]["terms"].as_array().unwrap().iter().map(|term| &term["cause"]).collect();
-    assert_eq!(told[1..], ["unheard"; 3], "{lanes}");
+    assert_eq!(told[1..], ["before_heartbeat"; 3], "{lanes}");
 
     let after = reads(&world);
     server.json(&path).await;

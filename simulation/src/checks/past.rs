@@ -189,8 +189,8 @@ fn name(cause: &Cause) -> &'static str {
         Cause::Seized { .. } => "seized",
         Cause::BeganToWrite => "began_to_write",
         Cause::LeaseRanOut => "lease_ran_out",
-        Cause::Unheard => "unheard",
-        Cause::Deleted => "deleted",
+        Cause::BeforeHeartbeat => "unheard",
+        Cause::Unknown => "deleted",
         _ => "other",
     }
 }

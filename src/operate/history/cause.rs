@@ -60,15 +60,15 @@ pub(super) fn judge(
 fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp, Cause)> {
     let over = vacant_from(term);
     let ran_out = |by: Timestamp| {
-        let unheard = term.heartbeat == term.token;
-        let cause = if unheard { Cause::Unheard } else { Cause::LeaseRanOut };
+        let had_none = term.heartbeat == term.token;
+        let cause = if had_none { Cause::BeforeHeartbeat } else { Cause::LeaseRanOut };
         Some((over.min(by), cause))
     };
     match later {
         Later::Nothing(read_at) if over <= *read_at => ran_out(*read_at),
         Later::Nothing(_) => None,
         Later::Deleted(after, by) if over <= *after => ran_out(*by),
-        Later::Deleted(_, by) => Some((*by, Cause::Deleted)),
+        Later::Deleted(_, by) => Some((*by, Cause::Unknown)),
         Later::Version(version) if is_second_of(term, version) => {
             Some((version.row().token, Cause::BeganToWrite))
         }

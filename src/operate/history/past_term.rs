@@ -68,10 +68,12 @@ pub enum Cause {
     /// No heartbeat came for a lease. A crash, a hang, lost contact and work that could not be
     /// stopped look alike. The end is the last moment that the holder can have believed in.
     LeaseRanOut,
-    /// As `LeaseRanOut`, before the first heartbeat: perhaps the holder was never told that it held.
-    Unheard,
-    /// The row was deleted; other terms may have come and gone before it was.
-    Deleted,
+    /// As `LeaseRanOut`, before the first heartbeat: the holder died early, or was never told that
+    /// it held.
+    BeforeHeartbeat,
+    /// The row was deleted later, by the end that is told. Before that the term may have ended in any
+    /// way, and other terms may have come and gone.
+    Unknown,
     /// Released or seized: a table without the column `info` doesn't tell which.
     Unmarked,
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::operate::LockState;
 use crate::spanner::requests::{self, Request};
-use crate::spanner::{LockTable, REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::spanner::{LockTable, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -179,7 +179,7 @@ impl LockRow<'_> {
         bound: TimestampBound,
     ) -> Result<(Option<StoredRow>, Option<ClientTimestamp>)> {
         let doing = || format!("lock `{}`: read an old version of its row", self.lock);
-        let leased = self.table.connection.client(REQUEST_LIMIT).await?;
+        let leased = self.table.ready(Need::Read, REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction();
             let transaction = transaction.set_timestamp_bound(bound).build().await?;

@@ -6,7 +6,8 @@ const ROWS = 200;
 const COMPACT_ROWS = 1000;
 const MANY = 100;
 const SVG = "http://www.w3.org/2000/svg";
-const CAUSES = { handed_to: "handed to", began_to_write: "began to write", lease_ran_out: "lease ran out" };
+const CAUSES = { handed_to: "handed to", began_to_write: "began to write", lease_ran_out: "lease ran out",
+  before_heartbeat: "ended before its first heartbeat", unknown: "unknown: the row was deleted later" };
 const STATES = { never_held: "never held", promised: "reserved", expired: "lease ran out" };
 
 const byId = (id) => document.getElementById(id);
