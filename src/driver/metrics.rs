@@ -175,8 +175,8 @@ mod facade {
 
     static NEXT: AtomicU64 = AtomicU64::new(0);
 
-    /// The label of one instance, which others of the process may have too: those of the same fleet,
-    /// those of the same lock, and all that come while there are a thousand.
+    /// The label of one instance. Others of the process may have it too: those of the same fleet or
+    /// lock, and all that come while there are a thousand labels.
     #[derive(Debug)]
     pub(super) struct Shared {
         lock: Arc<str>,
@@ -281,8 +281,8 @@ mod facade {
             }
         }
 
-        /// The values of the gauges. A recorder forgets none, so those of a label that nobody has
-        /// any more are no number: every comparison with that is false, in a rule too.
+        /// The values of the gauges. A recorder forgets none. So a label that nobody has any more
+        /// shows no number: every comparison with that is false, in a rule too.
         fn gauges(&self) -> [(&'static str, f64); 4] {
             let seconds = |worst: Option<&(Duration, u64)>| {
                 worst.map_or(0.0, |(duration, _)| duration.as_secs_f64())

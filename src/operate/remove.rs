@@ -62,7 +62,7 @@ impl LockTable {
             match (outcome.answer, outcome.error) {
                 (Answer::Applied { .. }, _) if is_last => {
                     if let Some(full) = &found {
-                        // What the row said of an eviction is nowhere else.
+                        // Nothing else tells of an eviction from here on.
                         let info = full.info.as_deref().unwrap_or_default();
                         say(|| tracing::info!(lock = name, info, "the row was removed"));
                     }

@@ -149,6 +149,7 @@ async fn a_deleted_row_ends_a_term_in_a_way_that_nobody_knows_and_not_the_histor
     sleep(LEASE).await;
     world.elect("between").await.stop().await;
     assert!(world.table().remove(LOCK).await.unwrap());
+    sleep(LEASE).await;
     let b = Contender::run(world.lock("b"));
     b.holds().await;
     let (terms, end, reads) = history(&world.table()).await;

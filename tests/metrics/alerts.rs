@@ -171,5 +171,5 @@ async fn labels_are_freed_and_an_exporter_forgets_what_is_gone() {
     service.scrape(INTERVAL).await;
     let text = service.exporter.render();
     assert!(!text.contains("t-0-0") && !text.contains("t-10-99"), "{text}");
-    assert!(text.contains("spindle_held{lock=\"last\"} 1"), "who reports stays: {text}");
+    assert!(text.contains("spindle_held{lock=\"last\"} 1"), "it reports still: {text}");
 }
