@@ -226,7 +226,7 @@ fn the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() {
     let page = include_str!("../docs/operating.md");
     assert!(page.contains(&format!("```rust\n{}```\n", include_str!("metrics/exporter.rs"))));
     let of_serve = page.lines().filter(|line| line.starts_with("| gauge | `spindle_table_"));
-    exist.extend(of_serve.flat_map(|line| named(line)));
+    exist.extend(of_serve.flat_map(named));
     for (file, text) in [("alerts.yml", rules), ("grafana.json", dashboard)] {
         let named = named(text);
         assert!(!named.is_empty(), "{file}");
