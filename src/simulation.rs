@@ -243,19 +243,19 @@ fn failed(failure: Failure, limit: Duration) -> Error {
     Error::from_read(DOING, google_cloud_spanner::Error::service(status))
 }
 
-/// One process: instances of several locks, who share a carrier.
+/// One process: instances of several locks, who share batchers, and a budget with all of them.
 pub struct House<S> {
-    carriers: Carriers,
+    batchers: Vec<Carriers>,
     store: Arc<Simulated<S>>,
 }
 
 impl<S: Store> House<S> {
-    /// Returns a process on a simulated table.
-    pub fn new(store: S) -> House<S> {
-        House {
-            carriers: Carriers::new(Arc::new(Budget::new())),
-            store: Arc::new(Simulated(store)),
-        }
+    /// Returns a process on a simulated table, with so many batchers: one, and one for each thread of
+    /// a lock's own.
+    pub fn new(store: S, batchers: usize) -> House<S> {
+        let budget = Arc::new(Budget::new());
+        let batchers = (0..batchers.max(1)).map(|_| Carriers::new(Arc::clone(&budget)));
+        House { batchers: batchers.collect(), store: Arc::new(Simulated(store)) }
     }
 
     /// Returns the table that it is on.
@@ -327,6 +327,8 @@ pub struct Identity {
     pub clock: Clock,
     /// The same seed draws the same numbers.
     pub seed: u64,
+    /// Which of its process's batchers it joins.
+    pub batcher: usize,
 }
 
 impl Member {
@@ -339,7 +341,8 @@ impl Member {
         cancel: CancellationToken,
     ) -> (Member, Loop) {
         let lock = identity.lock.as_str().into();
-        let seat = house.carriers.seat_on(&house.store, lock, identity.seed, spawn);
+        let batcher = &house.batchers[identity.batcher % house.batchers.len()];
+        let seat = batcher.seat_on(&house.store, lock, identity.seed, spawn);
         let row = carried(seat, &identity, None);
         Member::with_row(Watched { row, watch: Arc::new(watch) }, identity, cancel)
     }
@@ -362,7 +365,7 @@ impl Member {
         identity: Identity,
         cancel: CancellationToken,
     ) -> (Member, Loop) {
-        let Identity { lock, id, timing, clock, seed } = identity;
+        let Identity { lock, id, timing, clock, seed, .. } = identity;
         let (commands, inbox) = Inbox::new();
         let lock: Arc<str> = lock.into();
         let published = Published::new(clock.clone(), Arc::clone(&lock), "locktable".into());

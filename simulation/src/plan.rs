@@ -169,6 +169,12 @@ impl Plan {
         }
     }
 
+    /// Returns how many batchers each process has, as with locks on threads of their own.
+    pub fn batchers(&self) -> usize {
+        // Of chance of its own, so that the plans stay as they are.
+        SmallRng::seed_from_u64(!self.seed ^ 9).random_range(1..=4)
+    }
+
     /// The longest lease of the fleet.
     pub fn longest_lease(&self) -> Duration {
         let members = self.locks.iter().flat_map(|lock| &lock.members);

@@ -49,7 +49,8 @@ async fn live(plan: &Plan, prints: bool) -> Report {
     let mut fleet = Vec::new();
     for process in world.processes() {
         let reach = || Reach { world: Arc::clone(&world), who: process.who };
-        let house = houses.entry(process.house).or_insert_with(|| Arc::new(House::new(reach())));
+        let new = || Arc::new(House::new(reach(), plan.batchers()));
+        let house = houses.entry(process.house).or_insert_with(new);
         let living = Arc::clone(process).live(Arc::clone(&world), Arc::clone(house));
         fleet.push(tokio::spawn(living));
     }

@@ -70,3 +70,51 @@ pub(crate) fn sort_leftovers(
     };
     locks.iter().map(of_lock).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use spindle_protocol::{Holder, Nonce, Row, WriteKind, Writer, takeover_key};
+
+    use super::*;
+
+    #[test]
+    fn a_full_page_of_leftovers_is_all_of_a_lock_only_if_it_goes_beyond_the_lock() {
+        let locks = [("a".into(), Timestamp(100)), ("b".into(), Timestamp(100))];
+        let rows: Vec<StoredRow> =
+            [takeover_key("a", Timestamp(1)), takeover_key("b", Timestamp(1))]
+                .iter()
+                .map(|key| StoredRow::new(key))
+                .collect();
+        let is_all = |is_page_full| {
+            let sorted = sort_leftovers(&locks, &rows, is_page_full);
+            assert!(sorted.iter().all(|(keys, _)| keys.len() == 1), "{sorted:?}");
+            sorted.into_iter().map(|(_, is_all)| is_all).collect::<Vec<_>>()
+        };
+        assert_eq!(is_all(false), [true, true]);
+        assert_eq!(is_all(true), [true, false]);
+    }
+
+    #[test]
+    fn the_first_of_those_who_begin_to_read_releases_the_dead_writer_for_all() {
+        let dead = Writer::term("w", Nonce { instance: 1, attempt: 1 });
+        let heartbeat = Timestamp(1_000);
+        let vacant = Row { heartbeat, token: heartbeat, writer: dead.clone(), lease: None };
+        let begin = |n: u64| {
+            let writer = Writer::term("r", Nonce { instance: n, attempt: 1 });
+            let (gate, vacant) = ("gate".to_string(), Some(vacant.clone()));
+            let holder = Holder { lease: std::time::Duration::from_secs(1), info: None };
+            (
+                format!("reader-{n}").into(),
+                Change::BeginRead { gate, vacant, seen: None, writer, holder },
+            )
+        };
+        let changes = [begin(1), begin(2)];
+        assert_eq!(reads(&changes).0, ["reader-1", "gate", "reader-2"]);
+        let (heartbeat, token) = (Some(heartbeat), Some(heartbeat));
+        let gate = StoredRow { heartbeat, token, writer: dead, ..StoredRow::new("gate") };
+        let writes: Vec<_> = judge(&changes, vec![gate]).into_iter().flatten().flatten().collect();
+        let written: Vec<_> = writes.iter().map(|write| (&*write.key, write.kind)).collect();
+        let (insert, update) = (WriteKind::Insert, WriteKind::Update);
+        assert_eq!(written, [("reader-1", insert), ("gate", update), ("reader-2", insert)]);
+    }
+}

@@ -778,6 +778,38 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn sweeps_that_fail_are_repeated_as_often_as_transactions_may_be() {
+        let (mut waiters, mut repeats) = (Waiters::none(), 0);
+        for n in 0..100 {
+            waiters.add(&format!("repeat-{n}"), Load::Sweep(Timestamp(7)), true, 0);
+            if waiters.depart().is_some() {
+                repeats += 1;
+                waiters.arrived(Lane::Sweeps, Fare { is_suspect: false, is_paid: true }, false);
+            }
+        }
+        assert_eq!(repeats, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_begin_together_and_apart_from_changes_of_the_writers_row() {
+        let mut waiters = Waiters::none();
+        let begin_read = || {
+            let writer = Writer::term("r", Nonce { instance: 1, attempt: 1 });
+            let holder = spindle_protocol::Holder { lease: LIMIT, info: None };
+            let gate = "gate".to_string();
+            Load::Change(Change::BeginRead { gate, vacant: None, seen: None, writer, holder })
+        };
+        waiters.add("reader-1", begin_read(), false, 0);
+        waiters.add("gate", begin(), false, 0);
+        waiters.add("reader-2", begin_read(), false, 0);
+        assert_eq!(waiters.depart().unwrap().1, ["reader-1", "reader-2"]);
+        assert_eq!(waiters.depart().unwrap().1, ["gate"]);
+        waiters.add("gate", begin(), false, 0);
+        waiters.add("reader-3", begin_read(), false, 0);
+        assert_eq!(waiters.depart().unwrap().1, ["gate"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn nobody_carries_an_act_that_was_dropped() {
         let mut waiters = Waiters::none();
         waiters.add("a", heartbeat(), false, 0);

@@ -187,3 +187,28 @@ impl Parcel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spindle_protocol::{Nonce, TermId, Writer};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_knows_what_became_of_a_change_that_left() {
+        let limit = Duration::from_secs(1);
+        let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+        let term = TermId { token: Timestamp(7), writer };
+        let change = Load::Change(Change::Heartbeat { term, holder: None });
+        let look = Load::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() };
+        let (change, _answer) = Parcel::new("a".into(), change, limit, (false, 0));
+        let (look, _answer) = Parcel::new("a".into(), look, limit, (false, 0));
+        assert_eq!(change.without_answer(), Answer::NotApplied);
+        change.leaves(true);
+        look.leaves(true);
+        assert_eq!(change.without_answer(), Answer::Unknown);
+        assert_eq!(look.without_answer(), Answer::NotApplied);
+        change.returns();
+        assert_eq!(change.without_answer(), Answer::Unknown, "it has been out");
+    }
+}

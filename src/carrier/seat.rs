@@ -154,3 +154,83 @@ impl Seat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use spindle_protocol::{Answer, Change, Timestamp};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::carrier::{Sight, Verdict};
+    use crate::error::Result;
+
+    /// Answers reads if it is told to, counts them, and refuses the rest.
+    #[derive(Default)]
+    struct Counting {
+        answers: bool,
+        reads: AtomicUsize,
+    }
+
+    impl Store for Counting {
+        async fn read(&self, _: Vec<Arc<str>>, limit: Duration) -> Result<Sight> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            let sight = Sight { rows: Vec::new(), read_at: Timestamp(1), with_lease: true };
+            if self.answers { Ok(sight) } else { Err(Error::timed_out("read", limit)) }
+        }
+
+        async fn transact(&self, changes: Vec<(Arc<str>, Change)>, _: Duration) -> Verdict {
+            Verdict::failed(&changes, Error::config("no request"))
+        }
+
+        async fn leftovers(
+            &self,
+            _: Vec<(Arc<str>, Timestamp)>,
+            _: Duration,
+        ) -> Result<Vec<(Vec<String>, bool)>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn look() -> Load {
+        Load::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() }
+    }
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_lock_joins_the_batcher_of_its_own_runtime_and_outlives_the_others() {
+        let runtime =
+            || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (batchers, store) = (
+            Carriers::new(Arc::new(Budget::new())),
+            Arc::new(Counting { answers: true, ..Counting::default() }),
+        );
+        let (dead, alive) = (runtime(), runtime());
+        // Nothing drives it from here on.
+        let first = dead.block_on(async { batchers.seat(&store, "a".into(), 1) });
+        let outcome = alive
+            .block_on(async { batchers.seat(&store, "b".into(), 1).send(look(), LIMIT).await });
+        assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.error);
+        drop(first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn batchers_of_one_table_repeat_together_what_one_of_them_may() {
+        let (budget, store) = (Arc::new(Budget::new()), Arc::<Counting>::default());
+        let batchers: Vec<_> = (0..20).map(|_| Carriers::new(Arc::clone(&budget))).collect();
+        let seats: Vec<_> = batchers.iter().map(|of| of.seat(&store, "a".into(), 1)).collect();
+        let asking = seats.iter().map(|seat| async {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(10) {
+                // It may fail without having left.
+                let _ = seat.send(look(), LIMIT).await;
+            }
+        });
+        futures_util::future::join_all(asking).await;
+        let (fresh, repeats_max) = (seats.len(), 14);
+        let reads = store.reads.load(Ordering::Relaxed);
+        assert!((fresh + 10..=fresh + repeats_max).contains(&reads), "{reads}");
+    }
+}

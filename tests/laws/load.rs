@@ -10,7 +10,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::world::{Contender, LEASE, World};
+use crate::world::{Contender, EVENTUALLY, LEASE, World};
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Three a second.
@@ -125,4 +125,27 @@ async fn ranked_contenders_that_nobody_wants_any_more_join_no_more() {
     sleep(WINDOW).await;
     // Each looks once if its row among the members is still there.
     assert!(requests.total() <= contending + IN_VAIN_MAX, "{:?}", requests.each());
+}
+
+/// In real time: a thread of its own has a clock of its own. A slow machine sends less.
+#[test]
+fn locks_on_threads_of_their_own_share_the_bound_on_load() {
+    let elsewhere = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let world = elsewhere.block_on(World::start());
+    let requests = world.spanner.requests();
+    let table = world.table();
+    let locks = 20;
+    let run = |n| Contender::run(table.lock(format!("apart-{n}")).lease(LEASE).own_thread());
+    let _contenders: Vec<_> = (0..locks).map(run).collect();
+    let since = std::time::Instant::now();
+    while requests.get(Rpc::StreamingRead) < locks {
+        assert!(since.elapsed() < EVENTUALLY, "{:?}", requests.each());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    world.spanner.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
+    // By then each has met it.
+    std::thread::sleep(Duration::from_secs(2));
+    requests.reset();
+    std::thread::sleep(WINDOW / 2);
+    assert!(requests.total() <= IN_VAIN_MAX, "{:?}", requests.each());
 }

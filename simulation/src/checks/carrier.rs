@@ -1,4 +1,5 @@
-//! I8 for many locks: the requests of one carrier that come to nothing stay bounded.
+//! I8 for many locks: the requests of one process that come to nothing stay bounded, whichever of
+//! its batchers sends them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -46,7 +47,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sent(u64);
 
-/// The carriers of all processes.
+/// The batchers of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Carriers {
     by_house: BTreeMap<usize, Load>,
@@ -55,13 +56,14 @@ pub(super) struct Carriers {
     sent: u64,
 }
 
-/// The requests of one carrier, heartbeats left out.
+/// The requests of all batchers of one process, heartbeats left out.
 #[derive(Debug, Default)]
 struct Load {
     /// Those that came to nothing, or are under way.
     in_vain: VecDeque<(Duration, Sent)>,
-    /// Acts that don't repeat one that failed; all of one kind at one instant are one request.
-    due: VecDeque<(Duration, Kind)>,
+    /// Acts that don't repeat one that failed; all of one kind in one batcher at one instant are one
+    /// request.
+    due: VecDeque<(Duration, Kind, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -72,14 +74,20 @@ struct Record {
 
 impl Carriers {
     /// An instance hands an act to its carrier.
-    pub(super) fn asked(&mut self, house: usize, who: usize, act: &Act, now: Duration) {
+    pub(super) fn asked(
+        &mut self,
+        (house, batcher): (usize, usize),
+        who: usize,
+        act: &Act,
+        now: Duration,
+    ) {
         let Some(kind) = Kind::of(act) else { return };
         let record = self.records.entry(who).or_default();
         // A poll finds out what became of anything that failed.
         let is_repeat =
             record.has_failed_in[kind as usize] || (kind == Kind::Poll && record.has_failed);
         if !is_repeat {
-            self.by_house.entry(house).or_default().due(kind, now);
+            self.by_house.entry(house).or_default().due(kind, batcher, now);
         }
     }
 
@@ -118,10 +126,10 @@ impl Carriers {
 }
 
 impl Load {
-    fn due(&mut self, kind: Kind, now: Duration) {
-        let mut at_this_instant = self.due.iter().rev().take_while(|(at, _)| *at == now);
-        if at_this_instant.all(|(_, of)| *of != kind) {
-            self.due.push_back((now, kind));
+    fn due(&mut self, kind: Kind, batcher: usize, now: Duration) {
+        let mut at_this_instant = self.due.iter().rev().take_while(|(at, ..)| *at == now);
+        if at_this_instant.all(|(_, of, by)| (*of, *by) != (kind, batcher)) {
+            self.due.push_back((now, kind, batcher));
         }
     }
 
@@ -130,10 +138,10 @@ impl Load {
         while self.in_vain.front().is_some_and(|(sent, _)| *sent + WINDOW <= now) {
             self.in_vain.pop_front();
         }
-        while self.due.front().is_some_and(|(due, _)| *due + WINDOW + ACT_MAX <= now) {
+        while self.due.front().is_some_and(|(due, ..)| *due + WINDOW + ACT_MAX <= now) {
             self.due.pop_front();
         }
-        let due: usize = self.due.iter().map(|(_, kind)| kind.requests()).sum();
+        let due: usize = self.due.iter().map(|(_, kind, _)| kind.requests()).sum();
         let (in_vain, limit) = (self.in_vain.len(), due + EXCESS);
         if in_vain <= limit {
             return Ok(());
@@ -151,7 +159,7 @@ mod tests {
     #[test]
     fn only_what_comes_to_nothing_counts_and_what_was_due_is_allowed() {
         let mut carriers = Carriers::default();
-        carriers.asked(7, 1, &Act::Observe, Duration::ZERO);
+        carriers.asked((7, 0), 1, &Act::Observe, Duration::ZERO);
         for _ in 0..EXCESS {
             carriers.sent(7, Duration::ZERO).1.unwrap();
         }
@@ -170,7 +178,7 @@ mod tests {
     fn what_repeats_a_failure_is_not_due() {
         let mut carriers = Carriers::default();
         carriers.answered(1, &Act::Observe, &Answer::NotApplied);
-        carriers.asked(7, 1, &Act::Observe, Duration::ZERO);
+        carriers.asked((7, 0), 1, &Act::Observe, Duration::ZERO);
         for _ in 0..EXCESS {
             carriers.sent(7, Duration::ZERO).1.unwrap();
         }

@@ -181,7 +181,8 @@ impl Checks {
     pub(crate) fn before_act(&mut self, process: &Process, act: &Act, now: Duration) {
         let announced = self.announced[process.who].before_act(process, act);
         self.finding.expect(Invariant::I7, now, announced);
-        self.carriers.asked(process.house, process.who, act, now);
+        let of = (process.house, process.batcher);
+        self.carriers.asked(of, process.who, act, now);
     }
 
     /// It is told how that ended.

@@ -37,6 +37,7 @@ impl Process {
                 timing,
                 clock: simulation::clock(Arc::clone(&self.clocks) as _),
                 seed,
+                batcher: self.batcher,
             };
             let spawn = |carrier| drop(tokio::spawn(Arc::clone(&self).carry(carrier)));
             let (member, driver) = match world.server.as_ref() {

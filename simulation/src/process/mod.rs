@@ -22,6 +22,8 @@ pub(crate) struct Process {
     pub(crate) lock_name: String,
     /// The process it is part of; those of one house live, sleep and die together.
     pub(crate) house: usize,
+    /// Which of the batchers of its house sends for it; all of them share a budget.
+    pub(crate) batcher: usize,
     /// How it writes rows and understands them.
     pub(crate) format: Format,
     pub(crate) plan: MemberPlan,
@@ -72,12 +74,13 @@ impl Process {
     pub(crate) fn new(
         who: usize,
         (lock, lock_name): (usize, String),
-        (house, clocks, format): (usize, Arc<Clocks>, Format),
+        (house, batcher): (usize, usize),
+        (clocks, format): (Arc<Clocks>, Format),
         plan: MemberPlan,
     ) -> Process {
         let timing = Mutex::new(plan.timing.clone());
         let state = Mutex::default();
-        Process { who, lock, lock_name, house, format, plan, clocks, state, timing }
+        Process { who, lock, lock_name, house, batcher, format, plan, clocks, state, timing }
     }
 
     /// Stops the process without its knowing; its clock goes on.

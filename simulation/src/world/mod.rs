@@ -42,9 +42,10 @@ fn processes(plan: &Plan) -> Vec<Arc<Process>> {
             let clocks = clocks.entry(house).or_insert_with(|| Arc::new(Clocks::new(member.rate)));
             let is_previous = plan.mixed && house % 2 == 1;
             let format = if is_previous { Format::Previous } else { Format::Present };
-            let of_house = (house, Arc::clone(clocks), format);
+            let (at_house, of_house) =
+                ((house, lock % plan.batchers()), (Arc::clone(clocks), format));
             let at = (lock, of.name.clone());
-            processes.push(Arc::new(Process::new(who, at, of_house, member.clone())));
+            processes.push(Arc::new(Process::new(who, at, at_house, of_house, member.clone())));
         }
     }
     processes
