@@ -31,9 +31,12 @@ pub struct Answer {
 }
 
 impl Solver {
-    /// Returns the solver, if its module is installed.
+    /// Returns the solver, if Python and its module are installed.
     pub fn find(name: &'static str) -> io::Result<Option<Solver>> {
-        let said = ask(name, "")?;
+        let said = match ask(name, "") {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            said => said?,
+        };
         let version = said.lines().next().and_then(|line| line.strip_prefix("version "));
         Ok(version.map(|version| Solver { name, version: version.into() }))
     }
