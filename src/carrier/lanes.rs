@@ -160,7 +160,7 @@ impl Lanes {
         for lane in self.order(is_apart) {
             let begins_late = lane == Lane::Begins && now < self.begins_from;
             if begins_late || (overtakes && lane != Lane::Heartbeats) {
-                self.lane(lane).drop_idle();
+                self.lane(lane).drop_idle(now);
                 continue;
             }
             let waiting = &mut self.lanes[lane as usize];
@@ -242,7 +242,7 @@ impl Lanes {
     /// Keeps terms from beginning for a while if heartbeats wait in the queue for too long.
     fn mind_lateness(&mut self, now: Instant) {
         let waiting = self.lane(Lane::Heartbeats);
-        waiting.drop_idle();
+        waiting.drop_idle(now);
         let Some(first) = waiting.first_trusted() else { return };
         let (limit, deadline) = (first.limit, first.deadline);
         let waits_since = deadline.checked_sub(limit).unwrap_or(now);
@@ -352,7 +352,7 @@ impl Waiting {
     }
 
     /// Forgets those for whom nobody waits any more, as far as they are next.
-    fn drop_idle(&mut self) {
+    fn drop_idle(&mut self, now: Instant) {
         for queue in [&mut self.fresh, &mut self.repeats] {
             while queue.front().is_some_and(|(_, parcel)| parcel.is_idle()) {
                 queue.pop_front();
@@ -360,7 +360,7 @@ impl Waiting {
         }
         self.suspects.retain(|parcel| !parcel.is_idle());
         self.parts.retain_mut(|part| {
-            part.parcels.retain(|parcel| !parcel.is_idle());
+            part.parcels.retain(|parcel| !parcel.is_idle() && !parcel.is_hopeless(now));
             !part.parcels.is_empty()
         });
     }
@@ -379,7 +379,7 @@ impl Waiting {
         if is_gathering && self.parts.is_empty() {
             return None;
         }
-        self.drop_idle();
+        self.drop_idle(now);
         if self.in_flight < room {
             let ready = self.parts.iter().position(|part| part.not_before <= now);
             if let Some(ready) = ready
@@ -393,7 +393,7 @@ impl Waiting {
             if is_gathering {
                 return None;
             }
-            if let Some((parcels, is_paid)) = self.trusted(lane, budgets) {
+            if let Some((parcels, is_paid)) = self.trusted(lane, now, budgets) {
                 self.in_flight += 1;
                 let fare = Fare { is_suspect: false, is_paid };
                 return Some(Batch::new(lane, parcels, fare, Repeat::default()));
@@ -404,7 +404,12 @@ impl Waiting {
 
     /// Takes the next acts that are not suspected, with whether they were paid for. The first to
     /// come goes first. Repeats go along for nothing, or wait until they may.
-    fn trusted(&mut self, lane: Lane, budgets: &mut Budgets) -> Option<(Vec<Arc<Parcel>>, bool)> {
+    fn trusted(
+        &mut self,
+        lane: Lane,
+        now: Instant,
+        budgets: &mut Budgets,
+    ) -> Option<(Vec<Arc<Parcel>>, bool)> {
         let is_fresh_in_reach = self.fresh.front().is_some_and(|(came, _)| {
             let before = self.repeats.partition_point(|(other, _)| other < came);
             before < ROWS_MAX
@@ -423,7 +428,8 @@ impl Waiting {
             if !queue.front().is_some_and(|(_, parcel)| chosen.has_room_for(parcel)) {
                 break;
             }
-            if let Some((came, parcel)) = queue.pop_front().filter(|(_, it)| !it.is_idle()) {
+            let is_of_use = |parcel: &Parcel| !parcel.is_idle() && !parcel.is_hopeless(now);
+            if let Some((came, parcel)) = queue.pop_front().filter(|(_, it)| is_of_use(it)) {
                 chosen.add(came, parcel);
             }
         }

@@ -145,6 +145,13 @@ impl Parcel {
         waiting.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
+    /// Returns true if it is a heartbeat with too little time left for an answer: the next one, which
+    /// has all of it, serves better.
+    pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
+        let left = self.deadline.saturating_duration_since(now);
+        self.load.lane() == Lane::Heartbeats && left < self.limit / 8
+    }
+
     /// The first answer counts.
     pub(crate) fn answer(&self, outcome: Outcome) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -169,11 +176,16 @@ impl Parcel {
     /// Returns true if this act, which failed, may be the reason why others failed with it.
     ///
     /// Most kinds go again in smaller company, which shows the reason. An attempt to begin a term
-    /// is sent once: each that fails is suspected.
+    /// is sent once: each that fails is suspected. A slow server has thousands of heartbeats meet
+    /// their limits: only those that went alone are suspected.
     pub(crate) fn is_suspect(&self) -> bool {
-        let is_likely = matches!(self.load.lane(), Lane::Begins | Lane::Releases)
-            || self.went_alone.load(Ordering::Relaxed)
-            || Instant::now() >= self.deadline;
+        let is_likely = match self.load.lane() {
+            Lane::Begins | Lane::Releases => true,
+            Lane::Heartbeats => self.went_alone.load(Ordering::Relaxed),
+            Lane::Polls | Lane::Sweeps => {
+                self.went_alone.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+            }
+        };
         is_likely && self.is_out.load(Ordering::Relaxed)
     }
 

@@ -219,8 +219,8 @@ impl<S: Store> Post<S> {
     /// Sends heartbeats again, in smaller company, if their request is slow. One row that waits for
     /// a lock makes all the others in its request wait. A repeat is harmless (I4).
     ///
-    /// One large one at a time: where several are slow it is the server that is, and more requests
-    /// would make it slower.
+    /// A large one and two others at a time: where more are slow it is the server that is, and more
+    /// requests would make it slower.
     fn part_late(&mut self, now: Instant) {
         while let Some((late_from, trip)) = self.next_late()
             && late_from <= now
@@ -238,8 +238,9 @@ impl<S: Store> Post<S> {
 
     /// Returns the request that is late first of those that may go in parts, and from when it is.
     fn next_late(&self) -> Option<(Instant, u64)> {
-        let is_one_parted = self.trips.values().any(|trip| trip.is_large() && trip.was_parted());
-        let may = |trip: &Trip| !(is_one_parted && trip.is_large());
+        let (large, others): (Vec<_>, Vec<_>) =
+            self.trips.values().filter(|trip| trip.was_parted()).partition(|trip| trip.is_large());
+        let may = |trip: &Trip| if trip.is_large() { large.is_empty() } else { others.len() < 2 };
         let late = self.trips.iter().filter(|(_, trip)| may(trip));
         late.filter_map(|(id, trip)| Some((trip.late_from?, *id))).min()
     }
