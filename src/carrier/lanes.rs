@@ -35,8 +35,8 @@ pub(crate) struct Lanes {
     last_departed: Instant,
     /// The kind that went last while transactions are apart.
     last: usize,
-    /// Until when no term begins, because heartbeats were late.
-    begins_from: Instant,
+    /// Until when nobody polls and no term begins, because heartbeats were late.
+    late_until: Instant,
 }
 
 /// The acts that wait for one kind of request.
@@ -116,7 +116,7 @@ impl Lanes {
             alone_in_flight: 0,
             last_departed: now,
             last: 0,
-            begins_from: now,
+            late_until: now,
         }
     }
 
@@ -158,8 +158,9 @@ impl Lanes {
         }
         let mut is_urgent_waiting = false;
         for lane in self.order(is_apart) {
-            let begins_late = lane == Lane::Begins && now < self.begins_from;
-            if begins_late || (overtakes && lane != Lane::Heartbeats) {
+            let leads_to_terms = matches!(lane, Lane::Polls | Lane::Begins);
+            let holds_back = leads_to_terms && now < self.late_until;
+            if holds_back || (overtakes && lane != Lane::Heartbeats) {
                 self.lane(lane).drop_idle(now);
                 continue;
             }
@@ -190,8 +191,9 @@ impl Lanes {
         let paid = self.budgets.refilled_at().filter(|_| self.is_waiting());
         let gathered = self.of(Lane::Heartbeats).gathers_until();
         let overtakes = self.overtakes_at().filter(|_| self.is_apart(now) && self.in_flight > 0);
-        let begins = (!self.of(Lane::Begins).is_empty()).then_some(self.begins_from);
-        let later = [gathered, overtakes, begins].into_iter().flatten().filter(|at| *at > now);
+        let held_back = [Lane::Polls, Lane::Begins].map(|lane| !self.of(lane).is_empty());
+        let resumes = held_back.contains(&true).then_some(self.late_until);
+        let later = [gathered, overtakes, resumes].into_iter().flatten().filter(|at| *at > now);
         parts.into_iter().chain(paid).chain(later).min()
     }
 
@@ -215,7 +217,7 @@ impl Lanes {
     }
 
     /// Returns true if requests go one at a time.
-    fn is_apart(&self, now: Instant) -> bool {
+    pub(crate) fn is_apart(&self, now: Instant) -> bool {
         let is_asked = |part: &Part| part.repeat.is_alone && part.not_before <= now;
         let is_asked = || self.lanes.iter().flat_map(|waiting| &waiting.parts).any(is_asked);
         !self.overlap.is_allowed(now) || self.alone_in_flight > 0 || is_asked()
@@ -239,7 +241,8 @@ impl Lanes {
         Some(self.last_departed + limit / share)
     }
 
-    /// Keeps terms from beginning for a while if heartbeats wait in the queue for too long.
+    /// Keeps terms from beginning for a while if heartbeats wait in the queue for too long, and polls
+    /// from leading to that.
     fn mind_lateness(&mut self, now: Instant) {
         let waiting = self.lane(Lane::Heartbeats);
         waiting.drop_idle(now);
@@ -247,7 +250,7 @@ impl Lanes {
         let (limit, deadline) = (first.limit, first.deadline);
         let waits_since = deadline.checked_sub(limit).unwrap_or(now);
         if now.saturating_duration_since(waits_since) >= limit / LATE {
-            self.begins_from = self.begins_from.max(now + limit);
+            self.late_until = self.late_until.max(now + limit);
         }
     }
 
@@ -696,6 +699,7 @@ mod tests {
         assert_eq!(sent, window);
         tokio::time::advance(LIMIT / LATE).await;
         waiters.add("b", begin(), false, 0);
+        waiters.add("p", look(), false, 0);
         waiters.add("r", release(), false, 0);
         assert_eq!(waiters.depart().unwrap().0, Lane::Releases, "a release lightens the load");
         assert_eq!(waiters.depart(), None);
@@ -706,8 +710,10 @@ mod tests {
         assert_eq!(from, Some(Instant::now() + LIMIT));
         tokio::time::advance(LIMIT - Duration::from_millis(1)).await;
         waiters.add("c", begin(), false, 0);
+        waiters.add("q", look(), false, 0);
         assert_eq!(waiters.depart(), None);
         tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(waiters.depart().unwrap().0, Lane::Polls);
         assert_eq!(waiters.depart().unwrap().0, Lane::Begins);
     }
 
@@ -735,6 +741,8 @@ mod tests {
         assert_eq!(waiters.depart(), None);
         waiters.arrived(Lane::Heartbeats, Fare::default(), true);
         waiters.arrived(Lane::Releases, Fare::default(), true);
+        assert_eq!(waiters.depart(), None, "it was late");
+        tokio::time::advance(LIMIT).await;
         assert_eq!(waiters.depart().unwrap().0, Lane::Polls);
         waiters.arrived(Lane::Polls, Fare::default(), true);
         tokio::time::advance(Duration::from_secs(10)).await;

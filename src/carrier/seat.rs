@@ -26,7 +26,7 @@ use crate::outcome::Outcome;
 const GRACE: Duration = Duration::from_millis(5);
 
 /// How many locks share their marks.
-const GROUP: usize = 8_000;
+const GROUP: usize = 2_000;
 /// How many groups have marks of their own; more are of no use.
 const GROUPS: usize = 1_000;
 
