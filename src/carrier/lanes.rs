@@ -216,6 +216,11 @@ impl Lanes {
         self.lane(lane).arrived(fare, ending);
     }
 
+    /// Returns until when heartbeats count as late, if they do.
+    pub(crate) fn late_until(&self, now: Instant) -> Option<Instant> {
+        (now < self.late_until).then_some(self.late_until)
+    }
+
     /// Returns true if requests go one at a time.
     pub(crate) fn is_apart(&self, now: Instant) -> bool {
         let is_asked = |part: &Part| part.repeat.is_alone && part.not_before <= now;

@@ -132,8 +132,8 @@ impl<S: Store> Post<S> {
         let parcels: Arc<[Arc<Parcel>]> = parcels.into();
         let is_parted = lane == Lane::Heartbeats && parcels.len() > 1;
         // Where requests go one at a time, the server is slow and no row holds it up.
-        let patience = if self.lanes.is_apart(now) { 1 } else { 3 };
-        let late_from = is_parted.then(|| now + shortest(&parcels) / patience);
+        let shares = if self.lanes.is_apart(now) { 1 } else { 3 };
+        let late_from = is_parted.then(|| now + shortest(&parcels) / shares);
         let (store, carried) = (Arc::clone(&self.store), Arc::clone(&parcels));
         self.sent += 1;
         let trip = self.sent;
@@ -228,6 +228,11 @@ impl<S: Store> Post<S> {
             && late_from <= now
             && let Some(trip) = self.trips.get_mut(&trip)
         {
+            // What keeps all of them waiting is no row.
+            if let Some(until) = self.lanes.late_until(now) {
+                trip.late_from = Some(until);
+                continue;
+            }
             trip.late_from = None;
             let (sent, acts) = (trip.sent, trip.parcels.len());
             let ending = Ending { sent, acts, is_done: false, is_heard: false };
