@@ -83,7 +83,7 @@ mod tests {
         let rows: Vec<StoredRow> =
             [takeover_key("a", Timestamp(1)), takeover_key("b", Timestamp(1))]
                 .iter()
-                .map(|key| StoredRow::new(key))
+                .map(StoredRow::new)
                 .collect();
         let is_all = |is_page_full| {
             let sorted = sort_leftovers(&locks, &rows, is_page_full);

@@ -139,7 +139,7 @@ fn locks_on_threads_of_their_own_share_the_bound_on_load() {
     let locks = 20;
     let run = |n| Contender::run(table.lock(format!("apart-{n}")).lease(LEASE).own_thread());
     let _contenders: Vec<_> = (0..locks).map(run).collect();
-    let since = std::time::Instant::now();
+    let since = tokio::time::Instant::now();
     while requests.get(Rpc::StreamingRead) < locks {
         assert!(since.elapsed() < EVENTUALLY, "{:?}", requests.each());
         std::thread::sleep(Duration::from_millis(10));
