@@ -380,7 +380,8 @@ impl RwLock {
             }
         };
         // For tidiness alone: it must not keep a reader waiting for long.
-        let _ = timeout(TIDY_LIMIT, tidying).await;
+        // Boxed: it is seldom under way, and every `read` would keep room for it.
+        let _ = timeout(TIDY_LIMIT, Box::pin(tidying)).await;
     }
 }
 

@@ -137,7 +137,7 @@ impl RwLock {
     async fn try_in_turn(&self, stopped: &Stopped, repeats: &Repeats) -> Result<Tried> {
         let budget = self.0.table.table().budget();
         let turn = repeats.turn(budget, Charge::ReadAndTransaction).await;
-        let tried = self.try_second(stopped).await;
+        let tried = Box::pin(self.try_second(stopped)).await;
         turn.ends(!matches!(tried, Err(_) | Ok(Tried::Again)));
         tried
     }
