@@ -1,10 +1,10 @@
 //! Captures the log, line by line.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use tracing::field::{Field, Visit};
-use tracing::subscriber::{DefaultGuard, Interest, set_default};
+use tracing::subscriber::{DefaultGuard, Interest, set_default, set_global_default};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 /// A line of the library's: its message, then its fields as ` name=value`.
@@ -26,6 +26,10 @@ pub struct Log(Arc<Mutex<Vec<Line>>>);
 
 impl Log {
     pub fn capture() -> (Log, DefaultGuard) {
+        // Whoever logs first decides if a line is of interest to anybody: while another thread's log
+        // comes or goes, nobody might be.
+        static EVERYBODY: Once = Once::new();
+        EVERYBODY.call_once(|| set_global_default(Nobodys).unwrap());
         let log = Log::default();
         (log.clone(), set_default(log))
     }
@@ -73,6 +77,29 @@ impl Visit for Text {
     fn record_str(&mut self, field: &Field, value: &str) {
         write!(self.fields, " {}={value}", field.name()).unwrap();
     }
+}
+
+/// The log of the threads that capture none.
+struct Nobodys;
+
+impl Subscriber for Nobodys {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        false
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
 }
 
 impl Subscriber for Log {
