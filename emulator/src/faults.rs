@@ -37,7 +37,8 @@ pub enum Effect {
     Stall,
     /// It is applied and never answered.
     StallReply,
-    /// It is answered ABORTED, and its transaction, if it names one, has lost as to an older one.
+    /// It is answered ABORTED, and its transaction, if it names one, has lost as to an older one. One
+    /// that has committed is answered as without a fault.
     Abort,
     /// It is applied, and the read timestamp that it asks for is left out of the reply.
     HideReadTimestamp,

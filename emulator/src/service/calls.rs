@@ -112,7 +112,11 @@ impl Core {
                 let _ = apply(core, message).await;
                 std::future::pending().await
             }
-            Effect::Abort => Err(self.abort(&message)),
+            // None that has committed can be aborted.
+            Effect::Abort => match self.abort(&message) {
+                Some(error) => Err(error),
+                None => apply(core, message).await,
+            },
             Effect::EndEarlier => {
                 if let Some(session) = message.session().filter(|_| message.begins()) {
                     core.end_latest(session)?;
@@ -140,16 +144,20 @@ impl Core {
         });
     }
 
-    fn abort(&self, message: &impl Selectable) -> Error {
+    /// Aborts the transaction that a request names; none if that one has committed.
+    fn abort(&self, message: &impl Selectable) -> Option<Error> {
         let error = Error::aborted("Transaction aborted by an injected fault.");
         let session = message.session();
         let handle = message.transaction().zip(session);
         let handle = handle.and_then(|(id, session)| Handle::decode(id, session).ok());
         let database = session.and_then(|session| self.database_of(session).ok());
         if let (Some(Handle::ReadWrite(id)), Some(database)) = (handle, database) {
+            if database.has_committed(id) {
+                return None;
+            }
             database.fail(id, error.clone());
         }
-        error
+        Some(error)
     }
 
     fn first_key_column(&self, session: &str, table: &str) -> Option<String> {
