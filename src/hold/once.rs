@@ -15,7 +15,6 @@ use crate::driver::Parting;
 use crate::error::{Error, Kind, Result};
 use crate::loss::ReleaseOutcome;
 use crate::names::{check_lock_name, check_table_name};
-use crate::operate::LockState;
 use crate::settings::{LockBuilder, Settings};
 use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table, despite_others};
 use crate::spindle::Spindle;
@@ -91,27 +90,6 @@ impl LockTable {
         check_lock_name(name)?;
         let (found, read_at) = self.table().read(name, REQUEST_LIMIT).await?;
         Ok(found.and_then(|full| LastRun::of(&full, read_at)))
-    }
-}
-
-impl LockState {
-    /// Returns the run of a job that ended here last; nothing while somebody holds, or if the lock
-    /// was used otherwise since. [`LockTable::last_run`] also tells of a run that goes on.
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// let mut locks = table.list();
-    /// while let Some(lock) = locks.next().await? {
-    ///     if let Some(run) = lock.last_run() {
-    ///         println!("{}: {run}", lock.name);
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn last_run(&self) -> Option<LastRun> {
-        let is_released = self.row.as_ref().is_some_and(spindle_protocol::Row::is_released);
-        self.info.as_deref().filter(|_| is_released).and_then(LastRun::parse)
     }
 }
 
@@ -387,7 +365,7 @@ impl LastRun {
     }
 
     /// Reads what the end of a run left in the row.
-    fn parse(info: &str) -> Option<LastRun> {
+    pub(crate) fn parse(info: &str) -> Option<LastRun> {
         let mut words = info.strip_prefix("run ")?.splitn(4, ' ');
         let token = words.next()?.parse().ok()?;
         let how = words.next()?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
+use crate::hold::LastRun;
 use crate::names::fleet_of;
 use crate::spanner::FullRow;
 use crate::token::FencingToken;
@@ -103,6 +104,25 @@ pub struct Obstacle {
 }
 
 impl LockState {
+    /// Returns the run of a job that ended here last; nothing while somebody holds, or if the lock
+    /// was used otherwise since. [`LockTable::last_run`] also tells of a run that goes on.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut locks = table.list();
+    /// while let Some(lock) = locks.next().await? {
+    ///     if let Some(run) = lock.last_run() {
+    ///         println!("{}: {run}", lock.name);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn last_run(&self) -> Option<LastRun> {
+        let is_released = self.row.as_ref().is_some_and(Row::is_released);
+        self.info.as_deref().filter(|_| is_released).and_then(LastRun::parse)
+    }
+
     /// Returns the id of the instance that holds the lock, if one does.
     pub fn holder(&self) -> Option<&str> {
         match &self.standing {
