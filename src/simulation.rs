@@ -327,7 +327,7 @@ pub struct Identity {
     pub clock: Clock,
     /// The same seed draws the same numbers.
     pub seed: u64,
-    /// Which of its process's batchers it joins.
+    /// The number of the batcher that it joins in its process.
     pub batcher: usize,
 }
 

@@ -1,6 +1,6 @@
 //! `spindle`: who holds what on a lock table, since when, and why.
 
-// What is written to a terminal goes through `output`, which cleans it.
+// All text for a terminal goes through `output`, which cleans it.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;

@@ -191,7 +191,7 @@ impl<S: Store> Post<S> {
         let pause = if is_gone {
             Duration::ZERO
         } else {
-            // Whoever is in the way is out of step by then, and a dead one is soon found to be so.
+            // Others in the way are out of step by then, and a dead one is soon found out.
             let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(count.min(8))).min(PAUSE_MAX);
             ABORTED_PAUSE + longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random())
         };
@@ -228,7 +228,7 @@ impl<S: Store> Post<S> {
             && late_from <= now
             && let Some(trip) = self.trips.get_mut(&trip)
         {
-            // What keeps all of them waiting is no row.
+            // No single row keeps all of them waiting.
             if let Some(until) = self.lanes.late_until(now) {
                 trip.late_from = Some(until);
                 continue;

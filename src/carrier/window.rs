@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// shrinks.
 const WAITING_FEW: f64 = 2.0;
 const WAITING_MANY: f64 = 4.0;
-/// What is answered sooner waits nowhere.
+/// A request that is answered sooner waits nowhere.
 const PROMPT: Duration = Duration::from_millis(10);
 /// The shortest latency is forgotten by this part with each answer, since servers change. The first
 /// requests of a round of heartbeats measure it anew.
@@ -25,7 +25,7 @@ pub(crate) struct Window {
     most: f64,
     /// The latency of a request that waits for no other, as far as is known.
     base_s: Option<f64>,
-    /// What left before this has narrowed the window already.
+    /// A request that left before this has narrowed the window already.
     narrowed_at: Option<Instant>,
 }
 
@@ -87,7 +87,7 @@ impl Window {
     }
 }
 
-/// Whether transactions of several requests may be open side by side on one session.
+/// Says if transactions of several requests may be open side by side on one session.
 ///
 /// Some servers, Google's emulator among them, end the earlier one when another begins. Nothing
 /// says so but what becomes of them.

@@ -74,7 +74,7 @@ fn typed(kind: &'static str, text: impl Into<Body>) -> Response {
 
 fn json(thing: &impl Serialize) -> Response {
     match serde_json::to_string(thing) {
-        // Whoever asks by hand reads it in a terminal.
+        // A person may read it in a terminal.
         Ok(text) => typed("application/json", escaped(&text)),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

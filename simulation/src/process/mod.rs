@@ -22,7 +22,7 @@ pub(crate) struct Process {
     pub(crate) lock_name: String,
     /// The process it is part of; those of one house live, sleep and die together.
     pub(crate) house: usize,
-    /// Which of the batchers of its house sends for it; all of them share a budget.
+    /// The batcher of its house that sends for it; all of them share a budget.
     pub(crate) batcher: usize,
     /// How it writes rows and understands them.
     pub(crate) format: Format,

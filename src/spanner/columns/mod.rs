@@ -108,7 +108,7 @@ struct Asking {
     asked: watch::Sender<()>,
 }
 
-/// What a caller waits for before it looks again.
+/// How long a caller waits before it looks again.
 struct Wait {
     ended: Option<watch::Receiver<()>>,
     /// From then on the question may be asked on the caller's runtime.
