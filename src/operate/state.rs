@@ -105,7 +105,8 @@ pub struct Obstacle {
 
 impl LockState {
     /// Returns the run of a job that ended here last; nothing while somebody holds, or if the lock
-    /// was used otherwise since. [`LockTable::last_run`] also tells of a run that goes on.
+    /// was used otherwise since. [`LockTable::last_run`](crate::LockTable::last_run) also tells of
+    /// a run that goes on.
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
