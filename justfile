@@ -39,13 +39,13 @@ prove:
 mutants *options:
     cargo run --quiet -p spindle-mutants -- {{ options }}
 
-# Locks and fleets hunted in real processes (`just chaos --shards 64`, `just chaos --ranks`); what is left is in target/chaos/.
+# Chaos runs: locks and fleets in real processes (`just chaos --shards 64`, `just chaos --ranks`); what is left is in target/chaos/.
 chaos *options:
     cargo chaos {{ options }}
 
 # Google's clients in four languages, on the embedded Spanner.
 clients:
-    emulator/tests/clients/run
+    crates/emulator/tests/clients/run
 
 bench:
     cargo bench

@@ -11,7 +11,7 @@
 //!
 //! Without arguments all of them run, with these numbers. Real time, release build, lease 10 s and
 //! the default poll interval of 1 s. The embedded Spanner is a process of its own, which counts the
-//! requests. Each member has a connection and a carrier of its own, as a process has.
+//! requests. Each member has a connection and a batcher of its own, as a process has.
 
 #[path = "parts/counts.rs"]
 mod counts;

@@ -106,9 +106,9 @@ struct Office {
 }
 
 /// Says when a task has ended, also one that was aborted.
-struct Desk(Arc<Office>, String);
+struct ClerkState(Arc<Office>, String);
 
-impl Drop for Desk {
+impl Drop for ClerkState {
     fn drop(&mut self) {
         println!("  {}: task ends", self.1);
         self.0.busy.fetch_sub(1, Ordering::SeqCst);
@@ -119,7 +119,7 @@ impl Office {
     /// Writes bills for as long as the term lasts.
     async fn bill(self: Arc<Office>, id: String, term: Term) -> Result<(), Failure> {
         let others = self.busy.fetch_add(1, Ordering::SeqCst);
-        let _desk = Desk(Arc::clone(&self), id.clone());
+        let _desk = ClerkState(Arc::clone(&self), id.clone());
         if others > 0 {
             eprintln!("{id}: another task is still at work");
             std::process::exit(1);

@@ -131,15 +131,19 @@ async fn change(catalogue: &RwLock, client: &DatabaseClient) -> Result<FencingTo
 }
 
 /// A writer that dies without a word keeps readers waiting for a lease, and can't write after it.
-async fn outlive(doomed: RwLock, heir: &RwLock, client: &DatabaseClient) -> Result<(), Failure> {
+async fn outlive(
+    doomed: RwLock,
+    successor: &RwLock,
+    client: &DatabaseClient,
+) -> Result<(), Failure> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let guard = runtime.spawn(async move { doomed.write().await }).await??;
     let died = Instant::now();
     runtime.shutdown_background();
-    if heir.try_read().await?.is_some() {
+    if successor.try_read().await?.is_some() {
         return Err("a reader began beside a writer".into());
     }
-    let reading = heir.read().await?;
+    let reading = successor.read().await?;
     println!("a reader began {:.1?} after the writer had died", died.elapsed());
     if reading.token() <= guard.token() {
         return Err("the reader's token is not later".into());

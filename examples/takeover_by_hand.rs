@@ -51,7 +51,7 @@ async fn tell() -> Result<String, Failure> {
     let lock = table.inspect("job").await?;
     println!(
         "inspect: {:?} under {:?}, heard of {:?} ago, says `{}`",
-        lock.standing,
+        lock.holding,
         lock.token,
         lock.heartbeat_age.unwrap_or_default(),
         lock.info.as_deref().unwrap_or_default()
@@ -109,7 +109,7 @@ async fn sweep(table: &LockTable, outside: &DatabaseClient) -> Result<(), Failur
     outside.write_only_transaction().build().write(vec![leftover]).await?;
     let mut locks = table.list();
     while let Some(lock) = locks.next().await? {
-        println!("list: {} {:?}", lock.name, lock.standing);
+        println!("list: {} {:?}", lock.name, lock.holding);
         if lock.name != "job" {
             return Err(format!("`{}` is no lock", lock.name).into());
         }
@@ -128,7 +128,7 @@ async fn sweep(table: &LockTable, outside: &DatabaseClient) -> Result<(), Failur
 /// The next report of the observer: who leads now.
 async fn report(observer: &mut Observer) -> Result<Option<u64>, Failure> {
     let lock = timeout(PATIENCE, observer.next()).await??;
-    println!("observe: {:?}", lock.standing);
+    println!("observe: {:?}", lock.holding);
     Ok(lock.token.filter(|_| lock.is_held()).map(u64::from))
 }
 

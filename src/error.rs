@@ -6,7 +6,7 @@ use std::time::Duration;
 use google_cloud_gax::error::rpc::{Code, Status, StatusDetails};
 use spindle_protocol::Row;
 
-use crate::loss::Loss;
+use crate::term_end::TermEnd;
 use crate::token::FencingToken;
 
 /// The result of this library's operations.
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     /// The term is not, or no longer, the one that holds the lock.
     Fenced { lock: String, token: FencingToken, found: Option<Found> },
     /// The term, one of this process, has ended here; Spanner was not asked.
-    Ended { lock: String, token: FencingToken, loss: Option<Loss> },
+    Ended { lock: String, token: FencingToken, loss: Option<TermEnd> },
     /// A system outside of the database has seen a later token.
     Stale { token: FencingToken, highest: FencingToken },
     /// No term is valid in this process.
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
     /// The lock was not to be had in time.
     NotAcquired { lock: String, limit: Duration, trouble: Option<Error> },
     /// The lock is somebody's, or will be: its row is not to be removed.
-    NotVacant { lock: String, standing: String },
+    NotVacant { lock: String, holding: String },
     /// The code that ran under the lock panicked.
     Panicked { lock: String, message: String },
     /// The code that ran under the lock did not stop when it was told to, nor when it was aborted.
@@ -493,8 +493,8 @@ impl fmt::Display for Error {
             Kind::NotAcquired { lock, limit, trouble: Some(trouble) } => {
                 write!(f, "lock `{lock}`: not acquired within {limit:?}: {trouble}")
             }
-            Kind::NotVacant { lock, standing } => {
-                write!(f, "lock `{lock}`: not vacant, so its row stays: {standing}")
+            Kind::NotVacant { lock, holding } => {
+                write!(f, "lock `{lock}`: not vacant, so its row stays: {holding}")
             }
             Kind::Panicked { lock, message } => {
                 write!(f, "lock `{lock}`: what ran under it panicked: {message}")
@@ -522,20 +522,20 @@ fn write_stalled(f: &mut fmt::Formatter<'_>, lock: &str, overdue: Duration) -> f
     )
 }
 
-fn write_loss(f: &mut fmt::Formatter<'_>, loss: Option<&Loss>) -> fmt::Result {
+fn write_loss(f: &mut fmt::Formatter<'_>, loss: Option<&TermEnd>) -> fmt::Result {
     match loss {
-        Some(Loss::LetGo) => f.write_str(": its holder let go of it"),
-        Some(Loss::Lapsed) => f.write_str(": left to run out, because its work did not stop"),
-        Some(Loss::Superseded { by: Some(by), holder: Some(holder), .. }) => {
+        Some(TermEnd::LetGo) => f.write_str(": its holder let go of it"),
+        Some(TermEnd::Lapsed) => f.write_str(": left to run out, because its work did not stop"),
+        Some(TermEnd::Superseded { by: Some(by), holder: Some(holder), .. }) => {
             write!(f, ": superseded by {by}, held by `{holder}`")
         }
-        Some(Loss::Superseded { by: Some(by), holder: None, .. }) => {
+        Some(TermEnd::Superseded { by: Some(by), holder: None, .. }) => {
             write!(f, ": superseded by {by}, held by nobody")
         }
-        Some(Loss::Superseded { by: None, .. }) => f.write_str(": the lock has no row now"),
-        Some(Loss::OutOfContact) => f.write_str(": out of contact with spanner"),
-        Some(Loss::Abandoned) => f.write_str(": its loop is gone"),
-        Some(Loss::Expired) | None => f.write_str(": its lease ran out"),
+        Some(TermEnd::Superseded { by: None, .. }) => f.write_str(": the lock has no row now"),
+        Some(TermEnd::OutOfContact) => f.write_str(": out of contact with spanner"),
+        Some(TermEnd::Abandoned) => f.write_str(": its loop is gone"),
+        Some(TermEnd::Expired) | None => f.write_str(": its lease ran out"),
     }
 }
 

@@ -117,7 +117,7 @@
 //! - `admin`: `LockTable::create` makes the table, and `upgrade` adds columns, through Google's admin
 //!   client.
 
-mod carrier;
+mod batch;
 mod chance;
 mod clock;
 mod driver;
@@ -125,12 +125,11 @@ mod error;
 mod fence;
 pub mod fleet;
 mod hold;
-mod loss;
+mod membership;
 mod names;
 pub mod operate;
 mod outcome;
 mod rank;
-mod roster;
 mod settings;
 #[cfg(all(feature = "__simulation", unix))]
 #[doc(hidden)]
@@ -138,6 +137,7 @@ pub mod simulation;
 mod spanner;
 mod spindle;
 mod status;
+mod term_end;
 mod token;
 mod token_text;
 
@@ -149,15 +149,15 @@ pub use clock::Clock;
 pub use error::{Error, Result};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use hold::{Guard, JobOutcome, LastRun, LeadOptions, RunState, TaskResult};
-pub use loss::{Loss, ReleaseOutcome};
-pub use operate::{LockState, Standing};
+pub use operate::{Holding, LockState};
 pub use settings::LockBuilder;
 pub use spanner::LockTable;
 pub use spindle::{RunHandle, Spindle};
 pub use status::{Term, TermChange, TermWatch};
+pub use term_end::{ReleaseOutcome, TermEnd};
 pub use token::FencingToken;
 
-/// How an instance fares: for probes, dashboards and people.
+/// How an instance charges: for probes, dashboards and people.
 pub mod health {
     pub use crate::status::{Failing, Health, Role, Trouble};
 }

@@ -73,12 +73,12 @@ pub(crate) fn permits_prefix(name: &str) -> String {
 }
 
 /// Returns the key of the row of a lock's writers.
-pub(crate) fn gate_key(name: &str) -> String {
+pub(crate) fn writer_key(name: &str) -> String {
     format!("{RESERVED}rw:{name}")
 }
 
 /// Returns true if this is the key of the row of a lock's writers.
-pub(crate) fn is_gate(key: &str) -> bool {
+pub(crate) fn is_writer_row(key: &str) -> bool {
     key.strip_prefix(RESERVED)
         .and_then(|rest| rest.strip_prefix("rw:"))
         .is_some_and(|rest| !rest.contains('/'))
@@ -99,7 +99,7 @@ pub(crate) fn subject(prefix: &str) -> String {
 
 /// Returns the beginning of the keys of the rows of a lock's readers.
 pub(crate) fn readers_prefix(name: &str) -> String {
-    format!("{}/", gate_key(name))
+    format!("{}/", writer_key(name))
 }
 
 /// Reads a number as these keys have it, and no other way of writing it.
@@ -215,13 +215,17 @@ mod tests {
             (shares_prefix("orders", "partitions"), "group `orders`"),
             (format!("{}7", shards_prefix("orders", "partitions")), "group `orders`"),
             (permits_prefix("uploads"), "semaphore `uploads`"),
-            (gate_key("catalogue"), "readers and writers' lock `catalogue`"),
+            (writer_key("catalogue"), "readers and writers' lock `catalogue`"),
             (readers_prefix("catalogue"), "readers and writers' lock `catalogue`"),
             ("job".to_string(), "lock `job`"),
         ] {
             assert_eq!(subject(&prefix), expected);
         }
-        assert!(is_gate(&gate_key("a")) && !is_gate(&readers_prefix("a")) && !is_gate("rw:a"));
+        assert!(
+            is_writer_row(&writer_key("a"))
+                && !is_writer_row(&readers_prefix("a"))
+                && !is_writer_row("rw:a")
+        );
     }
 
     #[test]

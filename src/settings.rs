@@ -242,7 +242,7 @@ impl LockBuilder {
     ///
     /// # Promises
     ///
-    /// Once things are calm, the leader follows from who lives. Ranks decide about time alone: with
+    /// Once nothing changes, the leader follows from who lives. Ranks decide about time alone: with
     /// wrong or old views the lock is exclusive all the same.
     ///
     /// A contender that pauses after its task has failed, in [`lead_with`](crate::Spindle::lead_with),

@@ -16,12 +16,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::carrier::{self, Budget, Carriers, Fate, Seat, Sight, Step, Verdict, judge};
+use crate::batch::{
+    self, BatchHandle, Batchers, Budget, CommitOutcome, Snapshot, Ticks, Verdict, judge,
+};
 use crate::chance;
 use crate::clock::Clock;
 pub use crate::clock::Machine;
 use crate::driver::{
-    Carried, CarriedRow, Command, Driver, Inbox, LockRow, Outbox, Role, Told, UnderWay,
+    Batched, BatchedRow, Command, Driver, Inbox, LockRow, Outbox, Role, UnderWay, WrittenColumns,
 };
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
@@ -148,20 +150,24 @@ impl<S: Store> Simulated<S> {
             may_commit = true;
             self.0.commit(transaction, accepted).await.map(Some)
         };
-        let (fate, error) = match timeout(limit, work).await {
+        let (commit, error) = match timeout(limit, work).await {
             // Nobody is left whom it concerns.
-            Ok(Ok(None)) => (Fate::NotApplied, None),
-            Ok(Ok(Some(at))) => (Fate::Applied { at }, None),
-            Ok(Err(failure @ Failure::Exists)) => (Fate::Exists, Some(failed(failure, limit))),
-            Ok(Err(failure @ Failure::Refused)) => (Fate::Spoilt, Some(failed(failure, limit))),
+            Ok(Ok(None)) => (CommitOutcome::NotApplied, None),
+            Ok(Ok(Some(at))) => (CommitOutcome::Applied { at }, None),
+            Ok(Err(failure @ Failure::Exists)) => {
+                (CommitOutcome::Exists, Some(failed(failure, limit)))
+            }
+            Ok(Err(failure @ Failure::Refused)) => {
+                (CommitOutcome::Spoilt, Some(failed(failure, limit)))
+            }
             Ok(Err(Failure::Unknown)) | Err(_) if may_commit => {
-                (Fate::Unknown, Some(Error::unknown(DOING.to_string())))
+                (CommitOutcome::Unknown, Some(Error::unknown(DOING.to_string())))
             }
             Ok(Err(Failure::Unknown | Failure::NotApplied)) | Err(_) => {
-                (Fate::NotApplied, Some(failed(Failure::NotApplied, limit)))
+                (CommitOutcome::NotApplied, Some(failed(Failure::NotApplied, limit)))
             }
         };
-        (Verdict { refused, fate, error }, shown)
+        (Verdict { refused, commit, error }, shown)
     }
 
     async fn leftover_rows(&self, locks: &[(Arc<str>, Timestamp)], limit: Duration) -> Leftovers {
@@ -170,10 +176,10 @@ impl<S: Store> Simulated<S> {
     }
 }
 
-impl<S: Store> carrier::Store for Simulated<S> {
-    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Sight, Error> {
+impl<S: Store> batch::Store for Simulated<S> {
+    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Snapshot, Error> {
         let (rows, read_at) = within(limit, self.0.read(keys)).await?;
-        Ok(Sight { rows, read_at, with_lease: true })
+        Ok(Snapshot { rows, read_at, with_lease: true })
     }
 
     async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
@@ -245,7 +251,7 @@ fn failed(failure: Failure, limit: Duration) -> Error {
 
 /// One process: instances of several locks, who share batchers, and a budget with all of them.
 pub struct House<S> {
-    batchers: Vec<Carriers>,
+    batchers: Vec<Batchers>,
     store: Arc<Simulated<S>>,
 }
 
@@ -254,7 +260,7 @@ impl<S: Store> House<S> {
     /// a lock's own.
     pub fn new(store: S, batchers: usize) -> House<S> {
         let budget = Arc::new(Budget::new());
-        let batchers = (0..batchers.max(1)).map(|_| Carriers::new(Arc::clone(&budget)));
+        let batchers = (0..batchers.max(1)).map(|_| Batchers::new(Arc::clone(&budget)));
         House { batchers: batchers.collect(), store: Arc::new(Simulated(store)) }
     }
 
@@ -275,12 +281,12 @@ pub trait Watch: Send + Sync + 'static {
     /// Notes that it has decided to act.
     fn before(&self, act: &Act);
 
-    /// Notes that it is told how the act ended.
+    /// Notes that it is written how the act ended.
     fn after(&self, act: &Act, answer: &Answer);
 }
 
 struct Watched<W> {
-    row: CarriedRow,
+    row: BatchedRow,
     watch: Arc<W>,
 }
 
@@ -295,8 +301,8 @@ impl<W: Watch> LockRow for Watched<W> {
         })
     }
 
-    fn step(&self) -> Step {
-        self.row.step()
+    fn ticks(&self) -> Ticks {
+        self.row.ticks()
     }
 
     fn saw_seizure(&self) -> bool {
@@ -332,7 +338,7 @@ pub struct Identity {
 }
 
 impl Member {
-    /// Returns an instance in this process; `spawn` is given its carrier, if it has none yet.
+    /// Returns an instance in this process; `spawn` is given its batcher, if it has none yet.
     pub fn on<S: Store>(
         house: &House<S>,
         identity: Identity,
@@ -342,8 +348,8 @@ impl Member {
     ) -> (Member, Loop) {
         let lock = identity.lock.as_str().into();
         let batcher = &house.batchers[identity.batcher % house.batchers.len()];
-        let seat = batcher.seat_on(&house.store, lock, identity.seed, spawn);
-        let row = carried(seat, &identity, None);
+        let handle = batcher.handle_on(&house.store, lock, identity.seed, spawn);
+        let row = row(handle, &identity, None);
         Member::with_row(Watched { row, watch: Arc::new(watch) }, identity, cancel)
     }
 
@@ -355,8 +361,8 @@ impl Member {
         cancel: CancellationToken,
     ) -> (Member, Loop) {
         let (table, lock) = (table.table(), identity.lock.as_str().into());
-        let seat = table.carriers.seat_on(table, lock, identity.seed, spawn);
-        let row = carried(seat, &identity, Some(Arc::clone(table)));
+        let handle = table.batchers.handle_on(table, lock, identity.seed, spawn);
+        let row = row(handle, &identity, Some(Arc::clone(table)));
         Member::with_row(row, identity, cancel)
     }
 
@@ -458,13 +464,13 @@ pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTer
     (terms, read_at)
 }
 
-fn carried(seat: Seat, identity: &Identity, table: Option<Arc<Table>>) -> CarriedRow {
-    CarriedRow(Arc::new(Carried {
-        seat,
+fn row(handle: BatchHandle, identity: &Identity, table: Option<Arc<Table>>) -> BatchedRow {
+    BatchedRow(Arc::new(Batched {
+        handle,
         table,
         holder: Holder { lease: identity.timing.lease, info: None },
-        parting_info: Arc::default(),
-        told: Told::default(),
+        release_info: Arc::default(),
+        written: WrittenColumns::default(),
         saw_lease: Arc::default(),
         saw_seizure: Arc::default(),
         role: Role::Lock,

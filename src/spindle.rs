@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::chance;
 use crate::clock::Clock;
 use crate::driver::{
-    CarriedRow, Claim, Command, Demand, Driver, Grant, Inbox, Occupied, Outbox, Part, Patience,
+    BatchedRow, Command, Demand, Driver, Grant, Inbox, Occupied, Outbox, RowRole, WaitMode, Waiter,
     overdue_limit,
 };
 use crate::error::{Error, Found, Kind, Result};
@@ -79,16 +79,16 @@ struct Shared {
     wanted: Option<watch::Sender<usize>>,
     /// Its one permit is the right to run a task of `lead`, which that task has until it ends.
     only_task: Arc<Semaphore>,
-    part: Part,
+    row_role: RowRole,
 }
 
-/// A caller's wish for the lock, until it is dropped.
+/// A caller's waiter_guard for the lock, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Wish(Spindle);
+pub(crate) struct WaiterGuard(Spindle);
 
-impl Drop for Wish {
+impl Drop for WaiterGuard {
     fn drop(&mut self) {
-        self.0.is_wanted_by(|claims| claims - 1);
+        self.0.is_wanted_by(|waiters| waiters - 1);
     }
 }
 
@@ -103,7 +103,7 @@ enum Site {
 
 impl Spindle {
     /// Returns an instance with default settings: a lease of 10 s, and an id of host, process and a
-    /// random part.
+    /// random row_role.
     ///
     /// A shortcut for [`LockTable::lock`] that doesn't fail: what is wrong with the arguments is
     /// what [`run`](Spindle::run) resolves to.
@@ -116,10 +116,14 @@ impl Spindle {
     }
 
     pub(crate) fn from_settings(table: Arc<Table>, settings: Result<Settings>) -> Spindle {
-        Spindle::in_part(table, settings, Part::Lock)
+        Spindle::in_role(table, settings, RowRole::Lock)
     }
 
-    pub(crate) fn in_part(table: Arc<Table>, settings: Result<Settings>, part: Part) -> Spindle {
+    pub(crate) fn in_role(
+        table: Arc<Table>,
+        settings: Result<Settings>,
+        row_role: RowRole,
+    ) -> Spindle {
         let (commands, inbox) = Inbox::new();
         let (clock, name) = match &settings {
             Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),
@@ -141,7 +145,7 @@ impl Spindle {
             demand,
             wanted,
             only_task,
-            part,
+            row_role,
         }))
     }
 
@@ -170,7 +174,7 @@ impl Spindle {
         RunHandle { result, lock }
     }
 
-    /// Starts the loop that wants the lock while somebody here claims it, unless it runs already.
+    /// Starts the loop that wants the lock while somebody here waiters it, unless it runs already.
     fn start_on_demand(&self) -> Result<()> {
         let (done, _nobody_waits) = oneshot::channel();
         match self.begin(Demand::Claimed, CancellationToken::new(), done) {
@@ -216,24 +220,24 @@ impl Spindle {
         let wanted = self.0.wanted.as_ref().map(watch::Sender::subscribe);
         if demand == Demand::Always {
             // For as long as the loop runs.
-            self.is_wanted_by(|claims| claims + 1);
+            self.is_wanted_by(|waiters| waiters + 1);
         }
-        let part = self.0.part.clone();
+        let row_role = self.0.row_role.clone();
         let runs = self.0.table.loops.subscribe();
         let drive = move |table: Arc<Table>| {
-            let parting_info = Arc::default();
-            let row = CarriedRow::new(&table, &settings, part, Arc::clone(&parting_info));
+            let release_info = Arc::default();
+            let row = BatchedRow::new(&table, &settings, row_role, Arc::clone(&release_info));
             let looping: Loop = match settings.rank.clone().zip(wanted) {
                 None => {
                     let driver = Driver::new(row, settings, published, inbox, chance::random());
-                    Box::pin(Box::new(driver.for_demand(demand, parting_info)).run(cancel))
+                    Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel))
                 }
                 Some((rank, wanted)) => {
                     let lock = Arc::clone(&published);
                     let place = Place::new(&table, &settings, rank, lock, commands, wanted);
                     let row = place.row(row);
                     let driver = Driver::new(row, settings, published, inbox, chance::random());
-                    Box::pin(place.beside(driver.for_demand(demand, parting_info), cancel))
+                    Box::pin(place.beside(driver.for_demand(demand, release_info), cancel))
                 }
             };
             async move {
@@ -281,7 +285,7 @@ impl Spindle {
         std::thread::Builder::new()
             .name("spindle".to_string())
             .spawn(move || {
-                // The loop is made before it is polled, and its carrier starts with it.
+                // The loop is made before it is polled, and its batcher starts with it.
                 let _entered = runtime.enter();
                 let driving = drive();
                 runtime.block_on(driving);
@@ -379,26 +383,26 @@ impl Spindle {
         Ok(self.resign_for(next).await)
     }
 
-    /// Asks the loop for the lock; dropping the future withdraws the claim.
-    pub(crate) async fn claim(
+    /// Asks the loop for the lock; dropping the future withdraws the waiter.
+    pub(crate) async fn waiter(
         &self,
-        patience: Patience,
-        asked_to_go: Option<CancellationToken>,
+        mode: WaitMode,
+        resign: Option<CancellationToken>,
     ) -> Result<Result<Grant, Occupied>> {
         self.start_on_demand()?;
         let (reply, answer) = oneshot::channel();
-        let claim = Claim { patience, asked_to_go, reply };
+        let waiter = Waiter { mode, resign, reply };
         let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
-        if !self.0.commands.send(Command::Claim(claim)) {
+        if !self.0.commands.send(Command::Waiter(waiter)) {
             return Err(gone());
         }
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Says that a caller wants the lock, also between two claims.
-    pub(crate) fn wish(&self) -> Wish {
-        self.is_wanted_by(|claims| claims + 1);
-        Wish(self.clone())
+    /// Says that a caller wants the lock, also between two waiters.
+    pub(crate) fn waiter_guard(&self) -> WaiterGuard {
+        self.is_wanted_by(|waiters| waiters + 1);
+        WaiterGuard(self.clone())
     }
 
     pub(crate) fn only_task(&self) -> Arc<Semaphore> {
@@ -407,7 +411,7 @@ impl Spindle {
 
     fn is_wanted_by(&self, count: impl FnOnce(usize) -> usize) {
         if let Some(wanted) = &self.0.wanted {
-            wanted.send_modify(|claims| *claims = count(*claims));
+            wanted.send_modify(|waiters| *waiters = count(*waiters));
         }
     }
 

@@ -21,7 +21,7 @@ impl Server {
         Ok(Server { part, endpoint })
     }
 
-    /// Connects a table, on a connection and with a carrier of its own.
+    /// Connects a table, on a connection and with a batcher of its own.
     pub fn table(&self) -> LockTable {
         LockTable::connect_to(&*self.endpoint, DATABASE, "locktable")
     }

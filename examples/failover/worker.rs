@@ -32,7 +32,7 @@ pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
     let writer = Writer {
         orders: Orders::connect(endpoint, id).await?,
         resting: Arc::default(),
-        desk: Arc::default(),
+        transaction: Arc::default(),
     };
 
     let cancel = CancellationToken::new();
@@ -49,7 +49,7 @@ pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
                 Some(Order::Rest) => {
                     writer.resting.store(true, Ordering::SeqCst);
                     // Once the writer has seen it, nothing is open.
-                    let _idle = writer.desk.lock().await;
+                    let _idle = writer.transaction.lock().await;
                     log("rests");
                 }
                 Some(Order::Work) => writer.resting.store(false, Ordering::SeqCst),
@@ -95,7 +95,7 @@ async fn lead(lock: Spindle, writer: Writer) {
 struct Writer {
     orders: Orders,
     resting: Arc<AtomicBool>,
-    desk: Arc<tokio::sync::Mutex<()>>,
+    transaction: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Writer {
@@ -117,7 +117,7 @@ impl Writer {
     }
 
     async fn write_unless_resting(&self, fence: Fence) -> Result<Option<Written>, Failure> {
-        let _busy = self.desk.lock().await;
+        let _busy = self.transaction.lock().await;
         if self.resting.load(Ordering::SeqCst) {
             return Ok(None);
         }

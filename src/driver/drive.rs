@@ -17,15 +17,15 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::carried::{LockRow, UnderWay};
-use super::claims::{Claim, Claims, End, Heard, Leaving, Occupied, Parting, Patience};
 use super::inbox::Inbox;
 use super::metrics::Meter;
+use super::row::{LockRow, UnderWay};
+use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waiter, Waiters};
 use crate::error::{Error, panic_message};
-use crate::loss::{Loss, ReleaseOutcome};
 use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::status::{Failing, Journal, Published};
+use crate::term_end::{ReleaseOutcome, TermEnd};
 use crate::token::FencingToken;
 
 /// How many times in a lease a holder reads the clock even if no timer is due. Timers stand still
@@ -42,14 +42,14 @@ const OVERDUE_MAX: Duration = Duration::from_secs(10);
 pub(crate) enum Demand {
     /// For as long as it runs.
     Always,
-    /// While a claim waits for it or has it.
+    /// While a waiter waits for it or has it.
     Claimed,
 }
 
 /// A handle's request to the loop.
 pub(crate) enum Command {
     /// Give the lock to this one, in turn.
-    Claim(Claim),
+    Waiter(Waiter),
     /// Give up the term; answered with whether there was one, once it is released.
     Resign { next: Succession, done: oneshot::Sender<bool> },
 }
@@ -62,21 +62,21 @@ pub(crate) struct Driver<R> {
     commands: Inbox<Command>,
     resigned: Vec<oneshot::Sender<bool>>,
     demand: Demand,
-    claims: Claims,
-    parting_info: Arc<Mutex<Option<String>>>,
+    waiters: Waiters,
+    release_info: Arc<Mutex<Option<String>>>,
     /// A resignation that the holder was asked to carry out.
     asked: Option<Resignation>,
-    /// True if the instance was told that the lock is wanted.
+    /// True if the instance was written that the lock is wanted.
     wanted: bool,
-    /// True if somebody has asked for a poll since the instance was last told to poll.
+    /// True if somebody has asked for a poll since the instance was last written to poll.
     is_poll_due: bool,
     journal: Journal,
-    /// The name of the act under way, and the part that fails with it.
+    /// The name of the act under way, and the row_role that fails with it.
     act: (&'static str, Failing),
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
-    last_loss: Loss,
-    /// Set when the loop has ended as it was told to.
+    last_term_end: TermEnd,
+    /// Set when the loop has ended as it was written to.
     finished: bool,
     meter: Meter,
 }
@@ -87,7 +87,7 @@ pub(crate) fn overdue_limit(lease: Duration) -> Duration {
 }
 
 /// The loop's way on after a turn.
-enum Turn {
+enum Pass {
     Ends,
     /// Tells the instance at once.
     Tells(Event),
@@ -127,26 +127,26 @@ impl<R: LockRow> Driver<R> {
             commands,
             resigned: Vec::new(),
             demand: Demand::Always,
-            claims: Claims::default(),
-            parting_info: Arc::default(),
+            waiters: Waiters::default(),
+            release_info: Arc::default(),
             asked: None,
             wanted: true,
             is_poll_due: false,
             journal,
             act: ("observe", Failing::Reads),
             leaving: None,
-            last_loss: Loss::Abandoned,
+            last_term_end: TermEnd::Abandoned,
             finished: false,
         }
     }
 
-    /// Wants the lock as `demand` says; `parting_info` is what its row reads.
+    /// Wants the lock as `demand` says; `release_info` is what its row reads.
     pub(crate) fn for_demand(
         mut self,
         demand: Demand,
-        parting_info: Arc<Mutex<Option<String>>>,
+        release_info: Arc<Mutex<Option<String>>>,
     ) -> Driver<R> {
-        (self.demand, self.parting_info) = (demand, parting_info);
+        (self.demand, self.release_info) = (demand, release_info);
         self
     }
 
@@ -159,12 +159,12 @@ impl<R: LockRow> Driver<R> {
         let mut event = self.demanded().unwrap_or(Event::Wake);
         loop {
             let (nap, is_early) = match self.turn(event, stopping, &mut under_way) {
-                Turn::Ends => return,
-                Turn::Tells(demanded) => {
+                Pass::Ends => return,
+                Pass::Tells(demanded) => {
                     event = demanded;
                     continue;
                 }
-                Turn::Naps { nap, is_early } => (nap, is_early),
+                Pass::Naps { nap, is_early } => (nap, is_early),
             };
             event = tokio::select! {
                 biased;
@@ -181,7 +181,7 @@ impl<R: LockRow> Driver<R> {
                         Event::Stop
                     }
                 },
-                heard = self.claims.next(), if !stopping => self.hear(heard),
+                heard = self.waiters.next(), if !stopping => self.hear(heard),
                 () = sleep_for(nap) => if is_early { Event::Early } else { Event::Wake },
             };
         }
@@ -190,7 +190,7 @@ impl<R: LockRow> Driver<R> {
     /// Decides, starts what was decided, and tells everybody whom it concerns.
     ///
     /// Apart from the loop, whose future keeps only what outlasts the nap.
-    fn turn(&mut self, event: Event, stopping: bool, under_way: &mut Option<UnderWay>) -> Turn {
+    fn turn(&mut self, event: Event, stopping: bool, under_way: &mut Option<UnderWay>) -> Pass {
         let now = self.settings.clock.now();
         self.measure(now);
         let Decision { announce, act, wake, early } = self.instance.decide(now, event);
@@ -204,21 +204,21 @@ impl<R: LockRow> Driver<R> {
         self.serve(now);
         if self.instance.has_ended() {
             self.finished = true;
-            return Turn::Ends;
+            return Pass::Ends;
         }
         if !stopping && let Some(demanded) = self.demanded() {
-            return Turn::Tells(demanded);
+            return Pass::Tells(demanded);
         }
         let (nap, is_early) = self.nap(wake, early, under_way.is_some());
         let overdue = overdue_limit(self.settings.timing.lease);
         self.published.runs(nap.map(|nap| now + nap + overdue));
         self.meter.sleeps_until(nap.map(|nap| now + nap));
-        Turn::Naps { nap, is_early }
+        Pass::Naps { nap, is_early }
     }
 
-    /// Returns what the instance has to be told of the demand for the lock.
+    /// Returns what the instance has to be written of the demand for the lock.
     fn demanded(&mut self) -> Option<Event> {
-        let wanted = self.demand == Demand::Always || self.claims.are_any();
+        let wanted = self.demand == Demand::Always || self.waiters.are_any();
         // Once for each that asks: what fails after that, the instance repeats at its own pace.
         let poll = self.is_poll_due && self.instance.is_standing_by();
         if wanted == self.wanted && !poll {
@@ -230,47 +230,47 @@ impl<R: LockRow> Driver<R> {
         Some(Event::Contend(wanted))
     }
 
-    /// Gives those who claim the lock what there is to give.
+    /// Gives those who waiter the lock what there is to give.
     fn serve(&mut self, now: Moment) {
         if let Some((token, _)) = self.instance.term()
             && self.demand == Demand::Claimed
         {
             if let Some(term) = self.published.term() {
-                self.claims.grant(&term);
+                self.waiters.grant(&term);
             }
-            self.claims.refuse_tries(&Occupied {
+            self.waiters.refuse_tries(&Occupied {
                 holder: Some(self.settings.id.to_string()),
                 token: FencingToken::from_timestamp(token),
             });
         } else if self.instance.is_standing_by() {
-            self.claims.settle(now);
+            self.waiters.settle(now);
         }
         if !self.instance.is_releasing() {
             let leaving = self.leaving.take();
             let token = leaving.as_ref().map(|leaving| leaving.token);
             let outcome = leaving.map_or_else(
-                || ReleaseOutcome::EndedBefore(self.last_loss.clone()),
+                || ReleaseOutcome::EndedBefore(self.last_term_end.clone()),
                 Leaving::outcome,
             );
             if let Some(token) = token {
                 self.journal.released(token, &outcome);
             }
-            self.claims.release_ended(|| outcome);
+            self.waiters.release_ended(|| outcome);
         }
     }
 
     fn hear(&mut self, heard: Heard) -> Event {
         let Heard::LetGo(end) = heard else { return Event::Wake };
-        let parting = match end {
+        let note = match end {
             Some(End::Lapse) => return Event::Lapse,
-            Some(End::Release { parting, done }) => {
-                self.claims.releasing(done);
-                parting
+            Some(End::Release { note, done }) => {
+                self.waiters.releasing(done);
+                note
             }
-            None => Parting::default(),
+            None => ReleaseNote::default(),
         };
-        let Parting { next, info } = parting;
-        *self.parting_info.lock().unwrap_or_else(PoisonError::into_inner) = info;
+        let ReleaseNote { next, info } = note;
+        *self.release_info.lock().unwrap_or_else(PoisonError::into_inner) = info;
         if let Some(Resignation { next, done }) = self.asked.take() {
             self.resigned.extend(done);
             return Event::Resign { next };
@@ -278,7 +278,7 @@ impl<R: LockRow> Driver<R> {
         if next != Succession::Anyone {
             return Event::Resign { next };
         }
-        if self.claims.is_any_waiting() {
+        if self.waiters.is_any_waiting() {
             return Event::LetGo;
         }
         self.wanted = false;
@@ -296,7 +296,7 @@ impl<R: LockRow> Driver<R> {
         let was_seized = self.row.saw_seizure();
         self.meter.sends(&act, self.act.0, was_seized, now);
         match &act {
-            Act::Observe => self.claims.poll_begins(now),
+            Act::Observe => self.waiters.poll_begins(now),
             Act::Insert { .. } => self.journal.attempts(None, false),
             Act::Takeover { seen, .. } => self.journal.attempts(Some(seen), was_seized),
             Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
@@ -323,10 +323,10 @@ impl<R: LockRow> Driver<R> {
                     self.published.lost_race_to(winner);
                 }
                 if let (Some(error), (_, Failing::Writes)) = (&error, self.act) {
-                    self.claims.attempt_failed(error);
+                    self.waiters.attempt_failed(error);
                 }
                 let is_free = self.is_free(&answer);
-                self.claims.answered(&answer, error.as_ref(), is_free);
+                self.waiters.answered(&answer, error.as_ref(), is_free);
             }
         }
         match &answer {
@@ -342,8 +342,8 @@ impl<R: LockRow> Driver<R> {
                 self.succeeded(Failing::Reads, "contact");
             }
             Some(error) => {
-                let told = self.published.failed(what, error);
-                self.journal.failed(act, self.published.has_lock(), error, told);
+                let written = self.published.failed(what, error);
+                self.journal.failed(act, self.published.has_lock(), error, written);
             }
             None => {
                 self.journal.answered(act, answer_name(&answer));
@@ -386,9 +386,9 @@ impl<R: LockRow> Driver<R> {
 
     fn obey(&mut self, command: Command) -> Event {
         let (next, done) = match command {
-            Command::Claim(claim) => {
-                self.is_poll_due |= matches!(claim.patience, Patience::Tries { .. });
-                self.claims.add(claim);
+            Command::Waiter(waiter) => {
+                self.is_poll_due |= matches!(waiter.mode, WaitMode::Tries { .. });
+                self.waiters.add(waiter);
                 return Event::Wake;
             }
             Command::Resign { next, done } => (next, done),
@@ -398,7 +398,7 @@ impl<R: LockRow> Driver<R> {
             let _ = done.send(false);
             return Event::Wake;
         }
-        if self.claims.ask_to_go() {
+        if self.waiters.ask_to_go() {
             // The term goes on until its work has ended; who asks later waits for the same end.
             match &mut self.asked {
                 Some(asked) => {
@@ -435,15 +435,15 @@ impl<R: LockRow> Driver<R> {
             Announcement::Extended { valid_until } => self.published.extended(valid_until),
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
-                let loss = Loss::from(reason);
+                let loss = TermEnd::from(reason);
                 self.published.ended(loss.clone());
                 self.meter.ended(&loss);
-                self.claims.term_ended();
+                self.waiters.term_ended();
                 // Dropped unanswered: the term is gone, and nobody resigned from it.
                 self.asked = None;
-                self.leaving = (loss == Loss::LetGo).then(|| Leaving::new(token));
+                self.leaving = (loss == TermEnd::LetGo).then(|| Leaving::new(token));
                 self.journal.ended(token, &loss);
-                self.last_loss = loss;
+                self.last_term_end = loss;
             }
         }
     }
@@ -464,10 +464,10 @@ impl<R: LockRow> Driver<R> {
         };
         let Some(wake) = wake else { return (is_busy.then_some(tick), false) };
         let now: Moment = self.settings.clock.now();
-        // In step with the other locks of this process, so that what is due travels together.
-        let (step, latest) = (self.row.step(), |wake: Wake| (wake.at + wake.spread).since(now));
-        let nap = step.before(latest(wake), wake.spread);
-        let early = early.map(|early| step.next(latest(early), early.spread));
+        // In ticks with the other locks of this process, so that what is due travels together.
+        let (ticks, latest) = (self.row.ticks(), |wake: Wake| (wake.at + wake.spread).since(now));
+        let nap = ticks.before(latest(wake), wake.spread);
+        let early = early.map(|early| ticks.next(latest(early), early.spread));
         let early = early.filter(|early| *early <= nap);
         let nap = early.unwrap_or(nap);
         if tick < nap { (Some(tick), false) } else { (Some(nap), early.is_some()) }
@@ -510,7 +510,7 @@ async fn sleep_for(nap: Option<Duration>) {
     }
 }
 
-/// Returns the name of an act, and the part that fails with it.
+/// Returns the name of an act, and the row_role that fails with it.
 fn names(act: &Act) -> (&'static str, Failing) {
     match act {
         Act::Observe => ("observe", Failing::Reads),

@@ -10,10 +10,10 @@ use google_cloud_gax::error::rpc::Code;
 use spindle_protocol::{Act, Moment, Row, Timestamp};
 
 use crate::error::Error;
-use crate::loss::Loss;
 use crate::status::succession;
+use crate::term_end::TermEnd;
 
-/// A loop that wakes this part of a lease late counts as stalled.
+/// A loop that wakes this row_role of a lease late counts as stalled.
 const STALLS_PER_LEASE: u32 = 10;
 
 /// The meter of one instance.
@@ -75,7 +75,7 @@ impl Meter {
         self.report();
     }
 
-    pub(crate) fn ended(&mut self, loss: &Loss) {
+    pub(crate) fn ended(&mut self, loss: &TermEnd) {
         if !self.state.holds {
             return;
         }
@@ -120,18 +120,18 @@ struct Report {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        self.ended(&Loss::Abandoned);
+        self.ended(&TermEnd::Abandoned);
     }
 }
 
-fn cause(loss: &Loss) -> &'static str {
+fn cause(loss: &TermEnd) -> &'static str {
     match loss {
-        Loss::LetGo => "released",
-        Loss::Lapsed => "lapsed",
-        Loss::Superseded { .. } => "superseded",
-        Loss::OutOfContact => "out_of_contact",
-        Loss::Expired => "expired",
-        Loss::Abandoned => "abandoned",
+        TermEnd::LetGo => "released",
+        TermEnd::Lapsed => "lapsed",
+        TermEnd::Superseded { .. } => "superseded",
+        TermEnd::OutOfContact => "out_of_contact",
+        TermEnd::Expired => "expired",
+        TermEnd::Abandoned => "abandoned",
     }
 }
 

@@ -1,18 +1,18 @@
 //! The loop of an instance, and those in this process who ask it for the lock.
 
-mod carried;
-mod claims;
 mod drive;
 mod inbox;
 mod metrics;
 mod role;
+mod row;
+mod waiters;
 
-#[cfg(all(feature = "__simulation", unix))]
-pub(crate) use carried::{Carried, Told};
-pub(crate) use carried::{CarriedRow, LockRow, UnderWay};
-pub(crate) use claims::{Claim, End, Grant, Occupied, Parting, Patience};
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
 pub(crate) use inbox::{Inbox, Outbox};
-pub(crate) use role::Part;
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use role::Role;
+pub(crate) use role::RowRole;
+#[cfg(all(feature = "__simulation", unix))]
+pub(crate) use row::{Batched, WrittenColumns};
+pub(crate) use row::{BatchedRow, LockRow, UnderWay};
+pub(crate) use waiters::{End, Grant, Occupied, ReleaseNote, WaitMode, Waiter};

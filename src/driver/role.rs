@@ -1,4 +1,4 @@
-//! The part that a row plays: what an instance's acts mean for it.
+//! The row_role that a row plays: what an instance's acts mean for it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use spindle_protocol::rw::{Reader, Writing};
 use spindle_protocol::{Act, Change, Holder};
 
-use crate::carrier::{Carriers, Seat};
+use crate::batch::{BatchHandle, Batchers};
 use crate::chance;
 use crate::spanner::Table;
 
-/// The part that an instance plays, before it has a loop.
+/// The row_role that an instance plays, before it has a loop.
 #[derive(Clone, Debug)]
-pub(crate) enum Part {
+pub(crate) enum RowRole {
     /// The holder of an ordinary lock.
     Lock,
     /// One of many readers, each with a row of its own.
@@ -21,7 +21,7 @@ pub(crate) enum Part {
     Writer(Arc<Mutex<Writing>>),
 }
 
-/// The part that a row plays.
+/// The row_role that a row plays.
 pub(crate) enum Role {
     Lock,
     Reader(Box<ReaderRow>),
@@ -31,22 +31,23 @@ pub(crate) enum Role {
 /// A reader's row, with the writers' row beside it.
 pub(crate) struct ReaderRow {
     view: Mutex<Reader>,
-    pub(crate) gate: Seat,
+    pub(crate) writer_row: BatchHandle,
     /// True if the last poll read the lease in the writers' row.
     pub(crate) saw_lease: Arc<AtomicBool>,
 }
 
-impl Part {
-    /// Returns the part with what it needs of a carrier.
-    pub(crate) fn seated(self, table: &Arc<Table>, carriers: &Carriers) -> Role {
+impl RowRole {
+    /// Returns the row_role with what it needs of a batcher.
+    pub(crate) fn with_handles(self, table: &Arc<Table>, batchers: &Batchers) -> Role {
         match self {
-            Part::Lock => Role::Lock,
-            Part::Writer(writing) => Role::Writer(writing),
-            Part::Reader(reader) => {
-                let gate = carriers.seat(table, reader.gate().into(), chance::random());
+            RowRole::Lock => Role::Lock,
+            RowRole::Writer(writing) => Role::Writer(writing),
+            RowRole::Reader(reader) => {
+                let writer_row =
+                    batchers.handle(table, reader.writer_row().into(), chance::random());
                 let saw_lease = Arc::default();
                 let view = Mutex::new(*reader);
-                Role::Reader(Box::new(ReaderRow { view, gate, saw_lease }))
+                Role::Reader(Box::new(ReaderRow { view, writer_row, saw_lease }))
             }
         }
     }

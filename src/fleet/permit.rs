@@ -4,8 +4,8 @@ use std::ops::Deref;
 
 use super::pool::Place;
 use crate::hold::Guard;
-use crate::loss::ReleaseOutcome;
 use crate::status::Term;
+use crate::term_end::ReleaseOutcome;
 
 /// One of a semaphore's permits, held. It is renewed in the background until this is released or
 /// dropped.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use spindle_protocol::Timestamp;
 use spindle_protocol::fleet::{Participant, Piece, View};
 
-use crate::carrier::Repeats;
+use crate::batch::Repeats;
 use crate::error::Result;
-use crate::names::number;
-pub(super) use crate::roster::{
+pub(super) use crate::membership::{
     Rows, holder, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
 };
+use crate::names::number;
 use crate::spanner::{FullRow, Table};
 
 /// The shards and those who share them, where a member finds them.

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::hold::Guard;
-use crate::loss::ReleaseOutcome;
 use crate::spanner::Table;
 use crate::status::Term;
+use crate::term_end::ReleaseOutcome;
 
 /// One reader's hold of an [`RwLock`](super::RwLock). It is renewed in the background until this is
 /// released or dropped.

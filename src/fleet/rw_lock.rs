@@ -12,10 +12,10 @@ use super::rw_guards::{ReadGuard, Reading, WriteGuard};
 use super::tidy::tidy;
 use crate::chance;
 use crate::clock::Clock;
-use crate::driver::Part;
+use crate::driver::RowRole;
 use crate::error::{Error, Kind, Result};
 use crate::hold::WAIT_MAX;
-use crate::names::{check_part, gate_key, readers_prefix};
+use crate::names::{check_part, readers_prefix, writer_key};
 use crate::settings::{LockBuilder, Settings};
 use crate::spanner::LockTable;
 use crate::spindle::Spindle;
@@ -86,13 +86,13 @@ impl RwLockBuilder {
         check_part("readers and writers' lock", &name)?;
         let id = lock.fix_id();
         check_part("id of a reader or writer", &id)?;
-        let gate = gate_key(&name);
-        let settings = lock.for_row(gate.clone(), lock.said_info()).settings()?;
+        let writer_row = writer_key(&name);
+        let settings = lock.for_row(writer_row.clone(), lock.said_info()).settings()?;
         Ok(RwLock(Arc::new(Inner {
             readers: readers_prefix(&name),
             table,
             name,
-            gate,
+            writer_row,
             settings,
             lock,
             writers: Arc::default(),
@@ -157,7 +157,7 @@ pub(super) struct Inner {
     pub(super) table: LockTable,
     name: String,
     /// The key of the writers' row.
-    pub(super) gate: String,
+    pub(super) writer_row: String,
     /// The beginning of the keys of the readers' rows.
     pub(super) readers: String,
     pub(super) settings: Settings,
@@ -304,8 +304,8 @@ impl RwLock {
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         self.refuse_reader()?;
         let Ok(turn) = Arc::clone(&self.0.writers).try_lock_owned() else { return Ok(None) };
-        let Inner { table, gate, readers, settings, .. } = &*self.0;
-        let found = poll_beside(table.table(), &[gate], &[readers]).await?;
+        let Inner { table, writer_row, readers, settings, .. } = &*self.0;
+        let found = poll_beside(table.table(), &[writer_row], &[readers]).await?;
         let lease = settings.timing.lease;
         if found.rows.iter().any(|full| taken_until(&full.row, lease, found.read_at).is_some()) {
             return Ok(None);
@@ -323,21 +323,21 @@ impl RwLock {
 
     /// Returns an instance for a row that nobody has had.
     fn reader(&self) -> Spindle {
-        let Inner { table, gate, readers, settings, lock, .. } = &*self.0;
+        let Inner { table, writer_row, readers, settings, lock, .. } = &*self.0;
         let (id, lease) = (&settings.id, settings.timing.lease);
         let key = format!("{readers}{id}-{:016x}", chance::random::<u64>());
-        let reader = Box::new(Reader::new(&**gate, &**id, lease));
-        let part = Part::Reader(reader);
+        let reader = Box::new(Reader::new(&**writer_row, &**id, lease));
+        let row_role = RowRole::Reader(reader);
         let settings = lock.for_row(key, lock.said_info()).settings();
-        Spindle::in_part(Arc::clone(table.table()), settings, part)
+        Spindle::in_role(Arc::clone(table.table()), settings, row_role)
     }
 
     fn reading(&self) -> Reading {
-        Reading::new(self.0.table.table(), &self.0.gate)
+        Reading::new(self.0.table.table(), &self.0.writer_row)
     }
 
     fn refuse_reader(&self) -> Result<()> {
-        if Reading::is_any(self.0.table.table(), &self.0.gate) {
+        if Reading::is_any(self.0.table.table(), &self.0.writer_row) {
             return Err(
                 self.refuse("this process reads under it, so a write would wait for itself")
             );
@@ -354,7 +354,7 @@ impl RwLock {
     }
 
     fn not_acquired(&self, limit: Duration, trouble: Option<Error>) -> Error {
-        Error::new(Kind::NotAcquired { lock: self.0.gate.clone(), limit, trouble })
+        Error::new(Kind::NotAcquired { lock: self.0.writer_row.clone(), limit, trouble })
     }
 
     fn refuse(&self, rule: &str) -> Error {

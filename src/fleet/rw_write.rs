@@ -3,16 +3,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::rw::{Sight, Stopped, Writing};
+use spindle_protocol::rw::{Stopped, WriterDecision, Writing};
 use spindle_protocol::{Change, Holder, Row, TermId};
 use tokio::time::sleep;
 
 use super::poll::poll_beside;
 use super::rw_guards::WriteGuard;
 use super::rw_lock::{Inner, RwLock};
-use crate::carrier::{Charge, Repeats, Store as _};
+use crate::batch::{Charge, Repeats, Store as _};
 use crate::chance;
-use crate::driver::Part;
+use crate::driver::RowRole;
 use crate::error::{Error, Result};
 use crate::hold::Guard;
 use crate::spanner::{Need, REQUEST_LIMIT};
@@ -43,7 +43,7 @@ impl RwLock {
     pub(super) fn writer(&self) -> (Spindle, Arc<Mutex<Writing>>) {
         let writing: Arc<Mutex<Writing>> = Arc::default();
         let (table, settings) = (Arc::clone(self.0.table.table()), Ok(self.0.settings.clone()));
-        (Spindle::in_part(table, settings, Part::Writer(Arc::clone(&writing))), writing)
+        (Spindle::in_role(table, settings, RowRole::Writer(Arc::clone(&writing))), writing)
     }
 
     /// Writes by this instance, in its turn among the writers of this handle.
@@ -73,7 +73,7 @@ impl RwLock {
         let before = std::mem::replace(&mut *trouble, error.cloned());
         drop(trouble);
         if let (None, Some(error)) = (before, error) {
-            let (lock, id) = (&*self.0.gate, &*self.0.settings.id);
+            let (lock, id) = (&*self.0.writer_row, &*self.0.settings.id);
             say(
                 || tracing::warn!(lock, id, %error, "has stopped new readers, and can't begin to write yet"),
             );
@@ -143,31 +143,31 @@ impl RwLock {
     }
 
     async fn try_second(&self, stopped: &Stopped) -> Result<Tried> {
-        let Inner { table, gate, readers: prefix, settings, .. } = &*self.0;
+        let Inner { table, writer_row, readers: prefix, settings, .. } = &*self.0;
         let table = table.table();
         // A lease that nobody read must not be taken for none.
         table.knows(Need::Begin, REQUEST_LIMIT).await?;
-        let found = poll_beside(table, &[gate], &[prefix]).await?;
-        let (mut gate_row, mut readers) = (None, Vec::new());
+        let found = poll_beside(table, &[writer_row], &[prefix]).await?;
+        let (mut seen_row, mut readers) = (None, Vec::new());
         for full in found.rows {
-            if full.name == *gate {
-                gate_row = Some(full.row);
+            if full.name == *writer_row {
+                seen_row = Some(full.row);
             } else {
                 readers.push((full.name, full.row));
             }
         }
         let holder = Holder { lease: settings.timing.lease, info: settings.info.clone() };
-        let change = match stopped.sees(gate_row.as_ref(), &readers, found.read_at, &holder) {
-            Sight::Began(second) => return Ok(Tried::Began(second)),
-            Sight::Lost => return Ok(Tried::Lost),
-            Sight::Wait(longest) => return Ok(Tried::Read(longest)),
-            Sight::Begin(change) => change,
+        let change = match stopped.sees(seen_row.as_ref(), &readers, found.read_at, &holder) {
+            WriterDecision::Began(second) => return Ok(Tried::Began(second)),
+            WriterDecision::Lost => return Ok(Tried::Lost),
+            WriterDecision::Wait(longest) => return Ok(Tried::Read(longest)),
+            WriterDecision::Begin(change) => change,
         };
         if readers.len() > READERS_MAX {
             return self.clear(readers).await;
         }
         let limit = Duration::from_secs(10).min(settings.timing.lease / 3);
-        let (outcome, _) = table.carry_out_and_show(gate, change, limit).await;
+        let (outcome, _) = table.carry_out_and_show(writer_row, change, limit).await;
         match (stopped.answered(&outcome.answer), outcome.error) {
             (Some(second), _) => Ok(Tried::Began(second)),
             (None, Some(error)) => Err(error),
@@ -205,7 +205,7 @@ impl RwLock {
         let first_token = guard.token();
         let term = guard.second(token, second.writer.clone());
         writing.lock().unwrap_or_else(PoisonError::into_inner).begins(first, second);
-        let (lock, id) = (&*self.0.gate, &*self.0.settings.id);
+        let (lock, id) = (&*self.0.writer_row, &*self.0.settings.id);
         say(
             || tracing::info!(lock, id, %token, %first_token, ?waited, "nobody reads any more: the writer begins"),
         );

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::permit::Permit;
 use super::poll::{Rows, poll, poll_in_turn, taken_until};
 use super::pool::Pool;
-use crate::carrier::Repeats;
+use crate::batch::Repeats;
 use crate::chance;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};

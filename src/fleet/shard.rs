@@ -11,7 +11,7 @@ use spindle_protocol::fleet::Part;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::Parting;
+use crate::driver::ReleaseNote;
 use crate::error::{Error, Kind, Result};
 use crate::hold::{self, Ended, Guard, Orders, Why};
 use crate::settings::LockBuilder;
@@ -56,16 +56,16 @@ impl Deref for Shard {
 
 /// One shard's work in this member, as the member sees it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hand {
+pub(super) struct TaskHandle {
     /// Set once the shard was won.
     has_it: Arc<AtomicBool>,
     /// Fired to have the shard given up.
     leave: CancellationToken,
     /// To whom it is given then.
-    heir: Arc<Mutex<Option<String>>>,
+    successor: Arc<Mutex<Option<String>>>,
 }
 
-impl Hand {
+impl TaskHandle {
     pub(super) fn part(&self) -> Part {
         if self.leave.is_cancelled() {
             Part::Leaving
@@ -80,14 +80,14 @@ impl Hand {
         self.leave.is_cancelled()
     }
 
-    /// Has the task stopped, and the shard released then: to the heir, if one is named.
-    pub(super) fn leave(&self, heir: Option<String>) {
-        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = heir;
+    /// Has the task stopped, and the shard released then: to the successor, if one is named.
+    pub(super) fn leave(&self, successor: Option<String>) {
+        *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = successor;
         self.leave.cancel();
     }
 
-    fn heir(&self) -> Option<String> {
-        self.heir.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn successor(&self) -> Option<String> {
+        self.successor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Worker {
     pub(super) number: usize,
     pub(super) count: usize,
     pub(super) lock: LockBuilder,
-    pub(super) hand: Hand,
+    pub(super) hand: TaskHandle,
     /// Fired when the member leaves.
     pub(super) over: CancellationToken,
     /// Fired when nobody waits for the member any more.
@@ -164,10 +164,10 @@ impl Worker {
         match ended {
             Ended::Stopped(Why::Lost, _) => Finished::Gone,
             Ended::Stopped(..) => {
-                let heir = self.hand.heir();
-                let to = heir.as_deref();
+                let successor = self.hand.successor();
+                let to = successor.as_deref();
                 say(|| tracing::info!(lock = name, id, %token, to, "gives a shard up"));
-                guard.release_with(parting(heir, lock)).await;
+                guard.release_with(note(successor, lock)).await;
                 Finished::Gone
             }
             Ended::Returned(()) => {
@@ -196,10 +196,10 @@ impl Worker {
     }
 }
 
-fn parting(heir: Option<String>, lock: &Spindle) -> Parting {
+fn note(successor: Option<String>, lock: &Spindle) -> ReleaseNote {
     let grace = lock.settings().map(|settings| settings.timing.lease).unwrap_or_default();
-    let next = heir.map_or(Succession::Anyone, |id| Succession::Successor { id, grace });
-    Parting { next, info: None }
+    let next = successor.map_or(Succession::Anyone, |id| Succession::Successor { id, grace });
+    ReleaseNote { next, info: None }
 }
 
 fn stop_limit(lock: &Spindle) -> Duration {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::member::Member;
 use super::poll::{Other, Place, Sight, declaration};
-use super::shard::{Finished, Hand, Shard, Worker};
+use super::shard::{Finished, Shard, TaskHandle, Worker};
 use super::tidy::{forget, tidy};
 use crate::chance;
 use crate::error::{Error, Result};
@@ -65,7 +65,7 @@ impl Shards {
     ///
     /// - At most one task of a shard is at work, by the rules of every lock. It is told to stop before
     ///   its term expires, and aborted if it doesn't. Code that blocks its thread can't be aborted.
-    /// - Shares differ by at most one shard once things are calm, and a join moves only what the joiner
+    /// - Shares differ by at most one shard once nothing changes, and a join moves only what the joiner
     ///   gets. [`plan`](crate::fleet::plan) says who gets what.
     /// - A shard changes hands by name: its task is told to stop, ends, and then the shard is
     ///   released for its new owner alone.
@@ -148,12 +148,16 @@ impl Shards {
     {
         let dropped = CancellationToken::new();
         let _drop = dropped.clone().drop_guard();
-        let desk = self.desk(cancel, dropped)?;
-        let name = desk.own.name().to_string();
-        joined(tokio::spawn(desk.supervise(Arc::new(task))).await, &name)
+        let controller = self.controller(cancel, dropped)?;
+        let name = controller.own.name().to_string();
+        joined(tokio::spawn(controller.supervise(Arc::new(task))).await, &name)
     }
 
-    fn desk(&self, cancel: CancellationToken, dropped: CancellationToken) -> Result<Desk> {
+    fn controller(
+        &self,
+        cancel: CancellationToken,
+        dropped: CancellationToken,
+    ) -> Result<Controller> {
         let Shards { member, name, count } = self;
         check_part("shards", name)?;
         if !(1..=SHARDS_MAX).contains(count) {
@@ -177,7 +181,7 @@ impl Shards {
         };
         // The longest key is that of the last shard.
         template.for_row(place.shard_key(*count), None).build()?;
-        Ok(Desk {
+        Ok(Controller {
             share: Share::new(member.id(), *count, timing.lease, timing.poll_interval),
             member: member.clone(),
             lock: template.clone(),
@@ -202,7 +206,7 @@ impl Shards {
 }
 
 /// Where one member decides about its share.
-struct Desk {
+struct Controller {
     member: Member,
     lock: LockBuilder,
     place: Place,
@@ -214,7 +218,7 @@ struct Desk {
     leave: CancellationToken,
     cancel: CancellationToken,
     dropped: CancellationToken,
-    hands: BTreeMap<usize, Hand>,
+    hands: BTreeMap<usize, TaskHandle>,
     /// Those that Spanner did not answer about when this member last tried to take them.
     unanswered: BTreeSet<usize>,
     workers: Workers,
@@ -239,7 +243,7 @@ struct Workers {
     stuck: Option<Error>,
 }
 
-impl Desk {
+impl Controller {
     async fn supervise<F, Fut>(mut self, task: Arc<F>) -> Result<()>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
@@ -265,7 +269,7 @@ impl Desk {
                 () = self.cancel.cancelled() => return Ok(()),
                 Some(joined) = self.workers.tasks.join_next_with_id() => {
                     let has_left = self.finished(joined) && self.is_more;
-                    if has_left && !self.hands.values().any(Hand::is_leaving) {
+                    if has_left && !self.hands.values().any(TaskHandle::is_leaving) {
                         // The next tenth.
                         next_poll = next_poll.min(Instant::now() + POLL_PAUSE_MIN);
                     }
@@ -378,7 +382,7 @@ impl Desk {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let hand = Hand::default();
+        let hand = TaskHandle::default();
         let lock = self.lock.for_row(self.place.shard_key(shard), self.lock.said_info());
         let worker = Worker {
             number: shard,
@@ -444,9 +448,10 @@ impl Desk {
     async fn end(&mut self, running: RunHandle) -> Result<()> {
         // The others count this member no more, and expect its shards.
         self.leave.cancel();
-        let heirs = self.last.as_ref().map(|view| self.share.heirs(view)).unwrap_or_default();
+        let successors =
+            self.last.as_ref().map(|view| self.share.successors(view)).unwrap_or_default();
         for (shard, hand) in &self.hands {
-            hand.leave(heirs.get(*shard).cloned().flatten());
+            hand.leave(successors.get(*shard).cloned().flatten());
         }
         let left = running.await;
         forget(self.member.table(), &self.place.share_key(self.member.id())).await;

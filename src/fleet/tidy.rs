@@ -1,6 +1,6 @@
 //! Deletes the rows of members that have left.
 
-pub(super) use crate::roster::tidy;
+pub(super) use crate::membership::tidy;
 use crate::spanner::{LockTable, REQUEST_LIMIT};
 use crate::status::say;
 

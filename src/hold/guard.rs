@@ -8,11 +8,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{End, Grant, Occupied, Parting, Patience};
+use crate::driver::{End, Grant, Occupied, ReleaseNote, WaitMode};
 use crate::error::{Error, Kind, Result};
-use crate::loss::{Loss, ReleaseOutcome};
-use crate::spindle::{Spindle, Wish};
+use crate::spindle::{Spindle, WaiterGuard};
 use crate::status::Term;
+use crate::term_end::{ReleaseOutcome, TermEnd};
 
 /// A wait that nobody can mean.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -53,7 +53,7 @@ pub struct Guard {
     term: Term,
     end: Option<oneshot::Sender<End>>,
     lock: Spindle,
-    _wish: Wish,
+    _waiter_guard: WaiterGuard,
 }
 
 impl Spindle {
@@ -93,7 +93,7 @@ impl Spindle {
     ///
     /// Outside of a tokio runtime.
     pub async fn acquire(&self) -> Result<Guard> {
-        self.acquire_in_turn(Patience::Waits, None).await
+        self.acquire_in_turn(WaitMode::Waits, None).await
     }
 
     /// Acquires as [`acquire`](Spindle::acquire) does, but waits no longer than `limit`.
@@ -157,20 +157,20 @@ impl Spindle {
     /// Polls, and after a lost race polls again, but not after `until`.
     pub(crate) async fn try_until(&self, until: Moment) -> Result<Result<Guard, Occupied>> {
         let asked = self.settings()?.clock.now();
-        let claimed = self.claim(Patience::Tries { asked, until }, None).await?;
+        let claimed = self.waiter(WaitMode::Tries { asked, until }, None).await?;
         Ok(claimed.map(|grant| Guard::new(self.clone(), grant)))
     }
 
-    /// `asked_to_go` fires when the instance is told to resign; then the guard is to be released.
+    /// `resign` fires when the instance is told to resign; then the guard is to be released.
     pub(crate) async fn acquire_in_turn(
         &self,
-        patience: Patience,
-        asked_to_go: Option<CancellationToken>,
+        mode: WaitMode,
+        resign: Option<CancellationToken>,
     ) -> Result<Guard> {
-        let _wish = self.wish();
+        let _waiter_guard = self.waiter_guard();
         loop {
             // A caller that waits is not told that the lock is occupied.
-            if let Ok(grant) = self.claim(patience, asked_to_go.clone()).await? {
+            if let Ok(grant) = self.waiter(mode, resign.clone()).await? {
                 return Ok(Guard::new(self.clone(), grant));
             }
         }
@@ -179,8 +179,8 @@ impl Spindle {
 
 impl Guard {
     pub(crate) fn new(lock: Spindle, grant: Grant) -> Guard {
-        let _wish = lock.wish();
-        Guard { term: grant.term, end: Some(grant.end), lock, _wish }
+        let _waiter_guard = lock.waiter_guard();
+        Guard { term: grant.term, end: Some(grant.end), lock, _waiter_guard }
     }
 
     /// Releases the lock and says what came of it, within the release limit.
@@ -191,19 +191,18 @@ impl Guard {
     ///
     /// Once polled, the release goes on whether or not the future is dropped.
     pub async fn release(self) -> ReleaseOutcome {
-        self.release_with(Parting::default()).await
+        self.release_with(ReleaseNote::default()).await
     }
 
-    pub(crate) async fn release_with(mut self, parting: Parting) -> ReleaseOutcome {
+    pub(crate) async fn release_with(mut self, note: ReleaseNote) -> ReleaseOutcome {
         let (done, released) = oneshot::channel();
         // A message that could not be sent comes back, and must not be kept: it has the sender of
         // the answer.
-        let told =
-            self.end.take().is_some_and(|end| end.send(End::Release { parting, done }).is_ok());
+        let told = self.end.take().is_some_and(|end| end.send(End::Release { note, done }).is_ok());
         if told && let Ok(release) = released.await {
             return release;
         }
-        ReleaseOutcome::EndedBefore(self.term.loss().cloned().unwrap_or(Loss::Abandoned))
+        ReleaseOutcome::EndedBefore(self.term.loss().cloned().unwrap_or(TermEnd::Abandoned))
     }
 
     /// Ends the term without a release: the lease runs out.

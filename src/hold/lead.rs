@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use super::guard::Guard;
 use super::work::{self, Ended, Orders, Why, joined};
 use crate::chance;
-use crate::driver::Patience;
+use crate::driver::WaitMode;
 use crate::error::{Error, Kind, Result, TaskError, with_causes};
-use crate::loss::ReleaseOutcome;
 use crate::spindle::Spindle;
 use crate::status::{Failing, Term, say};
+use crate::term_end::ReleaseOutcome;
 
 /// After a failure of its task an instance pauses for so long at first, and at most, unless
 /// [`LeadOptions::pauses`] says otherwise.
@@ -366,7 +366,7 @@ impl Supervisor {
         R: TaskResult,
     {
         let settings = self.lock.settings()?.clone();
-        let _wish = self.lock.wish();
+        let _waiter_guard = self.lock.waiter_guard();
         loop {
             self.orders.resign = CancellationToken::new();
             let Some(only_task) = self.last_task_ends().await? else { return Ok(None) };
@@ -463,7 +463,7 @@ impl Supervisor {
             biased;
             () = dropped.cancelled() => Ok(None),
             () = cancel.cancelled() => Ok(None),
-            guard = self.lock.acquire_in_turn(Patience::Endures, Some(resign.clone())) => {
+            guard = self.lock.acquire_in_turn(WaitMode::Endures, Some(resign.clone())) => {
                 guard.map(Some)
             }
         }

@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::guard::Guard;
 use super::work::{self, Ended, Orders, joined};
-use crate::driver::Parting;
+use crate::driver::ReleaseNote;
 use crate::error::{Error, Kind, Result};
-use crate::loss::ReleaseOutcome;
 use crate::names::{check_lock_name, check_table_name};
 use crate::settings::{LockBuilder, Settings};
 use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table, despite_others};
 use crate::spindle::Spindle;
 use crate::status::{Term, say};
+use crate::term_end::ReleaseOutcome;
 use crate::token::FencingToken;
 
 /// The outcome of [`run_once`](LockBuilder::run_once).
@@ -316,7 +316,7 @@ where
 async fn give_back(guard: Guard, settings: &Settings, left: Option<String>, after: Duration) {
     let (lock, id, token) = (&*settings.name, &*settings.id, guard.token());
     say(|| tracing::warn!(lock, id, %token, ?after, "a run comes too late, and is not started"));
-    let release = guard.release_with(Parting { next: Succession::Anyone, info: left }).await;
+    let release = guard.release_with(ReleaseNote { next: Succession::Anyone, info: left }).await;
     say_unless_released(settings, token, &release);
 }
 
@@ -342,8 +342,8 @@ impl Run {
         let id = &*self.settings.id;
         let next = left_after(self.at_least, took);
         let info = format!("run {token} {how} {}ms {id}", took.as_millis());
-        let parting = Parting { next, info: Some(info) };
-        let release = guard.release_with(parting).await;
+        let note = ReleaseNote { next, info: Some(info) };
+        let release = guard.release_with(note).await;
         say_unless_released(&self.settings, token, &release);
     }
 }
@@ -402,7 +402,7 @@ fn left_after(at_least: Duration, took: Duration) -> Succession {
     // release. So it comes out long enough if the clock here runs no more than 1 % fast.
     match at_least.saturating_sub(took) {
         Duration::ZERO => Succession::Anyone,
-        rest => Succession::Parked { rest: rest + took / 100 },
+        rest => Succession::Cooldown { rest: rest + took / 100 },
     }
 }
 
@@ -417,7 +417,7 @@ mod tests {
             let took = Duration::from_secs(minutes * 60);
             // A clock that is 1 % fast has counted more than Spanner's.
             let really_took = took.mul_f64(1.0 / 1.01);
-            let Succession::Parked { rest } = left_after(at_least, took) else {
+            let Succession::Cooldown { rest } = left_after(at_least, took) else {
                 panic!("nobody may take it yet");
             };
             assert!(really_took + rest >= at_least, "after {minutes} min: {rest:?}");

@@ -74,7 +74,7 @@ impl LockTable {
     ///
     /// Nothing is sent before it is awaited. It gives whose term it was, if the row named someone.
     /// It also ends the wait after an eviction, a promise to a successor, and the rest of a run
-    /// that has the lock parked. A lock that is free already stays as it is, unless it is seized
+    /// that has the lock cooldown. A lock that is free already stays as it is, unless it is seized
     /// [for a contender](Seize::for_contender). The column `info` then reads `seized by …: …`.
     ///
     /// ```no_run

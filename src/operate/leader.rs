@@ -4,7 +4,7 @@ use chrono::DateTime;
 use spindle_protocol::{Observation, Row, Timestamp};
 
 use super::inspect::read_state;
-use super::state::{LockState, Standing};
+use super::state::{Holding, LockState};
 use crate::error::Result;
 use crate::spanner::FullRow;
 use crate::spindle::Spindle;
@@ -55,7 +55,7 @@ impl Spindle {
         let row = Row { heartbeat, token, writer: term.writer().clone(), lease: Some(lease) };
         Some(LockState {
             name: settings.name.to_string(),
-            standing: Standing::Held { id: settings.id.to_string() },
+            holding: Holding::Held { id: settings.id.to_string() },
             token: Some(term.token()),
             heartbeat_age: Some(age),
             lease: Some(lease),

@@ -16,7 +16,7 @@ impl LockTable {
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
     /// let mut locks = table.list();
     /// while let Some(lock) = locks.next().await? {
-    ///     println!("{}: {:?}", lock.name, lock.standing);
+    ///     println!("{}: {:?}", lock.name, lock.holding);
     /// }
     /// # Ok(())
     /// # }

@@ -21,4 +21,4 @@ pub(crate) use history::{Past, Version, Walk};
 pub use list::LockList;
 pub use observe::Observer;
 pub(crate) use state::DEFAULT_LEASE;
-pub use state::{KeptAway, LockState, Obstacle, Standing};
+pub use state::{Holding, KeptAway, LockState, Obstacle};

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::inspect::read_state;
-use super::state::{DEFAULT_LEASE, LockState, Standing};
+use super::state::{DEFAULT_LEASE, Holding, LockState};
 use crate::error::{Error, Result};
 use crate::spanner::{LockTable, Table};
 use crate::token::FencingToken;
@@ -40,7 +40,7 @@ impl LockTable {
 /// let mut observer = table.observe("billing");
 /// loop {
 ///     let lock = observer.next().await?;
-///     println!("{}: {:?} under {:?}", lock.name, lock.standing, lock.token);
+///     println!("{}: {:?} under {:?}", lock.name, lock.holding, lock.token);
 /// }
 /// # }
 /// ```
@@ -106,8 +106,8 @@ impl Observer {
 
     /// Waits until the interval is over, or the lease is, whichever comes first.
     fn pause(&self, state: &LockState) -> Duration {
-        match (&state.standing, state.heartbeat_age) {
-            (Standing::Held { .. }, Some(age)) => {
+        match (&state.holding, state.heartbeat_age) {
+            (Holding::Held { .. }, Some(age)) => {
                 let lease = state.lease.unwrap_or(DEFAULT_LEASE);
                 self.interval.min(lease.saturating_sub(age)).max(INTERVAL_MIN)
             }

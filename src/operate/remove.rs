@@ -1,7 +1,7 @@
 use spindle_protocol::{Answer, Change, Named, Row, Timestamp};
 use tokio::time::{Instant, sleep};
 
-use super::state::{LockState, Standing};
+use super::state::{Holding, LockState};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::spanner::{FullRow, LockTable, PAUSE, REQUEST_LIMIT, despite_others};
@@ -13,7 +13,7 @@ impl LockTable {
     ///
     /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
     /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
-    /// a successor. It also stays if a run has parked it, or if its last holder is kept away. So
+    /// a successor. It also stays if a run has cooldown it, or if its last holder is kept away. So
     /// does an unreleased one whose row tells no lease, in a table without `lease_ms`: nobody can
     /// say whether its holder still believes in it. All of it is one transaction, which looks at
     /// the row again.
@@ -22,8 +22,8 @@ impl LockTable {
     /// any before. The record of the last [`run_once`](crate::LockBuilder::run_once) is forgotten.
     ///
     /// A row-deletion policy (TTL) on the lock table is no substitute. It deletes by age whatever
-    /// the lock's standing is. So it can end a term whose holder is paused or out of contact, and
-    /// what a run has parked.
+    /// the lock's holding is. So it can end a term whose holder is paused or out of contact, and
+    /// what a run has cooldown.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl LockTable {
 /// Returns true if the row protects nobody, by what stands in it alone.
 fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
     let is_reserved = match row.writer.names() {
-        Named::Successor(_) | Named::Parked if row.is_released() => row.lease.is_none(),
+        Named::Successor(_) | Named::Cooldown if row.is_released() => row.lease.is_none(),
         Named::KeptAway { keep_away, .. } => row.token + keep_away > read_at,
         _ => false,
     };
@@ -100,24 +100,23 @@ fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
 }
 
 fn not_vacant(name: &str, full: FullRow, read_at: Timestamp) -> Error {
-    let LockState { standing, heartbeat_age, lease, .. } =
-        LockState::new(name, Some(full), read_at);
-    let standing = match standing {
-        Standing::Held { id } => format!("held by `{id}`"),
-        Standing::Promised { to } => format!("reserved for `{to}`"),
-        Standing::Parked { remaining } => format!("parked for another {remaining:?}"),
-        Standing::Expired { id } => format!("`{id}` may still hold"),
-        Standing::Evicted => "its holder was evicted".to_string(),
-        Standing::NeverHeld | Standing::Released => format!("{standing:?}"),
+    let LockState { holding, heartbeat_age, lease, .. } = LockState::new(name, Some(full), read_at);
+    let holding = match holding {
+        Holding::Held { id } => format!("held by `{id}`"),
+        Holding::Promised { to } => format!("reserved for `{to}`"),
+        Holding::Cooldown { remaining } => format!("cooldown for another {remaining:?}"),
+        Holding::Expired { id } => format!("`{id}` may still hold"),
+        Holding::Evicted => "its holder was evicted".to_string(),
+        Holding::NeverHeld | Holding::Released => format!("{holding:?}"),
     };
-    let standing = match (heartbeat_age, lease) {
-        (Some(age), None) => format!("{standing}, last heard of {age:?} ago, of no known lease"),
+    let holding = match (heartbeat_age, lease) {
+        (Some(age), None) => format!("{holding}, last heard of {age:?} ago, of no known lease"),
         (Some(age), Some(lease)) => {
-            format!("{standing}, last heard of {age:?} ago, lease {lease:?}")
+            format!("{holding}, last heard of {age:?} ago, lease {lease:?}")
         }
-        (None, _) => standing,
+        (None, _) => holding,
     };
-    Error::new(Kind::NotVacant { lock: name.to_string(), standing })
+    Error::new(Kind::NotVacant { lock: name.to_string(), holding })
 }
 
 #[cfg(test)]
@@ -147,7 +146,7 @@ mod tests {
         let kept_away = |seconds| Writer::kept_away("a", Duration::from_secs(seconds));
         let vacant = [
             released(Writer::nobody(), None),
-            released(Writer::parked(), Some(100)),
+            released(Writer::cooldown(), Some(100)),
             released(Writer::successor("b"), Some(10)),
             row(10, term(), Some(10)),
             row(10, Writer::nobody(), Some(10)),
@@ -158,8 +157,8 @@ mod tests {
             row(9, Writer::nobody(), Some(10)),
             row(3_600, term(), None),
             row(10, kept_away(101), Some(10)),
-            released(Writer::parked(), Some(101)),
-            released(Writer::parked(), None),
+            released(Writer::cooldown(), Some(101)),
+            released(Writer::cooldown(), None),
             released(Writer::successor("b"), Some(101)),
         ];
         for row in vacant {

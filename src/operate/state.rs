@@ -20,7 +20,7 @@ pub struct LockState {
     /// The name of the lock.
     pub name: String,
     /// The holder, or why nobody holds it.
-    pub standing: Standing,
+    pub holding: Holding,
     /// The token in the row: of the term, or of the act that ended the last one.
     pub token: Option<FencingToken>,
     /// How old the last heartbeat is; nothing if the lock was released.
@@ -45,7 +45,7 @@ pub struct LockState {
 /// The holder of a lock, or why nobody holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum Holding {
     /// The lease of the instance of this id has not run out.
     #[non_exhaustive]
     Held {
@@ -64,7 +64,7 @@ pub enum Standing {
     },
     /// A run that must not be repeated yet released it: nobody takes it for a while.
     #[non_exhaustive]
-    Parked {
+    Cooldown {
         /// For how much longer.
         remaining: Duration,
     },
@@ -126,15 +126,15 @@ impl LockState {
 
     /// Returns the id of the instance that holds the lock, if one does.
     pub fn holder(&self) -> Option<&str> {
-        match &self.standing {
-            Standing::Held { id } => Some(id),
+        match &self.holding {
+            Holding::Held { id } => Some(id),
             _ => None,
         }
     }
 
     /// Returns true if somebody holds the lock.
     pub fn is_held(&self) -> bool {
-        matches!(self.standing, Standing::Held { .. })
+        matches!(self.holding, Holding::Held { .. })
     }
 
     /// Returns the fleet to which a row of the library's own belongs, such as
@@ -176,7 +176,7 @@ impl LockState {
         let Some(FullRow { row, info, .. }) = found else {
             return LockState {
                 name: name.to_string(),
-                standing: Standing::NeverHeld,
+                holding: Holding::NeverHeld,
                 token: None,
                 heartbeat_age: None,
                 lease: None,
@@ -190,7 +190,7 @@ impl LockState {
         let age = asked_at.since(row.heartbeat);
         LockState {
             name: name.to_string(),
-            standing: standing(&row, asked_at),
+            holding: holding(&row, asked_at),
             token: Some(FencingToken::from_timestamp(row.token)),
             heartbeat_age: (!row.is_released()).then_some(age),
             lease: row.lease,
@@ -203,23 +203,23 @@ impl LockState {
     }
 }
 
-fn standing(row: &Row, asked_at: Timestamp) -> Standing {
+fn holding(row: &Row, asked_at: Timestamp) -> Holding {
     let lease = row.lease.unwrap_or(DEFAULT_LEASE);
     match row.writer.names() {
-        Named::Successor(to) if row.is_released() => Standing::Promised { to: to.to_string() },
-        Named::Parked if row.is_released() && row.token + lease > asked_at => {
-            Standing::Parked { remaining: (row.token + lease).since(asked_at) }
+        Named::Successor(to) if row.is_released() => Holding::Promised { to: to.to_string() },
+        Named::Cooldown if row.is_released() && row.token + lease > asked_at => {
+            Holding::Cooldown { remaining: (row.token + lease).since(asked_at) }
         }
-        _ if row.is_released() => Standing::Released,
+        _ if row.is_released() => Holding::Released,
         Named::Term { id, .. } | Named::Stranger(id) => {
             if asked_at.since(row.heartbeat) < lease {
-                Standing::Held { id: id.to_string() }
+                Holding::Held { id: id.to_string() }
             } else {
-                Standing::Expired { id: id.to_string() }
+                Holding::Expired { id: id.to_string() }
             }
         }
-        Named::Nobody | Named::Successor(_) | Named::Parked | Named::KeptAway { .. } => {
-            Standing::Evicted
+        Named::Nobody | Named::Successor(_) | Named::Cooldown | Named::KeptAway { .. } => {
+            Holding::Evicted
         }
     }
 }

@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::row::{Judge, RankedRow};
-use crate::carrier::Repeats;
+use crate::batch::Repeats;
 use crate::chance;
-use crate::driver::{CarriedRow, Command, Driver, Inbox, LockRow, Outbox, Part, overdue_limit};
+use crate::driver::{BatchedRow, Command, Driver, Inbox, LockRow, Outbox, RowRole, overdue_limit};
+use crate::membership::{remove_released, tidy};
 use crate::names::members_prefix;
-use crate::roster::{remove_released, tidy};
 use crate::settings::{Rank, Settings};
 use crate::spanner::Table;
 use crate::status::{Published, say};
@@ -44,7 +44,7 @@ impl Place {
         wanted: watch::Receiver<usize>,
     ) -> Place {
         let Settings { name, id, timing, clock, .. } = settings;
-        let standing = Published::new(
+        let holding = Published::new(
             clock.clone(),
             Arc::clone(&rank.member.name),
             table.name.as_str().into(),
@@ -54,14 +54,14 @@ impl Place {
             members: members_prefix(name),
             lease: timing.lease,
             contest: Mutex::new(Contest::new(id, rank.rank, timing)),
-            standing: Arc::new(standing),
+            holding: Arc::new(holding),
             repeats: Repeats::default(),
         });
         Place { judge, rank, lock, commands, wanted }
     }
 
     /// Returns the lock's row with turns.
-    pub(crate) fn row(&self, row: CarriedRow) -> impl LockRow + use<> {
+    pub(crate) fn row(&self, row: BatchedRow) -> impl LockRow + use<> {
         RankedRow { row, judge: Arc::clone(&self.judge) }
     }
 
@@ -95,7 +95,7 @@ impl Place {
             };
             let ((), has_handed_over) = tokio::join!(self.member(&leave), until);
             if has_handed_over {
-                // It backs off, so it is no contender; then it has a claim to the lock again.
+                // It backs off, so it is no contender; then it has a waiter to the lock again.
                 tokio::select! {
                     biased;
                     () = over.cancelled() => return,
@@ -108,26 +108,26 @@ impl Place {
     /// Waits until somebody wants the lock; false if nobody can any more.
     async fn is_wanted(&self) -> bool {
         let mut wanted = self.wanted.clone();
-        wanted.wait_for(|claims| *claims > 0).await.is_ok() && wanted.has_changed().is_ok()
+        wanted.wait_for(|waiters| *waiters > 0).await.is_ok() && wanted.has_changed().is_ok()
     }
 
     /// Waits until nobody wants the lock, or can.
     async fn is_unwanted(&self) {
         // Its sender is gone with the last handle.
-        let _ = self.wanted.clone().wait_for(|claims| *claims == 0).await;
+        let _ = self.wanted.clone().wait_for(|waiters| *waiters == 0).await;
     }
 
     /// Is a member until told to leave, then deletes the row.
     async fn member(&self, leave: &CancellationToken) {
-        let Judge { table, standing, .. } = &*self.judge;
+        let Judge { table, holding, .. } = &*self.judge;
         let settings = Arc::clone(&self.rank.member);
-        let row = CarriedRow::new(table, &settings, Part::Lock, Arc::default());
-        standing.starts(overdue_limit(settings.timing.lease));
+        let row = BatchedRow::new(table, &settings, RowRole::Lock, Arc::default());
+        holding.starts(overdue_limit(settings.timing.lease));
         let key = Arc::clone(&settings.name);
         // Nobody sends it anything, and it ends when the sender is gone.
         let (_commands, inbox) = Inbox::new();
-        let standing = Arc::clone(standing);
-        let driver = Driver::new(row, settings, standing, inbox, chance::random());
+        let holding = Arc::clone(holding);
+        let driver = Driver::new(row, settings, holding, inbox, chance::random());
         Box::new(driver).run(leave.clone()).await;
         remove_released(table, &key).await;
     }
@@ -161,11 +161,11 @@ impl Place {
     /// is none, or nothing was led.
     async fn hand_over(&self, members: &[Ranked], read_at: Timestamp) -> bool {
         let Some(token) = self.lock.has_lock() else { return false };
-        let (heir, grace) = {
+        let (successor, grace) = {
             let mut contest = self.judge.contest();
-            (contest.heir(members, read_at), contest.grace())
+            (contest.successor(members, read_at), contest.grace())
         };
-        let (Some(to), Some(commands)) = (heir, self.commands.upgrade()) else { return false };
+        let (Some(to), Some(commands)) = (successor, self.commands.upgrade()) else { return false };
         let (lock, id) = (self.lock.lock(), &*self.rank.member.id);
         say(|| tracing::info!(lock, id, %token, to, "hands over to a higher rank"));
         let next = Succession::Successor { id: to, grace };

@@ -7,18 +7,18 @@ use spindle_protocol::fleet::{Contest, Ranked};
 use spindle_protocol::{Act, Answer, Timestamp};
 use tokio::time::{Instant, timeout};
 
-use crate::carrier::{Repeats, Step};
-use crate::driver::{CarriedRow, LockRow, UnderWay};
+use crate::batch::{Repeats, Ticks};
+use crate::driver::{BatchedRow, LockRow, UnderWay};
 use crate::error::{Error, Kind, Result};
+use crate::membership::{Rows, holder, poll_in_turn};
 use crate::names::subject;
 use crate::outcome::Outcome;
-use crate::roster::{Rows, holder, poll_in_turn};
 use crate::spanner::Table;
 use crate::status::Published;
 
 /// A ranked lock's row, as the loop reaches it.
 pub(super) struct RankedRow {
-    pub(super) row: CarriedRow,
+    pub(super) row: BatchedRow,
     pub(super) judge: Arc<Judge>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Judge {
     pub(super) lease: Duration,
     pub(super) contest: Mutex<Contest>,
     /// Says if this contender is a member.
-    pub(super) standing: Arc<Published>,
+    pub(super) holding: Arc<Published>,
     /// Of its polls of the members.
     pub(super) repeats: Repeats,
 }
@@ -57,8 +57,8 @@ impl LockRow for RankedRow {
         })
     }
 
-    fn step(&self) -> Step {
-        self.row.step()
+    fn ticks(&self) -> Ticks {
+        self.row.ticks()
     }
 
     fn saw_seizure(&self) -> bool {
@@ -75,10 +75,10 @@ impl Judge {
     /// Returns how long this contender leaves the vacant lock to others.
     async fn wait(&self, limit: Duration) -> Result<Duration> {
         let begun = Instant::now();
-        if self.standing.has_lock().is_none() {
+        if self.holding.has_lock().is_none() {
             // To be a member is to contend, and the first poll comes before that. A contender that
             // can't be one goes on without.
-            let _ = timeout(limit / 2, self.standing.watch().next()).await;
+            let _ = timeout(limit / 2, self.holding.watch().next()).await;
         }
         let left = limit.saturating_sub(begun.elapsed());
         let polled = timeout(left, self.poll()).await;

@@ -15,12 +15,12 @@ use super::requests::{self, Request};
 use super::row::{self, FullRow};
 use super::table::{self, SWEEP_MAX, Table, mutation, without_read_timestamp};
 use super::transact::transact;
-use crate::carrier::judge::{judge, reads, sort_leftovers};
-use crate::carrier::{Fate, Sight, Store, Verdict};
+use crate::batch::judge::{judge, reads, sort_leftovers};
+use crate::batch::{CommitOutcome, Snapshot, Store, Verdict};
 use crate::error::{Error, Result};
 
 impl Store for Table {
-    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Sight> {
+    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Snapshot> {
         let doing = || match &*keys {
             [lock] => format!("lock `{lock}`: read its row"),
             locks => format!("{} locks: read their rows", locks.len()),
@@ -28,7 +28,7 @@ impl Store for Table {
         if let Some(stand_in) = &self.stand_in {
             let keys = keys.iter().map(ToString::to_string).collect();
             let (rows, read_at) = stand_in.rows(keys, Vec::new(), limit).await?;
-            return Ok(Sight { rows, read_at, with_lease: true });
+            return Ok(Snapshot { rows, read_at, with_lease: true });
         }
         let leased = self.ready(Need::Read, limit).await?;
         let (limit, with_lease) = (leased.limit, self.optional.has_lease());
@@ -46,7 +46,7 @@ impl Store for Table {
         let read_at = read_at.map(row::timestamp);
         let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing()))?;
         // A column that is there is never forgotten; one that was missing may have come since.
-        Ok(Sight { rows, read_at, with_lease: with_lease && self.optional.has_lease() })
+        Ok(Snapshot { rows, read_at, with_lease: with_lease && self.optional.has_lease() })
     }
 
     async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
@@ -91,17 +91,21 @@ impl Store for Table {
             None => None,
         };
         let is_to_blame = error.as_ref().is_some_and(|error| !error.is_schema());
-        let fate = match (outcome.answer, code) {
-            (Answer::Applied { at }, _) => Fate::Applied { at },
-            (Answer::Unknown, _) => Fate::Unknown,
-            (_, Some(Code::AlreadyExists)) => Fate::Exists,
-            (_, Some(Code::Aborted)) => Fate::Aborted { at_read: judged.get().is_none() },
+        let commit = match (outcome.answer, code) {
+            (Answer::Applied { at }, _) => CommitOutcome::Applied { at },
+            (Answer::Unknown, _) => CommitOutcome::Unknown,
+            (_, Some(Code::AlreadyExists)) => CommitOutcome::Exists,
+            (_, Some(Code::Aborted)) => CommitOutcome::Aborted { at_read: judged.get().is_none() },
             // Nothing but the text tells them apart, and it decides nothing here.
-            (_, Some(Code::NotFound | Code::FailedPrecondition)) if is_to_blame => Fate::Gone,
-            (_, Some(Code::InvalidArgument | Code::OutOfRange)) if is_to_blame => Fate::Spoilt,
-            _ => Fate::NotApplied,
+            (_, Some(Code::NotFound | Code::FailedPrecondition)) if is_to_blame => {
+                CommitOutcome::Gone
+            }
+            (_, Some(Code::InvalidArgument | Code::OutOfRange)) if is_to_blame => {
+                CommitOutcome::Spoilt
+            }
+            _ => CommitOutcome::NotApplied,
         };
-        Verdict { refused, fate, error }
+        Verdict { refused, commit, error }
     }
 
     async fn leftovers(

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use spindle_protocol::{Answer, Change, StoredRow, Timestamp};
 
-use crate::carrier::{Fate, Verdict};
+use crate::batch::{CommitOutcome, Verdict};
 use crate::error::Result;
 use crate::outcome::Outcome;
 
 /// The future of an answer.
 pub(crate) type Answering<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The answer of [`Store::leftovers`](crate::carrier::Store::leftovers).
+/// The answer of [`Store::leftovers`](crate::batch::Store::leftovers).
 pub(crate) type Leftovers = Result<Vec<(Vec<String>, bool)>>;
 
 /// A table in the place of Spanner's. It has every column. Each call is sent once.
@@ -35,7 +35,7 @@ pub(crate) trait StandIn: fmt::Debug + Send + Sync {
         limit: Duration,
     ) -> Answering<'_, (Verdict, Vec<StoredRow>)>;
 
-    /// As [`Store::leftovers`](crate::carrier::Store::leftovers).
+    /// As [`Store::leftovers`](crate::batch::Store::leftovers).
     fn leftovers(
         &self,
         locks: Vec<(Arc<str>, Timestamp)>,
@@ -45,16 +45,19 @@ pub(crate) trait StandIn: fmt::Debug + Send + Sync {
 
 /// Returns what a transaction of one change means for it.
 pub(super) fn outcome(change: &Change, verdict: Verdict) -> Outcome {
-    let Verdict { refused, fate, error } = verdict;
+    let Verdict { refused, commit, error } = verdict;
     if let Some(rejection) = refused.into_iter().flatten().next() {
         return Outcome { answer: Answer::Rejected(rejection), error: None };
     }
-    match fate {
-        Fate::Applied { at } => Outcome { answer: Answer::Applied { at }, error: None },
-        Fate::Exists => Outcome { answer: Answer::Rejected(change.already_exists()), error: None },
-        Fate::Spoilt | Fate::Aborted { .. } | Fate::Gone | Fate::NotApplied => {
-            Outcome { answer: Answer::NotApplied, error }
+    match commit {
+        CommitOutcome::Applied { at } => Outcome { answer: Answer::Applied { at }, error: None },
+        CommitOutcome::Exists => {
+            Outcome { answer: Answer::Rejected(change.already_exists()), error: None }
         }
-        Fate::Unknown => Outcome { answer: Answer::Unknown, error },
+        CommitOutcome::Spoilt
+        | CommitOutcome::Aborted { .. }
+        | CommitOutcome::Gone
+        | CommitOutcome::NotApplied => Outcome { answer: Answer::NotApplied, error },
+        CommitOutcome::Unknown => Outcome { answer: Answer::Unknown, error },
     }
 }

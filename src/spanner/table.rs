@@ -28,7 +28,7 @@ use super::requests::{self, Request};
 use super::row::{self, FullRow};
 use super::stand_in::{self, StandIn};
 use super::transact::transact;
-use crate::carrier::{Budget, Carriers};
+use crate::batch::{Batchers, Budget};
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
 use crate::outcome::Outcome;
@@ -48,7 +48,7 @@ pub(crate) struct Table {
     pub(crate) connection: Connection,
     pub(crate) name: String,
     pub(crate) optional: Columns,
-    pub(crate) carriers: Carriers,
+    pub(crate) batchers: Batchers,
     /// Asked in the place of Spanner, in the simulation alone.
     pub(super) stand_in: Option<Arc<dyn StandIn>>,
     /// The number of read guards by this table, by the name of the lock.
@@ -60,10 +60,10 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(connection: Connection, name: String) -> Table {
         let optional = Columns::new(&name);
-        let carriers = Carriers::new(Arc::clone(connection.budget()));
+        let batchers = Batchers::new(Arc::clone(connection.budget()));
         let reads = Mutex::default();
         let loops = watch::Sender::new(());
-        Table { connection, name, optional, carriers, stand_in: None, reads, loops }
+        Table { connection, name, optional, batchers, stand_in: None, reads, loops }
     }
 
     /// Returns what all that is sent by the library itself is charged to (I8).

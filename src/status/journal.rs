@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use spindle_protocol::{Named, Observation, Rejection, Row, Writer};
 
-use super::contact::{Recovered, Told};
+use super::contact::{Recovered, WrittenColumns};
 use super::succession::succession;
 use crate::error::Error;
-use crate::loss::{Loss, ReleaseOutcome};
-use crate::names::is_gate;
+use crate::names::is_writer_row;
+use crate::term_end::{ReleaseOutcome, TermEnd};
 use crate::token::FencingToken;
 
 /// Logs one line. A subscriber that panics costs that line and nothing else.
@@ -57,9 +57,9 @@ impl Journal {
         let previous = displaced.or(self.last_holder.as_deref());
         let vacancy = vacant_since.map(|since| token.to_timestamp().since(since));
         let vacancy = vacancy.map(tracing::field::debug);
-        let (is_gate, lock, id) = (is_gate(lock), &**lock, &**id);
+        let (is_writer_row, lock, id) = (is_writer_row(lock), &**lock, &**id);
         // A writer's term begins once nobody reads any more.
-        if is_gate {
+        if is_writer_row {
             say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "stops new readers"));
         } else {
             say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "term begins"));
@@ -67,18 +67,18 @@ impl Journal {
         self.last_holder = Some(self.id.to_string());
     }
 
-    pub(crate) fn ended(&self, token: FencingToken, loss: &Loss) {
+    pub(crate) fn ended(&self, token: FencingToken, loss: &TermEnd) {
         let Journal { lock, id, .. } = self;
         let (lock, id) = (&**lock, &**id);
         let row = match loss {
-            Loss::LetGo => {
+            TermEnd::LetGo => {
                 say(|| tracing::info!(lock, id, %token, row = "is to be released", "term ends"));
                 return;
             }
-            Loss::Superseded { by: Some(_), holder: Some(_) } => "is another's",
-            Loss::Superseded { by: Some(_), holder: None } => "names no holder",
-            Loss::Superseded { by: None, .. } => "is gone",
-            Loss::OutOfContact | Loss::Expired | Loss::Lapsed | Loss::Abandoned => {
+            TermEnd::Superseded { by: Some(_), holder: Some(_) } => "is another's",
+            TermEnd::Superseded { by: Some(_), holder: None } => "names no holder",
+            TermEnd::Superseded { by: None, .. } => "is gone",
+            TermEnd::OutOfContact | TermEnd::Expired | TermEnd::Lapsed | TermEnd::Abandoned => {
                 "is left as it was, until its lease has run out"
             }
         };
@@ -162,17 +162,19 @@ impl Journal {
         act: &'static str,
         held: Option<FencingToken>,
         error: &Error,
-        told: Told,
+        told: WrittenColumns,
     ) {
         let Journal { lock, id, .. } = self;
         let (lock, id) = (&**lock, &**id);
         let token = held.map(tracing::field::display);
         say(|| match told {
-            Told::First => tracing::warn!(lock, id, token, act, %error, "request failed"),
-            Told::StillFails { count, lasting } => {
+            WrittenColumns::First => tracing::warn!(lock, id, token, act, %error, "request failed"),
+            WrittenColumns::StillFails { count, lasting } => {
                 tracing::warn!(lock, id, token, act, count, ?lasting, %error, "requests still fail");
             }
-            Told::Enough => tracing::debug!(lock, id, token, act, %error, "request failed again"),
+            WrittenColumns::Enough => {
+                tracing::debug!(lock, id, token, act, %error, "request failed again")
+            }
         });
     }
 

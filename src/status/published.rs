@@ -6,14 +6,14 @@ use std::time::Duration;
 use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
 use tokio::sync::watch;
 
-use super::contact::{Failing, Recovered, Told};
+use super::contact::{Failing, Recovered, WrittenColumns};
 use super::health::{Health, Vitals};
 use super::term::{Beginning, Term, moment, nanoseconds};
 use super::validity::Validity;
 use super::watch::TermWatch;
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::loss::Loss;
+use crate::term_end::TermEnd;
 use crate::token::FencingToken;
 
 /// The state that the loop writes and everybody reads.
@@ -87,7 +87,7 @@ impl Published {
     }
 
     /// Says that the term is over: first the truth, then the cancellation, then the news (I7).
-    pub(crate) fn ended(&self, loss: Loss) {
+    pub(crate) fn ended(&self, loss: TermEnd) {
         self.validity.end();
         let Some(term) = self.term() else { return };
         term.end(loss);
@@ -112,12 +112,12 @@ impl Published {
 
     /// Notes that the loop is gone, whatever the reason; no reader may believe in a term after it.
     pub(crate) fn loop_ended(&self, by_itself: bool) {
-        self.ended(Loss::Abandoned);
+        self.ended(TermEnd::Abandoned);
         let now = self.clock.now();
         self.vitals().ended(now, by_itself);
     }
 
-    pub(crate) fn failed(&self, what: Failing, error: &Error) -> Told {
+    pub(crate) fn failed(&self, what: Failing, error: &Error) -> WrittenColumns {
         let now = self.clock.now();
         self.vitals().contact.failed(what, now, error)
     }

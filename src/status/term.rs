@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::clock::Clock;
-use crate::loss::Loss;
+use crate::term_end::TermEnd;
 use crate::token::FencingToken;
 
 /// One holder's unbroken time with the lock. Cheap to clone.
@@ -65,7 +65,7 @@ struct TermState {
 struct Life {
     cancelled: CancellationToken,
     valid_until: AtomicU64,
-    loss: OnceLock<Loss>,
+    loss: OnceLock<TermEnd>,
     clock: Clock,
 }
 
@@ -142,7 +142,7 @@ impl Term {
     }
 
     /// Returns why the term ended, once it has been announced.
-    pub fn loss(&self) -> Option<&Loss> {
+    pub fn loss(&self) -> Option<&TermEnd> {
         self.state.life.loss.get()
     }
 
@@ -185,7 +185,7 @@ impl Term {
     }
 
     /// Says why it ended, and cancels what runs under it.
-    pub(super) fn end(&self, loss: Loss) {
+    pub(super) fn end(&self, loss: TermEnd) {
         // The first reason stands; a term ends once.
         let _ = self.state.life.loss.set(loss);
         self.state.life.cancelled.cancel();

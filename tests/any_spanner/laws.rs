@@ -169,7 +169,7 @@ async fn crashed(place: Arc<Place>) -> Law {
     let first =
         tokio::task::spawn_blocking(move || dies.join()).await?.map_err(|_| "panicked")??;
     let state = place.table().inspect("crashed").await?;
-    expect(state.is_held(), format!("the dead holder's lock is {:?}", state.standing))?;
+    expect(state.is_held(), format!("the dead holder's lock is {:?}", state.holding))?;
     let b = Contender::start(&place.table(), "crashed", "b")?;
     let age = state.heartbeat_age.unwrap_or_default();
     let (begun, second) = (Instant::now(), b.holds().await?);

@@ -30,7 +30,7 @@ pub(super) fn vacant_from(stored: &StoredRow) -> Timestamp {
     let row = stored.row();
     let lease = row.lease.unwrap_or(DEFAULT_LEASE);
     let vacant_from = match row.writer.names() {
-        Named::Successor(_) | Named::Parked if row.is_released() => row.token + lease,
+        Named::Successor(_) | Named::Cooldown if row.is_released() => row.token + lease,
         _ if row.is_released() => row.token,
         _ => row.heartbeat + lease,
     };
@@ -107,9 +107,9 @@ fn cause(version: &StoredRow, has_marks: bool) -> Cause {
     match row.writer.names() {
         _ if !has_marks => Cause::Unmarked,
         Named::Successor(to) => Cause::HandedTo { to: to.to_string() },
-        Named::Parked => {
+        Named::Cooldown => {
             let until = datetime(row.token + row.lease.unwrap_or(DEFAULT_LEASE));
-            Cause::Parked { until }
+            Cause::Cooldown { until }
         }
         _ => Cause::Released,
     }

@@ -24,7 +24,7 @@ pub struct PastTerm {
     /// Why it ended; nothing if it goes on.
     pub cause: Option<Cause>,
     /// For how long the lock had been there for the taking when this term began. Neither the grace
-    /// of a successor nor the time that a lock is parked counts, nor the rest of a lease. Nothing
+    /// of a successor nor the time that a lock is cooldown counts, nor the rest of a lease. Nothing
     /// where the versions don't tell.
     pub vacancy: Option<Duration>,
 }
@@ -43,7 +43,7 @@ pub enum Cause {
     },
     /// Its holder let go, and nobody was to take the lock before this time.
     #[non_exhaustive]
-    Parked {
+    Cooldown {
         /// By Spanner's clock.
         until: DateTime<Utc>,
     },

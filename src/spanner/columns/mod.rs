@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Leased, REQUEST_LIMIT};
-use crate::carrier::{Charge, Repeats};
+use crate::batch::{Charge, Repeats};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Missing, Result};
 #[cfg(feature = "admin")]

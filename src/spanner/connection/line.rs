@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::target::Target;
-use crate::carrier::{Budget, Charge, Repeats};
+use crate::batch::{Budget, Charge, Repeats};
 use crate::error::Error;
 
 /// A failed attempt to connect answers everybody who asks within this time, so that however many

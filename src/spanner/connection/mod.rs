@@ -13,7 +13,7 @@ use google_cloud_spanner::client::DatabaseClient;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::carrier::{Budget, Repeats};
+use crate::batch::{Budget, Repeats};
 use crate::error::{Error, Kind, Result};
 use line::{Line, State};
 use target::Target;

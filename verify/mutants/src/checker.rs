@@ -47,9 +47,9 @@ impl Checker {
             return Ok(vec![Checker::Test(test)]);
         }
         let touches = |part| mutant.edits.iter().any(|edit| edit.file.contains(part));
-        Ok(if touches("proof/") {
+        Ok(if touches("verify/model/") {
             vec![QUICK_MODEL, MODEL]
-        } else if touches("protocol/") {
+        } else if touches("crates/protocol/") {
             vec![QUICK_MODEL, SIMULATION, MODEL, CLIENT]
         } else {
             vec![SIMULATION, CLIENT]
@@ -59,8 +59,8 @@ impl Checker {
     /// Returns true if a change of this file may change what the checker says.
     pub fn is_in(&self, file: &str) -> bool {
         match self {
-            Checker::Model(_) => file.contains("proof/src/"),
-            Checker::Simulation(_) => file.contains("simulation/src/"),
+            Checker::Model(_) => file.contains("verify/model/src/"),
+            Checker::Simulation(_) => file.contains("verify/simulation/src/"),
             Checker::Test(test) => file == test.file,
         }
     }
@@ -69,7 +69,7 @@ impl Checker {
     pub fn run(&self) -> Vec<&str> {
         match self {
             Checker::Model(options) => {
-                let program = ["-p", "spindle-proof", "--bin", "model", "--", "--first"];
+                let program = ["-p", "spindle-model", "--bin", "model", "--", "--first"];
                 [&OPTIMISED[..], &program, options].concat()
             }
             // Always the same seeds, so that a verdict can be had again.

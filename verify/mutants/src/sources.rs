@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_test_is_found_in_the_file_of_its_module() {
-        assert!(is_in("src/carrier/post.rs", "carrier::post::tests"));
-        assert!(is_in("src/carrier/mod.rs", "carrier::tests"));
-        assert!(!is_in("src/carrier/post.rs", "carrier::lanes::tests"));
+        assert!(is_in("src/batch/dispatch.rs", "batch::dispatch::tests"));
+        assert!(is_in("src/batch/mod.rs", "batch::tests"));
+        assert!(!is_in("src/batch/dispatch.rs", "batch::queues::tests"));
     }
 }

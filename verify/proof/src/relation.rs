@@ -1,7 +1,7 @@
 //! The lock as one relation, written as data: its state, and the actions with guards and updates.
 //!
 //! Terms are S-expressions with the operators of SMT-LIB. The half of an action that `Judge` guards
-//! and `row` tell is what `protocol/src/change.rs` does: a test evaluates it beside the code.
+//! and `row` tell is what `crates/protocol/src/change.rs` does: a test evaluates it beside the code.
 
 /// A name, the sorts of its arguments, and its own sort.
 pub type Symbol = (&'static str, &'static [&'static str], &'static str);

@@ -1,4 +1,4 @@
-//! The relation beside `protocol/src/change.rs`: every act, over every small row.
+//! The relation beside `crates/protocol/src/change.rs`: every act, over every small row.
 //!
 //! Small is enough, since both only compare for equality: two tokens, three heartbeats and a writer
 //! of each form make every pattern of equal and different cells.
@@ -213,7 +213,7 @@ fn writers() -> Vec<Writer> {
         term(2),
         Writer::nobody(),
         Writer::successor("b"),
-        Writer::parked(),
+        Writer::cooldown(),
         kept_away,
         "go".into(),
     ]
@@ -319,7 +319,7 @@ fn successions() -> Vec<(Succession, Given)> {
     vec![
         with(Succession::Anyone),
         with(Succession::Successor { id: "b".into(), grace }),
-        with(Succession::Parked { rest: grace }),
+        with(Succession::Cooldown { rest: grace }),
     ]
 }
 

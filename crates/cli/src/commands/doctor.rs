@@ -1,0 +1,329 @@
+//! `doctor`: what is wrong, or will be, each with its cure.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use google_cloud_gax::retry_policy::NeverRetry;
+use serde::Serialize;
+use spindle::Holding;
+use spindle::google_cloud_spanner::key;
+use spindle::google_cloud_spanner::key::KeySet;
+use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::google_cloud_spanner::read::ReadRequest;
+use spindle_protocol::Writer;
+use tokio::time::Instant;
+
+use crate::failure::{Code, Failure, Result, SCHEMA, denied, is_permission_denied, unreachable};
+use crate::output::{Output, Paint, printable};
+use crate::place::Place;
+use crate::record::{in_words, is_late};
+
+/// How often each request is timed.
+const ROUNDS: usize = 5;
+
+/// A row that no lock can have, so that deleting it changes nothing.
+const NO_ROW: &str = "spindle-doctor_0000000000000000000";
+
+/// Half takeovers in this many locks are enough to say so.
+const INSPECTED_MAX: usize = 20;
+
+/// A wall clock that is further off makes logs hard to compare.
+const DRIFT_MAX: Duration = Duration::from_secs(1);
+
+/// An attempt at a heartbeat has an eighth of the lease; it should do with a quarter of that.
+const LEASE_PER_HEARTBEAT: u32 = 30;
+
+#[derive(Serialize)]
+struct Finding {
+    subject: &'static str,
+    /// `ok`, `note` or `bad`.
+    verdict: &'static str,
+    found: String,
+    cure: Option<String>,
+}
+
+impl Finding {
+    /// A line, and the cure on one of its own: no terminal is wide enough for both.
+    fn in_words(&self, out: &Output) -> String {
+        let paint = match self.verdict {
+            "ok" => Paint::Good,
+            "bad" => Paint::Bad,
+            _ => Paint::Plain,
+        };
+        let verdict = out.paint(&format!("{:<6}", self.verdict), paint);
+        let found = printable(&self.found);
+        let mut text = format!("{verdict}{:<15}{found}\n", self.subject);
+        if let Some(cure) = &self.cure {
+            text.push_str(&format!("      cure: {cure}\n"));
+        }
+        text
+    }
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn ok(&mut self, subject: &'static str, found: impl Into<String>) {
+        self.0.push(Finding { subject, verdict: "ok", found: found.into(), cure: None });
+    }
+
+    fn note(&mut self, subject: &'static str, found: impl Into<String>, cure: impl Into<String>) {
+        let (found, cure) = (found.into(), Some(cure.into()));
+        self.0.push(Finding { subject, verdict: "note", found, cure });
+    }
+
+    fn bad(&mut self, subject: &'static str, found: impl Into<String>, cure: impl Into<String>) {
+        let (found, cure) = (found.into(), Some(cure.into()));
+        self.0.push(Finding { subject, verdict: "bad", found, cure });
+    }
+}
+
+pub async fn doctor(place: &Place, out: &Output) -> Result<ExitCode> {
+    let mut findings = Findings::default();
+    findings.ok("database", format!("{} answers", place.database));
+    if table(place, &mut findings).await? {
+        let lease_min = latency(place, &mut findings).await?;
+        drift(place, &mut findings).await?;
+        locks(place, &mut findings, lease_min).await?;
+        rows(place, &mut findings).await?;
+    }
+    let in_words = || findings.0.iter().map(|finding| finding.in_words(out)).collect::<String>();
+    out.many(&findings.0, || out.text(&in_words()))?;
+    let is_bad = findings.0.iter().any(|finding| finding.verdict == "bad");
+    Ok(if is_bad { Code::No.exit() } else { ExitCode::SUCCESS })
+}
+
+/// Returns true if the other checks of the table make sense.
+async fn table(place: &Place, findings: &mut Findings) -> Result<bool> {
+    let checked = match place.locks.check().await {
+        Ok(checked) => checked,
+        Err(error) if error.is_schema() || error.is_config() => {
+            findings.bad("table", error.to_string(), SCHEMA);
+            return Ok(false);
+        }
+        Err(error) if error.is_denied() => {
+            let cure = "grant roles/spanner.databaseUser on the database to these credentials";
+            findings.bad("permissions", error.to_string(), cure);
+            return Ok(false);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    findings.ok("table", format!("`{}` can be read and written", place.table));
+    let missing = checked.missing_columns.join(", ");
+    if missing.is_empty() {
+        findings.ok("columns", "all are there");
+    } else {
+        let found = format!("no column {missing}; every instance must use one lease");
+        findings.bad("columns", found, "run `spindle init`");
+    }
+    if !checked.without_lease.is_empty() {
+        let found =
+            format!("no lease is written by the holders of {}", some(&checked.without_lease));
+        let cure =
+            "use one lease in every instance until each has written its own, or restart them";
+        findings.note("leases", found, cure);
+    }
+    Ok(true)
+}
+
+/// Times reads and commits; gives the shortest lease that they allow.
+async fn latency(place: &Place, findings: &mut Findings) -> Result<Duration> {
+    let (mut reads, mut commits) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        read_timestamp(place).await?;
+        reads.push(began.elapsed());
+        let began = Instant::now();
+        commit(place).await?;
+        commits.push(began.elapsed());
+    }
+    let ((read, read_max), (commit, commit_max)) = (spread(&mut reads), spread(&mut commits));
+    let lease_min = (read_max + commit_max) * LEASE_PER_HEARTBEAT;
+    let lease_min = lease_min.max(Duration::from_secs(1));
+    findings.ok(
+        "latency",
+        format!(
+            "a read takes {read:.1?} (at most {read_max:.1?}), a commit {commit:.1?} (at most \
+             {commit_max:.1?}): leases from {} on are safe",
+            in_words(lease_min)
+        ),
+    );
+    Ok(lease_min)
+}
+
+fn spread(times: &mut [Duration]) -> (Duration, Duration) {
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    (median, times.last().copied().unwrap_or_default())
+}
+
+async fn read_timestamp(place: &Place) -> Result<DateTime<Utc>> {
+    let reading = async {
+        let transaction = place.client.read_only_transaction().build().await?;
+        let keys = KeySet::builder().add_key(key![NO_ROW]).build();
+        let request = ReadRequest::builder(&place.table, ["name"]).with_keys(keys);
+        let mut rows =
+            transaction.execute_read(request.with_retry_policy(NeverRetry).build()).await?;
+        while rows.next().await.transpose()?.is_some() {}
+        Ok::<_, spindle::google_cloud_spanner::Error>(transaction.read_timestamp())
+    };
+    let read_at = reading.await.map_err(|error| failed(place, "read a row", &error))?;
+    let read_at = read_at.and_then(|at| {
+        DateTime::from_timestamp(at.seconds(), u32::try_from(at.nanos()).unwrap_or(0))
+    });
+    read_at.ok_or_else(|| {
+        Failure::new(Code::No, "spanner gave no read timestamp")
+            .cure("locks need a server that gives them: Spanner itself does")
+    })
+}
+
+/// Deletes a row that can't exist: a real commit, which changes nothing.
+async fn commit(place: &Place) -> Result<()> {
+    let keys = KeySet::builder().add_key(key![NO_ROW]).build();
+    let delete = Mutation::delete(&place.table, keys);
+    let transaction = place.client.write_only_transaction().build();
+    let committed = transaction.write(vec![delete]).await;
+    committed.map(drop).map_err(|error| failed(place, "commit", &error))
+}
+
+fn failed(place: &Place, doing: &str, error: &spindle::google_cloud_spanner::Error) -> Failure {
+    let text = format!("table `{}`: {doing}: {error}", place.table);
+    if is_permission_denied(error) { denied(text, true) } else { unreachable(text, false) }
+}
+
+/// Compares this machine's wall clock with Spanner's, as far as the latency allows.
+async fn drift(place: &Place, findings: &mut Findings) -> Result<()> {
+    let mut best: Option<(Duration, i64)> = None;
+    for _ in 0..ROUNDS {
+        let before = wall_clock();
+        let read_at = read_timestamp(place).await?;
+        let after = wall_clock();
+        let took = (after - before).to_std().unwrap_or_default();
+        let middle = before + (after - before) / 2;
+        let ahead_ms = (middle - read_at).num_milliseconds();
+        if best.is_none_or(|(least, _)| took < least) {
+            best = Some((took, ahead_ms));
+        }
+    }
+    let (took, ahead_ms) = best.unwrap_or_default();
+    let way = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    let off = Duration::from_millis(ahead_ms.unsigned_abs());
+    let found = format!("this machine is {} {way} Spanner, give or take {took:.1?}", in_words(off));
+    if off > DRIFT_MAX + took {
+        let cure = "start NTP here; locks don't mind, but logs of several nodes can't be compared";
+        findings.note("clock", found, cure);
+    } else {
+        findings.ok("clock", found);
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the wall clock is what is examined")]
+fn wall_clock() -> DateTime<Utc> {
+    std::time::SystemTime::now().into()
+}
+
+/// Late heartbeats, leases that are too short, and locks that nobody has.
+async fn locks(place: &Place, findings: &mut Findings, lease_min: Duration) -> Result<()> {
+    let mut listing = place.locks.list().page_rows(1_000);
+    let (mut held, mut late, mut short, mut expired) = (0, Vec::new(), Vec::new(), Vec::new());
+    while let Some(lock) = listing.next().await? {
+        match &lock.holding {
+            Holding::Held { .. } => {
+                held += 1;
+                late.extend(is_late(&lock).then(|| lock.name.clone()));
+                let is_short = lock.lease.is_some_and(|lease| lease < lease_min);
+                short.extend(is_short.then(|| lock.name.clone()));
+            }
+            Holding::Expired { .. } => expired.push(lock.name.clone()),
+            _ => {}
+        }
+    }
+    if late.is_empty() {
+        findings.ok("heartbeats", format!("{held} locks are held, and no heartbeat is late"));
+    } else {
+        let cure = "see that the holder's runtime isn't blocked and that it reaches Spanner; \
+                    `spindle show` tells who it is";
+        findings.bad("heartbeats", format!("late: {}", some(&late)), cure);
+    }
+    if !short.is_empty() {
+        let cure = format!("give these locks a lease of {} or more", in_words(lease_min));
+        findings.note("leases", format!("short for this latency: {}", some(&short)), cure);
+    }
+    if !expired.is_empty() {
+        let cure = "start a contender, or `spindle rm` what is used no more";
+        findings.note("nobody", format!("the lease ran out on {}", some(&expired)), cure);
+    }
+    let mut obstacles = Vec::new();
+    for name in expired.iter().take(INSPECTED_MAX) {
+        let inspected = place.locks.inspect(name).await?;
+        obstacles.extend(inspected.obstacle.map(|obstacle| obstacle.key));
+    }
+    if !obstacles.is_empty() {
+        let cure = "contenders override it a lease after they saw it first: start one";
+        findings.note("half takeovers", some(&obstacles), cure);
+    }
+    Ok(())
+}
+
+/// Finds what only the bare rows tell: leftovers, and holders of other implementations.
+async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
+    let reading = async {
+        let transaction = place.client.single_use().build();
+        let request = ReadRequest::builder(&place.table, ["name", "heartbeat", "writer"]);
+        let request = request.with_keys(KeySet::all()).with_retry_policy(NeverRetry).build();
+        let mut rows = transaction.execute_read(request).await?;
+        let (mut rows_seen, mut leftovers, mut foreign) = (0_usize, 0_usize, Vec::new());
+        while let Some(row) = rows.next().await.transpose()? {
+            let name: String = row.get("name")?;
+            let writer: Option<String> = row.get("writer")?;
+            let writer = Writer::from(writer.unwrap_or_default().as_str());
+            let is_takeover = row.is_null("heartbeat")? && looks_like_takeover(&name);
+            rows_seen += usize::from(!is_takeover);
+            if is_takeover {
+                leftovers += 1;
+            } else if writer.id().is_some() && writer.nonce().is_none() {
+                foreign.push(name);
+            }
+        }
+        Ok::<_, spindle::google_cloud_spanner::Error>((rows_seen, leftovers, foreign))
+    };
+    let (rows, leftovers, foreign) =
+        reading.await.map_err(|error| failed(place, "read its rows", &error))?;
+    match leftovers {
+        0 => findings.ok("takeover rows", "there are none"),
+        // A term has one until its holder has swept.
+        count if count <= rows => {
+            findings.ok("takeover rows", format!("there are {count}, for {rows} locks"));
+        }
+        count => findings.note(
+            "takeover rows",
+            format!("there are {count}; holders remove their own within a heartbeat"),
+            "run `spindle sweep` if the number stays",
+        ),
+    }
+    if foreign.is_empty() {
+        findings.ok("holders", "every holder is of this implementation");
+    } else {
+        let cure = "stop the other implementation: two together can both hold a lock";
+        findings.bad("holders", format!("others hold {}", some(&foreign)), cure);
+    }
+    Ok(())
+}
+
+/// Returns true if the name ends as a takeover row's does: `_` and 19 digits.
+fn looks_like_takeover(name: &str) -> bool {
+    let digits = name.rsplit_once('_').map(|(_, digits)| digits);
+    digits.is_some_and(|text| text.len() == 19 && text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The first few names, and how many more there are.
+fn some(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(3).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(3) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}

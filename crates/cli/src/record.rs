@@ -1,0 +1,234 @@
+//! One lock, in the words and the fields that every command uses.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use spindle::{Holding, LockState};
+
+use crate::output::{Cell, Line, Paint, printable};
+
+/// By which a table without the column `lease_ms` is judged.
+pub const LEASE_ASSUMED: Duration = Duration::from_secs(10);
+
+/// Nobody seizes a lock rather than wait for less.
+const SEIZED_FROM: Duration = Duration::from_secs(20);
+
+/// A lock as the output shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Record {
+    pub name: String,
+    /// The fleet that the row belongs to; nothing for a lock of a user's.
+    pub fleet: Option<String>,
+    /// `held`, `never_held`, `released`, `promised`, `cooldown`, `evicted` or `expired`; `waiting` for a
+    /// writer that waits until nobody reads any more.
+    pub state: &'static str,
+    /// The holder; the last holder where its lease ran out, the writer where one waits.
+    pub holder: Option<String>,
+    /// For whom it is reserved.
+    pub reserved_for: Option<String>,
+    /// In RFC 3339, by Spanner's clock.
+    pub since: Option<String>,
+    pub since_ms: Option<i64>,
+    pub token: Option<String>,
+    pub lease_ms: Option<u128>,
+    pub heartbeat_age_ms: Option<u128>,
+    pub info: Option<String>,
+    /// The obstacle that keeps the next contender out, in words.
+    pub next: String,
+}
+
+impl Record {
+    pub fn new(state: &LockState) -> Record {
+        let (name, holder, reserved_for) = match &state.holding {
+            Holding::Held { id, .. } => ("held", Some(id.clone()), None),
+            Holding::NeverHeld => ("never_held", None, None),
+            Holding::Released => ("released", None, None),
+            Holding::Cooldown { .. } => ("cooldown", None, None),
+            Holding::Promised { to, .. } => ("promised", None, Some(to.clone())),
+            Holding::Evicted => ("evicted", None, None),
+            Holding::Expired { id, .. } => ("expired", Some(id.clone()), None),
+            _ => ("other", None, None),
+        };
+        let since = state.since();
+        Record {
+            name: state.name.clone(),
+            fleet: state.fleet().map(str::to_string),
+            state: name,
+            holder,
+            reserved_for,
+            since: since.map(|since| since.to_rfc3339_opts(chrono::SecondsFormat::Micros, true)),
+            since_ms: since.map(|since| (state.read_at - since).num_milliseconds()),
+            token: state.token.map(|token| token.to_string()),
+            lease_ms: state.lease.map(|lease| lease.as_millis()),
+            heartbeat_age_ms: state.heartbeat_age.map(|age| age.as_millis()),
+            info: state.info.clone(),
+            next: next(state),
+        }
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.state == "held"
+    }
+
+    /// The state in a word or two.
+    pub fn holding(&self) -> String {
+        match &self.reserved_for {
+            Some(id) => format!("reserved for {}", printable(id)),
+            None => self.state.replace('_', " "),
+        }
+    }
+
+    /// For how long it has been so.
+    pub fn duration(&self) -> Option<String> {
+        let milliseconds = u64::try_from(self.since_ms?).unwrap_or(0);
+        Some(in_words(Duration::from_millis(milliseconds)))
+    }
+
+    /// How long ago the last heartbeat came.
+    pub fn heartbeat(&self) -> Option<String> {
+        self.heartbeat_age_ms.map(|age_ms| format!("{} ago", milliseconds(age_ms)))
+    }
+
+    /// All there is to say, one line each.
+    pub fn in_words(&self) -> String {
+        let mut lines = vec![("lock", self.name.clone()), ("state", self.holding())];
+        if let Some(holder) = &self.holder {
+            let label = match self.state {
+                "held" => "holder",
+                "waiting" => "contender",
+                _ => "last holder",
+            };
+            lines.push((label, holder.clone()));
+        }
+        if let (Some(since), Some(duration)) = (&self.since, self.duration()) {
+            lines.push(("since", format!("{since} ({duration})")));
+        }
+        if let Some(lease_ms) = self.lease_ms {
+            let name =
+                if matches!(self.state, "promised" | "cooldown") { "reserved" } else { "lease" };
+            lines.push((name, milliseconds(lease_ms)));
+        }
+        lines.extend(self.heartbeat().map(|heartbeat| ("heartbeat", heartbeat)));
+        lines.extend(self.token.clone().map(|token| ("token", token)));
+        lines.extend(self.info.clone().map(|info| ("info", info)));
+        lines.push(("next", self.next.clone()));
+        let line = |(name, text): &(&str, String)| format!("{name:<12}{}\n", printable(text));
+        lines.iter().map(line).collect()
+    }
+}
+
+impl Line for Record {
+    const HEAD: &'static [&'static str] =
+        &["LOCK", "HOLDER", "STATE", "FOR", "LEASE", "HEARTBEAT", "INFO"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let paint = match self.state {
+            "held" | "waiting" => Paint::Good,
+            "expired" | "evicted" => Paint::Bad,
+            _ => Paint::Faint,
+        };
+        let dash = || "-".to_string();
+        let has_holder = matches!(self.state, "held" | "waiting");
+        let holder = if has_holder { self.holder.clone() } else { None };
+        vec![
+            Cell::plain(self.name.clone()),
+            Cell::plain(holder.unwrap_or_else(dash)),
+            Cell::painted(self.holding(), paint),
+            Cell::plain(self.duration().unwrap_or_else(dash)),
+            Cell::plain(self.lease_ms.map_or_else(dash, milliseconds)),
+            Cell::plain(self.heartbeat().unwrap_or_else(dash)),
+            Cell::plain(self.info.clone().unwrap_or_default()),
+        ]
+    }
+}
+
+/// Returns what keeps the next contender out, and until when.
+fn next(state: &LockState) -> String {
+    let lease = state.lease.unwrap_or(LEASE_ASSUMED);
+    let rest = in_words(lease.saturating_sub(state.heartbeat_age.unwrap_or(lease)));
+    let waiting = match &state.holding {
+        Holding::Held { .. } => {
+            let waiting = format!(
+                "waits until no heartbeat has come for the lease: not before {rest} from now"
+            );
+            if lease.saturating_sub(state.heartbeat_age.unwrap_or(lease)) < SEIZED_FROM {
+                waiting
+            } else {
+                format!("{waiting}; if the holder is dead, `spindle seize` does not wait")
+            }
+        }
+        Holding::Evicted if rest == "0s" => "may take it at once".to_string(),
+        Holding::Evicted => format!("waits for the rest of the evicted holder's lease: {rest}"),
+        Holding::Promised { to, .. } => {
+            let since = state.since().map(|since| (state.read_at - since).to_std());
+            let passed = since.and_then(Result::ok).unwrap_or_default();
+            let rest = lease.saturating_sub(passed);
+            if rest.is_zero() {
+                "may take it at once: the reservation is over".to_string()
+            } else {
+                format!("waits {} unless it is `{to}`", in_words(rest))
+            }
+        }
+        Holding::Cooldown { remaining, .. } => {
+            format!("waits {}: the lock is cooldown", in_words(*remaining))
+        }
+        _ => "may take it at once".to_string(),
+    };
+    let waiting = match &state.kept_away {
+        None => waiting,
+        Some(kept) => {
+            let rest = in_words(kept.remaining);
+            format!("{waiting}; `{}` keeps away for {rest} unless another term begins", kept.id)
+        }
+    };
+    match &state.obstacle {
+        None => waiting,
+        Some(obstacle) => format!(
+            "{waiting}; row `{}` of another implementation stands in the way: contenders override \
+             it a lease after they saw it first",
+            obstacle.key
+        ),
+    }
+}
+
+/// Returns true if the holder's next heartbeat should have come by now.
+pub fn is_late(lock: &LockState) -> bool {
+    let (Some(lease), Some(age)) = (lock.lease, lock.heartbeat_age) else { return false };
+    // One comes every half of the lease by default, and an attempt has an eighth.
+    age > lease / 3 * 2
+}
+
+fn milliseconds(milliseconds: u128) -> String {
+    in_words(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(u64::MAX)))
+}
+
+/// A duration as people say it: two units at most, tenths below ten seconds.
+pub fn in_words(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 if duration.is_zero() => "0s".to_string(),
+        0 => format!("{}ms", duration.as_millis().max(1)),
+        1..10 => format!("{:.1}s", duration.as_secs_f64()),
+        10..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_said_in_two_units_at_most() {
+        let said = |milliseconds| in_words(Duration::from_millis(milliseconds));
+        assert_eq!(said(0), "0s");
+        assert_eq!(said(340), "340ms");
+        assert_eq!(said(1_234), "1.2s");
+        assert_eq!(said(59_900), "59s");
+        assert_eq!(said(61_000), "1m01s");
+        assert_eq!(said(7_380_000), "2h03m");
+        assert_eq!(said(90_000_000), "1d01h");
+    }
+}

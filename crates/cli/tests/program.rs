@@ -1,0 +1,37 @@
+//! The program itself, as a user runs it, on the embedded Spanner.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+#[path = "program/browser.rs"]
+mod browser;
+#[path = "program/crowd.rs"]
+mod crowd;
+#[path = "program/http.rs"]
+mod http;
+#[path = "../../../tests/metrics/promtool.rs"]
+mod promtool;
+#[path = "program/world.rs"]
+mod world;
+
+#[path = "program/acts.rs"]
+mod acts;
+#[path = "program/answers.rs"]
+mod answers;
+#[path = "program/demo.rs"]
+mod demo;
+#[path = "program/fleets.rs"]
+mod fleets;
+#[path = "program/hostile.rs"]
+mod hostile;
+#[path = "program/on_google.rs"]
+mod on_google;
+#[path = "program/page.rs"]
+mod page;
+#[path = "program/reads.rs"]
+mod reads;
+#[path = "program/runs.rs"]
+mod runs;
+#[path = "program/serve.rs"]
+mod serve;
+#[path = "program/terminal.rs"]
+mod terminal;

@@ -1,0 +1,151 @@
+//! The commands that change something: `init`, `evict`, `seize`, `resign-to`, `sweep`.
+
+use std::time::Duration;
+
+use spindle::{Holding, LockTable};
+
+use crate::world::{DATABASE, World, until};
+
+/// Longer than a busy machine stands still; a holder hears of its eviction within half of it.
+const LEASE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn nothing_is_changed_that_nobody_confirmed() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    let token = held.lock.has_lock().unwrap();
+    let acts: [&[&str]; 5] = [
+        &["evict", "billing"],
+        &["seize", "billing"],
+        &["resign-to", "billing", "b"],
+        &["rm", "billing"],
+        &["sweep"],
+    ];
+    for act in acts {
+        let ran = world.run(act).await;
+        assert_eq!(ran.code, Some(6), "{ran:?}");
+        assert!(ran.err.contains("--yes"), "{ran:?}");
+    }
+    assert_eq!(held.lock.verify().await.unwrap(), token);
+}
+
+#[tokio::test]
+async fn an_evicted_holder_is_named_and_learns_of_it() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    let token = held.lock.has_lock().unwrap();
+    let evict = ["evict", "billing", "--yes", "--by", "alice", "--reason", "bad deploy"];
+    let ran = world.run(&evict).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("node-1") && ran.out.contains(&token.to_string()), "{ran:?}");
+    let shown = world.run(&["show", "billing"]).await;
+    assert!(shown.out.contains("evicted by alice: bad deploy"), "{shown:?}");
+    let history = world.run(&["history", "billing"]).await;
+    assert!(history.out.contains("evicted by alice: bad deploy"), "{history:?}");
+    until("the holder hears of it", async || held.lock.has_lock() != Some(token)).await;
+    let ran = world.run(&["evict", "billing", "--yes", "-o", "json"]).await;
+    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(json["deposed"], serde_json::Value::Null);
+}
+
+#[tokio::test]
+async fn a_lock_can_be_seized_for_one_contender() {
+    let world = World::start().await;
+    let a = world.hold("billing", "node-1", LEASE).await;
+    let b = world.table.lock("billing").id("node-2").lease(LEASE).build().unwrap();
+    let _running = b.run(spindle::CancellationToken::new());
+    let why = ["--by", "alice", "--reason", "node-1 hangs"];
+    let ran = world.run(&[&["resign-to", "billing", "node-2", "--yes"], &why[..]].concat()).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    until("node-2 holds", async || b.has_lock().is_some()).await;
+    let history = world.run(&["history", "billing"]).await;
+    assert!(history.out.contains("seized by alice: node-1 hangs"), "{history:?}");
+    let ran = world.run(&["seize", "billing", "--yes"]).await;
+    assert!(ran.out.contains("node-2"), "{ran:?}");
+    a.release().await;
+}
+
+#[tokio::test]
+async fn init_makes_a_table_that_works_and_says_so_when_it_was_there() {
+    let world = World::with("").await;
+    let admin = world.emulator.rest_endpoint();
+    let init = ["init", "--table", "jobs", "--admin-endpoint", &admin];
+    let made = world.run(&init).await;
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(made.out.contains("`jobs`: made"), "{made:?}");
+    let jobs = LockTable::connect_to(world.emulator.endpoint(), DATABASE, "jobs");
+    jobs.check().await.unwrap();
+    let again = world.run(&init).await;
+    assert!(again.out.contains("was there already"), "{again:?}");
+}
+
+#[tokio::test]
+async fn init_adds_the_columns_that_an_old_table_lacks() {
+    let ddl = "CREATE TABLE locktable (name STRING(MAX) NOT NULL, \
+               heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
+               token TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
+               writer STRING(MAX)) PRIMARY KEY (name)";
+    let world = World::with(ddl).await;
+    let before = world.run(&["doctor"]).await;
+    assert!(before.out.contains("no column lease_ms, info"), "{before:?}");
+    let admin = world.emulator.rest_endpoint();
+    let ran = world.run(&["init", "--admin-endpoint", &admin]).await;
+    assert!(ran.out.contains("added lease_ms and info"), "{ran:?}");
+    let held = world.hold("billing", "node-1", LEASE).await;
+    assert_eq!(world.table.inspect("billing").await.unwrap().lease, Some(LEASE));
+    held.release().await;
+}
+
+#[tokio::test]
+async fn the_statements_that_ddl_prints_make_a_table_of_the_name_that_was_asked_for() {
+    let world = World::with("").await;
+    let ran = world.run(&["ddl", "--table", "jobs"]).await;
+    world.emulator.create_database("projects/p/instances/i/databases/e", &ran.out).await.unwrap();
+    let elsewhere = "projects/p/instances/i/databases/e";
+    let jobs = LockTable::connect_to(world.emulator.endpoint(), elsewhere, "jobs");
+    jobs.check().await.unwrap();
+    let upgrade = world.run(&["ddl", "--upgrade", "--table", "jobs"]).await.out;
+    assert!(upgrade.contains("ALTER TABLE jobs ADD COLUMN lease_ms"), "{upgrade}");
+    assert!(world.run(&["ddl", "--postgresql"]).await.out.contains("SPANNER.COMMIT_TIMESTAMP"));
+}
+
+#[tokio::test]
+async fn a_sweep_says_how_much_it_removed() {
+    let world = World::start().await;
+    for id in ["a", "b"] {
+        world.hold("billing", id, LEASE).await.release().await;
+    }
+    let ran = world.run(&["sweep", "--yes"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.starts_with("removed "), "{ran:?}");
+    let state = world.table.inspect("billing").await.unwrap();
+    assert_eq!(state.holding, Holding::Released);
+}
+
+#[tokio::test]
+async fn a_row_is_removed_once_nobody_holds_and_not_before() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    let refused = world.run(&["rm", "billing", "--yes"]).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("spindle evict"), "{refused:?}");
+    held.lock.verify().await.unwrap();
+    held.release().await;
+    let removed = world.run(&["rm", "billing", "--yes"]).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert_eq!(world.table.inspect("billing").await.unwrap().holding, Holding::NeverHeld);
+    let again = world.run(&["rm", "billing", "--yes"]).await;
+    assert!(again.out.contains("there is no row"), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_no_row_has_is_refused() {
+    let world = World::start().await;
+    let acts: [&[&str]; 3] = [&["evict", "x"], &["seize", "x"], &["resign-to", "x", "node-1"]];
+    for act in acts {
+        let ran = world.run(&[act, &["--yes"]].concat()).await;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("no row") && ran.err.contains("spindle ls"), "{ran:?}");
+    }
+    assert_eq!(world.table.inspect("x").await.unwrap().holding, Holding::NeverHeld);
+}

@@ -1,0 +1,449 @@
+//! The meaning of each act on the lock table: which rows it reads, when it is refused, what it
+//! writes.
+//!
+//! Defined once. The library, the simulation and the model read the rows of [`Change::reads`], ask
+//! [`Change::judge`], and carry the writes out. A change is judged by its own rows alone, so that
+//! one transaction can carry many of them.
+
+use std::time::Duration;
+
+use crate::{
+    Act, Cell, Column, Rejection, Row, Seen, StoredRow, Succession, TermId, Timestamp, Write,
+    WriteKind, Writer, takeover_key,
+};
+
+/// One change of the rows of one lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Begins a term where there is no row.
+    Insert {
+        /// The term's writer.
+        writer: Writer,
+        /// The holder's own texts.
+        holder: Holder,
+    },
+    /// Begins a term in place of `seen`.
+    Takeover {
+        /// The row as it was observed.
+        seen: Row,
+        /// The term's writer.
+        writer: Writer,
+        /// Replaces a takeover row of the displaced token that is there already.
+        over_leftover: bool,
+        /// The holder's own texts.
+        holder: Holder,
+    },
+    /// Extends a term's lease.
+    Heartbeat {
+        /// The term.
+        term: TermId,
+        /// The holder's own texts, where its row may not have them yet: the table got optional
+        /// columns after the term began.
+        holder: Option<Holder>,
+    },
+    /// Ends a term by its holder's hand.
+    Release {
+        /// The term.
+        term: TermId,
+        /// What follows.
+        next: Succession,
+        /// The token that the term displaced: its takeover row goes as well.
+        displaced: Option<Timestamp>,
+        /// The text left in `info`.
+        info: Option<String>,
+    },
+    /// Ends whatever term there is; contenders still wait out its lease.
+    Evict {
+        /// How long the evicted id keeps away, unless another term begins before.
+        keep_away: Option<Duration>,
+        /// The text left in `info`.
+        info: Option<String>,
+    },
+    /// Frees the lock at once, from any holder.
+    Seize {
+        /// What follows.
+        next: Succession,
+        /// The text left in `info`.
+        info: Option<String>,
+    },
+    /// Deletes the lock row, if it is still as it was seen, and takeover rows of the lock.
+    Remove {
+        /// The row as it was seen; none if there was none.
+        seen: Option<Row>,
+        /// The keys of takeover rows.
+        takeovers: Vec<String>,
+    },
+    /// Deletes those of these rows that are takeover rows.
+    Sweep {
+        /// Their keys.
+        keys: Vec<String>,
+    },
+    /// Writes nothing: the condition of a fenced write of the term.
+    Fence {
+        /// The term.
+        term: TermId,
+    },
+    /// Begins a reader's term, in a row of the reader's own, where nobody writes.
+    ///
+    /// A writer that ended without a release is released: its fence fails from then on (I3).
+    BeginRead {
+        /// The key of the writer's row.
+        writer_row: String,
+        /// The writer's row as it was observed to be vacant; none if there was none.
+        vacant: Option<Row>,
+        /// The reader's own row as it was observed; none if there was none.
+        seen: Option<Row>,
+        /// The term's writer.
+        writer: Writer,
+        /// The holder's own texts.
+        holder: Holder,
+    },
+    /// Ends a reader's term: its row goes.
+    EndRead {
+        /// The term.
+        term: TermId,
+    },
+    /// Begins the term of a writer that has stopped new readers and waited for the others. Their
+    /// rows go, and with them their fences (I3).
+    BeginWrite {
+        /// The term that stopped new readers.
+        first: TermId,
+        /// The readers' rows as they were observed to be vacant, by their keys.
+        readers: Vec<(String, Row)>,
+        /// The holder's own texts.
+        holder: Holder,
+    },
+    /// Extends the lease of a writer whose second commit may be applied already.
+    KeepWriting {
+        /// The term that stopped new readers.
+        first: TermId,
+        /// As of a heartbeat.
+        holder: Option<Holder>,
+    },
+    /// Ends the term of a writer whose second commit may be applied already.
+    EndWriting {
+        /// The term that stopped new readers.
+        first: TermId,
+        /// As of a release.
+        displaced: Option<Timestamp>,
+    },
+}
+
+/// A holder's own texts in the columns that a table may lack.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// Its lease.
+    pub lease: Duration,
+    /// Its own text.
+    pub info: Option<String>,
+}
+
+/// The reads of a change: rows by their exact keys, with these columns beside the key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reads {
+    /// The keys.
+    pub keys: Vec<String>,
+    /// The columns.
+    pub columns: &'static [Column],
+}
+
+/// The columns that identify a term. A heartbeat reads no more, so that it contends with no other
+/// column.
+const TERM: &[Column] = &[Column::Token, Column::Writer];
+
+/// The columns that identify one heartbeat of one term, and tell a lock row from a takeover row.
+const HEARTBEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer];
+
+impl Act {
+    /// Returns the change that the act asks for; none for an observation or a sweep, which begin
+    /// with a read of their own.
+    pub fn change(&self, holder: &Holder, parting_info: Option<&str>) -> Option<Change> {
+        let holder = || holder.clone();
+        match self.clone() {
+            Act::Observe | Act::Sweep { .. } => None,
+            Act::Insert { writer } => Some(Change::Insert { writer, holder: holder() }),
+            Act::Takeover { seen, writer, over_leftover } => {
+                Some(Change::Takeover { seen, writer, over_leftover, holder: holder() })
+            }
+            Act::Heartbeat { term } => Some(Change::Heartbeat { term, holder: None }),
+            Act::Release { term, next, displaced } => {
+                let info = parting_info.map(str::to_string);
+                Some(Change::Release { term, next, displaced, info })
+            }
+        }
+    }
+}
+
+impl Change {
+    /// Returns what to read before the change can be judged.
+    pub fn reads(&self, lock: &str) -> Reads {
+        let lock_and = |keys: &[String]| {
+            let lock = std::iter::once(lock.to_string());
+            lock.chain(keys.iter().cloned()).collect()
+        };
+        match self {
+            Change::Insert { .. }
+            | Change::Heartbeat { .. }
+            | Change::Evict { .. }
+            | Change::Fence { .. } => Reads { keys: lock_and(&[]), columns: TERM },
+            Change::Takeover { seen, .. } => {
+                Reads { keys: lock_and(&[takeover_key(lock, seen.token)]), columns: HEARTBEAT }
+            }
+            Change::Release { displaced, .. } => {
+                let takeover = displaced.map(|token| takeover_key(lock, token));
+                let columns = if takeover.is_some() { HEARTBEAT } else { TERM };
+                Reads { keys: lock_and(takeover.as_slice()), columns }
+            }
+            Change::Seize { .. } => Reads { keys: lock_and(&[]), columns: HEARTBEAT },
+            Change::Remove { takeovers, .. } => {
+                Reads { keys: lock_and(takeovers), columns: HEARTBEAT }
+            }
+            Change::Sweep { keys } => Reads { keys: keys.clone(), columns: &[Column::Heartbeat] },
+            Change::BeginRead { writer_row, .. } => {
+                Reads { keys: lock_and(std::slice::from_ref(writer_row)), columns: HEARTBEAT }
+            }
+            Change::BeginWrite { readers, .. } => {
+                let readers: Vec<String> = readers.iter().map(|(key, _)| key.clone()).collect();
+                Reads { keys: lock_and(&readers), columns: HEARTBEAT }
+            }
+            Change::EndRead { .. } | Change::KeepWriting { .. } => {
+                Reads { keys: lock_and(&[]), columns: TERM }
+            }
+            Change::EndWriting { first, displaced } => {
+                as_release(first.clone(), *displaced).reads(lock)
+            }
+        }
+    }
+
+    /// Returns what to write, now that these rows were found under the keys of
+    /// [`reads`](Change::reads); or why nothing is written.
+    pub fn judge(&self, lock: &str, found: &[StoredRow]) -> Result<Vec<Write>, Rejection> {
+        let row = |key: &str| found.iter().find(|row| row.key == key);
+        let lock_row = row(lock);
+        match self {
+            Change::Insert { writer, holder } => match lock_row {
+                Some(found) => Err(changed(Some(found))),
+                None => Ok(vec![begin(lock, WriteKind::Insert, writer, holder)]),
+            },
+            Change::Takeover { seen, writer, over_leftover, holder } => {
+                if !lock_row.is_some_and(|found| found.row().is_same_heartbeat(seen)) {
+                    return Err(changed(lock_row));
+                }
+                let key = takeover_key(lock, seen.token);
+                if row(&key).is_some() && !over_leftover {
+                    return Err(Rejection::TakeoverRowExists);
+                }
+                let begin = begin(lock, WriteKind::Update, writer, holder);
+                Ok(vec![takeover_row(key, writer, *over_leftover), begin])
+            }
+            Change::Heartbeat { term, holder } => {
+                term.check(lock_row)?;
+                let heartbeat = (Column::Heartbeat, Cell::CommitTimestamp);
+                let said = holder.iter().flat_map(Holder::cells);
+                let cells = std::iter::once(heartbeat).chain(said).collect();
+                Ok(vec![Write { key: lock.into(), kind: WriteKind::Update, cells }])
+            }
+            Change::Release { term, next, displaced, info } => {
+                term.check(lock_row)?;
+                let takeover = displaced.and_then(|token| row(&takeover_key(lock, token)));
+                let mut writes = vec![release(lock, WriteKind::Update, next, info.as_deref())];
+                writes.extend(takeover.filter(|row| row.is_takeover()).map(delete));
+                Ok(writes)
+            }
+            Change::Evict { keep_away, info } => {
+                let id = lock_row.and_then(|row| row.writer.id()).ok_or(Rejection::Needless)?;
+                Ok(vec![evict(lock, id, *keep_away, info.as_deref())])
+            }
+            Change::Seize { next, info } => seize(lock, lock_row, next, info.as_deref()),
+            Change::Remove { seen, takeovers } => {
+                if lock_row.is_some() != seen.is_some()
+                    || lock_row
+                        .zip(seen.as_ref())
+                        .is_some_and(|(found, seen)| !found.row().is_same_heartbeat(seen))
+                {
+                    return Err(changed(lock_row));
+                }
+                let leftovers = takeovers.iter().filter_map(|key| row(key));
+                let leftovers = leftovers.filter(|row| row.is_takeover() && row.key != lock);
+                deletions(lock_row.into_iter().chain(leftovers))
+            }
+            Change::Sweep { keys } => {
+                let leftovers = keys.iter().filter_map(|key| row(key));
+                deletions(leftovers.filter(|row| row.is_takeover()))
+            }
+            Change::Fence { term } => term.check(lock_row).map(|()| Vec::new()),
+            Change::BeginRead { .. }
+            | Change::EndRead { .. }
+            | Change::BeginWrite { .. }
+            | Change::KeepWriting { .. }
+            | Change::EndWriting { .. } => self.judge_shared(lock, found),
+        }
+    }
+
+    /// As [`judge`](Change::judge), for a lock that many read.
+    fn judge_shared(&self, lock: &str, found: &[StoredRow]) -> Result<Vec<Write>, Rejection> {
+        let row = |key: &str| found.iter().find(|row| row.key == key);
+        let lock_row = row(lock);
+        match self {
+            Change::BeginRead { writer_row, vacant, seen, writer, holder } => {
+                unchanged(row(writer_row), vacant.as_ref())?;
+                unchanged(lock_row, seen.as_ref())?;
+                let kind = if seen.is_some() { WriteKind::Update } else { WriteKind::Insert };
+                let mut writes = vec![begin(lock, kind, writer, holder)];
+                // By its writer too: a heartbeat that outside hands have set leaves the term in it.
+                let is_over =
+                    |writer_row: &Row| writer_row.is_released() && writer_row.writer.id().is_none();
+                if vacant.as_ref().is_some_and(|vacant| !is_over(vacant)) {
+                    writes.push(release(writer_row, WriteKind::Update, &Succession::Anyone, None));
+                }
+                Ok(writes)
+            }
+            Change::EndRead { term } => {
+                term.check(lock_row)?;
+                deletions(lock_row.into_iter())
+            }
+            Change::BeginWrite { first, readers, holder } => {
+                first.check(lock_row)?;
+                let second = first.writer.second().ok_or_else(|| changed(lock_row))?;
+                let mut writes = vec![begin(lock, WriteKind::Update, &second, holder)];
+                for (key, seen) in readers {
+                    // One that has left since is gone.
+                    let Some(found) = row(key) else { continue };
+                    unchanged(Some(found), Some(seen))?;
+                    writes.push(delete(found));
+                }
+                Ok(writes)
+            }
+            Change::KeepWriting { first, holder } => {
+                let term = first.or_second(lock_row);
+                Change::Heartbeat { term, holder: holder.clone() }.judge(lock, found)
+            }
+            Change::EndWriting { first, displaced } => {
+                as_release(first.or_second(lock_row), *displaced).judge(lock, found)
+            }
+            // Of an ordinary lock, which is judged above.
+            _ => Err(changed(lock_row)),
+        }
+    }
+
+    /// Returns what it means that a row which was to be inserted exists. Each request is sent once,
+    /// so the row is somebody else's.
+    pub fn already_exists(&self) -> Rejection {
+        match self {
+            Change::Takeover { .. } => Rejection::TakeoverRowExists,
+            _ => Rejection::Changed(None),
+        }
+    }
+}
+
+impl Holder {
+    fn cells(&self) -> [(Column, Cell); 2] {
+        let info = self.info.as_deref().map_or(Cell::Null, |info| Cell::Text(info.into()));
+        [(Column::LeaseMs, Cell::milliseconds(self.lease)), (Column::Info, info)]
+    }
+}
+
+impl TermId {
+    /// Refuses a row that is not of this term: token *and* writer, never the heartbeat (I4).
+    fn check(&self, found: Option<&StoredRow>) -> Result<(), Rejection> {
+        let is_ours = |row: &StoredRow| row.token == Some(self.token) && row.writer == self.writer;
+        if found.is_some_and(is_ours) { Ok(()) } else { Err(changed(found)) }
+    }
+
+    /// Returns the term of the writer's second commit if that is what was found, or else the first.
+    fn or_second(&self, found: Option<&StoredRow>) -> TermId {
+        let found = found.map(StoredRow::row);
+        let second = found.and_then(|row| self.second_in(&row));
+        second.unwrap_or_else(|| self.clone())
+    }
+}
+
+fn as_release(term: TermId, displaced: Option<Timestamp>) -> Change {
+    Change::Release { term, next: Succession::Anyone, displaced, info: None }
+}
+
+/// Refuses a row that is not as it was observed, or not as absent.
+fn unchanged(found: Option<&StoredRow>, seen: Option<&Row>) -> Result<(), Rejection> {
+    let same = match (found, seen) {
+        (Some(found), Some(seen)) => found.row().is_same_heartbeat(seen),
+        (None, None) => true,
+        _ => false,
+    };
+    if same { Ok(()) } else { Err(changed(found)) }
+}
+
+fn changed(found: Option<&StoredRow>) -> Rejection {
+    Rejection::Changed(
+        found.map(StoredRow::row).map(|row| Seen { token: row.token, writer: row.writer }),
+    )
+}
+
+fn begin(lock: &str, kind: WriteKind, writer: &Writer, holder: &Holder) -> Write {
+    let term = [
+        (Column::Heartbeat, Cell::CommitTimestamp),
+        (Column::Token, Cell::CommitTimestamp),
+        (Column::Writer, Cell::Text(writer.as_str().into())),
+    ];
+    let cells = term.into_iter().chain(holder.cells()).collect();
+    Write { key: lock.into(), kind, cells }
+}
+
+/// The heartbeat stays NULL: that tells a takeover row from a lock row.
+fn takeover_row(key: String, writer: &Writer, over_leftover: bool) -> Write {
+    let kind = if over_leftover { WriteKind::InsertOrUpdate } else { WriteKind::Insert };
+    let cells = vec![
+        (Column::Token, Cell::CommitTimestamp),
+        (Column::Writer, Cell::Text(writer.as_str().into())),
+    ];
+    Write { key, kind, cells }
+}
+
+/// The token changes, so that a late heartbeat of the term can't revive the row.
+fn release(lock: &str, kind: WriteKind, next: &Succession, info: Option<&str>) -> Write {
+    let grace = next.grace().map_or(Cell::Null, Cell::milliseconds);
+    let cells = vec![
+        (Column::Heartbeat, Cell::Epoch),
+        (Column::Token, Cell::CommitTimestamp),
+        (Column::Writer, Cell::Text(next.writer().as_str().into())),
+        (Column::LeaseMs, grace),
+        (Column::Info, info.map_or(Cell::Null, |info| Cell::Text(info.into()))),
+    ];
+    Write { key: lock.into(), kind, cells }
+}
+
+/// The heartbeat and the lease stay as they are: contenders still wait them out (I1).
+fn evict(lock: &str, id: &str, keep_away: Option<Duration>, info: Option<&str>) -> Write {
+    let writer = keep_away.map_or_else(Writer::nobody, |keep| Writer::kept_away(id, keep));
+    let cells = vec![
+        (Column::Token, Cell::CommitTimestamp),
+        (Column::Writer, Cell::Text(writer.as_str().into())),
+        (Column::Info, info.map_or(Cell::Null, |info| Cell::Text(info.into()))),
+    ];
+    Write { key: lock.into(), kind: WriteKind::Update, cells }
+}
+
+/// As a release, by somebody else's hand.
+fn seize(
+    lock: &str,
+    found: Option<&StoredRow>,
+    next: &Succession,
+    info: Option<&str>,
+) -> Result<Vec<Write>, Rejection> {
+    let is_free =
+        found.is_none_or(|found| found.row().is_released() && found.writer == Writer::nobody());
+    if is_free && *next == Succession::Anyone {
+        return Err(Rejection::Needless);
+    }
+    let kind = if found.is_some() { WriteKind::Update } else { WriteKind::Insert };
+    Ok(vec![release(lock, kind, next, info)])
+}
+
+fn delete(row: &StoredRow) -> Write {
+    Write { key: row.key.clone(), kind: WriteKind::Delete, cells: Vec::new() }
+}
+
+/// Each by its exact key (I6).
+fn deletions<'a>(rows: impl Iterator<Item = &'a StoredRow>) -> Result<Vec<Write>, Rejection> {
+    let writes: Vec<Write> = rows.map(delete).collect();
+    if writes.is_empty() { Err(Rejection::Needless) } else { Ok(writes) }
+}

@@ -1,0 +1,395 @@
+//! Decides about one member's share, each time that it has polled all shards.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::plan::{Plan, plan};
+use crate::{Moment, Named, Row, Timestamp, Timing};
+
+/// From one poll to the next while shards are being handed to this member: right after one arrived,
+/// and at most.
+const FAST_POLL_MIN: Duration = Duration::from_millis(25);
+const FAST_POLL_MAX: Duration = Duration::from_millis(100);
+/// For how long nothing may arrive before the polls slow down again.
+const FAST_POLLS_FOR: Duration = Duration::from_secs(5);
+/// Pauses after failures: at first, and at most.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LONGEST: Duration = Duration::from_secs(600);
+/// At most, between two attempts to take a shard that Spanner did not answer.
+const PAUSE_UNANSWERED: Duration = Duration::from_secs(10);
+
+/// One read's picture of the members that share the shards and of the shards.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// Spanner's timestamp of the read.
+    pub read_at: Timestamp,
+    /// The live members.
+    pub members: Vec<Participant>,
+    /// The shards, by their numbers.
+    pub shards: Vec<Piece>,
+}
+
+/// A live member that takes part.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Participant {
+    /// Its id.
+    pub id: String,
+    /// The token of its term.
+    pub since: Timestamp,
+    /// Until when it is live if it says nothing more.
+    pub until: Timestamp,
+}
+
+/// The standing of one shard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Piece {
+    /// Anyone may take it.
+    Vacant,
+    /// It was released for a member, which alone may take it for a while.
+    Promised {
+        /// The member.
+        to: String,
+    },
+    /// Someone holds it, or is owed the rest of a lease.
+    Held {
+        /// The holder; none if it was taken from its holder.
+        by: Option<String>,
+        /// Until when, if nothing more is heard.
+        until: Timestamp,
+    },
+}
+
+/// This member's part in one shard, at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// It tries to take the shard.
+    Taking,
+    /// It has the shard.
+    Working,
+    /// It gives the shard up.
+    Leaving,
+}
+
+/// The next things to do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// The shards to take.
+    pub take: Vec<usize>,
+    /// The shards to give up, and to whom: once their tasks have ended.
+    pub hand_over: Vec<(usize, String)>,
+    /// True if there are more to give up after these.
+    pub is_more: bool,
+    /// When to poll again, counted from now.
+    pub poll_again: Duration,
+    /// The shards for whose sake it is to be so soon, since others are handing them over: between
+    /// two polls of all, it is enough to poll these.
+    pub awaited: Vec<usize>,
+}
+
+/// One member's share of the shards: what it remembers from one poll to the next.
+///
+/// - **Stabilisation.** A member counts once it has been there for three polls, or if it has a shard already.
+///   A leave counts at once.
+/// - **Little at a time.** At most a tenth of this member's shards are handed over at a time, but at
+///   least one.
+/// - **Progress.** A shard that its planned owner has left alone for a lease goes to the member that
+///   would have it without that owner. After two leases anyone takes it. The taker doesn't hand it
+///   back before a pause, which grows each time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Share {
+    id: String,
+    lease: Duration,
+    poll: Duration,
+    stabilisation: Duration,
+    /// Since when nobody has held the shard, as far as this member saw.
+    unheld_since: Vec<Option<Moment>>,
+    /// The shards that this member's own tasks failed in.
+    own: BTreeMap<usize, Pause>,
+    /// The shards that this member tried to take when Spanner did not answer.
+    unanswered: BTreeMap<usize, Pause>,
+    /// The shards that another didn't take.
+    declined: BTreeMap<(usize, String), Pause>,
+    /// How many shards others have to hand over, and when one arrived last.
+    awaited: Option<(usize, Moment)>,
+    /// Since when this member has not been one.
+    away_since: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Pause {
+    until: Moment,
+    length: Duration,
+}
+
+impl Share {
+    /// Returns the share of the member `id` of so many shards, which polls them every `poll`.
+    ///
+    /// All members should have the same lease.
+    pub fn new(id: &str, shards: usize, lease: Duration, poll: Duration) -> Share {
+        Share {
+            id: id.to_string(),
+            lease,
+            poll,
+            stabilisation: Timing::from_lease(lease).poll_interval * 3,
+            unheld_since: vec![None; shards],
+            own: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
+            declined: BTreeMap::new(),
+            awaited: None,
+            away_since: None,
+        }
+    }
+
+    /// Decides after a poll. `parts` has the shards that this member does something about;
+    /// `is_member` says whether it is one by its own clock.
+    pub fn decide(
+        &mut self,
+        now: Moment,
+        view: &View,
+        parts: &BTreeMap<usize, Part>,
+        is_member: bool,
+    ) -> Step {
+        self.note(now, view);
+        self.unanswered.retain(|shard, _| parts.get(shard) != Some(&Part::Working));
+        let mut step = Step {
+            take: Vec::new(),
+            hand_over: Vec::new(),
+            is_more: false,
+            poll_again: self.next_change(view),
+            awaited: Vec::new(),
+        };
+        if self.is_briefly_away(now, is_member) {
+            return step;
+        }
+        let members = self.counting(view, is_member);
+        let owners = owners(view);
+        let plan = plan(&members, &owners);
+        if is_member {
+            step.take = self.takes(now, view, parts, &members, &plan);
+        }
+        let most = self.at_a_time(view, parts);
+        step.hand_over = self.surplus(now, view, parts, &plan);
+        step.is_more = step.hand_over.len() > most;
+        step.hand_over.truncate(most);
+        let awaited = self.awaited(view, &plan);
+        if let Some(fast_poll) = self.fast_poll(now, awaited.len()) {
+            step.poll_again = step.poll_again.min(fast_poll);
+            step.awaited = awaited;
+        }
+        step
+    }
+
+    /// To whom each shard goes when this member leaves.
+    pub fn successors(&self, view: &View) -> Vec<Option<String>> {
+        let members = self.counting(view, false);
+        let plan = plan(&members, &owners(view));
+        plan.owners().iter().map(|owner| owner.map(str::to_string)).collect()
+    }
+
+    /// Notes that this member's task in the shard ended by itself; `ran` is how long it was at work.
+    /// Others may have the shard first.
+    pub fn failed(&mut self, now: Moment, shard: usize, ran: Duration) {
+        if ran >= PAUSE_LONGEST {
+            self.own.remove(&shard);
+        }
+        let pause = Pause::after(self.own.get(&shard), PAUSE_FIRST, PAUSE_LONGEST, now);
+        self.own.insert(shard, pause);
+    }
+
+    /// Notes that this member could not find out whether it may have the shard. That is no fault of
+    /// the task, and forgotten once this member has the shard.
+    pub fn unanswered(&mut self, now: Moment, shard: usize) {
+        let last = self.unanswered.get(&shard);
+        let pause = Pause::after(last, PAUSE_FIRST, PAUSE_UNANSWERED, now);
+        self.unanswered.insert(shard, pause);
+    }
+
+    fn note(&mut self, now: Moment, view: &View) {
+        for (since, piece) in self.unheld_since.iter_mut().zip(&view.shards) {
+            match piece {
+                Piece::Held { .. } => *since = None,
+                Piece::Vacant | Piece::Promised { .. } => {
+                    since.get_or_insert(now);
+                }
+            }
+        }
+        self.declined.retain(|(shard, member), pause| {
+            let holds = |piece: &Piece| piece.holder() == Some(member);
+            !view.shards.get(*shard).is_some_and(holds) && now < pause.until + PAUSE_LONGEST
+        });
+    }
+
+    /// A member that has lost its term for less than a lease may be back in time: nothing moves.
+    fn is_briefly_away(&mut self, now: Moment, is_member: bool) -> bool {
+        if is_member {
+            self.away_since = None;
+            return false;
+        }
+        now.since(*self.away_since.get_or_insert(now)) < self.lease
+    }
+
+    /// Returns the members that are reckoned with.
+    fn counting<'v>(&self, view: &'v View, is_member: bool) -> Vec<&'v str> {
+        let holders = view.shards.iter().filter_map(Piece::holder);
+        let holders: std::collections::BTreeSet<&str> = holders.collect();
+        let counts = |member: &&Participant| {
+            if member.id == self.id && !is_member {
+                return false;
+            }
+            holders.contains(&*member.id) || view.read_at.since(member.since) >= self.stabilisation
+        };
+        view.members.iter().filter(counts).map(|member| &*member.id).collect()
+    }
+
+    fn takes(
+        &mut self,
+        now: Moment,
+        view: &View,
+        parts: &BTreeMap<usize, Part>,
+        members: &[&str],
+        plan: &Plan,
+    ) -> Vec<usize> {
+        let overdue = |shard: usize, leases: u32| {
+            let since = self.unheld_since.get(shard).copied().flatten();
+            since.is_some_and(|since| now.since(since) >= self.lease * leases)
+        };
+        let late: Vec<&str> = (0..view.shards.len())
+            .filter(|shard| view.shards[*shard] == Piece::Vacant && overdue(*shard, 1))
+            .filter_map(|shard| plan.owner(shard))
+            .collect();
+        let others: Vec<&str> = members.iter().copied().filter(|id| !late.contains(id)).collect();
+        let second = super::plan(&others, &owners(view));
+        let is_resting = |shard: &usize| {
+            let pauses = [self.own.get(shard), self.unanswered.get(shard)];
+            pauses.into_iter().flatten().any(|pause| now < pause.until)
+        };
+        let mut taken = Vec::new();
+        for (shard, piece) in view.shards.iter().enumerate() {
+            let is_mine = match piece {
+                Piece::Promised { to } => *to == self.id,
+                Piece::Held { .. } => false,
+                Piece::Vacant => {
+                    plan.owner(shard) == Some(&*self.id)
+                        || (overdue(shard, 1)
+                            && (others.is_empty() || second.owner(shard) == Some(&*self.id)))
+                        || overdue(shard, 2)
+                }
+            };
+            if is_mine && !parts.contains_key(&shard) && !is_resting(&shard) {
+                taken.push(shard);
+            }
+        }
+        for shard in &taken {
+            if let Some(other) = plan.owner(*shard).filter(|owner| **owner != *self.id) {
+                let key = (*shard, other.to_string());
+                let pause = Pause::after(self.declined.get(&key), self.lease, PAUSE_LONGEST, now);
+                self.declined.insert(key, pause);
+            }
+        }
+        taken
+    }
+
+    /// Returns the shards to hand over, sooner or later.
+    fn surplus(
+        &self,
+        now: Moment,
+        view: &View,
+        parts: &BTreeMap<usize, Part>,
+        plan: &Plan,
+    ) -> Vec<(usize, String)> {
+        let handed = plan.moves().iter().filter_map(|moved| {
+            let is_here = parts.get(&moved.shard) == Some(&Part::Working)
+                && view.shards[moved.shard].holder() == Some(&*self.id)
+                && moved.to != self.id;
+            let key = (moved.shard, moved.to.to_string());
+            let was_declined = self.declined.get(&key).is_some_and(|pause| now < pause.until);
+            (is_here && !was_declined).then_some(key)
+        });
+        handed.collect()
+    }
+
+    /// Returns how many more shards this member may hand over now.
+    ///
+    /// One that it holds no more counts no more: its task may be one that nobody can stop.
+    fn at_a_time(&self, view: &View, parts: &BTreeMap<usize, Part>) -> usize {
+        let is_held =
+            |shard: usize| view.shards.get(shard).and_then(Piece::holder) == Some(&*self.id);
+        let are = |part: Part| {
+            parts.iter().filter(|(shard, other)| **other == part && is_held(**shard)).count()
+        };
+        let (working, leaving) = (are(Part::Working), are(Part::Leaving));
+        ((working + leaving) / 10).max(1).saturating_sub(leaving)
+    }
+
+    /// Returns the shards that others have to hand to this member.
+    fn awaited(&self, view: &View, plan: &Plan) -> Vec<usize> {
+        let others =
+            |shard: usize| view.shards[shard].holder().is_some_and(|holder| holder != self.id);
+        let moves = plan.moves().iter().filter(|moved| moved.to == self.id);
+        moves.map(|moved| moved.shard).filter(|shard| others(*shard)).collect()
+    }
+
+    /// Returns how soon to poll while so many are awaited: the later, the longer none has arrived.
+    fn fast_poll(&mut self, now: Moment, count: usize) -> Option<Duration> {
+        self.awaited = match self.awaited {
+            _ if count == 0 => None,
+            Some((before, since)) if count >= before => Some((count, since)),
+            _ => Some((count, now)),
+        };
+        let waited = now.since(self.awaited?.1);
+        (waited < FAST_POLLS_FOR).then(|| (waited / 4).clamp(FAST_POLL_MIN, FAST_POLL_MAX))
+    }
+
+    /// Returns how long it is until something that the view shows changes by itself, or to the next
+    /// poll.
+    fn next_change(&self, view: &View) -> Duration {
+        let joins = view.members.iter().map(|member| member.since + self.stabilisation);
+        let leaves = view.members.iter().map(|member| member.until);
+        let ends = view.shards.iter().filter_map(|piece| match piece {
+            Piece::Held { until, .. } => Some(*until),
+            Piece::Vacant | Piece::Promised { .. } => None,
+        });
+        let changes = joins.chain(leaves).chain(ends).filter(|at| *at > view.read_at);
+        let first = changes.map(|at| at.since(view.read_at)).min();
+        first.map_or(self.poll, |first| first.min(self.poll))
+    }
+}
+
+impl Piece {
+    /// Returns the standing of a shard whose row was read at `read_at`, by a member of this lease.
+    pub fn of(row: &Row, lease: Duration, read_at: Timestamp) -> Piece {
+        // Nobody has the empty id.
+        let until = row.vacant_from("", lease);
+        match row.writer.names() {
+            _ if until <= read_at => Piece::Vacant,
+            Named::Successor(to) if row.is_released() => Piece::Promised { to: to.to_string() },
+            _ => Piece::Held { by: row.writer.id().map(str::to_string), until },
+        }
+    }
+
+    fn holder(&self) -> Option<&str> {
+        match self {
+            Piece::Held { by, .. } => by.as_deref(),
+            Piece::Vacant | Piece::Promised { .. } => None,
+        }
+    }
+
+    fn owner(&self) -> Option<&str> {
+        match self {
+            Piece::Promised { to } => Some(to),
+            other => other.holder(),
+        }
+    }
+}
+
+fn owners(view: &View) -> Vec<Option<&str>> {
+    view.shards.iter().map(Piece::owner).collect()
+}
+
+impl Pause {
+    /// Twice as long as the last one.
+    fn after(last: Option<&Pause>, first: Duration, longest: Duration, now: Moment) -> Pause {
+        let length = last.map_or(first, |last| (last.length * 2).min(longest.max(first)));
+        Pause { until: now + length, length }
+    }
+}

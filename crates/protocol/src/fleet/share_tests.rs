@@ -1,0 +1,417 @@
+//! Members that share shards, in a world without requests: rows, views, and steps of time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Part, Participant, Piece, Share, Step, View};
+use crate::{Moment, Timestamp};
+
+const LEASE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(100);
+
+/// One member, with what its process does.
+struct Node {
+    share: Share,
+    since: u64,
+    poll_at: u64,
+    alive: bool,
+    /// It takes no shard, though it is a live member.
+    unable: bool,
+    /// The view that it decides by, where that is an old one.
+    stale: Option<View>,
+}
+
+/// Time goes in ticks of 100 ms. A decision is carried out by the next tick.
+struct World {
+    tick: u64,
+    nodes: BTreeMap<&'static str, Node>,
+    shards: Vec<Shard>,
+    moves: usize,
+}
+
+#[derive(Clone, Default)]
+struct Shard {
+    holder: Option<&'static str>,
+    promised: Option<(String, u64)>,
+    /// The tick in which its dead holder's lease runs out.
+    expires: Option<u64>,
+}
+
+fn at(tick: u64) -> Timestamp {
+    Timestamp(1_000_000_000_000) + TICK * u32::try_from(tick).unwrap()
+}
+
+impl World {
+    fn new(shards: usize) -> World {
+        World { tick: 0, nodes: BTreeMap::new(), shards: vec![Shard::default(); shards], moves: 0 }
+    }
+
+    fn join(&mut self, id: &'static str) {
+        let share = Share::new(id, self.shards.len(), LEASE, POLL);
+        let (since, poll_at) = (self.tick, self.tick);
+        let node = Node { share, since, poll_at, alive: true, unable: false, stale: None };
+        self.nodes.insert(id, node);
+    }
+
+    fn crash(&mut self, id: &'static str) {
+        self.nodes.remove(id);
+        for shard in self.shards.iter_mut().filter(|shard| shard.holder == Some(id)) {
+            shard.expires = Some(self.tick + 100);
+        }
+    }
+
+    fn view(&self, of: &str) -> View {
+        let members = self.nodes.iter().filter(|(_, node)| node.alive).map(|(id, node)| {
+            Participant { id: (*id).into(), since: at(node.since), until: at(self.tick + 100) }
+        });
+        let piece = |shard: &Shard| match (shard.holder, &shard.promised) {
+            (Some(holder), _) => {
+                let until = at(shard.expires.unwrap_or(self.tick + 100));
+                Piece::Held { by: Some(holder.into()), until }
+            }
+            (None, Some((to, until))) if *until > self.tick || to == of => {
+                Piece::Promised { to: to.clone() }
+            }
+            _ => Piece::Vacant,
+        };
+        let shards = self.shards.iter().map(piece).collect();
+        View { read_at: at(self.tick), members: members.collect(), shards }
+    }
+
+    fn act(&mut self, id: &'static str) -> Step {
+        let fresh = self.view(id);
+        let view = self.nodes[id].stale.clone().unwrap_or(fresh);
+        let mine = self.shards.iter().enumerate().filter(|(_, shard)| shard.holder == Some(id));
+        let parts = mine.map(|(shard, _)| (shard, Part::Working)).collect();
+        let now = Moment(TICK * u32::try_from(self.tick).unwrap());
+        let node = self.nodes.get_mut(id).unwrap();
+        let step = node.share.decide(now, &view, &parts, node.alive);
+        let poll_again = step.poll_again.as_millis().div_ceil(100).max(1);
+        node.poll_at = self.tick + u64::try_from(poll_again).unwrap();
+        for shard in step.take.iter().filter(|_| !node.unable) {
+            let shard = &mut self.shards[*shard];
+            // Another was faster: the row refuses.
+            let is_for_another =
+                shard.promised.as_ref().is_some_and(|(to, until)| to != id && *until > self.tick);
+            if shard.holder.is_none() && !is_for_another {
+                (shard.holder, shard.promised) = (Some(id), None);
+                self.moves += 1;
+            }
+        }
+        let is_anothers =
+            |shard: &&usize| matches!(&view.shards[**shard], Piece::Promised { to } if to != id);
+        assert_eq!(
+            step.take.iter().find(is_anothers),
+            None,
+            "{id} takes what is promised to another"
+        );
+        for (shard, to) in &step.hand_over {
+            assert_eq!(self.shards[*shard].holder, Some(id));
+            self.shards[*shard] =
+                Shard { promised: Some((to.clone(), self.tick + 100)), ..Shard::default() };
+        }
+        step
+    }
+
+    fn run(&mut self, time: Duration) {
+        for _ in 0..time.as_millis() / 100 {
+            self.tick += 1;
+            for shard in &mut self.shards {
+                if shard.expires.is_some_and(|at| at <= self.tick) {
+                    *shard = Shard::default();
+                }
+            }
+            let ids: Vec<&str> = self.nodes.keys().copied().collect();
+            for id in ids {
+                if self.nodes[id].poll_at <= self.tick {
+                    self.act(id);
+                }
+            }
+        }
+    }
+
+    fn count(&self, id: &str) -> usize {
+        self.shards.iter().filter(|shard| shard.holder == Some(id)).count()
+    }
+
+    fn counts(&self) -> Vec<usize> {
+        self.nodes.keys().map(|id| self.count(id)).collect()
+    }
+}
+
+/// Returns the longest time, in ticks, for which one of the shards is left alone meanwhile.
+fn longest_gap(world: &mut World, time: Duration) -> u64 {
+    let (mut longest, mut unheld) = (0, vec![0_u64; world.shards.len()]);
+    for _ in 0..time.as_millis() / 100 {
+        world.run(TICK);
+        for (shard, since) in world.shards.iter().zip(&mut unheld) {
+            *since = if shard.holder.is_some() { 0 } else { *since + 1 };
+            longest = longest.max(*since);
+        }
+    }
+    longest
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Twenty shards, shared evenly by these.
+fn settled(ids: &[&'static str]) -> World {
+    let mut world = World::new(20);
+    ids.iter().for_each(|id| world.join(id));
+    world.run(seconds(10));
+    assert!(world.counts().iter().all(|count| *count == 20 / ids.len()), "{:?}", world.counts());
+    world.moves = 0;
+    world
+}
+
+#[test]
+fn members_that_start_together_take_each_shard_once() {
+    let mut world = World::new(20);
+    ["a", "b", "c"].into_iter().for_each(|id| world.join(id));
+    world.run(seconds(5));
+    assert_eq!((world.counts(), world.moves), (vec![7, 7, 6], 20));
+}
+
+#[test]
+fn a_join_moves_only_the_joiners_share_within_five_seconds() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    world.join("e");
+    world.run(seconds(2));
+    assert_eq!(world.moves, 0, "a member that has just come does not count yet");
+    world.run(seconds(3));
+    assert_eq!((world.counts(), world.moves), (vec![4; 5], 4));
+}
+
+#[test]
+fn a_member_that_comes_and_goes_moves_nothing() {
+    let mut world = settled(&["a", "b"]);
+    for _ in 0..20 {
+        world.join("c");
+        world.run(seconds(2));
+        world.crash("c");
+        world.run(seconds(1));
+    }
+    assert_eq!((world.counts(), world.moves), (vec![10, 10], 0));
+}
+
+#[test]
+fn a_shard_that_is_handed_over_is_left_alone_for_a_moment_only() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    // It acts before the others in each tick, and so sees the next tick what they gave up.
+    world.join("A");
+    let gap = longest_gap(&mut world, seconds(5));
+    assert!((1..=2).contains(&gap) && world.moves == 4, "{gap} ticks, {} moves", world.moves);
+}
+
+#[test]
+fn a_member_to_which_nothing_is_handed_slows_its_polls_down_again() {
+    let mut world = settled(&["a"]);
+    world.join("b");
+    world.run(seconds(4));
+    // From here on the other hands nothing over.
+    let mut waits = Vec::new();
+    for _ in 0..100 {
+        world.tick += 1;
+        waits.push(world.act("b").poll_again);
+    }
+    let hasty = waits.iter().filter(|wait| **wait <= TICK).count();
+    assert!((1..=50).contains(&hasty), "{hasty} of {waits:?}");
+    assert_eq!(waits.last(), Some(&POLL));
+}
+
+#[test]
+fn the_shards_of_the_dead_run_elsewhere_as_soon_as_their_leases_are_over() {
+    for ticks_after_a_poll in 0..10 {
+        let mut world = settled(&["a", "b"]);
+        world.run(TICK * ticks_after_a_poll);
+        world.crash("a");
+        world.run(seconds(10));
+        world.run(TICK);
+        assert_eq!((world.counts(), world.moves), (vec![20], 10));
+    }
+}
+
+#[test]
+fn a_shard_that_neither_its_owner_nor_the_next_takes_goes_to_anyone_after_two_leases() {
+    let mut world = World::new(1);
+    ["a", "b", "c"].into_iter().for_each(|id| world.join(id));
+    for id in ["a", "b"] {
+        world.nodes.get_mut(id).unwrap().unable = true;
+    }
+    world.run(LEASE * 2 - POLL);
+    assert_eq!(world.count("c"), 0, "it is not c's turn");
+    world.run(POLL * 2);
+    assert_eq!(world.count("c"), 1);
+}
+
+#[test]
+fn a_tenth_moves_at_a_time_and_at_least_one() {
+    let mut world = World::new(40);
+    world.join("a");
+    world.run(seconds(5));
+    world.join("b");
+    world.run(seconds(2));
+    world.tick += 20;
+    let view = world.view("a");
+    let mut parts: BTreeMap<usize, Part> = (0..40).map(|shard| (shard, Part::Working)).collect();
+    let share = &mut world.nodes.get_mut("a").unwrap().share;
+    let step = share.decide(Moment::default(), &view, &parts, true);
+    assert_eq!(step.hand_over.len(), 4);
+    assert!(step.is_more, "sixteen more, once these have gone");
+    for (shard, to) in step.hand_over {
+        assert_eq!(to, "b");
+        parts.insert(shard, Part::Leaving);
+    }
+    assert!(share.decide(Moment::default(), &view, &parts, true).hand_over.is_empty());
+}
+
+#[test]
+fn a_member_polls_what_is_handed_to_it_soon_and_more_seldom_the_longer_none_arrives() {
+    let mut world = settled(&["a"]);
+    world.join("b");
+    world.run(seconds(2));
+    world.tick += 20;
+    let mut wait_after = |since: u64| {
+        world.tick += since;
+        let step = world.act("b");
+        assert_eq!((step.awaited.len(), step.take.len()), (10, 0));
+        step.poll_again
+    };
+    let milliseconds = Duration::from_millis;
+    assert_eq!([0, 1, 1, 1, 1].map(&mut wait_after), [25, 25, 50, 75, 100].map(milliseconds));
+    assert_eq!(wait_after(40), milliseconds(100));
+    world.tick += 10;
+    let step = world.act("b");
+    assert_eq!((step.awaited.len(), step.poll_again), (0, POLL), "all are polled as ever");
+    let leaver = world.act("a");
+    assert!(leaver.is_more && leaver.awaited.is_empty());
+}
+
+/// Its lease has run out, so others have the shard; the task blocks its thread, and nobody can stop it.
+#[test]
+fn a_task_that_cannot_be_stopped_does_not_keep_the_other_shards_from_moving() {
+    let mut world = settled(&["a", "b"]);
+    let mine = world.shards.iter().enumerate().filter(|(_, shard)| shard.holder == Some("a"));
+    let mut parts: BTreeMap<usize, Part> = mine.map(|(shard, _)| (shard, Part::Working)).collect();
+    let stuck = *parts.keys().next().unwrap();
+    parts.insert(stuck, Part::Leaving);
+    world.join("c");
+    world.run(seconds(1));
+    world.tick += 30;
+    let now = Moment(TICK * u32::try_from(world.tick).unwrap());
+    let hands_over = |world: &World| {
+        let view = world.view("a");
+        let share = &mut world.nodes["a"].share.clone();
+        share.decide(now, &view, &parts, true).hand_over.len()
+    };
+    assert_eq!(hands_over(&world), 0, "one at a time, and it is not left yet");
+    world.shards[stuck].holder = Some("b");
+    assert_eq!(hands_over(&world), 1);
+}
+
+#[test]
+fn a_member_that_cannot_take_its_shards_does_not_starve_them() {
+    let mut world = settled(&["a", "b"]);
+    world.join("c");
+    world.nodes.get_mut("c").unwrap().unable = true;
+    let longest = longest_gap(&mut world, seconds(300));
+    assert!(longest <= 115, "a shard was left alone for {longest} ticks");
+    assert_eq!(world.count("a") + world.count("b"), 20, "{:?}", world.counts());
+    let tried = world.moves;
+    world.run(seconds(300));
+    assert!(world.moves - tried < tried, "{tried} moves, then {}", world.moves - tried);
+}
+
+#[test]
+fn a_shard_whose_task_failed_here_goes_to_another_and_comes_back_after_a_pause() {
+    let mut world = settled(&["a", "b"]);
+    let now = Moment(TICK * u32::try_from(world.tick).unwrap());
+    world.shards[0] = Shard::default();
+    let share = &mut world.nodes.get_mut("a").unwrap().share;
+    share.failed(now, 0, Duration::ZERO);
+    for _ in 0..8 {
+        share.failed(now, 0, Duration::ZERO);
+    }
+    world.run(seconds(12));
+    assert_eq!(world.shards[0].holder, Some("b"));
+}
+
+#[test]
+fn a_shard_that_spanner_gave_no_answer_about_is_tried_again_within_ten_seconds() {
+    let mut world = settled(&["a", "b"]);
+    let unanswered = |world: &mut World| {
+        let now = Moment(TICK * u32::try_from(world.tick).unwrap());
+        world.shards[0] = Shard::default();
+        for node in world.nodes.values_mut() {
+            node.share.unanswered(now, 0);
+        }
+    };
+    for _ in 0..20 {
+        unanswered(&mut world);
+    }
+    world.run(seconds(12));
+    let holder = world.shards[0].holder;
+    assert!(holder.is_some());
+    // It has had an answer since, so it begins with the shortest pause.
+    unanswered(&mut world);
+    world.run(seconds(3));
+    assert_eq!(world.shards[0].holder, holder);
+}
+
+#[test]
+fn views_of_different_age_end_in_the_same_plan() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    let old = world.view("a");
+    world.crash("d");
+    for id in ["a", "b"] {
+        world.nodes.get_mut(id).unwrap().stale = Some(old.clone());
+    }
+    world.run(seconds(15));
+    assert_eq!(world.count("a"), 5, "an old view takes nothing that it does not see");
+    for id in ["a", "b"] {
+        world.nodes.get_mut(id).unwrap().stale = None;
+    }
+    world.run(seconds(20));
+    let mut counts = world.counts();
+    counts.sort_unstable();
+    assert_eq!(counts, [6, 7, 7]);
+}
+
+#[test]
+fn a_member_that_is_out_of_contact_for_less_than_a_lease_keeps_its_shards() {
+    let mut world = settled(&["a", "b"]);
+    world.nodes.get_mut("a").unwrap().alive = false;
+    world.run(seconds(9));
+    let node = world.nodes.get_mut("a").unwrap();
+    (node.alive, node.since) = (true, world.tick);
+    world.run(seconds(20));
+    assert_eq!((world.counts(), world.moves), (vec![10, 10], 0));
+}
+
+#[test]
+fn a_member_that_is_none_any_more_hands_its_shards_over() {
+    let mut world = settled(&["a", "b"]);
+    world.nodes.get_mut("a").unwrap().alive = false;
+    world.run(seconds(60));
+    assert_eq!(world.counts(), [0, 20]);
+}
+
+#[test]
+fn who_leaves_names_the_members_that_the_others_expect() {
+    let world = settled(&["a", "b", "c", "d"]);
+    let successors = world.nodes["a"].share.successors(&world.view("a"));
+    let mut without = settled(&["a", "b", "c", "d"]);
+    without.nodes.remove("a");
+    let theirs = without.nodes["b"].share.successors(&without.view("b"));
+    assert!(successors.iter().all(|successor| successor.as_deref() != Some("a")));
+    let expected = super::plan(
+        &["b", "c", "d"],
+        &world.shards.iter().map(|shard| shard.holder).collect::<Vec<_>>(),
+    );
+    let successors: Vec<Option<&str>> = successors.iter().map(Option::as_deref).collect();
+    assert_eq!(successors, expected.owners());
+    assert!(theirs.iter().flatten().all(|successor| successor == "c" || successor == "d"));
+}

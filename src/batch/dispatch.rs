@@ -1,0 +1,347 @@
+//! The only task that sends: what leaves when, and what is done about those that don't come back.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use rand::RngExt as _;
+use rand::rngs::SmallRng;
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
+
+use super::budget::Budget;
+use super::op::{Class, Op};
+use super::queues::{Batch, Charge, Ending, GATHERING_MAX, Queues, Repeat};
+use super::request::{Return, Whole, panicked, send};
+use super::store::Store;
+use crate::error::panic_message;
+
+/// Into how many parts acts are sent again that failed together, or are slow to come back. Two
+/// rounds find one row among a thousand, well within the lease, at the price of three failures.
+const PARTS: usize = 32;
+/// How long parts of a batch that was refused stay, at the most. By then, others that wanted the
+/// same rows at the same time are out of ticks.
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// How long a request stays whose first read was aborted, and until it has been often: at first, and
+/// at most.
+const ABORTED_PAUSE: Duration = Duration::from_millis(2);
+/// How often a request is sent once more as it was: after its read was aborted, and after its commit
+/// was. One row in trouble aborts the commits of all.
+const READS_MAX: u32 = 60;
+const COMMITS_MAX: u32 = 2;
+/// How often those who woke at the same moment get their chance to hand their acts over first.
+const TURNS_MAX: usize = 16;
+
+pub(crate) struct Dispatcher<S> {
+    store: Arc<S>,
+    inbox: mpsc::UnboundedReceiver<Arc<Op>>,
+    queues: Queues,
+    in_flight: BTreeMap<u64, InFlight>,
+    replies: FuturesUnordered<Reply>,
+    sent: u64,
+    random: SmallRng,
+}
+
+type Reply = Pin<Box<dyn Future<Output = (u64, Return)> + Send>>;
+
+/// A request on its way.
+struct InFlight {
+    class: Class,
+    ops: Arc<[Arc<Op>]>,
+    charge: Charge,
+    repeat: Repeat,
+    sent: Instant,
+    /// True if another request was on its way at the same time.
+    had_company: bool,
+    /// When its acts are sent again in parts.
+    late_from: Option<Instant>,
+}
+
+impl<S: Store> Dispatcher<S> {
+    pub(crate) fn new(
+        store: Arc<S>,
+        inbox: mpsc::UnboundedReceiver<Arc<Op>>,
+        budget: Arc<Budget>,
+        random: SmallRng,
+    ) -> Dispatcher<S> {
+        Dispatcher {
+            store,
+            inbox,
+            queues: Queues::new(budget, Instant::now()),
+            in_flight: BTreeMap::new(),
+            replies: FuturesUnordered::new(),
+            sent: 0,
+            random,
+        }
+    }
+
+    /// Runs until the last handle is gone: then nobody waits for an answer any more.
+    pub(crate) async fn run(mut self) {
+        let budget = Arc::clone(self.queues.budget());
+        loop {
+            let now = Instant::now();
+            let mut refunded = std::pin::pin!(budget.refunded());
+            refunded.as_mut().enable();
+            self.part_late(now);
+            while let Some(batch) = self.queues.next_batch(now) {
+                self.send(batch, now);
+            }
+            let next = self.next(now);
+            tokio::select! {
+                biased;
+                op = self.inbox.recv() => match op {
+                    Some(op) => {
+                        self.queues.add(op);
+                        self.collect().await;
+                    }
+                    None => return,
+                },
+                Some((request, back)) = self.replies.next() => self.arrived(request, back),
+                () = at(next) => {}
+                () = refunded, if self.queues.is_waiting() => {}
+            }
+        }
+    }
+
+    /// Takes in what is handed over at this moment; it waits for nobody. Where many thousands run, a
+    /// turn of all of them takes long, and what came first would be late.
+    async fn collect(&mut self) {
+        let since = Instant::now();
+        for _ in 0..TURNS_MAX {
+            let mut is_more = false;
+            while let Ok(op) = self.inbox.try_recv() {
+                self.queues.add(op);
+                is_more = true;
+            }
+            if !is_more || since.elapsed() >= GATHERING_MAX {
+                return;
+            }
+            yield_now().await;
+        }
+    }
+
+    fn send(&mut self, batch: Batch, now: Instant) {
+        let limit = batch.limit(now);
+        let Batch { class, ops, charge, repeat } = batch;
+        ops.iter().for_each(|op| op.leaves(ops.len() == 1));
+        let ops: Arc<[Arc<Op>]> = ops.into();
+        let is_parted = class == Class::Heartbeats && ops.len() > 1;
+        // Where requests go one at a time, the server is slow and no row holds it up.
+        let shares = if self.queues.is_apart(now) { 1 } else { 3 };
+        let late_from = is_parted.then(|| now + shortest(&ops) / shares);
+        let (store, row) = (Arc::clone(&self.store), Arc::clone(&ops));
+        self.sent += 1;
+        let request = self.sent;
+        self.replies.push(Box::pin(async move {
+            // A panic in it, such as a log subscriber's, must not cost all the others their batcher.
+            let replies = AssertUnwindSafe(send(&*store, class, &row, limit));
+            let back = replies.catch_unwind().await;
+            (request, back.unwrap_or_else(|panic| panicked(&row, &panic_message(&*panic))))
+        }));
+        let had_company = !self.in_flight.is_empty();
+        self.in_flight.values_mut().for_each(|other| other.had_company = true);
+        let sent = now;
+        let trip_of = InFlight { class, ops, charge, repeat, sent, had_company, late_from };
+        self.in_flight.insert(request, trip_of);
+    }
+
+    fn arrived(&mut self, request: u64, back: Return) {
+        let Some(request) = self.in_flight.remove(&request) else { return };
+        let InFlight { class, ops, charge, repeat, .. } = &request;
+        let (class, acts, was_parted) = (*class, ops.len(), request.was_parted());
+        if !was_parted {
+            let (is_done, is_heard) = (back.is_answered, back.is_heard);
+            let ending = Ending { sent: request.sent, acts, is_done, is_heard };
+            self.queues.arrived(class, *charge, *repeat, ending);
+            if self.repeats_whole(&request, back.whole) {
+                return;
+            }
+        }
+        let mut again = Vec::new();
+        for (op, outcome) in ops.iter().zip(back.outcomes) {
+            match outcome {
+                // Its acts are under way again: they are answered by what becomes of those.
+                Some(outcome) if was_parted && outcome.error.is_some() => {}
+                None if was_parted => {}
+                Some(outcome) => op.answer(outcome),
+                None => {
+                    op.returns();
+                    again.push(Arc::clone(op));
+                }
+            }
+        }
+        self.part(class, &again);
+    }
+
+    /// Sends a request once more as it was, if that may help and can be paid for.
+    fn repeats_whole(&mut self, request: &InFlight, whole: Option<Whole>) -> bool {
+        let Repeat { count, is_alone, .. } = request.repeat;
+        let (is_worth_it, only_read) = match whole {
+            None => return false,
+            Some(Whole::Aborted { at_read: true }) => (count < READS_MAX, true),
+            Some(Whole::Aborted { at_read: false }) => (count < COMMITS_MAX, false),
+            Some(Whole::Gone) => (request.had_company && !is_alone, lane_reads(request.class)),
+        };
+        let (now, is_gone) = (Instant::now(), whole == Some(Whole::Gone));
+        let pause = if is_gone {
+            Duration::ZERO
+        } else {
+            // Others in the way are out of ticks by then, and a dead one is soon found out.
+            let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(count.min(8))).min(PAUSE_MAX);
+            ABORTED_PAUSE + longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random())
+        };
+        let is_late = request.ops.iter().all(|op| now + pause >= op.deadline);
+        if !is_worth_it || is_late || !self.queues.pay_repeat(request.class, only_read, now) {
+            return false;
+        }
+        request.ops.iter().for_each(|op| op.returns());
+        let repeat = Repeat { count: count + 1, is_alone: is_gone, is_paid: true };
+        self.queues.add_repeat(request.class, now + pause, request.ops.to_vec(), repeat);
+        true
+    }
+
+    /// Sends acts again that failed together, in parts.
+    fn part(&mut self, class: Class, again: &[Arc<Op>]) {
+        for part in again.chunks(again.len().div_ceil(PARTS).max(1)) {
+            let pause = match class {
+                Class::Heartbeats | Class::Polls => Duration::ZERO,
+                Class::Releases | Class::Begins | Class::Sweeps => {
+                    PAUSE_MAX.mul_f64(self.random.random())
+                }
+            };
+            self.queues.add_part(class, Instant::now() + pause, part.to_vec());
+        }
+    }
+
+    /// Sends heartbeats again, in smaller isolated_max, if their request is slow. One row that waits for
+    /// a lock makes all the others in its request wait. A repeat is harmless (I4).
+    ///
+    /// A large one and two others at a time: where more are slow it is the server that is, and more
+    /// requests would make it slower.
+    fn part_late(&mut self, now: Instant) {
+        while let Some((late_from, request)) = self.next_late()
+            && late_from <= now
+            && let Some(request) = self.in_flight.get_mut(&request)
+        {
+            // No single row keeps all of them waiting.
+            if let Some(until) = self.queues.late_until(now) {
+                request.late_from = Some(until);
+                continue;
+            }
+            request.late_from = None;
+            let (sent, acts) = (request.sent, request.ops.len());
+            let ending = Ending { sent, acts, is_done: false, is_heard: false };
+            self.queues.arrived(request.class, request.charge, request.repeat, ending);
+            for part in request.ops.chunks(request.ops.len().div_ceil(PARTS)) {
+                self.queues.add_part(request.class, now, part.to_vec());
+            }
+        }
+    }
+
+    /// Returns the request that is late first of those that may go in parts, and from when it is.
+    fn next_late(&self) -> Option<(Instant, u64)> {
+        let (large, others): (Vec<_>, Vec<_>) = self
+            .in_flight
+            .values()
+            .filter(|request| request.was_parted())
+            .partition(|request| request.is_large());
+        let may = |request: &InFlight| {
+            if request.is_large() { large.is_empty() } else { others.len() < 2 }
+        };
+        let late = self.in_flight.iter().filter(|(_, request)| may(request));
+        late.filter_map(|(id, request)| Some((request.late_from?, *id))).min()
+    }
+
+    fn next(&self, now: Instant) -> Option<Instant> {
+        let late = self.next_late().map(|(late_from, _)| late_from);
+        late.into_iter().chain(self.queues.next(now)).min()
+    }
+}
+
+impl InFlight {
+    /// Returns true if its acts are under way in parts besides.
+    fn was_parted(&self) -> bool {
+        self.class == Class::Heartbeats && self.ops.len() > 1 && self.late_from.is_none()
+    }
+
+    fn is_large(&self) -> bool {
+        self.ops.len() > PARTS
+    }
+}
+
+/// Returns true if requests of this kind are one read.
+fn lane_reads(class: Class) -> bool {
+    class == Class::Polls
+}
+
+fn shortest(ops: &[Arc<Op>]) -> Duration {
+    ops.iter().map(|op| op.limit).min().unwrap_or_default()
+}
+
+async fn at(next: Option<Instant>) {
+    match next {
+        Some(next) => sleep_until(next).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use spindle_protocol::{Answer, Change, Timestamp};
+
+    use super::*;
+    use crate::batch::op::OpKind;
+    use crate::batch::{Batchers, Budget, Snapshot, Verdict};
+    use crate::error::{Error, Result};
+
+    /// Panics in its first request, as a log's subscriber may.
+    #[derive(Default)]
+    struct Panicking(AtomicUsize);
+
+    impl Store for Panicking {
+        async fn read(&self, _: Vec<Arc<str>>, _: Duration) -> Result<Snapshot> {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the log is full");
+            Ok(Snapshot { rows: Vec::new(), read_at: Timestamp(1), with_lease: true })
+        }
+
+        async fn transact(&self, changes: Vec<(Arc<str>, Change)>, _: Duration) -> Verdict {
+            Verdict::failed(&changes, Error::config("no request"))
+        }
+
+        async fn leftovers(
+            &self,
+            _: Vec<(Arc<str>, Timestamp)>,
+            _: Duration,
+        ) -> Result<Vec<(Vec<String>, bool)>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_panics_is_one_that_failed_and_the_batcher_goes_on() {
+        let (batchers, store) =
+            (Batchers::new(Arc::new(Budget::new())), Arc::<Panicking>::default());
+        let handles = ["a", "b"].map(|lock| batchers.handle(&store, lock.into(), 1));
+        let look = || OpKind::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() };
+        let limit = Duration::from_secs(3);
+        let polls = handles.each_ref().map(|handle| handle.send(look(), limit));
+        for poll in polls {
+            let outcome = poll.await;
+            assert_eq!(outcome.answer, Answer::NotApplied);
+            let error = outcome.error.unwrap().to_string();
+            assert!(error.contains("the log is full"), "{error}");
+        }
+        tokio::time::advance(Duration::from_secs(10)).await;
+        for handle in &handles {
+            let outcome = handle.send(look(), limit).await;
+            assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.answer);
+        }
+    }
+}

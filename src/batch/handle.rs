@@ -1,0 +1,242 @@
+//! A lock's place in the batcher of its runtime.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rand::SeedableRng as _;
+use rand::rngs::SmallRng;
+use tokio::runtime::{self, Handle};
+use tokio::sync::mpsc;
+use tokio::time::timeout_at;
+
+use super::budget::Budget;
+use super::dispatch::Dispatcher;
+use super::history::{FailureHistories, FailureHistory};
+use super::op::{Op, OpKind};
+use super::store::Store;
+use super::ticks::Ticks;
+use crate::error::{Error, Kind};
+use crate::outcome::Outcome;
+
+/// How much longer an instance waits than its act may take, so that the request's own limit, which
+/// knows what was sent, speaks first.
+const GRACE: Duration = Duration::from_millis(5);
+
+/// How many locks share their marks.
+const GROUP: usize = 2_000;
+/// How many groups have marks of their own; more are of no use.
+const GROUPS: usize = 1_000;
+
+/// The batchers of one connection, one for each runtime on which it has locks.
+#[derive(Debug)]
+pub(crate) struct Batchers {
+    running: Mutex<Vec<Batcher>>,
+    /// The table's, which other connections may share.
+    budget: Arc<Budget>,
+}
+
+#[derive(Debug)]
+struct Batcher {
+    runtime: runtime::Id,
+    ticks: Ticks,
+    histories: Arc<FailureHistories>,
+    /// The batcher ends with the last of its handles.
+    inbox: mpsc::WeakUnboundedSender<Arc<Op>>,
+    /// How many have sat down so far.
+    handles: Arc<AtomicUsize>,
+}
+
+/// One lock's place in a batcher.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchHandle {
+    lock: Arc<str>,
+    ticks: Ticks,
+    inbox: mpsc::UnboundedSender<Arc<Op>>,
+    history: Arc<FailureHistory>,
+    histories: Arc<FailureHistories>,
+}
+
+impl Batchers {
+    pub(crate) fn new(budget: Arc<Budget>) -> Batchers {
+        Batchers { running: Mutex::default(), budget }
+    }
+
+    /// Returns a handle for `lock` in the batcher of this runtime, which starts if there is none.
+    ///
+    /// The same seed makes the same choices.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(crate) fn handle<S: Store>(
+        &self,
+        store: &Arc<S>,
+        lock: Arc<str>,
+        seed: u64,
+    ) -> BatchHandle {
+        self.handle_on(store, lock, seed, |batcher| drop(tokio::spawn(batcher)))
+    }
+
+    /// As [`handle`](Batchers::handle), with the batcher to be run by the caller.
+    pub(crate) fn handle_on<S: Store>(
+        &self,
+        store: &Arc<S>,
+        lock: Arc<str>,
+        seed: u64,
+        spawn: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>),
+    ) -> BatchHandle {
+        let runtime = Handle::current().id();
+        let mut batchers = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        batchers.retain(|batcher| batcher.inbox.strong_count() > 0);
+        let running = batchers.iter().find(|batcher| batcher.runtime == runtime);
+        let running = running.and_then(|batcher| {
+            let (histories, handles) =
+                (Arc::clone(&batcher.histories), Arc::clone(&batcher.handles));
+            Some((batcher.inbox.upgrade()?, batcher.ticks, histories, handles))
+        });
+        let (inbox, ticks, histories, handles) = running.unwrap_or_else(|| {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let ticks = Ticks::new(&mut random);
+            let (inbox, arriving) = mpsc::unbounded_channel();
+            let (store, budget) = (Arc::clone(store), Arc::clone(&self.budget));
+            spawn(Box::pin(Dispatcher::new(store, arriving, budget, random).run()));
+            let histories = Arc::<FailureHistories>::default();
+            let known = Arc::clone(&histories);
+            let handles = Arc::<AtomicUsize>::default();
+            batchers.push(Batcher {
+                runtime,
+                ticks,
+                histories: known,
+                inbox: inbox.downgrade(),
+                handles: Arc::clone(&handles),
+            });
+            (inbox, ticks, histories, handles)
+        });
+        let group = handles.fetch_add(1, Ordering::Relaxed) / GROUP;
+        let ticks = ticks.of_group(u32::try_from(group % GROUPS).unwrap_or_default());
+        BatchHandle { history: histories.of(&lock), lock, ticks, inbox, histories }
+    }
+}
+
+impl BatchHandle {
+    pub(crate) fn ticks(&self) -> Ticks {
+        self.ticks
+    }
+
+    /// Notes that an instance before this one failed at what this one asks for first.
+    pub(crate) fn repeats(&self) {
+        self.history.repeats();
+    }
+
+    /// Hands over an act, at once; the future is the answer, in not much more than `limit`.
+    ///
+    /// Dropping the future takes the act back if it hasn't left yet.
+    pub(crate) fn send(
+        &self,
+        kind: OpKind,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
+        let (history, histories) = (Arc::clone(&self.history), Arc::clone(&self.histories));
+        let holding = history.holding(kind.class());
+        let (op, answer) = Op::new(Arc::clone(&self.lock), kind, limit, holding);
+        // A batcher that is gone answers nothing, which is told below.
+        let _ = self.inbox.send(Arc::clone(&op));
+        async move {
+            let outcome = match timeout_at(op.deadline + GRACE, answer).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_)) => {
+                    let error = Error::new(Kind::Abandoned { lock: op.lock.to_string() });
+                    Outcome::failed(op.without_answer(), error)
+                }
+                Err(_) => {
+                    let doing = format!("lock `{}`: wait for its turn", op.lock);
+                    Outcome::failed(op.without_answer(), Error::timed_out(doing, limit))
+                }
+            };
+            histories.note(&history, &op, &outcome);
+            outcome
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use spindle_protocol::{Answer, Change, Timestamp};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::batch::{Snapshot, Verdict};
+    use crate::error::Result;
+
+    /// Answers reads if it is told to, counts them, and refuses the rest.
+    #[derive(Default)]
+    struct Counting {
+        answers: bool,
+        reads: AtomicUsize,
+    }
+
+    impl Store for Counting {
+        async fn read(&self, _: Vec<Arc<str>>, limit: Duration) -> Result<Snapshot> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            let snapshot = Snapshot { rows: Vec::new(), read_at: Timestamp(1), with_lease: true };
+            if self.answers { Ok(snapshot) } else { Err(Error::timed_out("read", limit)) }
+        }
+
+        async fn transact(&self, changes: Vec<(Arc<str>, Change)>, _: Duration) -> Verdict {
+            Verdict::failed(&changes, Error::config("no request"))
+        }
+
+        async fn leftovers(
+            &self,
+            _: Vec<(Arc<str>, Timestamp)>,
+            _: Duration,
+        ) -> Result<Vec<(Vec<String>, bool)>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn look() -> OpKind {
+        OpKind::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() }
+    }
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_lock_joins_the_batcher_of_its_own_runtime_and_outlives_the_others() {
+        let runtime =
+            || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (batchers, store) = (
+            Batchers::new(Arc::new(Budget::new())),
+            Arc::new(Counting { answers: true, ..Counting::default() }),
+        );
+        let (dead, alive) = (runtime(), runtime());
+        // Nothing drives it from here on.
+        let first = dead.block_on(async { batchers.handle(&store, "a".into(), 1) });
+        let outcome = alive
+            .block_on(async { batchers.handle(&store, "b".into(), 1).send(look(), LIMIT).await });
+        assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.error);
+        drop(first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn batchers_of_one_table_repeat_together_what_one_of_them_may() {
+        let (budget, store) = (Arc::new(Budget::new()), Arc::<Counting>::default());
+        let batchers: Vec<_> = (0..20).map(|_| Batchers::new(Arc::clone(&budget))).collect();
+        let handles: Vec<_> = batchers.iter().map(|of| of.handle(&store, "a".into(), 1)).collect();
+        let asking = handles.iter().map(|handle| async {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(10) {
+                // It may fail without having left.
+                let _ = handle.send(look(), LIMIT).await;
+            }
+        });
+        futures_util::future::join_all(asking).await;
+        let (fresh, repeats_max) = (handles.len(), 14);
+        let reads = store.reads.load(Ordering::Relaxed);
+        assert!((fresh + 10..=fresh + repeats_max).contains(&reads), "{reads}");
+    }
+}

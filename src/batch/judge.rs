@@ -1,0 +1,122 @@
+//! Many changes in one transaction, each judged by its own rows.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use spindle_protocol::{
+    Change, Column, Rejection, StoredRow, Timestamp, Write, is_takeover_key, takeover_keys,
+};
+
+/// Returns the keys and the columns that all of the changes are judged by.
+pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
+    let (mut keys, mut columns) = (Vec::new(), Vec::new());
+    let mut gates = HashSet::new();
+    for (lock, change) in changes {
+        let mut reads = change.reads(lock);
+        if let Change::BeginRead { writer_row, .. } = change
+            && !gates.insert(writer_row)
+        {
+            reads.keys.retain(|key| key != writer_row);
+        }
+        keys.extend(reads.keys);
+        for column in reads.columns {
+            if !columns.contains(column) {
+                columns.push(*column);
+            }
+        }
+    }
+    (keys, columns)
+}
+
+/// Returns what each of the changes writes, or why it is refused. A refusal affects no other lock.
+/// The first of those who begin to read under one writer's row writes it for all of them.
+pub(crate) fn judge(
+    changes: &[(Arc<str>, Change)],
+    found: Vec<StoredRow>,
+) -> Vec<Result<Vec<Write>, Rejection>> {
+    let found: HashMap<String, StoredRow> =
+        found.into_iter().map(|row| (row.key.clone(), row)).collect();
+    let mut written = HashSet::new();
+    let judged = changes.iter().map(|(lock, change)| {
+        let keys = change.reads(lock).keys;
+        let own: Vec<StoredRow> = keys.iter().filter_map(|key| found.get(key).cloned()).collect();
+        let mut writes = change.judge(lock, &own)?;
+        if let Change::BeginRead { writer_row, .. } = change {
+            writes.retain(|write| write.key != *writer_row || written.insert(writer_row));
+        }
+        Ok(writes)
+    });
+    judged.collect()
+}
+
+/// Sorts takeover rows by lock, and says of each lock if these are all it has: `rows` may be a page
+/// that ends before the last.
+pub(crate) fn sort_leftovers(
+    locks: &[(Arc<str>, Timestamp)],
+    rows: &[StoredRow],
+    is_page_full: bool,
+) -> Vec<(Vec<String>, bool)> {
+    let last = rows.iter().map(|row| &*row.key).max().filter(|_| is_page_full);
+    let of_lock = |(lock, before): &(Arc<str>, Timestamp)| {
+        let (first, end) = takeover_keys(lock, *before);
+        let from = rows.partition_point(|row| row.key < first);
+        let own = rows[from..].iter().take_while(|row| row.key < end);
+        // Other locks' rows stand in the same range: of `job_1` among those of `job` (I6).
+        let own = own.filter(|row| row.is_takeover() && is_takeover_key(lock, &row.key));
+        let keys: Vec<String> = own.map(|row| row.key.clone()).collect();
+        // Where nothing is found, another look would show the same.
+        let is_all = keys.is_empty() || last.is_none_or(|last| &*end <= last);
+        (keys, is_all)
+    };
+    locks.iter().map(of_lock).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_protocol::{Holder, Nonce, Row, WriteKind, Writer, takeover_key};
+
+    use super::*;
+
+    #[test]
+    fn a_full_page_of_leftovers_is_all_of_a_lock_only_if_it_goes_beyond_the_lock() {
+        let locks = [("a".into(), Timestamp(100)), ("b".into(), Timestamp(100))];
+        let rows: Vec<StoredRow> =
+            [takeover_key("a", Timestamp(1)), takeover_key("b", Timestamp(1))]
+                .iter()
+                .map(StoredRow::new)
+                .collect();
+        let is_all = |is_page_full| {
+            let sorted = sort_leftovers(&locks, &rows, is_page_full);
+            assert!(sorted.iter().all(|(keys, _)| keys.len() == 1), "{sorted:?}");
+            sorted.into_iter().map(|(_, is_all)| is_all).collect::<Vec<_>>()
+        };
+        assert_eq!(is_all(false), [true, true]);
+        assert_eq!(is_all(true), [true, false]);
+    }
+
+    #[test]
+    fn the_first_of_those_who_begin_to_read_releases_the_dead_writer_for_all() {
+        let dead = Writer::term("w", Nonce { instance: 1, attempt: 1 });
+        let heartbeat = Timestamp(1_000);
+        let vacant = Row { heartbeat, token: heartbeat, writer: dead.clone(), lease: None };
+        let begin = |n: u64| {
+            let writer = Writer::term("r", Nonce { instance: n, attempt: 1 });
+            let (writer_row, vacant) = ("writer_row".to_string(), Some(vacant.clone()));
+            let holder = Holder { lease: std::time::Duration::from_secs(1), info: None };
+            (
+                format!("reader-{n}").into(),
+                Change::BeginRead { writer_row, vacant, seen: None, writer, holder },
+            )
+        };
+        let changes = [begin(1), begin(2)];
+        assert_eq!(reads(&changes).0, ["reader-1", "writer_row", "reader-2"]);
+        let (heartbeat, token) = (Some(heartbeat), Some(heartbeat));
+        let writer_row =
+            StoredRow { heartbeat, token, writer: dead, ..StoredRow::new("writer_row") };
+        let writes: Vec<_> =
+            judge(&changes, vec![writer_row]).into_iter().flatten().flatten().collect();
+        let written: Vec<_> = writes.iter().map(|write| (&*write.key, write.kind)).collect();
+        let (insert, update) = (WriteKind::Insert, WriteKind::Update);
+        assert_eq!(written, [("reader-1", insert), ("writer_row", update), ("reader-2", insert)]);
+    }
+}

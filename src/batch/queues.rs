@@ -1,0 +1,862 @@
+//! The queue of acts: in which order they go, and in which isolated_max.
+
+use std::collections::HashSet;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::budget::{Budget, Budgets};
+use super::op::{Class, Op};
+use super::window::{Overlap, Sample, Window};
+
+/// Rows of one request, at the most; Spanner allows 80,000 cells a commit.
+pub(crate) const ROWS_MAX: usize = 1_000;
+/// Bytes of keys and values of one request, at the most.
+const BYTES_MAX: usize = 1 << 20;
+/// How long heartbeats gather before they leave, at the most. Tasks that wake at one mark run one
+/// after another, beside the batcher's.
+pub(crate) const GATHERING_MAX: Duration = Duration::from_millis(5);
+/// Into how many of these the limit of a heartbeat goes, at the least.
+const GATHERINGS: u32 = 32;
+/// By which part of its limit a heartbeat that waits in the queue is late.
+const LATE: u32 = 4;
+
+/// All that waits.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    queues: [Waiting; Class::ALL.len()],
+    budgets: Budgets,
+    overlap: Overlap,
+    /// All requests on their way, and those among them that are to be alone.
+    in_flight: usize,
+    alone_in_flight: usize,
+    last_departed: Instant,
+    /// The kind that went last while transactions are apart.
+    last: usize,
+    /// Until when nobody polls and no term begins, because heartbeats were late.
+    late_until: Instant,
+}
+
+/// The acts that wait for one kind of request.
+#[derive(Debug)]
+struct Waiting {
+    /// Those that repeat nothing, and those that repeat what failed; numbered as they came.
+    fresh: VecDeque<(u64, Arc<Op>)>,
+    repeats: VecDeque<(u64, Arc<Op>)>,
+    /// Those whose predecessors may have held others up.
+    isolated: VecDeque<Arc<Op>>,
+    came: u64,
+    parts: VecDeque<Part>,
+    window: Window,
+    in_flight: usize,
+    /// Requests on their way with acts whose predecessors may have held others up.
+    isolated_in_flight: usize,
+    /// How many such acts may share a request: more with each one that arrives.
+    isolated_max: usize,
+}
+
+/// Acts that go together once more.
+#[derive(Debug)]
+struct Part {
+    not_before: Instant,
+    ops: Vec<Arc<Op>>,
+    repeat: Repeat,
+}
+
+/// How often these very acts were sent together before, and how they are sent now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Repeat {
+    pub(crate) count: u32,
+    /// True if nothing else may be under way, to find out if it was something else.
+    pub(crate) is_alone: bool,
+    /// True if it needs no other payment.
+    pub(crate) is_paid: bool,
+}
+
+/// Acts that go together.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) class: Class,
+    /// Sorted by lock.
+    pub(crate) ops: Vec<Arc<Op>>,
+    pub(crate) charge: Charge,
+    pub(crate) repeat: Repeat,
+}
+
+/// On what terms a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Charge {
+    /// True if its acts are isolated of holding others up.
+    pub(crate) is_isolated: bool,
+    /// True if it counts as one that may be in vain.
+    pub(crate) is_paid: bool,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) sent: Instant,
+    /// How many acts it had.
+    pub(crate) acts: usize,
+    /// True if it came to something, in time.
+    pub(crate) is_done: bool,
+    /// True if the server was heard.
+    pub(crate) is_heard: bool,
+}
+
+impl Queues {
+    pub(crate) fn new(budget: Arc<Budget>, now: Instant) -> Queues {
+        Queues {
+            queues: Class::ALL.map(|class| Waiting::new(class.window())),
+            budgets: Budgets::new(budget, now),
+            overlap: Overlap::allowed(),
+            in_flight: 0,
+            alone_in_flight: 0,
+            last_departed: now,
+            last: 0,
+            late_until: now,
+        }
+    }
+
+    pub(crate) fn add(&mut self, op: Arc<Op>) {
+        self.class(op.kind.class()).add(op);
+    }
+
+    /// Has these acts send together, and not before `not_before`. They go before other parts: what
+    /// was refused first is found before more is refused.
+    pub(crate) fn add_part(&mut self, class: Class, not_before: Instant, part: Vec<Arc<Op>>) {
+        self.add_repeat(class, not_before, part, Repeat::default());
+    }
+
+    pub(crate) fn add_repeat(
+        &mut self,
+        class: Class,
+        not_before: Instant,
+        ops: Vec<Arc<Op>>,
+        repeat: Repeat,
+    ) {
+        self.class(class).parts.push_front(Part { not_before, ops, repeat });
+    }
+
+    /// Pays for sending a request once more, if there is enough: for all of it, or for the one read
+    /// with which it ended.
+    pub(crate) fn pay_repeat(&mut self, class: Class, only_read: bool, now: Instant) -> bool {
+        self.budgets.refill(now);
+        if only_read { self.budgets.pay_read(class) } else { self.budgets.pay(class) }
+    }
+
+    /// Returns the next request that may leave now.
+    pub(crate) fn next_batch(&mut self, now: Instant) -> Option<Batch> {
+        self.budgets.refill(now);
+        self.mind_lateness(now);
+        let is_apart = self.is_apart(now);
+        let overtakes = is_apart && self.in_flight > 0;
+        if overtakes && self.overtakes_at().is_none_or(|at| now < at) {
+            return None;
+        }
+        let mut is_urgent_waiting = false;
+        for class in self.order(is_apart) {
+            let leads_to_terms = matches!(class, Class::Polls | Class::Begins);
+            let holds_back = leads_to_terms && now < self.late_until;
+            if holds_back || (overtakes && class != Class::Heartbeats) {
+                self.class(class).drop_idle(now);
+                continue;
+            }
+            let waiting = &mut self.queues[class as usize];
+            // A slot of its own keeps a class from starving behind those before it.
+            let room = if is_urgent_waiting { 1 } else { waiting.window.size() };
+            if let Some(batch) = waiting.next_batch(class, room, now, &mut self.budgets) {
+                self.in_flight += 1;
+                self.alone_in_flight += usize::from(batch.repeat.is_alone);
+                self.last_departed = now;
+                self.last = class as usize;
+                return Some(batch);
+            }
+            is_urgent_waiting |= !waiting.is_empty() && !waiting.is_gathering(class, now);
+        }
+        None
+    }
+
+    /// Returns true if something is held back.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.queues.iter().any(|waiting| !waiting.is_empty())
+    }
+
+    /// Returns when something that is held back may leave.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        let parts = self.queues.iter().flat_map(|waiting| waiting.parts.iter());
+        let parts = parts.map(|part| part.not_before).filter(|at| *at > now).min();
+        let paid = self.budgets.refilled_at().filter(|_| self.is_waiting());
+        let gathered = self.of(Class::Heartbeats).gathers_until();
+        let overtakes = self.overtakes_at().filter(|_| self.is_apart(now) && self.in_flight > 0);
+        let held_back = [Class::Polls, Class::Begins].map(|class| !self.of(class).is_empty());
+        let resumes = held_back.contains(&true).then_some(self.late_until);
+        let later = [gathered, overtakes, resumes].into_iter().flatten().filter(|at| *at > now);
+        parts.into_iter().chain(paid).chain(later).min()
+    }
+
+    /// Returns the budget that this batcher shares.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        self.budgets.shared()
+    }
+
+    /// Notes that a request is no longer on its way.
+    pub(crate) fn arrived(&mut self, class: Class, charge: Charge, repeat: Repeat, ending: Ending) {
+        if ending.is_done && charge.is_paid {
+            self.budgets.refund(class);
+        }
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.alone_in_flight -= usize::from(repeat.is_alone).min(self.alone_in_flight);
+        if ending.is_done && repeat.is_alone {
+            // It failed beside others.
+            self.overlap.refuted(Instant::now());
+        }
+        self.class(class).arrived(charge, ending);
+    }
+
+    /// Returns until when heartbeats count as late, if they do.
+    pub(crate) fn late_until(&self, now: Instant) -> Option<Instant> {
+        (now < self.late_until).then_some(self.late_until)
+    }
+
+    /// Returns true if requests go one at a time.
+    pub(crate) fn is_apart(&self, now: Instant) -> bool {
+        let is_asked = |part: &Part| part.repeat.is_alone && part.not_before <= now;
+        let is_asked = || self.queues.iter().flat_map(|waiting| &waiting.parts).any(is_asked);
+        !self.overlap.is_allowed(now) || self.alone_in_flight > 0 || is_asked()
+    }
+
+    /// Heartbeats go first. While requests go one at a time, the others take turns.
+    fn order(&self, is_apart: bool) -> [Class; Class::ALL.len()] {
+        let mut order = Class::ALL;
+        if is_apart {
+            let others = &mut order[1..];
+            others.rotate_left(self.last % others.len());
+        }
+        order
+    }
+
+    /// Heartbeats wait for no other request longer than this, be it that they end it.
+    fn overtakes_at(&self) -> Option<Instant> {
+        let heartbeats = self.of(Class::Heartbeats);
+        let limit = heartbeats.first()?.limit;
+        let share = if heartbeats.in_flight + heartbeats.isolated_in_flight > 0 { 1 } else { LATE };
+        Some(self.last_departed + limit / share)
+    }
+
+    /// Keeps terms from beginning for a while if heartbeats wait in the queue for too long, and polls
+    /// from leading to that.
+    fn mind_lateness(&mut self, now: Instant) {
+        let waiting = self.class(Class::Heartbeats);
+        waiting.drop_idle(now);
+        let Some(first) = waiting.first_trusted() else { return };
+        let (limit, deadline) = (first.limit, first.deadline);
+        let waits_since = deadline.checked_sub(limit).unwrap_or(now);
+        if now.saturating_duration_since(waits_since) >= limit / LATE {
+            self.late_until = self.late_until.max(now + limit);
+        }
+    }
+
+    fn of(&self, class: Class) -> &Waiting {
+        &self.queues[class as usize]
+    }
+
+    fn class(&mut self, class: Class) -> &mut Waiting {
+        &mut self.queues[class as usize]
+    }
+}
+
+impl Class {
+    /// Returns how many requests may be on their way at a time, to begin with.
+    fn window(self) -> Window {
+        match self {
+            Class::Heartbeats => Window::new(2, 8, 32),
+            Class::Polls | Class::Releases | Class::Begins => Window::new(1, 4, 16),
+            Class::Sweeps => Window::new(1, 1, 1),
+        }
+    }
+
+    /// Returns true if acts of this kind are repeated without regard to the bound on load (I8); the
+    /// parts of what was refused together are not.
+    fn is_free(self) -> bool {
+        self == Class::Heartbeats
+    }
+}
+
+impl Waiting {
+    fn new(window: Window) -> Waiting {
+        Waiting {
+            fresh: VecDeque::new(),
+            repeats: VecDeque::new(),
+            isolated: VecDeque::new(),
+            came: 0,
+            parts: VecDeque::new(),
+            window,
+            in_flight: 0,
+            isolated_in_flight: 0,
+            isolated_max: 1,
+        }
+    }
+
+    fn add(&mut self, op: Arc<Op>) {
+        self.came += 1;
+        match (op.failure_count, op.is_repeat) {
+            (0, false) => self.fresh.push_back((self.came, op)),
+            (0, true) => self.repeats.push_back((self.came, op)),
+            _ => self.isolated.push_back(op),
+        }
+    }
+
+    fn arrived(&mut self, charge: Charge, ending: Ending) {
+        let Ending { sent, acts, is_done, is_heard } = ending;
+        if charge.is_isolated {
+            self.isolated_in_flight = self.isolated_in_flight.saturating_sub(1);
+            self.isolated_max = if is_done { (self.isolated_max * 2).min(ROWS_MAX) } else { 1 };
+            return;
+        }
+        let (in_flight, now) = (self.in_flight, Instant::now());
+        self.in_flight = in_flight.saturating_sub(1);
+        if is_heard {
+            let is_full = acts >= ROWS_MAX;
+            self.window.answered(Sample { sent, in_flight, is_full }, now);
+        } else if acts > 1 {
+            // Of a single row nobody knows if the row is at fault, or the server.
+            self.window.failed(sent, now);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fresh.is_empty()
+            && self.repeats.is_empty()
+            && self.isolated.is_empty()
+            && self.parts.is_empty()
+    }
+
+    /// Returns the one among those not isolated that came first.
+    fn first_trusted(&self) -> Option<&Arc<Op>> {
+        let fronts = [self.fresh.front(), self.repeats.front()].into_iter().flatten();
+        fronts.min_by_key(|(came, _)| *came).map(|(_, op)| op)
+    }
+
+    /// Returns any that waits, the first to come if it is not isolated.
+    fn first(&self) -> Option<&Arc<Op>> {
+        let in_parts = self.parts.front().and_then(|part| part.ops.first());
+        self.first_trusted().or(in_parts).or(self.isolated.front())
+    }
+
+    /// Returns true if more acts may still come that are due at the same mark as those that wait.
+    fn is_gathering(&self, class: Class, now: Instant) -> bool {
+        let is_full = self.fresh.len() + self.repeats.len() >= ROWS_MAX;
+        class == Class::Heartbeats && !is_full && self.gathers_until().is_some_and(|at| now < at)
+    }
+
+    /// Counts from the first that came: an act in the queue waits for those after it once.
+    fn gathers_until(&self) -> Option<Instant> {
+        let first = self.first_trusted()?;
+        let gathering = GATHERING_MAX.min(first.limit / GATHERINGS);
+        Some(first.deadline - first.limit + gathering)
+    }
+
+    /// Forgets those for whom nobody waits any more, as far as they are next.
+    fn drop_idle(&mut self, now: Instant) {
+        for queue in [&mut self.fresh, &mut self.repeats] {
+            while queue.front().is_some_and(|(_, op)| op.is_idle()) {
+                queue.pop_front();
+            }
+        }
+        self.isolated.retain(|op| !op.is_idle());
+        self.parts.retain_mut(|part| {
+            part.ops.retain(|op| !op.is_idle() && !op.is_hopeless(now));
+            !part.ops.is_empty()
+        });
+    }
+
+    fn next_batch(
+        &mut self,
+        class: Class,
+        room: usize,
+        now: Instant,
+        budgets: &mut Budgets,
+    ) -> Option<Batch> {
+        if self.is_empty() || (self.in_flight >= room && self.isolated_in_flight > 1) {
+            return None;
+        }
+        let is_gathering = self.is_gathering(class, now);
+        if is_gathering && self.parts.is_empty() {
+            return None;
+        }
+        self.drop_idle(now);
+        if self.in_flight < room {
+            let ready = self.parts.iter().position(|part| part.not_before <= now);
+            if let Some(ready) = ready
+                && (self.parts[ready].repeat.is_paid || budgets.pay(class))
+                && let Some(Part { ops, repeat, .. }) = self.parts.remove(ready)
+            {
+                self.in_flight += 1;
+                let charge = Charge { is_isolated: false, is_paid: true };
+                return Some(Batch::new(class, ops, charge, repeat));
+            }
+            if is_gathering {
+                return None;
+            }
+            if let Some((ops, is_paid)) = self.trusted(class, now, budgets) {
+                self.in_flight += 1;
+                let charge = Charge { is_isolated: false, is_paid };
+                return Some(Batch::new(class, ops, charge, Repeat::default()));
+            }
+        }
+        self.next_isolated(class, budgets)
+    }
+
+    /// Takes the next acts that are not isolated, with whether they were paid for. The first to
+    /// come goes first. Repeats go along for nothing, or wait until they may.
+    fn trusted(
+        &mut self,
+        class: Class,
+        now: Instant,
+        budgets: &mut Budgets,
+    ) -> Option<(Vec<Arc<Op>>, bool)> {
+        let is_fresh_in_reach = self.fresh.front().is_some_and(|(came, _)| {
+            let before = self.repeats.partition_point(|(other, _)| other < came);
+            before < ROWS_MAX
+        });
+        let is_paid = !is_fresh_in_reach && !class.is_free();
+        let pays = !is_paid || (!self.repeats.is_empty() && budgets.pay(class));
+        let mut chosen = Chosen::new(class);
+        loop {
+            let (fresh, repeat) = (self.fresh.front(), self.repeats.front().filter(|_| pays));
+            let queue = match (fresh, repeat) {
+                (Some((one, _)), Some((other, _))) if other < one => &mut self.repeats,
+                (None, Some(_)) => &mut self.repeats,
+                (Some(_), _) => &mut self.fresh,
+                (None, None) => break,
+            };
+            if !queue.front().is_some_and(|(_, op)| chosen.has_room_for(op)) {
+                break;
+            }
+            let is_of_use = |op: &Op| !op.is_idle() && !op.is_hopeless(now);
+            if let Some((came, op)) = queue.pop_front().filter(|(_, it)| is_of_use(it)) {
+                chosen.add(came, op);
+            }
+        }
+        let Chosen { ops, twice, .. } = chosen;
+        for (came, op) in twice.into_iter().rev() {
+            let queue = if op.is_repeat { &mut self.repeats } else { &mut self.fresh };
+            queue.push_front((came, op));
+        }
+        (!ops.is_empty()).then_some((ops, is_paid && pays))
+    }
+
+    fn next_isolated(&mut self, class: Class, budgets: &mut Budgets) -> Option<Batch> {
+        if self.isolated_in_flight > 1 || self.isolated.is_empty() {
+            return None;
+        }
+        let is_paid = !class.is_free() && budgets.pay(class);
+        let taken = if class.is_free() || is_paid {
+            self.isolated(class)
+        } else {
+            // Those that repeat nothing go all the same, and so in one request.
+            self.take(class, ROWS_MAX, |op| !op.is_repeat)
+        };
+        if taken.is_empty() {
+            return None;
+        }
+        self.isolated_in_flight += 1;
+        Some(Batch::new(class, taken, Charge { is_isolated: true, is_paid }, Repeat::default()))
+    }
+
+    /// Takes acts whose predecessors may have held others up: those least isolated together, and
+    /// beside them the act that has waited longest, alone.
+    fn isolated(&mut self, class: Class) -> Vec<Arc<Op>> {
+        if self.isolated_in_flight > 0 {
+            return self.take(class, 1, |_| true);
+        }
+        let least = self.isolated.iter().map(|op| op.failure_count).min();
+        self.take(class, self.isolated_max, |op| Some(op.failure_count) == least)
+    }
+
+    /// Takes those isolated that suit and may share a request.
+    fn take(&mut self, class: Class, max: usize, suits: impl Fn(&Op) -> bool) -> Vec<Arc<Op>> {
+        let mut chosen = Chosen::new(class);
+        let mut left = VecDeque::new();
+        for op in std::mem::take(&mut self.isolated) {
+            if chosen.ops.len() < max && suits(&op) && chosen.has_room_for(&op) {
+                chosen.add(0, op);
+            } else {
+                left.push_back(op);
+            }
+        }
+        left.extend(chosen.twice.into_iter().map(|(_, op)| op));
+        self.isolated = left;
+        chosen.ops
+    }
+}
+
+/// Acts that may share a request.
+struct Chosen {
+    class: Class,
+    ops: Vec<Arc<Op>>,
+    locks: HashSet<Arc<str>>,
+    /// The writers' rows that they may change besides: all who begin to read under one write the same
+    /// into it.
+    gates: HashSet<String>,
+    bytes: usize,
+    /// Those of a row that is written already. Two writes of one row would have to be judged by
+    /// each other.
+    twice: Vec<(u64, Arc<Op>)>,
+}
+
+impl Chosen {
+    fn new(class: Class) -> Chosen {
+        let (locks, gates) = (HashSet::new(), HashSet::new());
+        Chosen { class, ops: Vec::new(), locks, gates, bytes: 0, twice: Vec::new() }
+    }
+
+    fn has_room_for(&self, op: &Op) -> bool {
+        let is_short = self.ops.is_empty() || self.bytes + op.bytes() <= BYTES_MAX;
+        self.ops.len() < ROWS_MAX && is_short
+    }
+
+    fn add(&mut self, came: u64, op: Arc<Op>) {
+        let (lock, writer_row) = (&op.lock, op.kind.writer_row());
+        let meets_another = || {
+            let meets_gate = self.gates.contains(&**lock) || self.locks.contains(lock);
+            meets_gate || writer_row.is_some_and(|writer_row| self.locks.contains(writer_row))
+        };
+        if self.class != Class::Polls && meets_another() {
+            self.twice.push((came, op));
+            return;
+        }
+        self.locks.insert(Arc::clone(lock));
+        self.gates.extend(writer_row.map(str::to_string));
+        self.bytes += op.bytes();
+        self.ops.push(op);
+    }
+}
+
+impl Batch {
+    fn new(class: Class, mut ops: Vec<Arc<Op>>, charge: Charge, repeat: Repeat) -> Batch {
+        ops.sort_by(|one, other| one.lock.cmp(&other.lock));
+        Batch { class, ops, charge, repeat }
+    }
+
+    /// Returns how long the request may take: each of its acts is bounded by its own limit besides.
+    pub(crate) fn limit(&self, now: Instant) -> Duration {
+        let deadlines = self.ops.iter().map(|op| op.deadline);
+        deadlines.max().unwrap_or(now).saturating_duration_since(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_protocol::{Change, Nonce, TermId, Timestamp, Writer};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::batch::op::OpKind;
+    use crate::outcome::Outcome;
+
+    const ISOLATED: Charge = Charge { is_isolated: true, is_paid: true };
+    const LIMIT: Duration = Duration::from_secs(3);
+
+    /// Acts that wait, and those who wait for them.
+    struct Waiters {
+        queues: Queues,
+        answers: Vec<oneshot::Receiver<Outcome>>,
+    }
+
+    fn look() -> OpKind {
+        OpKind::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() }
+    }
+
+    fn heartbeat() -> OpKind {
+        let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+        let term = TermId { token: Timestamp(7), writer };
+        OpKind::Change(Change::Heartbeat { term, holder: None })
+    }
+
+    fn release() -> OpKind {
+        let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+        let term = TermId { token: Timestamp(7), writer };
+        let next = spindle_protocol::Succession::Anyone;
+        OpKind::Change(Change::Release { term, next, displaced: None, info: None })
+    }
+
+    fn begin() -> OpKind {
+        let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+        let holder = spindle_protocol::Holder { lease: LIMIT, info: None };
+        OpKind::Change(Change::Insert { writer, holder })
+    }
+
+    impl Waiters {
+        fn none() -> Waiters {
+            Waiters {
+                queues: Queues::new(Arc::new(Budget::new()), Instant::now()),
+                answers: Vec::new(),
+            }
+        }
+
+        fn add(&mut self, lock: &str, kind: OpKind, is_repeat: bool, failure_count: u32) {
+            let (op, answer) = Op::new(lock.into(), kind, LIMIT, (is_repeat, failure_count));
+            self.queues.add(op);
+            self.answers.push(answer);
+        }
+
+        /// Has those gather that are due at the same mark.
+        async fn gather(&self) {
+            tokio::time::advance(GATHERING_MAX).await;
+        }
+
+        fn arrived(&mut self, class: Class, charge: Charge, is_done: bool) {
+            let ending = Ending { sent: Instant::now(), acts: 1, is_done, is_heard: true };
+            self.queues.arrived(class, charge, Repeat::default(), ending);
+        }
+
+        fn next_batch(&mut self) -> Option<(Class, Vec<String>)> {
+            let batch = self.queues.next_batch(Instant::now())?;
+            Some((batch.class, batch.ops.iter().map(|op| op.lock.to_string()).collect()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kinds_never_mix_and_heartbeats_go_first() {
+        let mut waiters = Waiters::none();
+        waiters.add("a", release(), false, 0);
+        waiters.add("b", look(), false, 0);
+        waiters.add("d", heartbeat(), false, 0);
+        waiters.add("c", heartbeat(), false, 0);
+        waiters.gather().await;
+        assert_eq!(waiters.next_batch(), Some((Class::Heartbeats, vec!["c".into(), "d".into()])));
+        assert_eq!(waiters.next_batch(), Some((Class::Polls, vec!["b".into()])));
+        assert_eq!(waiters.next_batch(), Some((Class::Releases, vec!["a".into()])));
+        assert_eq!(waiters.next_batch(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_has_no_more_rows_than_it_may_and_none_twice() {
+        let mut waiters = Waiters::none();
+        for n in 0..ROWS_MAX + 1 {
+            waiters.add(&format!("{n:04}"), heartbeat(), false, 0);
+        }
+        waiters.add("0000", heartbeat(), false, 0);
+        waiters.gather().await;
+        let sizes: Vec<_> =
+            std::iter::from_fn(|| waiters.next_batch()).map(|(_, b)| b.len()).collect();
+        assert_eq!(sizes, [ROWS_MAX, 2]);
+        let long = "n".repeat(BYTES_MAX / 8);
+        for n in 0..3 {
+            waiters.add(&format!("{long}{n}"), heartbeat(), false, 0);
+        }
+        waiters.gather().await;
+        assert_eq!(waiters.next_batch().unwrap().1.len(), 2, "its bytes are bounded, too");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_of_one_mark_leave_together_a_moment_after_the_first() {
+        let mut waiters = Waiters::none();
+        waiters.add("a", heartbeat(), false, 0);
+        waiters.add("p", look(), false, 0);
+        waiters.add("t", release(), false, 0);
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Polls, "nothing else gathers");
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Releases);
+        assert_eq!(waiters.next_batch(), None);
+        let until = waiters.queues.next(Instant::now());
+        assert_eq!(until, Some(Instant::now() + GATHERING_MAX));
+        tokio::time::advance(GATHERING_MAX - Duration::from_millis(1)).await;
+        waiters.add("b", heartbeat(), true, 0);
+        assert_eq!(waiters.next_batch(), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(waiters.next_batch().unwrap().1, ["a", "b"], "the last to come delays nobody");
+        for n in 0..ROWS_MAX {
+            waiters.add(&format!("{n:04}"), heartbeat(), false, 0);
+        }
+        assert_eq!(
+            waiters.next_batch().unwrap().1.len(),
+            ROWS_MAX,
+            "a full request waits for nobody"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_kind_keeps_a_slot_of_its_own() {
+        let mut waiters = Waiters::none();
+        for n in 0..20 * ROWS_MAX {
+            waiters.add(&format!("{n:05}"), heartbeat(), false, 0);
+        }
+        waiters.add("z", look(), false, 0);
+        waiters.add("z", release(), false, 0);
+        let queues: Vec<_> =
+            std::iter::from_fn(|| waiters.next_batch()).map(|(class, _)| class).collect();
+        let heartbeats = queues.iter().filter(|class| **class == Class::Heartbeats).count();
+        assert_eq!(heartbeats, Class::Heartbeats.window().size());
+        assert!(queues.contains(&Class::Polls) && queues.contains(&Class::Releases), "{queues:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_term_begins_for_a_while_after_heartbeats_waited_in_the_queue() {
+        let mut waiters = Waiters::none();
+        let window = Class::Heartbeats.window().size();
+        for n in 0..(window + 1) * ROWS_MAX {
+            waiters.add(&format!("{n:05}"), heartbeat(), false, 0);
+        }
+        let sent = std::iter::from_fn(|| waiters.next_batch()).count();
+        assert_eq!(sent, window);
+        tokio::time::advance(LIMIT / LATE).await;
+        waiters.add("b", begin(), false, 0);
+        waiters.add("p", look(), false, 0);
+        waiters.add("r", release(), false, 0);
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Releases, "a release lightens the kind");
+        assert_eq!(waiters.next_batch(), None);
+        waiters.arrived(Class::Heartbeats, Charge::default(), true);
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Heartbeats);
+        assert_eq!(waiters.next_batch(), None, "they may be late again");
+        let from = waiters.queues.next(Instant::now());
+        assert_eq!(from, Some(Instant::now() + LIMIT));
+        tokio::time::advance(LIMIT - Duration::from_millis(1)).await;
+        waiters.add("c", begin(), false, 0);
+        waiters.add("q", look(), false, 0);
+        assert_eq!(waiters.next_batch(), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Polls);
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Begins);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_go_one_at_a_time_where_one_failed_beside_others_and_not_alone() {
+        let mut waiters = Waiters::none();
+        let alone = Repeat { count: 1, is_alone: true, is_paid: true };
+        let (part, _answer) = Op::new("a".into(), look(), LIMIT, (false, 0));
+        waiters.add("r", release(), false, 0);
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Releases);
+        waiters.queues.add_repeat(Class::Polls, Instant::now(), vec![part], alone);
+        assert_eq!(waiters.next_batch(), None, "it waits until it is alone");
+        waiters.arrived(Class::Releases, Charge::default(), true);
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Polls);
+        waiters.add("r", release(), false, 0);
+        waiters.add("p", look(), false, 0);
+        assert_eq!(waiters.next_batch(), None, "and nothing goes beside it");
+        let ending = Ending { sent: Instant::now(), acts: 1, is_done: true, is_heard: true };
+        waiters.queues.arrived(Class::Polls, Charge::default(), alone, ending);
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Releases, "they take turns");
+        assert_eq!(waiters.next_batch(), None, "it was the isolated_max: so they stay apart");
+        waiters.add("h", heartbeat(), false, 0);
+        tokio::time::advance(LIMIT / LATE).await;
+        assert_eq!(
+            waiters.next_batch().unwrap().0,
+            Class::Heartbeats,
+            "which waits for no other long"
+        );
+        assert_eq!(waiters.next_batch(), None);
+        waiters.arrived(Class::Heartbeats, Charge::default(), true);
+        waiters.arrived(Class::Releases, Charge::default(), true);
+        assert_eq!(waiters.next_batch(), None, "it was late");
+        tokio::time::advance(LIMIT).await;
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Polls);
+        waiters.arrived(Class::Polls, Charge::default(), true);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        waiters.add("s", release(), false, 0);
+        waiters.add("q", look(), false, 0);
+        assert!(
+            waiters.next_batch().is_some() && waiters.next_batch().is_some(),
+            "and not for ever"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_met_the_limit_travels_beside_the_others_in_growing_batches() {
+        let mut waiters = Waiters::none();
+        for n in 0..10 {
+            waiters.add(&format!("isolated-{n}"), release(), false, 1);
+        }
+        waiters.add("isolated-x", release(), false, 5);
+        waiters.add("trusted", release(), false, 0);
+        assert_eq!(waiters.next_batch().unwrap().1, ["trusted"]);
+        assert_eq!(waiters.next_batch().unwrap().1, ["isolated-0"], "alone at first");
+        assert_eq!(waiters.next_batch().unwrap().1, ["isolated-1"], "and the next beside it");
+        assert_eq!(waiters.next_batch(), None);
+        waiters.arrived(Class::Releases, ISOLATED, true);
+        waiters.arrived(Class::Releases, ISOLATED, true);
+        assert_eq!(
+            waiters.next_batch().unwrap().1.len(),
+            4,
+            "more of them after each that arrived"
+        );
+        waiters.arrived(Class::Releases, ISOLATED, false);
+        assert_eq!(
+            waiters.next_batch().unwrap().1,
+            ["isolated-6"],
+            "and alone again after a failure"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repeats_are_bounded_but_go_along_with_others_for_nothing() {
+        let mut waiters = Waiters::none();
+        let mut repeats = 0;
+        for n in 0..100 {
+            waiters.add(&format!("repeat-{n}"), look(), true, 0);
+            if waiters.next_batch().is_some() {
+                repeats += 1;
+                waiters.arrived(Class::Polls, Charge { is_isolated: false, is_paid: true }, false);
+            }
+        }
+        assert!((1..=4).contains(&repeats), "{repeats}");
+        waiters.add("fresh", look(), false, 0);
+        let (_, together) = waiters.next_batch().unwrap();
+        assert_eq!(together.len(), 100 - repeats + 1);
+        waiters.add("later", look(), true, 0);
+        assert_eq!(waiters.next_batch(), None);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(waiters.next_batch().is_some(), "a second or two later it may");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sweeps_that_fail_are_repeated_as_often_as_transactions_may_be() {
+        let (mut waiters, mut repeats) = (Waiters::none(), 0);
+        for n in 0..100 {
+            waiters.add(&format!("repeat-{n}"), OpKind::Sweep(Timestamp(7)), true, 0);
+            if waiters.next_batch().is_some() {
+                repeats += 1;
+                waiters.arrived(Class::Sweeps, Charge { is_isolated: false, is_paid: true }, false);
+            }
+        }
+        assert_eq!(repeats, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_begin_together_and_apart_from_changes_of_the_writers_row() {
+        let mut waiters = Waiters::none();
+        let begin_read = || {
+            let writer = Writer::term("r", Nonce { instance: 1, attempt: 1 });
+            let holder = spindle_protocol::Holder { lease: LIMIT, info: None };
+            let writer_row = "writer_row".to_string();
+            OpKind::Change(Change::BeginRead {
+                writer_row,
+                vacant: None,
+                seen: None,
+                writer,
+                holder,
+            })
+        };
+        waiters.add("reader-1", begin_read(), false, 0);
+        waiters.add("writer_row", begin(), false, 0);
+        waiters.add("reader-2", begin_read(), false, 0);
+        assert_eq!(waiters.next_batch().unwrap().1, ["reader-1", "reader-2"]);
+        assert_eq!(waiters.next_batch().unwrap().1, ["writer_row"]);
+        waiters.add("writer_row", begin(), false, 0);
+        waiters.add("reader-3", begin_read(), false, 0);
+        assert_eq!(waiters.next_batch().unwrap().1, ["writer_row"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_carries_an_act_that_was_dropped() {
+        let mut waiters = Waiters::none();
+        waiters.add("a", heartbeat(), false, 0);
+        waiters.add("b", heartbeat(), false, 0);
+        waiters.answers.remove(0);
+        waiters.gather().await;
+        assert_eq!(waiters.next_batch().unwrap().1, ["b"]);
+    }
+}

@@ -1,0 +1,235 @@
+//! One request with the acts of many locks, and the answer to each of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+use spindle_protocol::{Answer, Change, Observation, StoredRow};
+
+use super::op::{Class, Op, OpKind};
+use super::store::{CommitOutcome, Snapshot, Store, Verdict};
+use crate::error::{Error, Result};
+use crate::outcome::Outcome;
+
+/// The result of a request.
+#[derive(Debug)]
+pub(crate) struct Return {
+    /// One for each act; none for one that is to be sent again, in smaller isolated_max.
+    pub(crate) outcomes: Vec<Option<Outcome>>,
+    /// True if the request was not in vain: it brought answers.
+    pub(crate) is_answered: bool,
+    /// True if the server was heard, be it that it refused.
+    pub(crate) is_heard: bool,
+    /// Why the request may be sent once more as it was, before its outcomes count.
+    pub(crate) whole: Option<Whole>,
+}
+
+/// Why a request may be sent once more as it was. Nothing of it is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// Another transaction was in its way.
+    Aborted {
+        /// True if nothing but its read was sent.
+        at_read: bool,
+    },
+    /// The server may have ended it for another transaction of the session.
+    Gone,
+}
+
+impl Whole {
+    fn of(commit: CommitOutcome) -> Option<Whole> {
+        match commit {
+            CommitOutcome::Aborted { at_read } => Some(Whole::Aborted { at_read }),
+            CommitOutcome::Gone => Some(Whole::Gone),
+            _ => None,
+        }
+    }
+
+    fn of_read(error: &Error) -> Option<Whole> {
+        match error.code() {
+            Some(Code::Aborted) => Some(Whole::Aborted { at_read: true }),
+            Some(Code::NotFound | Code::FailedPrecondition) => Some(Whole::Gone),
+            // The two are taken for a wrong key there.
+            _ => error.is_schema().then_some(Whole::Gone),
+        }
+    }
+}
+
+fn is_heard(error: Option<&Error>) -> bool {
+    // A schema that is wrong was said to be.
+    error.is_none_or(|error| error.is_answer() || error.is_schema())
+}
+
+/// Sends the acts in one request, or in the few that a sweep takes.
+pub(crate) async fn send<S: Store>(
+    store: &S,
+    class: Class,
+    ops: &[Arc<Op>],
+    limit: Duration,
+) -> Return {
+    match class {
+        Class::Polls => {
+            let keys = ops.iter().map(|op| Arc::clone(&op.lock)).collect();
+            observed(ops, store.read(keys, limit).await)
+        }
+        Class::Heartbeats | Class::Releases | Class::Begins => {
+            let changes: Vec<(Arc<str>, Change)> = changes(ops);
+            judged(ops, store.transact(changes, limit).await)
+        }
+        Class::Sweeps => swept(store, ops, limit).await,
+    }
+}
+
+fn changes(ops: &[Arc<Op>]) -> Vec<(Arc<str>, Change)> {
+    let changes = ops.iter().filter_map(|op| match &op.kind {
+        OpKind::Change(change) => Some((Arc::clone(&op.lock), change.clone())),
+        OpKind::Observe { .. } | OpKind::Sweep(_) => None,
+    });
+    changes.collect()
+}
+
+fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Return {
+    let Snapshot { rows, read_at, with_lease } = match read {
+        Ok(snapshot) => snapshot,
+        Err(error) => {
+            let outcomes = unread(ops, &error);
+            let (is_heard, whole) = (is_heard(Some(&error)), Whole::of_read(&error));
+            return Return { outcomes, is_answered: false, is_heard, whole };
+        }
+    };
+    let rows: HashMap<&str, &StoredRow> = rows.iter().map(|row| (&*row.key, row)).collect();
+    let outcome = |op: &Arc<Op>| {
+        let row = rows.get(&*op.lock);
+        if let OpKind::Observe { saw_lease, saw_seizure } = &op.kind {
+            saw_lease.store(with_lease, Ordering::Relaxed);
+            saw_seizure.store(row.is_some_and(|row| row.is_seized()), Ordering::Relaxed);
+        }
+        let row = row.map(|row| row.row());
+        let answer = Answer::Observed(Observation { row, read_at, wait: Duration::ZERO });
+        Some(Outcome { answer, error: None })
+    };
+    Return {
+        outcomes: ops.iter().map(outcome).collect(),
+        is_answered: true,
+        is_heard: true,
+        whole: None,
+    }
+}
+
+/// Says to each act that nothing was read.
+fn unread(ops: &[Arc<Op>], error: &Error) -> Vec<Option<Outcome>> {
+    let is_alone = ops.len() == 1;
+    let outcome = |op: &Arc<Op>| {
+        let stays = is_alone || !op.is_repeat;
+        stays.then(|| Outcome::failed(Answer::NotApplied, error.clone()))
+    };
+    ops.iter().map(outcome).collect()
+}
+
+/// Says to each act what the transaction means for it.
+fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Return {
+    let Verdict { refused, commit, error } = verdict;
+    let is_alone = ops.len() == 1;
+    let of_the_rest = |op: &Op| {
+        let answer = match (commit, &op.kind) {
+            (CommitOutcome::Applied { at }, _) => Answer::Applied { at },
+            // The rest goes again: which of the rows it was, nobody has said.
+            (commit, _) if !is_alone && may_be_a_rows(commit) => return None,
+            // A heartbeat may be repeated (I4). At the first failure its instance does that.
+            (_, kind) if !is_alone && op.is_repeat && kind.class() == Class::Heartbeats => {
+                return None;
+            }
+            (CommitOutcome::Exists, OpKind::Change(change)) => {
+                let answer = Answer::Rejected(change.already_exists());
+                return Some(Outcome { answer, error: None });
+            }
+            (CommitOutcome::Unknown, _) => Answer::Unknown,
+            _ => Answer::NotApplied,
+        };
+        Some(Outcome { answer, error: error.clone() })
+    };
+    let outcomes = ops.iter().zip(refused);
+    let outcomes = outcomes.map(|(op, refused)| match refused {
+        Some(rejection) => Some(Outcome { answer: Answer::Rejected(rejection), error: None }),
+        None => of_the_rest(op),
+    });
+    Return {
+        outcomes: outcomes.collect(),
+        is_answered: error.is_none(),
+        is_heard: is_heard(error.as_ref()),
+        whole: Whole::of(commit),
+    }
+}
+
+/// Returns true if one row can be the reason that a whole transaction is refused.
+fn may_be_a_rows(commit: CommitOutcome) -> bool {
+    matches!(
+        commit,
+        CommitOutcome::Exists
+            | CommitOutcome::Spoilt
+            | CommitOutcome::Aborted { .. }
+            | CommitOutcome::Gone
+    )
+}
+
+/// Finds the leftovers of all these locks in one read, and deletes them in one transaction.
+async fn swept<S: Store>(store: &S, ops: &[Arc<Op>], limit: Duration) -> Return {
+    let ranges = ops.iter().filter_map(|op| match op.kind {
+        OpKind::Sweep(before) => Some((Arc::clone(&op.lock), before)),
+        OpKind::Observe { .. } | OpKind::Change(_) => None,
+    });
+    let found = match store.leftovers(ranges.collect(), limit).await {
+        Ok(found) => found,
+        Err(error) => return failed(ops, &error),
+    };
+    let alls: Vec<bool> = found.iter().map(|(_, all)| *all).collect();
+    let locks = ops.iter().map(|op| Arc::clone(&op.lock));
+    let changes: Vec<_> = locks
+        .zip(found)
+        .filter(|(_, (keys, _))| !keys.is_empty())
+        .map(|(lock, (keys, _))| (lock, Change::Sweep { keys }))
+        .collect();
+    let (mut commit, mut error) = (None, None);
+    if !changes.is_empty() {
+        let verdict = store.transact(changes, limit).await;
+        // Refused are those whose rows are gone already.
+        (commit, error) = (Some(verdict.commit), verdict.error);
+    }
+    let outcome = |all: bool| {
+        let answer = match commit {
+            None | Some(CommitOutcome::Applied { .. }) => Answer::Swept { all },
+            Some(CommitOutcome::Unknown) => Answer::Unknown,
+            Some(_) => Answer::NotApplied,
+        };
+        Some(Outcome { answer, error: error.clone() })
+    };
+    Return {
+        outcomes: alls.into_iter().map(outcome).collect(),
+        is_answered: error.is_none(),
+        is_heard: is_heard(error.as_ref()),
+        whole: None,
+    }
+}
+
+/// Says to each act that its request panicked: nobody knows what came of it.
+pub(crate) fn panicked(ops: &[Arc<Op>], message: &str) -> Return {
+    let outcome = |op: &Arc<Op>| {
+        let doing = format!("lock `{}`: the request panicked: {message}", op.lock);
+        Some(Outcome::failed(op.without_answer(), Error::unknown(doing)))
+    };
+    let outcomes = ops.iter().map(outcome).collect();
+    Return { outcomes, is_answered: false, is_heard: true, whole: None }
+}
+
+fn failed(ops: &[Arc<Op>], error: &Error) -> Return {
+    let outcome = |_| Some(Outcome::failed(Answer::NotApplied, error.clone()));
+    let is_heard = is_heard(Some(error));
+    Return {
+        outcomes: ops.iter().map(outcome).collect(),
+        is_answered: false,
+        is_heard,
+        whole: None,
+    }
+}

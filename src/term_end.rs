@@ -1,0 +1,68 @@
+//! How a term ends, and what came of its release.
+
+use spindle_protocol::{EndReason, Seen};
+
+use crate::token::FencingToken;
+
+/// Why a term ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TermEnd {
+    /// Its holder let go: cancelled, resigned, or dropped. The release is sent after that, and may
+    /// fail.
+    LetGo,
+    /// Its holder let go without a release, because its work could not be stopped: the lease runs
+    /// out.
+    Lapsed,
+    /// The row is another's now, or nobody's: taken over, evicted, seized, edited or deleted.
+    #[non_exhaustive]
+    Superseded {
+        /// The token in the row, if there is a row.
+        by: Option<FencingToken>,
+        /// The holder under it.
+        holder: Option<String>,
+    },
+    /// No heartbeat succeeded within the renew deadline.
+    OutOfContact,
+    /// The lease ran out before anything could be said; the process or its machine was paused.
+    Expired,
+    /// The loop is gone: it panicked, or its runtime shut down.
+    Abandoned,
+}
+
+impl TermEnd {
+    pub(crate) fn superseded(by: Option<Seen>) -> TermEnd {
+        let Some(Seen { token, writer }) = by else {
+            return TermEnd::Superseded { by: None, holder: None };
+        };
+        TermEnd::Superseded {
+            by: Some(FencingToken::from_timestamp(token)),
+            holder: writer.id().map(str::to_string),
+        }
+    }
+}
+
+impl From<EndReason> for TermEnd {
+    fn from(reason: EndReason) -> TermEnd {
+        match reason {
+            EndReason::Released => TermEnd::LetGo,
+            EndReason::Lapsed => TermEnd::Lapsed,
+            EndReason::Superseded(seen) => TermEnd::superseded(seen),
+            EndReason::OutOfContact => TermEnd::OutOfContact,
+            EndReason::Expired => TermEnd::Expired,
+        }
+    }
+}
+
+/// The outcome of a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReleaseOutcome {
+    /// Spanner acknowledged it: the lock is free.
+    Released,
+    /// The term had ended before, and there was nothing to release.
+    EndedBefore(TermEnd),
+    /// No answer within the release limit: the lock is free once the lease has run out, if not
+    /// already.
+    Unacknowledged,
+}

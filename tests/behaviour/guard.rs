@@ -1,0 +1,358 @@
+//! Guards: the lock for the life of a value.
+
+use std::time::Duration;
+
+use spindle::{CancellationToken, Guard, ReleaseOutcome, Spindle, Term, TermEnd, health::Role};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::time::{sleep, timeout};
+
+use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, until};
+
+async fn acquire(lock: &Spindle) -> Guard {
+    timeout(EVENTUALLY, lock.acquire()).await.expect("it acquires").unwrap()
+}
+
+fn spindle(world: &World, id: &str) -> Spindle {
+    world.lock(id).build().unwrap()
+}
+
+async fn is_released(world: &World) -> bool {
+    world.row(LOCK).await.is_none_or(|row| row.heartbeat == Some(0))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_is_renewed_for_as_long_as_it_is_there_and_released_when_told() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let guard = acquire(&lock).await;
+    assert_eq!(lock.has_lock(), Some(guard.token()));
+    sleep(LEASE * 5).await;
+    assert_eq!(lock.has_lock(), Some(guard.token()));
+    assert!(guard.remaining() > LEASE / 2 && !guard.is_cancelled());
+    let term = Term::clone(&guard);
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    assert_eq!((lock.has_lock(), term.loss()), (None, Some(&TermEnd::LetGo)));
+    assert!(is_released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_neither_waits_nor_holds_asks_spanner_nothing() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    acquire(&lock).await.release().await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(LEASE * 20).await;
+    assert_eq!(requests.total(), 0, "{:?}", requests.each());
+    assert_eq!(lock.health().role, Role::Idle);
+    assert!(lock.health().is_ready());
+    assert!(acquire(&lock).await.remaining() > LEASE / 2, "and yet it comes back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_wait_poll_no_more_than_one() {
+    let world = World::start().await;
+    let holder = spindle(&world, "a");
+    let held = acquire(&holder).await;
+    let mut reads = Vec::new();
+    for waiters in [1, 50] {
+        let lock = spindle(&world, "b");
+        let waiting: Vec<_> = (0..waiters)
+            .map(|_| {
+                let lock = lock.clone();
+                tokio::spawn(async move { lock.acquire().await })
+            })
+            .collect();
+        // The connection and the first poll are over then.
+        sleep(LEASE).await;
+        let requests = world.spanner.requests();
+        requests.reset();
+        sleep(LEASE * 10).await;
+        reads.push(requests.get(Rpc::StreamingRead));
+        for waiter in waiting {
+            waiter.abort();
+        }
+        drop(lock);
+        sleep(LEASE).await;
+    }
+    let [one, fifty] = reads[..] else { unreachable!() };
+    assert!(one > 100, "it polls: {one}");
+    assert!(fifty <= one + one / 10, "{fifty} reads by 50, {one} by one");
+    held.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_in_one_process_hold_one_after_the_other_in_their_order() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let mut tokens = Vec::new();
+    let first = acquire(&lock).await;
+    let waiting: Vec<_> = (0..5)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                sleep(Duration::from_millis(100)).await;
+                assert!(!guard.is_cancelled());
+                let token = guard.token();
+                assert_eq!(guard.release().await, ReleaseOutcome::Released);
+                token
+            })
+        })
+        .collect();
+    sleep(LEASE).await;
+    tokens.push(first.token());
+    drop(first);
+    for waiter in waiting {
+        tokens.push(timeout(EVENTUALLY, waiter).await.unwrap().unwrap());
+    }
+    assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_guard_frees_the_lock_soon() {
+    let world = World::start().await;
+    let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+    let guard = acquire(&a).await;
+    let waiting = tokio::spawn(async move { acquire(&b).await });
+    sleep(LEASE).await;
+    let token = guard.token();
+    drop(guard);
+    let (next, waited) = timed(waiting).await;
+    assert!(next.unwrap().token() > token);
+    assert!(waited <= Duration::from_millis(1_100), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_takes_what_is_vacant_at_once_and_says_who_holds_what_is_not() {
+    let world = World::start().await;
+    let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+    let (won, waited) = timed(a.try_acquire()).await;
+    let Some(guard) = won.unwrap() else { panic!("nobody holds") };
+    assert!(waited < Duration::from_millis(500), "{waited:?}");
+    for lock in [&a, &b] {
+        let (tried, waited) = timed(lock.try_acquire()).await;
+        assert!(tried.unwrap().is_none(), "a holds");
+        let by = lock.known_leader().unwrap();
+        assert_eq!((by.holder(), by.token), (Some("a"), Some(guard.token())));
+        assert!(waited < Duration::from_millis(500), "{waited:?}");
+    }
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    assert!(b.try_acquire().await.unwrap().is_some(), "a release made it vacant");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_takes_an_expired_lock_on_the_first_poll() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    world.crash(&a).await;
+    sleep(LEASE * 2).await;
+    let (won, waited) = timed(spindle(&world, "b").try_acquire()).await;
+    assert!(won.unwrap().is_some());
+    assert!(waited < Duration::from_millis(500), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_many_who_try_at_once_wins_and_the_others_hear_who() {
+    for was_held_before in [false, true] {
+        let world = World::start().await;
+        if was_held_before {
+            let before = acquire(&spindle(&world, "before")).await;
+            assert_eq!(before.release().await, ReleaseOutcome::Released);
+        }
+        many_try_at_once(&world).await;
+    }
+}
+
+async fn many_try_at_once(world: &World) {
+    let tries: Vec<_> = (0..8)
+        .map(|n| {
+            let lock = spindle(world, &format!("n{n}"));
+            tokio::spawn(async move { (lock.try_acquire().await.unwrap(), lock) })
+        })
+        .collect();
+    let mut held = Vec::new();
+    let mut told = Vec::new();
+    for tried in tries {
+        match timeout(EVENTUALLY, tried).await.unwrap().unwrap() {
+            (Some(guard), lock) => held.push((guard, lock)),
+            (None, lock) => told.push(lock.known_leader().unwrap()),
+        }
+    }
+    assert_eq!((held.len(), told.len()), (1, 7));
+    let winner = held[0].1.id();
+    assert!(told.iter().all(|by| by.holder() == Some(winner)), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_has_an_end_if_one_is_given_and_leaves_nothing_behind() {
+    let world = World::start().await;
+    let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+    let guard = acquire(&a).await;
+    let limit = Duration::from_secs(3);
+    let (refused, waited) = timed(b.acquire_within(limit)).await;
+    let refused = refused.unwrap_err();
+    assert!(refused.is_not_acquired() && refused.is_retryable(), "{refused}");
+    assert_eq!(waited.as_secs(), 3);
+    until("it is idle", || (b.health().role == Role::Idle).then_some(())).await;
+    drop(guard);
+    sleep(LEASE * 2).await;
+    assert!(is_released(&world).await, "nobody wants it");
+    for limit in [Duration::ZERO, Duration::MAX] {
+        assert!(b.acquire_within(limit).await.unwrap_err().is_config());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_guard_says_so_before_the_lease_has_run_out() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let guard = acquire(&lock).await;
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
+    timeout(EVENTUALLY, guard.cancelled()).await.expect("it is lost");
+    assert!(!guard.remaining().is_zero(), "there is time to stop");
+    assert_eq!(lock.has_lock(), None);
+    let reason = TermEnd::OutOfContact;
+    assert_eq!(guard.release().await, ReleaseOutcome::EndedBefore(reason));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_not_answered_says_so() {
+    let world = World::start().await;
+    let guard = acquire(&spindle(&world, "a")).await;
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
+    let (release, waited) = timed(guard.release()).await;
+    assert_eq!(release, ReleaseOutcome::Unacknowledged);
+    assert!(waited <= LEASE, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_taken_from_under_a_guard_is_not_released() {
+    let world = World::start().await;
+    let guard = acquire(&spindle(&world, "a")).await;
+    world.delete_row(LOCK).await;
+    let ReleaseOutcome::EndedBefore(TermEnd::Superseded { by: None, .. }) = guard.release().await
+    else {
+        panic!("the row is gone");
+    };
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_is_driven_by_run_or_by_guards_and_never_by_both() {
+    let world = World::start().await;
+    let running = world.elect("a").await;
+    let refused = running.lock.acquire().await.unwrap_err();
+    assert!(refused.is_config() && running.lock.has_lock().is_some(), "{refused}");
+    assert!(running.lock.try_acquire().await.unwrap_err().is_config());
+    running.stop().await;
+
+    let lock = spindle(&world, "b");
+    let guard = acquire(&lock).await;
+    assert!(lock.run(CancellationToken::new()).await.unwrap_err().is_config());
+    assert!(!guard.is_cancelled());
+    let unusable = Spindle::new(world.client().await, "no table", "job");
+    assert!(unusable.acquire().await.unwrap_err().is_config());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waiting_cannot_cure_is_said_at_once() {
+    let world = World::start().await;
+    let database = crate::world::DATABASE;
+    let table = spindle::LockTable::connect_to(world.spanner.endpoint(), database, "missing");
+    let lock = table.lock(LOCK).clock(spindle::Clock::runtime()).build().unwrap();
+    let refused = timeout(EVENTUALLY, lock.acquire()).await.unwrap().unwrap_err();
+    assert!(refused.is_schema(), "{refused}");
+    assert!(timeout(EVENTUALLY, lock.try_acquire()).await.unwrap().unwrap_err().is_schema());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_waited_out() {
+    let world = World::start().await;
+    let outage = world.spanner.inject(Fault::any());
+    let lock = spindle(&world, "a");
+    let refused = lock.acquire_within(LEASE).await.unwrap_err();
+    assert!(refused.is_not_acquired(), "{refused}");
+    assert!(lock.try_acquire().await.is_err(), "it could not poll");
+    let waiting = tokio::spawn(async move { acquire(&lock).await });
+    sleep(LEASE * 3).await;
+    outage.remove();
+    timeout(EVENTUALLY, waiting).await.unwrap().unwrap().release().await;
+}
+
+/// Reads are answered, and what they show is a lock that anybody may take.
+#[tokio::test(start_paused = true)]
+async fn a_try_whose_writes_fail_ends_with_the_reason() {
+    let refused = Effect::Fail(Code::Unavailable);
+    for (effect, was_held) in [refused, Effect::Stall, Effect::Fail(Code::Aborted)]
+        .into_iter()
+        .flat_map(|effect| [(effect, false), (effect, true)])
+    {
+        let world = World::start().await;
+        let lock = spindle(&world, "a");
+        if was_held {
+            acquire(&lock).await.release().await;
+        }
+        let outage = world.spanner.inject(Fault::on(Rpc::Commit).effect(effect));
+        for _ in 0..2 {
+            let (tried, took) = timed(timeout(EVENTUALLY, lock.try_acquire())).await;
+            let tried = tried.unwrap_or_else(|_| panic!("{effect:?}, {was_held}: no answer"));
+            let Err(reason) = tried else { panic!("{effect:?}, {was_held}: {tried:?}") };
+            assert!(reason.is_retryable() || reason.is_outcome_unknown(), "{reason}");
+            assert!(took <= LEASE * 2, "{effect:?}, {was_held}: {took:?}");
+        }
+        outage.remove();
+        let won = timeout(EVENTUALLY, lock.try_acquire()).await.unwrap().unwrap();
+        assert!(won.is_some(), "{effect:?}, {was_held}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_named_successor_has_first_refusal_and_then_anyone() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let (b, c) = (world.contend("b"), world.contend("c"));
+    sleep(LEASE).await;
+    assert!(a.lock.resign_to("c").await.unwrap());
+    c.holds().await;
+    assert!(b.is_standby());
+    // Nobody is called so: the lock is vacant for a lease, then anyone's.
+    let (_, waited) = timed(async {
+        assert!(c.lock.resign_to("nobody").await.unwrap());
+        until("someone holds", || [&a, &b, &c].into_iter().find_map(|it| it.lock.has_lock())).await
+    })
+    .await;
+    assert!(waited >= LEASE && waited <= LEASE + Duration::from_millis(1_500), "{waited:?}");
+    for id in ["", ">b", "b\n"] {
+        assert!(a.lock.resign_to(id).await.unwrap_err().is_config(), "{id:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn resigning_under_a_guard_ends_its_term() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let guard = acquire(&lock).await;
+    assert!(lock.resign().await);
+    assert_eq!(guard.loss(), Some(&TermEnd::LetGo));
+    assert!(is_released(&world).await);
+    assert_eq!(guard.release().await, ReleaseOutcome::EndedBefore(TermEnd::LetGo));
+    assert!(!lock.resign().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn verifying_does_not_confirm_a_term_that_ended_while_it_asked() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    // Right after a heartbeat: from here on none comes through, and the answer takes its time.
+    world.holders_session().await;
+    world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    until("the term is nearly over", || (a.lock.term()?.remaining() < LEASE / 2).then_some(()))
+        .await;
+    let slow = Duration::from_secs(4);
+    world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Delay(slow)));
+    let verified = a.lock.verify().await;
+    assert_eq!(a.lock.has_lock(), None, "the term was over when the answer came");
+    let refused = verified.unwrap_err();
+    assert!(refused.is_fenced(), "{refused}");
+}

@@ -1,0 +1,202 @@
+//! Handles: cloned, dropped in every order, cancelled early, run twice.
+
+use std::time::Duration;
+
+use spindle::{CancellationToken, Spindle, TermChange, TermEnd, health::Role};
+use tokio::time::{sleep, timeout};
+
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, until};
+
+fn assert_send_sync<T: Send + Sync + 'static>() {}
+fn assert_send<T: Send>(_: T) {}
+
+#[test]
+fn handles_go_anywhere() {
+    assert_send_sync::<Spindle>();
+    assert_send_sync::<spindle::LockTable>();
+    assert_send_sync::<spindle::Term>();
+    assert_send_sync::<spindle::TermWatch>();
+    assert_send_sync::<spindle::RunHandle>();
+    assert_send_sync::<spindle::Fence>();
+    assert_send_sync::<spindle::Error>();
+    fn futures(lock: &Spindle, table: &spindle::LockTable, watch: &mut spindle::TermWatch) {
+        assert_send(lock.verify());
+        assert_send(lock.resign());
+        assert_send(lock.leader());
+        assert_send(lock.run(CancellationToken::new()));
+        assert_send(table.check());
+        assert_send(table.inspect(LOCK));
+        assert_send(watch.next());
+    }
+    let _ = futures;
+}
+
+/// The released row's heartbeat is the epoch.
+async fn released(world: &World) {
+    let released = async {
+        while world.row(LOCK).await.is_none_or(|row| row.heartbeat != Some(0)) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LEASE / 2, released).await.expect("it is released, not left to expire");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_handle_that_goes_releases_the_lock_whatever_the_order() {
+    for order in 0..6 {
+        let world = World::start().await;
+        let Contender { lock, cancel, running } = world.elect("a").await;
+        let clone = lock.clone();
+        let mut parts: Vec<Box<dyn std::any::Any>> =
+            vec![Box::new(lock), Box::new(running), Box::new(clone)];
+        let first = parts.remove(order % 3);
+        let second = parts.remove(order / 3);
+        drop(first);
+        drop(second);
+        sleep(LEASE).await;
+        drop(parts);
+        released(&world).await;
+        drop(cancel);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_what_run_returned_lets_the_loop_go_on() {
+    let world = World::start().await;
+    let Contender { lock, cancel, running } = world.elect("a").await;
+    let token = lock.has_lock();
+    drop(running);
+    sleep(LEASE * 3).await;
+    assert_eq!(lock.has_lock(), token);
+    cancel.cancel();
+    until("it has ended", || (lock.health().role == Role::Ended).then_some(())).await;
+    released(&world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_before_the_first_round_ends_at_once_and_writes_nothing() {
+    let world = World::start().await;
+    let lock = world.lock("a").build().unwrap();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    timeout(EVENTUALLY, lock.run(cancel)).await.unwrap().unwrap();
+    assert_eq!(world.row(LOCK).await, None);
+    assert_eq!((lock.has_lock(), lock.health().role), (None, Role::Ended));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_at_any_moment_leaves_no_lock_held() {
+    for milliseconds in 0..40 {
+        let world = World::start().await;
+        let held_up = spindle_emulator::Fault::on(spindle_emulator::Rpc::Commit);
+        world
+            .spanner
+            .inject(held_up.effect(spindle_emulator::Effect::Delay(Duration::from_millis(10))));
+        let a = world.contend("a");
+        sleep(Duration::from_millis(milliseconds)).await;
+        a.stop().await;
+        let state = world.table().inspect(LOCK).await.unwrap();
+        assert_eq!(state.holder(), None, "cancelled after {milliseconds} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_twice_is_refused_and_disturbs_nothing() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let again = a.lock.run(CancellationToken::new()).await.unwrap_err();
+    assert!(again.is_config(), "{again}");
+    assert!(a.lock.has_lock().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_the_arguments_of_new_is_what_run_resolves_to() {
+    let world = World::start().await;
+    for (table, name) in
+        [("no table", "job"), ("locktable", ""), ("locktable", "job_1234567890123456789")]
+    {
+        let lock = Spindle::new(world.client().await, table, name);
+        assert_eq!(lock.has_lock(), None);
+        assert!(lock.run(CancellationToken::new()).await.unwrap_err().is_config());
+        assert!(lock.leader().await.unwrap_err().is_config());
+    }
+    let lock = Spindle::new(world.client().await, "locktable", "job");
+    let running = lock.run(CancellationToken::new());
+    until("it holds", || lock.has_lock()).await;
+    drop(lock);
+    timeout(EVENTUALLY, running).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_task_is_left_when_the_handles_are_gone() {
+    let world = World::start().await;
+    let table = world.table();
+    table.check().await.unwrap();
+    // The server's work for the check ends.
+    sleep(LEASE).await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = alive();
+    let contenders: Vec<_> = (0..20)
+        .map(|n| Contender::run(table.lock(format!("lock-{n}")).clock(spindle::Clock::runtime())))
+        .collect();
+    for contender in &contenders {
+        contender.holds().await;
+    }
+    assert!(alive() >= before + 20);
+    drop(contenders);
+    until("their tasks have ended", || (alive() <= before).then_some(())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let mut prompt = a.lock.watch();
+    let mut slow = a.lock.watch();
+    let Some(TermChange::Gained(first)) = slow.next().await else { panic!("it holds") };
+    let mut last = None;
+    for _ in 0..3 {
+        let Some(TermChange::Gained(term)) = prompt.next().await else { panic!("no gain") };
+        assert!(last < Some(term.token()));
+        last = Some(term.token());
+        assert!(a.lock.resign().await);
+        assert_eq!(a.lock.has_lock(), None);
+        let Some(TermChange::Lost(lost)) = prompt.next().await else { panic!("no loss") };
+        assert_eq!((lost.token(), lost.loss()), (term.token(), Some(&TermEnd::LetGo)));
+        a.holds().await;
+    }
+    let Some(TermChange::Lost(lost)) = slow.next().await else { panic!("no loss") };
+    assert_eq!(lost.token(), first.token());
+    let Some(TermChange::Gained(now)) = slow.next().await else { panic!("no gain") };
+    assert_eq!(Some(now.token()), a.lock.has_lock(), "the terms in between are skipped whole");
+    a.stop().await;
+    assert!(matches!(slow.next().await, Some(TermChange::Lost(_))));
+    assert!(slow.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn resigning_lets_another_have_the_lock() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    sleep(LEASE).await;
+    let first = a.lock.has_lock().unwrap();
+    assert!(a.lock.resign().await);
+    assert!(b.holds().await > first);
+    assert!(!a.lock.resign().await, "it doesn't hold");
+}
+
+#[test]
+fn run_outside_of_a_runtime_is_refused_and_can_be_called_again_inside() {
+    let table = spindle::LockTable::connect(crate::world::DATABASE, "locktable");
+    let lock = table.lock(LOCK).build().unwrap();
+    let refused = lock.run(CancellationToken::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let error = refused.await.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains("runtime"), "{error}");
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        lock.run(cancel).await.unwrap();
+    });
+}

@@ -1,0 +1,765 @@
+//! A task that runs while its instance leads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use spindle::health::{Failing, Role};
+use spindle::{
+    CancellationToken, Error, FencingToken, HighWaterMark, LeadOptions, Spindle, Term, TermEnd,
+};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::log::Log;
+use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until};
+
+fn spindle(world: &World, id: &str) -> Spindle {
+    world.lock(id).build().unwrap()
+}
+
+async fn released(world: &World) -> bool {
+    world.row(LOCK).await.is_some_and(|row| row.heartbeat == Some(0))
+}
+
+/// Counts how many tasks run at once, and says when one begins.
+#[derive(Clone)]
+struct Tally {
+    running: Arc<AtomicUsize>,
+    began: mpsc::UnboundedSender<FencingToken>,
+}
+
+struct Working(Arc<AtomicUsize>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Tally {
+    fn new() -> (Tally, mpsc::UnboundedReceiver<FencingToken>) {
+        let (began, beginnings) = mpsc::unbounded_channel();
+        (Tally { running: Arc::default(), began }, beginnings)
+    }
+
+    fn begin(&self, term: &Term) -> Working {
+        assert_eq!(self.running.fetch_add(1, Ordering::SeqCst), 0, "two tasks at once");
+        self.began.send(term.token()).unwrap();
+        Working(Arc::clone(&self.running))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_returns_resigns_and_its_result_is_returned() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let leading = lock.lead(CancellationToken::new(), |term| async move {
+        sleep(LEASE * 3).await;
+        assert!(!term.is_cancelled());
+        Ok::<_, Error>("done")
+    });
+    assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap(), Some("done"));
+    assert!(released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
+    let world = World::start().await;
+    let lock = world.lock("a").stop_limit(LEASE * 4).build().unwrap();
+    let cancel = CancellationToken::new();
+    let (tally, mut began) = Tally::new();
+    let holder = lock.clone();
+    let leading = tokio::spawn({
+        let cancel = cancel.clone();
+        async move {
+            lock.lead(cancel, move |term| {
+                let (tally, holder) = (tally.clone(), holder.clone());
+                async move {
+                    let _working = tally.begin(&term);
+                    term.cancelled().await;
+                    // Longer than the lease, so that only heartbeats can keep the lock.
+                    sleep(LEASE * 2).await;
+                    Ok::<_, Error>(holder.has_lock() == Some(term.token()))
+                }
+            })
+            .await
+        }
+    });
+    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    cancel.cancel();
+    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    assert_eq!(led, Some(true), "it held for as long as it worked");
+    assert!(released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_ignores_its_cancellation_is_aborted() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let cancel = CancellationToken::new();
+    let (tally, mut began) = Tally::new();
+    let running = Arc::clone(&tally.running);
+    let leading = tokio::spawn({
+        let cancel = cancel.clone();
+        async move {
+            lock.lead(cancel, move |term| {
+                let tally = tally.clone();
+                async move {
+                    let _working = tally.begin(&term);
+                    std::future::pending::<()>().await;
+                }
+            })
+            .await
+        }
+    });
+    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    cancel.cancel();
+    let (led, waited) = timed(leading).await;
+    assert_eq!(led.unwrap().unwrap(), None);
+    assert!(waited >= Duration::from_secs(5) && waited < LEASE, "the stop limit: {waited:?}");
+    assert_eq!(running.load(Ordering::SeqCst), 0);
+    assert!(released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_stops_the_task_before_the_lease_is_over_and_the_next_term_starts_another() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let cancel = CancellationToken::new();
+    let (tally, mut began) = Tally::new();
+    let running = Arc::clone(&tally.running);
+    let leading = tokio::spawn({
+        let (lock, cancel) = (lock.clone(), cancel.clone());
+        async move {
+            lock.lead(cancel, move |term| {
+                let tally = tally.clone();
+                async move {
+                    let _working = tally.begin(&term);
+                    // Deaf to its cancellation.
+                    std::future::pending::<()>().await;
+                }
+            })
+            .await
+        }
+    });
+    let first = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let term = lock.term().unwrap();
+    let outage = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    timeout(EVENTUALLY, term.cancelled()).await.unwrap();
+    until("it is aborted", || (running.load(Ordering::SeqCst) == 0).then_some(())).await;
+    assert!(!term.remaining().is_zero(), "before the lease is over");
+    outage.remove();
+    let second = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    assert!(second > first);
+    cancel.cancel();
+    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_under_a_lost_term_is_dropped_and_the_instance_contends_again() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let terms = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&terms);
+    let leading = tokio::spawn(async move {
+        lock.lead(CancellationToken::new(), move |term| {
+            let term_number = counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                if term_number == 0 {
+                    term.cancelled().await;
+                }
+                Ok::<_, Error>(term_number)
+            }
+        })
+        .await
+    });
+    until("it leads", || (terms.load(Ordering::SeqCst) == 1).then_some(())).await;
+    world.delete_row(LOCK).await;
+    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    assert_eq!(led, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_releases_and_is_reported() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let leading = lock.lead(CancellationToken::new(), |_| async move {
+        sleep(LEASE).await;
+        if LEASE > Duration::ZERO {
+            panic!("out of paper");
+        }
+    });
+    let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap_err();
+    assert!(error.is_panic() && error.to_string().contains("out of paper"), "{error}");
+    assert!(released(&world).await);
+    // Also one before there is a task.
+    let leading = lock.lead(CancellationToken::new(), |term: Term| {
+        assert!(term.is_cancelled(), "not even started");
+        async {}
+    });
+    let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap_err();
+    assert!(error.is_panic() && error.to_string().contains("not even started"), "{error}");
+    sleep(Duration::from_secs(1)).await;
+    assert!(released(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resigning_waits_for_the_task_and_another_leads_then() {
+    let world = World::start().await;
+    let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+    let cancel = CancellationToken::new();
+    let (tally, mut began) = Tally::new();
+    let lead = |lock: Spindle| {
+        let (cancel, tally) = (cancel.clone(), tally.clone());
+        tokio::spawn(async move {
+            // The tally counts both: no two of them ever work at once.
+            lock.lead(cancel, move |term| {
+                let tally = tally.clone();
+                async move {
+                    let _working = tally.begin(&term);
+                    term.cancelled().await;
+                    sleep(Duration::from_secs(2)).await;
+                }
+            })
+            .await
+        })
+    };
+    let leading_a = lead(a.clone());
+    let first = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let leading_b = lead(b.clone());
+    sleep(LEASE).await;
+    let (resigned, waited) = timed(a.resign_to("b")).await;
+    assert!(resigned.unwrap() && waited >= Duration::from_secs(2), "{waited:?}");
+    let second = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    assert!(second > first && b.has_lock() == Some(second));
+    cancel.cancel();
+    for leading in [leading_a, leading_b] {
+        timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_resigned_leaves_the_lock_to_others_for_a_lease() {
+    let world = World::start().await;
+    let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+    let (tally, mut began) = Tally::new();
+    let leading = tokio::spawn({
+        let (lock, cancel) = (lock.clone(), cancel.clone());
+        async move {
+            let work = move |term: Term| {
+                let tally = tally.clone();
+                async move {
+                    let _working = tally.begin(&term);
+                    term.cancelled().await;
+                }
+            };
+            lock.lead(cancel, work).await
+        }
+    });
+    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    assert!(lock.resign().await);
+    let (_, waited) = timed(began.recv()).await;
+    assert!(waited >= LEASE - Duration::from_millis(100) && waited < LEASE * 2, "{waited:?}");
+    cancel.cancel();
+    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_resignations_neither_is_answered_while_the_task_still_works() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let cancel = CancellationToken::new();
+    let leading = tokio::spawn({
+        let (lock, cancel) = (lock.clone(), cancel.clone());
+        async move {
+            let work = |term: Term| async move {
+                term.cancelled().await;
+                sleep(Duration::from_secs(2)).await;
+            };
+            lock.lead(cancel, work).await
+        }
+    });
+    until("it leads", || lock.has_lock()).await;
+    let resign = || {
+        let lock = lock.clone();
+        tokio::spawn(async move { (lock.resign().await, lock.has_lock()) })
+    };
+    for resigned in [resign(), resign()] {
+        let answer = timeout(EVENTUALLY, resigned).await.unwrap().unwrap();
+        assert_eq!(answer, (true, None), "once it is released");
+    }
+    cancel.cancel();
+    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn leading_and_waiting_outlast_a_refusal() {
+    for what in [Fault::any(), Fault::on(Rpc::Commit)] {
+        let world = World::start().await;
+        let refusal = world.spanner.inject(what.effect(Effect::Fail(Code::PermissionDenied)));
+        let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+        let leading = a.clone();
+        let leading =
+            tokio::spawn(
+                async move { leading.lead(CancellationToken::new(), |_| sleep(LEASE)).await },
+            );
+        let waiting = b.clone();
+        let waiting = tokio::spawn(async move { waiting.acquire().await.unwrap().release().await });
+        sleep(LEASE * 3).await;
+        for lock in [&a, &b] {
+            let trouble = lock.health().trouble.expect("it says so");
+            assert!(trouble.error.is_denied(), "{trouble:?}");
+        }
+        let refused = b.acquire_within(LEASE).await.unwrap_err();
+        assert!(refused.is_not_acquired(), "{refused}");
+        assert!(refused.to_string().contains("refused by spanner"), "the cause: {refused}");
+        refusal.remove();
+        timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+        timeout(EVENTUALLY, waiting).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leading_waits_for_a_table_that_is_made_later() {
+    let world = World::with_table("").await;
+    let lock = spindle(&world, "a");
+    let leading = lock.clone();
+    let leading =
+        tokio::spawn(async move { leading.lead(CancellationToken::new(), |_| sleep(LEASE)).await });
+    sleep(LEASE * 6).await;
+    let trouble = lock.health().trouble.expect("it says so");
+    assert!(trouble.error.is_schema(), "{trouble:?}");
+    // By now it asks at its slowest.
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(LEASE * 30).await;
+    let asked = requests.total();
+    assert!((20..=60).contains(&asked), "about one each 10 s: {:?}", requests.each());
+    world.spanner.drop_database(DATABASE);
+    world.spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
+    let (led, waited) = timed(leading).await;
+    led.unwrap().unwrap();
+    assert!(waited <= LEASE + Duration::from_secs(75), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_task_gives_the_lock_to_others_and_the_pauses_grow() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let (began, mut beginnings) = mpsc::unbounded_channel();
+    let options = LeadOptions::default().pauses(LEASE, LEASE * 8);
+    let tries = Arc::new(AtomicUsize::new(0));
+    let leading = lock.clone();
+    let leading = tokio::spawn(async move {
+        let work = move |_| {
+            let (tried, began) = (tries.fetch_add(1, Ordering::SeqCst), began.clone());
+            async move {
+                began.send(Instant::now()).unwrap();
+                if tried < 4 { Err("out of paper") } else { Ok(tried) }
+            }
+        };
+        leading.lead_with(options, CancellationToken::new(), work).await
+    });
+    let mut at = Vec::new();
+    for tried in 0..5 {
+        at.push(timeout(EVENTUALLY, beginnings.recv()).await.unwrap().unwrap());
+        if tried == 0 {
+            let trouble = until("it says so", || lock.health().trouble).await;
+            assert!(trouble.error.to_string().contains("out of paper"), "{trouble:?}");
+            let health = lock.health();
+            assert!(health.role == Role::StandsBy && !health.is_ready(), "{health:?}");
+            // Another may hold in the pause.
+            spindle(&world, "b").acquire().await.unwrap().release().await;
+        }
+    }
+    let pauses: Vec<Duration> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for (pause, expected) in pauses.iter().zip([1, 2, 4, 8]) {
+        assert!(*pause >= LEASE * expected / 4 * 3, "{pauses:?}");
+        assert!(*pause <= LEASE * (expected + 1), "{pauses:?}");
+    }
+    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    assert_eq!(led, Some(4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_reports_no_progress_is_stopped_and_one_that_does_is_left_alone() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let (log, _guard) = Log::capture();
+    let (tally, mut began) = Tally::new();
+    let options = LeadOptions::default().pauses(Duration::from_secs(1), LEASE).watchdog(LEASE * 2);
+    let leading = lock.clone();
+    let leading = tokio::spawn(async move {
+        let mut terms = 0;
+        let work = move |term: Term| {
+            terms += 1;
+            let (hangs, tally) = (terms == 1, tally.clone());
+            async move {
+                let _working = tally.begin(&term);
+                for _ in 0..10 {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    sleep(LEASE).await;
+                    term.progress();
+                }
+                Ok::<_, Error>(term.is_cancelled())
+            }
+        };
+        leading.lead_with(options, CancellationToken::new(), work).await
+    });
+    let hanging = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let trouble = until("it says so", || lock.health().trouble).await;
+    assert!(trouble.error.to_string().contains("no progress"), "{trouble:?}");
+    assert_eq!((trouble.what, lock.health().is_ready()), (Failing::Task, false));
+    let stuck = log.the("a task is stuck");
+    assert!(stuck.says(&format!("token={hanging}")), "{stuck:?}");
+    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    assert_eq!(led, Some(false));
+    log.the("a task is stuck");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_cannot_work_are_refused() {
+    let world = World::start().await;
+    let second = Duration::from_secs(1);
+    for options in [
+        LeadOptions::default().pauses(Duration::ZERO, second),
+        LeadOptions::default().pauses(second * 2, second),
+        LeadOptions::default().pauses(second, Duration::MAX),
+        LeadOptions::default().watchdog(Duration::ZERO),
+        LeadOptions::default().watchdog(Duration::MAX),
+    ] {
+        let work = |_| async { Ok::<(), Error>(()) };
+        let lock = spindle(&world, "a");
+        let refused = lock.lead_with(options, CancellationToken::new(), work).await.unwrap_err();
+        assert!(refused.is_config(), "{refused}");
+    }
+}
+
+/// Virtual time stands still while the loop is busy, so no stop limit would ever end it.
+#[tokio::test(start_paused = true)]
+async fn a_busy_loop_that_asks_whether_its_term_is_cancelled_ends_when_it_is_told_to() {
+    let world = World::start().await;
+    let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+    let (tally, mut began) = Tally::new();
+    let leading = tokio::spawn({
+        let (lock, cancel) = (lock.clone(), cancel.clone());
+        async move {
+            let holder = lock.clone();
+            let work = move |term: Term| {
+                let (tally, holder) = (tally.clone(), holder.clone());
+                async move {
+                    let _working = tally.begin(&term);
+                    let mut turns = 0;
+                    while !term.is_cancelled() {
+                        turns += 1;
+                        assert!(turns < 1_000_000, "it was never told to stop");
+                        tokio::task::yield_now().await;
+                    }
+                    // It is only told to stop: the lock is still held.
+                    Ok::<_, Error>(holder.verify().await? == term.token())
+                }
+            };
+            lock.lead(cancel, work).await
+        }
+    });
+    began.recv().await.unwrap();
+    cancel.cancel();
+    assert_eq!(leading.await.unwrap().unwrap(), Some(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_says_that_the_term_is_over_is_a_loss_and_no_failure_of_the_task() {
+    let world = World::start().await;
+    let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+    let (tally, mut began) = Tally::new();
+    let options = LeadOptions::default().pauses(LEASE * 100, LEASE * 100).end_on_error();
+    let client = world.client().await;
+    let leading = tokio::spawn({
+        let (lock, cancel) = (lock.clone(), cancel.clone());
+        async move {
+            let work = move |term: Term| {
+                let (tally, client) = (tally.clone(), client.clone());
+                async move {
+                    let _working = tally.begin(&term);
+                    while !term.is_cancelled() {
+                        term.fence().write(&client, []).await.map_err(std::io::Error::other)?;
+                        sleep(Duration::from_millis(50)).await;
+                    }
+                    Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+                }
+            };
+            lock.lead_with(options, cancel, work).await
+        }
+    });
+    let first = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    sleep(LEASE / 10).await;
+    world.table().evict(LOCK).await.unwrap();
+    let (second, waited) = timed(began.recv()).await;
+    assert!(second.unwrap() > first && waited < LEASE * 3, "{waited:?}");
+    assert!(lock.health().is_ready(), "{:?}", lock.health());
+    cancel.cancel();
+    assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap(), Some(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_says_so_of_a_term_that_goes_on_is_a_failure_and_pauses() {
+    let world = World::start().await;
+    let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+    let begun = Arc::new(AtomicUsize::new(0));
+    let leading = tokio::spawn({
+        let (lock, cancel, begun) = (lock.clone(), cancel.clone(), Arc::clone(&begun));
+        async move {
+            // A system that was restored from elsewhere, and will refuse every token of this table.
+            let mark =
+                Arc::new(HighWaterMark::starting_at(FencingToken::from_nanoseconds(u64::MAX)));
+            let work = move |term: Term| {
+                assert!(begun.fetch_add(1, Ordering::SeqCst) < 20, "no pauses");
+                let mark = Arc::clone(&mark);
+                async move { mark.admit(term.token()) }
+            };
+            lock.lead(cancel, work).await
+        }
+    });
+    sleep(Duration::from_secs(60)).await;
+    let begun = begun.load(Ordering::SeqCst);
+    assert!((3..=7).contains(&begun), "{begun} tasks in a minute");
+    let trouble = lock.health().trouble.expect("it says so");
+    assert!(trouble.what == Failing::Task && !lock.health().is_ready(), "{trouble:?}");
+    cancel.cancel();
+    assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_that_ended_by_itself_shows_in_health_and_log_until_the_lock_is_wanted_again() {
+    let world = World::start().await;
+    let (log, _guard) = Log::capture();
+    let lock = spindle(&world, "a");
+    let ways = ["its task returned", "out of paper", "out of ink"];
+    for (way, says) in ways.into_iter().enumerate() {
+        let work = move |_| async move {
+            match way {
+                0 => Ok(()),
+                1 => Err(std::io::Error::other("out of paper")),
+                _ => panic!("out of ink"),
+            }
+        };
+        let options = LeadOptions::default().end_on_error();
+        let led = lock.lead_with(options, CancellationToken::new(), work).await;
+        assert_eq!(led.is_ok(), way == 0, "{led:?}");
+        if let Err(error) = led
+            && way == 1
+        {
+            assert!(
+                error.is_task_failure() && error.cause::<std::io::Error>().is_some(),
+                "{error}"
+            );
+        }
+        let health = until("it is idle", || Some(lock.health()).filter(|it| it.role == Role::Idle));
+        let health = health.await;
+        assert!(!health.is_ready() && health.is_alive(), "{health:?}");
+        let trouble = health.trouble.unwrap();
+        assert!(trouble.what == Failing::Task, "{trouble:?}");
+        assert!(trouble.error.to_string().contains(says), "{trouble:?}");
+        assert_eq!(log.saying("lead has ended by itself").len(), way + 1);
+    }
+    let guard = lock.acquire().await.unwrap();
+    assert!(lock.health().is_ready(), "{:?}", lock.health());
+    guard.release().await;
+    until("it is idle and ready", || Some(lock.health()).filter(|it| it.is_ready())).await;
+
+    let cancel = CancellationToken::new();
+    let work = |term: Term| async move { term.cancelled().await };
+    let (led, ()) = tokio::join!(lock.lead(cancel.clone(), work), async {
+        until("it leads", || lock.has_lock()).await;
+        cancel.cancel();
+    });
+    assert_eq!(led.unwrap(), Some(()));
+    until("it is idle and ready", || Some(lock.health()).filter(|it| it.is_ready())).await;
+    assert_eq!(log.saying("lead has ended by itself").len(), ways.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_after_cancellation_is_returned_unless_it_only_says_that_the_term_is_over() {
+    let world = World::start().await;
+    for fails in [true, false] {
+        let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+        let work = move |term: Term| async move {
+            term.cancelled().await;
+            if fails { Err("out of paper".into()) } else { over(&term) }
+        };
+        let (led, ()) = tokio::join!(lock.lead(cancel.clone(), work), async {
+            until("it leads", || lock.has_lock()).await;
+            cancel.cancel();
+        });
+        match led {
+            Err(error) => assert!(fails && error.is_task_failure(), "{error}"),
+            Ok(led) => assert!(!fails && led.is_none()),
+        }
+        assert!(released(&world).await);
+    }
+}
+
+/// An error that says that the term is over.
+fn over(term: &Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let later = FencingToken::from_nanoseconds(term.token().as_nanoseconds() + 1);
+    Ok(HighWaterMark::starting_at(later).admit(term.token())?)
+}
+
+/// A task that blocks its thread until it is let go.
+#[derive(Clone)]
+struct Blocking {
+    begun: Arc<AtomicUsize>,
+    blocks: Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>,
+}
+
+impl Blocking {
+    fn new() -> (Blocking, std::sync::mpsc::Sender<()>) {
+        let (let_go, blocks) = std::sync::mpsc::channel();
+        (Blocking { begun: Arc::default(), blocks: Arc::new(blocks.into()) }, let_go)
+    }
+
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// The first task blocks; later ones wait to be cancelled.
+    async fn work(self, term: Term) {
+        if self.begun.fetch_add(1, Ordering::SeqCst) == 0 {
+            // It ends by an error, too, when the test is over.
+            let _ = self.blocks.lock().unwrap().recv();
+        } else {
+            term.cancelled().await;
+        }
+    }
+}
+
+/// Runs a test on real time and real threads: a blocked thread stops a virtual clock, too.
+fn on_real_threads(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build();
+    runtime.unwrap().block_on(test);
+}
+
+const SHORT_LEASE: Duration = Duration::from_secs(1);
+
+/// An instance by the system's clock whose tasks are aborted soon.
+fn in_real_time(world: &World, id: &str) -> Spindle {
+    let lock = world.table().lock(LOCK).id(id).lease(SHORT_LEASE);
+    lock.stop_limit(Duration::from_millis(100)).build().unwrap()
+}
+
+/// Another instance takes the lock once the lease is over, and frees it again.
+async fn another_holds_meanwhile(world: &World) {
+    let other = in_real_time(world, "b");
+    timeout(EVENTUALLY, other.acquire()).await.unwrap().unwrap().release().await;
+    // Longer than a poll interval: from here on the lock is free for a second task.
+    sleep(SHORT_LEASE).await;
+}
+
+#[test]
+fn no_second_task_starts_beside_one_that_blocks_after_its_term_was_lost() {
+    on_real_threads(async {
+        let world = World::start().await;
+        let (lock, cancel) = (in_real_time(&world, "a"), CancellationToken::new());
+        let (task, let_go) = Blocking::new();
+        let leading = tokio::spawn({
+            let (lock, cancel, task) = (lock.clone(), cancel.clone(), task.clone());
+            async move { lock.lead(cancel, move |term| task.clone().work(term)).await }
+        });
+        until("it blocks", || (task.begun() == 1).then_some(())).await;
+        world.delete_row(LOCK).await;
+        until("it knows", || lock.has_lock().is_none().then_some(())).await;
+        another_holds_meanwhile(&world).await;
+        assert_eq!((task.begun(), lock.has_lock()), (1, None));
+        let trouble = until("it says so", || lock.health().trouble).await;
+        assert!(trouble.error.to_string().contains("still runs"), "{trouble:?}");
+        assert!(trouble.what == Failing::Task && !lock.health().is_ready(), "{trouble:?}");
+        let_go.send(()).unwrap();
+        until("the next one starts", || (task.begun() == 2).then_some(())).await;
+        cancel.cancel();
+        timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_later_lead_starts_no_task_beside_one_that_an_earlier_one_could_not_stop() {
+    on_real_threads(async {
+        let world = World::start().await;
+        let lock = in_real_time(&world, "a");
+        let (task, let_go) = Blocking::new();
+        let lead = |cancel: &CancellationToken| {
+            let (lock, cancel, task) = (lock.clone(), cancel.clone(), task.clone());
+            tokio::spawn(
+                async move { lock.lead(cancel, move |term| task.clone().work(term)).await },
+            )
+        };
+        let cancel = CancellationToken::new();
+        let first = lead(&cancel);
+        until("it blocks", || (task.begun() == 1).then_some(())).await;
+        cancel.cancel();
+        let error = timeout(EVENTUALLY, first).await.unwrap().unwrap().unwrap_err();
+        assert!(error.is_unstoppable(), "{error}");
+        let cancel = CancellationToken::new();
+        let second = lead(&cancel);
+        another_holds_meanwhile(&world).await;
+        assert_eq!((task.begun(), lock.has_lock()), (1, None));
+        let trouble = lock.health().trouble.expect("it says so");
+        assert!(trouble.error.to_string().contains("still runs"), "{trouble:?}");
+        let_go.send(()).unwrap();
+        until("the next one starts", || (task.begun() == 2).then_some(())).await;
+        cancel.cancel();
+        timeout(EVENTUALLY, second).await.unwrap().unwrap().unwrap();
+    });
+}
+
+/// On real time and real threads: a blocked thread stops a virtual clock, too.
+#[test]
+fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build();
+    let runtime = runtime.unwrap();
+    runtime.block_on(async {
+        let world = World::start().await;
+        let lease = Duration::from_secs(2);
+        let lock = world.table().lock(LOCK).id("a").lease(lease);
+        let lock = lock.stop_limit(Duration::from_millis(100)).build().unwrap();
+        let cancel = CancellationToken::new();
+        let (began, beginning) = std::sync::mpsc::channel();
+        let term = Arc::new(Mutex::new(None::<Term>));
+        let seen = Arc::clone(&term);
+        let leading = tokio::spawn({
+            let (lock, cancel) = (lock.clone(), cancel.clone());
+            async move {
+                lock.lead(cancel, move |given| {
+                    let (began, seen) = (began.clone(), Arc::clone(&seen));
+                    async move {
+                        *seen.lock().unwrap() = Some(given);
+                        began.send(()).unwrap();
+                        #[allow(clippy::disallowed_methods, reason = "what this is about")]
+                        std::thread::sleep(Duration::from_secs(4));
+                    }
+                })
+                .await
+            }
+        });
+        let began = tokio::task::spawn_blocking(move || beginning.recv_timeout(EVENTUALLY));
+        began.await.unwrap().unwrap();
+        cancel.cancel();
+        let asked = Instant::now();
+        let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap_err();
+        assert!(error.is_unstoppable(), "{error}");
+        assert!(asked.elapsed() < Duration::from_secs(3), "it doesn't wait for the blocked one");
+        assert_eq!(lock.has_lock(), None);
+        let loss = term.lock().unwrap().take().and_then(|term| term.loss().cloned());
+        assert_eq!(loss, Some(TermEnd::Lapsed), "nothing was released");
+        assert!(!released(&world).await, "nothing is handed over while it works");
+        let next = world.table().lock(LOCK).id("b").lease(lease).build().unwrap();
+        let next = timeout(EVENTUALLY, next.acquire()).await.unwrap().unwrap();
+        drop(next);
+    });
+}

@@ -1,0 +1,220 @@
+//! The log, as somebody reads it at night.
+
+use std::time::Duration;
+
+use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::{CancellationToken, Clock, TermEnd};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use tokio::time::{sleep, timeout};
+use tracing::Level;
+
+use crate::log::Log;
+use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, until};
+
+#[tokio::test(start_paused = true)]
+async fn a_term_is_said_to_be_over_before_its_release_is_sent() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    world.elect("a").await.stop().await;
+    let details = log.details();
+    let first = |what: &str, of: &str| {
+        details.iter().position(|line| line.says(what) && line.says(of)).expect("it is logged")
+    };
+    assert!(first("term ends", "id=a") < first("request", "act=release"), "{details:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_beginning_of_a_term_says_how_it_came_about_from_whom_and_after_what_vacancy() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let first = log.the("term begins");
+    assert!(first.says(&format!("token={}", a.lock.has_lock().unwrap())), "{first:?}");
+    assert!(first.says("lock=job id=a") && first.says("how=first"), "{first:?}");
+
+    let b = world.contend("b");
+    sleep(LEASE).await;
+    a.stop().await;
+    b.holds().await;
+    let released = log.the("how=released");
+    assert!(released.says("id=b") && released.says("previous=a"), "{released:?}");
+    assert!(released.says("vacancy="), "{released:?}");
+
+    let c = world.contend("c");
+    sleep(LEASE).await;
+    assert!(b.lock.resign_to("c").await.unwrap());
+    c.holds().await;
+    assert!(log.the("how=handed_over").says("previous=b"));
+    b.stop().await;
+
+    let evicted = world.contend("d");
+    sleep(LEASE).await;
+    world.table().evict(LOCK).await.unwrap();
+    c.holds_no_more().await;
+    c.stop().await;
+    evicted.holds().await;
+    assert!(log.the("how=evicted").says("previous=c"));
+
+    world.crash(&evicted).await;
+    let last = world.elect("e").await;
+    let expired = log.the("how=expired");
+    assert!(expired.says("previous=d") && expired.says("id=e"), "{expired:?}");
+
+    let seizer = world.contend("f");
+    sleep(LEASE).await;
+    world.table().seize(LOCK).for_contender("f").by("alice").await.unwrap();
+    seizer.holds().await;
+    let seized = log.the("how=seized");
+    assert!(seized.says("previous=e") && seized.says("id=f"), "{seized:?}");
+    last.stop().await;
+    seizer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_term_says_what_happened_to_the_row_and_a_loss_is_a_warning() {
+    let world = World::start().await;
+    let (log, _guard) = Log::capture();
+    let a = world.elect("a").await;
+    a.stop().await;
+    assert_eq!(log.the("term ends").level, Level::INFO);
+    let released = log.the("lock released");
+    assert!(released.says("act=release") && released.says("id=a"), "{released:?}");
+
+    let b = world.elect("b").await;
+    world.delete_row(LOCK).await;
+    b.holds_no_more().await;
+    let gone = log.the("term ends unexpectedly");
+    assert!(gone.level == Level::WARN && gone.says("row=is gone"), "{gone:?}");
+
+    b.holds().await;
+    let outage = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    b.holds_no_more().await;
+    let lost = log.the("OutOfContact");
+    assert!(lost.level == Level::WARN && lost.says("until its lease has run out"), "{lost:?}");
+    outage.remove();
+
+    b.holds().await;
+    b.stop().await;
+    let c = crate::world::Contender::run(world.lock("c").lease(LEASE * 20));
+    c.holds().await;
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
+    c.stop().await;
+    assert_eq!(log.the("no answer: the lock is free when").level, Level::WARN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_one_line_then_one_a_minute_and_one_when_it_is_over() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let (log, _guard) = Log::capture();
+    let outage = world.spanner.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
+    sleep(Duration::from_secs(200)).await;
+    let failed = log.saying("request failed");
+    assert_eq!(failed.len(), 2, "one of the heartbeats, one of the reads after them: {failed:#?}");
+    assert!(failed.iter().any(|line| line.says("act=heartbeat")), "{failed:#?}");
+    assert!(failed.iter().all(|line| line.level == Level::WARN), "{failed:#?}");
+    let still = log.saying("requests still fail");
+    assert!((2..=4).contains(&still.len()), "{still:#?}");
+    assert!(still.iter().all(|line| line.says("act=observe") && line.says("count=")));
+
+    outage.remove();
+    a.holds().await;
+    let over = log.saying("requests fail no more");
+    assert!(over.iter().any(|line| line.says("act=observe") && line.says("count=")), "{over:#?}");
+    let lines = log.lines().len();
+    sleep(LEASE * 10).await;
+    assert_eq!(log.lines().len(), lines, "a healthy term says nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_of_another_implementation_is_reported_once() {
+    let world = World::start().await;
+    let peer = Mutation::new_insert_builder("locktable")
+        .set("name")
+        .to(LOCK)
+        .set("heartbeat")
+        .to("spanner.commit_timestamp()")
+        .set("token")
+        .to("spanner.commit_timestamp()")
+        .set("writer")
+        .to("go-node")
+        .build();
+    let (log, _guard) = Log::capture();
+    world.write(peer).await;
+    let a = world.contend("a");
+    sleep(LEASE / 2).await;
+    let reported = log.the("another implementation");
+    assert!(reported.level == Level::WARN && reported.says("holder=go-node"), "{reported:?}");
+    a.holds().await;
+    a.stop().await;
+    log.the("another implementation");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_last_handle_says_that_it_ends_the_loop() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let (log, _guard) = Log::capture();
+    drop(a);
+    let dropped = || (!log.saying("last handle was dropped").is_empty()).then_some(());
+    until("it says so", dropped).await;
+    assert_eq!(log.the("last handle was dropped").level, Level::WARN);
+}
+
+#[test]
+fn a_runtime_that_goes_before_the_release_is_not_said_to_have_released() {
+    let (log, _guard) = Log::capture();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let (term, handle) = runtime.block_on(async {
+        let spanner = Emulator::start().await.unwrap();
+        spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
+        let table = spindle::LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+        let lock = table.lock(LOCK).lease(LEASE).clock(Clock::runtime()).build().unwrap();
+        drop(lock.run(CancellationToken::new()));
+        until("it holds", || lock.has_lock()).await;
+        // As `main` returns: nothing was cancelled, nothing awaited.
+        (lock.term().unwrap(), lock)
+    });
+    drop(runtime);
+    assert_eq!(term.loss(), Some(&TermEnd::Abandoned));
+    assert!(!handle.health().is_alive() && !handle.health().is_ready());
+    let gone = log.the("the loop is gone");
+    assert!(gone.level == Level::WARN && gone.says("lease has run out"), "{gone:?}");
+    assert!(log.saying("Released").is_empty() && log.saying("released").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_panics_costs_its_lines_and_not_the_lock() {
+    struct Angry;
+    impl tracing::Subscriber for Angry {
+        fn register_callsite(
+            &self,
+            _: &'static tracing::Metadata<'static>,
+        ) -> tracing::subscriber::Interest {
+            tracing::subscriber::Interest::sometimes()
+        }
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            metadata.target().starts_with("spindle::")
+        }
+        fn event(&self, _: &tracing::Event<'_>) {
+            panic!("the log is full");
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+    let world = World::start().await;
+    let _guard = tracing::subscriber::set_default(Angry);
+    let a = world.elect("a").await;
+    let token = a.lock.has_lock();
+    world.spanner.inject(Fault::on(Rpc::Commit).times(1));
+    sleep(LEASE * 3).await;
+    assert!(token.is_some() && a.lock.has_lock() == token);
+    timeout(EVENTUALLY, a.stop()).await.unwrap();
+}

@@ -1,0 +1,49 @@
+//! The rules of the lock, through the official client, on the embedded Spanner.
+//!
+//! Timing laws run on a virtual clock: tokio's, which stands still until everything sleeps, and
+//! which lock and server both follow.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+mod log;
+mod window;
+mod world;
+
+mod acquire;
+mod admin;
+mod ambient;
+mod columns;
+mod commits;
+mod company;
+mod connection;
+mod credentials;
+mod docs;
+mod doubt;
+mod dropping;
+mod fencing;
+mod guard;
+mod handles;
+mod hands;
+mod health;
+mod history;
+mod lead;
+mod load;
+mod logs;
+mod many;
+mod members;
+mod names;
+mod on_google;
+mod once;
+mod outages;
+mod permits;
+mod postgresql;
+mod rank;
+mod readers_and_writers;
+mod rows;
+mod runtimes;
+mod schema;
+mod service;
+mod shards;
+mod takeover;
+mod unknown;
+mod verbs;

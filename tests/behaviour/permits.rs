@@ -1,0 +1,209 @@
+//! Permits: so many at a time, and each of them a lock.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use spindle::{
+    Clock, LockTable, ReleaseOutcome,
+    fleet::{Permit, Semaphore},
+};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::world::{EVENTUALLY, LEASE, World, timed};
+
+/// The semaphore as one process has it.
+fn semaphore(world: &World, id: &str, permits: usize) -> Semaphore {
+    let semaphore = world.table().semaphore("uploads", permits).id(id).lease(LEASE);
+    semaphore.clock(Clock::runtime()).build().unwrap()
+}
+
+async fn acquire(semaphore: &Semaphore) -> Permit {
+    timeout(EVENTUALLY, semaphore.acquire()).await.expect("it acquires").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_permit_is_held_once_and_no_more_than_there_are() {
+    let world = World::start().await;
+    let (one, other) = (semaphore(&world, "a", 3), semaphore(&world, "b", 3));
+    assert_eq!(one.available().await.unwrap(), 3);
+    let permits = [acquire(&one).await, acquire(&other).await, acquire(&other).await];
+    let numbers: BTreeSet<usize> = permits.iter().map(Permit::number).collect();
+    assert_eq!(numbers, BTreeSet::from([0, 1, 2]));
+    assert!(one.try_acquire().await.unwrap().is_none());
+    sleep(LEASE * 5).await;
+    assert_eq!(other.available().await.unwrap(), 0, "they are renewed");
+    let refused = one.acquire_within(LEASE).await.unwrap_err();
+    assert!(refused.is_not_acquired(), "{refused}");
+
+    let [first, ..] = permits;
+    let (number, token) = (first.number(), first.token());
+    assert_eq!(first.release().await, ReleaseOutcome::Released);
+    assert_eq!(one.available().await.unwrap(), 1);
+    let next = other.try_acquire().await.unwrap().expect("one is free");
+    assert!(next.number() == number && next.token() > token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_finds_several_permits_taken_polls_anew_instead_of_trying_all() {
+    const PERMITS: usize = 60;
+    let world = World::start().await;
+    let (one, other) = (semaphore(&world, "a", PERMITS), semaphore(&world, "b", PERMITS));
+    acquire(&one).await.release().await;
+    let mut all = Vec::new();
+    for _ in 0..PERMITS {
+        all.push(acquire(&other).await);
+    }
+    let requests = world.spanner.requests();
+    requests.reset();
+    let refused = one.acquire_within(Duration::from_secs(3)).await.unwrap_err();
+    assert!(refused.is_not_acquired(), "{refused}");
+    let reads = requests.each()[&Rpc::StreamingRead];
+    assert!(reads <= 25, "{reads} reads");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_no_time_are_more_at_work_than_there_are_permits() {
+    let world = World::start().await;
+    let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for process in ["a", "b", "c"] {
+        let semaphore = semaphore(&world, process, 4);
+        for _ in 0..6 {
+            let (at_work, most) = (Arc::clone(&at_work), Arc::clone(&most));
+            let semaphore = semaphore.clone();
+            tasks.spawn(async move {
+                for _ in 0..3 {
+                    let permit = acquire(&semaphore).await;
+                    most.fetch_max(at_work.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    sleep(Duration::from_millis(300)).await;
+                    assert!(!permit.is_cancelled());
+                    at_work.fetch_sub(1, Ordering::SeqCst);
+                    permit.release().await;
+                }
+            });
+        }
+    }
+    timeout(EVENTUALLY, tasks.join_all()).await.expect("all have had their turns");
+    assert_eq!(most.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_of_the_dead_is_free_when_its_lease_is_over() {
+    let world = World::start().await;
+    let requests = world.spanner.requests();
+    let dead = acquire(&semaphore(&world, "a", 1)).await;
+    let sessions = requests.sessions();
+    let session =
+        sessions.into_iter().find(|session| requests.of_session(session, Rpc::Commit) > 0);
+    world.spanner.inject(Fault::any().session(session.unwrap()).effect(Effect::Stall));
+    let successor = semaphore(&world, "b", 1);
+    let (permit, took) = timed(acquire(&successor)).await;
+    assert!(permit.token() > dead.token() && dead.is_cancelled());
+    assert!(took <= LEASE + Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_permit_is_free_soon_after() {
+    let world = World::start().await;
+    let semaphore = semaphore(&world, "a", 1);
+    drop(acquire(&semaphore).await);
+    let (_permit, took) = timed(acquire(&semaphore)).await;
+    assert!(took <= Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_waiting_leaves_nothing_held() {
+    let world = World::start().await;
+    let semaphore = semaphore(&world, "a", 2);
+    for patience in (0..60).map(|step| Duration::from_micros(step * 100)) {
+        // At whichever await it is dropped.
+        drop(timeout(patience, semaphore.acquire()).await);
+    }
+    sleep(LEASE).await;
+    assert_eq!(semaphore.available().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_wait_poll_no_more_than_one() {
+    let world = World::start().await;
+    let _held = acquire(&semaphore(&world, "a", 1)).await;
+    let requests = world.spanner.requests();
+    let mut reads = Vec::new();
+    for waiters in [1, 50] {
+        let semaphore = semaphore(&world, "b", 1);
+        let mut waiting = JoinSet::new();
+        for _ in 0..waiters {
+            let semaphore = semaphore.clone();
+            waiting.spawn(async move { drop(semaphore.acquire().await) });
+        }
+        sleep(LEASE).await;
+        requests.reset();
+        sleep(LEASE * 3).await;
+        reads.push(requests.get(Rpc::StreamingRead));
+    }
+    assert!(reads[1] <= reads[0] + 3, "{reads:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_given_back_here_goes_to_the_next_here_without_a_poll() {
+    let world = World::start().await;
+    let semaphore = semaphore(&world, "a", 1);
+    let held = acquire(&semaphore).await;
+    let next = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { acquire(&semaphore).await }
+    });
+    sleep(LEASE / 7).await;
+    let (_permit, took) = timed(async {
+        held.release().await;
+        next.await.unwrap()
+    })
+    .await;
+    assert!(took < Duration::from_millis(100), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
+    let world = World::start().await;
+    let semaphore = semaphore(&world, "a", 1);
+    let outage = Fault::any().effect(Effect::Fail(Code::Unavailable));
+    world.spanner.inject(outage);
+    let refused = semaphore.acquire_within(LEASE * 2).await.unwrap_err();
+    assert!(refused.is_not_acquired() && refused.to_string().len() > 60, "{refused}");
+    world.spanner.clear_faults();
+    acquire(&semaphore).await.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_cannot_be_written_keeps_nobody_from_the_others() {
+    let world = World::start().await;
+    let row = Fault::on(Rpc::Commit).key("spindle:permit:uploads/0");
+    let row = world.spanner.inject(row.effect(Effect::Fail(Code::Unavailable)));
+    while row.hits() < 5 {
+        let semaphore = semaphore(&world, "a", 3);
+        let (permits, took) =
+            timed(async { [acquire(&semaphore).await, acquire(&semaphore).await] }).await;
+        let numbers = BTreeSet::from(permits.each_ref().map(Permit::number));
+        assert_eq!(numbers, BTreeSet::from([1, 2]));
+        // The virtual clock of a busy machine passes answers that are still in the kernel.
+        assert!(took <= LEASE * 6, "{took:?}");
+        for permit in permits {
+            permit.release().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_no_semaphore_can_be_is_refused() {
+    let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    for (name, permits) in [("a/b", 1), ("", 1), ("a\n", 1), ("a", 0), ("a", 1_001)] {
+        let refused = table.semaphore(name, permits).build().unwrap_err();
+        assert!(refused.is_config() && refused.to_string().contains("semaphore"), "{refused}");
+    }
+    assert!(table.semaphore("a", 1_000).build().is_ok());
+}

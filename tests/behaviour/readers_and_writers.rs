@@ -1,0 +1,426 @@
+//! Readers and writers: many who read, or one who writes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::{
+    Clock, Fence, LockTable, ReleaseOutcome,
+    fleet::{ReadGuard, RwLock, WriteGuard},
+};
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::world::{EVENTUALLY, LEASE, World, timed};
+
+const WRITER_ROW: &str = "spindle:rw:catalogue";
+/// For the polls and the pauses beside a lease.
+const MORE: Duration = Duration::from_secs(3);
+
+/// The lock as one process has it.
+fn lock(world: &World, id: &str) -> RwLock {
+    let lock = world.table().rw_lock("catalogue").id(id).lease(LEASE);
+    lock.clock(Clock::runtime()).build().unwrap()
+}
+
+async fn read(lock: &RwLock) -> ReadGuard {
+    timeout(EVENTUALLY, lock.read()).await.expect("it reads").unwrap()
+}
+
+async fn write(lock: &RwLock) -> WriteGuard {
+    timeout(EVENTUALLY, lock.write()).await.expect("it writes").unwrap()
+}
+
+/// The same fence as another process has it: Spanner alone judges it.
+fn sent(fence: &Fence) -> Fence {
+    serde_json::from_str(&serde_json::to_string(fence).unwrap()).unwrap()
+}
+
+/// Writes an order under the fence, and says if Spanner refused it.
+async fn is_refused(world: &World, fence: Fence, order: &str) -> bool {
+    let order = Mutation::new_insert_builder("orders").set("id").to(order.to_string()).build();
+    match fence.write(&world.client().await, [order]).await {
+        Ok(_) => false,
+        Err(error) => {
+            assert!(error.is_fenced(), "{error}");
+            true
+        }
+    }
+}
+
+/// The sessions that have committed since the requests were counted anew.
+fn committing(world: &World) -> Vec<String> {
+    let requests = world.spanner.requests();
+    let sessions = requests.sessions().into_iter();
+    sessions.filter(|session| requests.of_session(session, Rpc::Commit) > 0).collect()
+}
+
+/// From here on Spanner hears nothing of those who have committed, as after a SIGKILL.
+fn crash_all_but(world: &World, others: &[String]) {
+    for session in committing(world).into_iter().filter(|session| !others.contains(session)) {
+        world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+    }
+}
+
+/// Waits until a writer has stopped new readers.
+async fn stopped(world: &World) {
+    let is_stopped = async {
+        while world.row(WRITER_ROW).await.is_none_or(|row| row.writer.unwrap().is_empty()) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(EVENTUALLY, is_stopped).await.expect("a writer stops new readers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_read_at_once_and_one_writes_alone() {
+    let world = World::start().await;
+    let (a, b) = (lock(&world, "a"), lock(&world, "b"));
+    let (one, other, third) = (read(&a).await, read(&a).await, read(&b).await);
+    let c = lock(&world, "c");
+    assert!(c.try_write().await.unwrap().is_none());
+    assert!(world.row(WRITER_ROW).await.is_none(), "who only tries stops nobody");
+    sleep(LEASE * 3).await;
+    for guard in [one, other, third] {
+        assert!(!guard.is_cancelled(), "it is renewed");
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    }
+    assert_eq!(world.names().await, Vec::<String>::new(), "readers leave no rows");
+
+    let writing = c.try_write().await.unwrap().expect("nobody reads");
+    assert!(a.try_read().await.unwrap().is_none() && a.try_write().await.unwrap().is_none());
+    sleep(LEASE * 3).await;
+    assert!(!writing.is_cancelled() && a.try_read().await.unwrap().is_none(), "it is renewed");
+    assert_eq!(writing.release().await, ReleaseOutcome::Released);
+    assert!(a.try_read().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_at_work_beside_a_writer() {
+    let world = World::start().await;
+    let (readers, writers) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let most = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for process in 0..4 {
+        let lock = lock(&world, &format!("p{process}"));
+        let (readers, writers, most) = (readers.clone(), writers.clone(), most.clone());
+        tasks.spawn(async move {
+            for turn in 0..6 {
+                if (process + turn) % 3 == 0 {
+                    let guard = write(&lock).await;
+                    assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0);
+                    assert_eq!(readers.load(Ordering::SeqCst), 0);
+                    sleep(Duration::from_millis(300)).await;
+                    assert_eq!(readers.load(Ordering::SeqCst), 0);
+                    writers.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await;
+                } else {
+                    let guard = read(&lock).await;
+                    most.fetch_max(readers.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    assert_eq!(writers.load(Ordering::SeqCst), 0);
+                    sleep(Duration::from_millis(700)).await;
+                    assert_eq!(writers.load(Ordering::SeqCst), 0);
+                    readers.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await;
+                }
+            }
+        });
+    }
+    timeout(EVENTUALLY, tasks.join_all()).await.expect("all have had their turns");
+    assert!(most.load(Ordering::SeqCst) > 1, "some have read at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_writer_stops_new_readers_and_its_token_is_later_than_theirs() {
+    let world = World::start().await;
+    let (a, b, c) = (lock(&world, "a"), lock(&world, "b"), lock(&world, "c"));
+    let reading = read(&a).await;
+    let waiting = tokio::spawn(async move { write(&b).await });
+    stopped(&world).await;
+    assert!(c.try_read().await.unwrap().is_none());
+    let late = tokio::spawn({
+        let c = c.clone();
+        async move { read(&c).await }
+    });
+    sleep(LEASE * 2).await;
+    assert!(!waiting.is_finished() && !late.is_finished() && !reading.is_cancelled());
+    let token = reading.token();
+    reading.release().await;
+    let (writing, took) = timed(waiting).await;
+    let writing = writing.unwrap();
+    assert!(took <= Duration::from_secs(1), "by the next poll: {took:?}");
+    assert!(writing.token() > token && !late.is_finished());
+    let token = writing.token();
+    writing.release().await;
+    assert!(late.await.unwrap().token() > token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_dies_between_its_commits_keeps_readers_for_a_lease_and_no_longer() {
+    let world = World::start().await;
+    let a = lock(&world, "a");
+    let _reading = read(&a).await;
+    let others = committing(&world);
+    let waiting = tokio::spawn({
+        let b = lock(&world, "b");
+        async move { b.write().await }
+    });
+    stopped(&world).await;
+    crash_all_but(&world, &others);
+    let c = lock(&world, "c");
+    assert!(c.try_read().await.unwrap().is_none());
+    let (_guard, took) = timed(read(&c)).await;
+    assert!(took <= LEASE + MORE, "{took:?}");
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_begins_a_lease_after_a_reader_has_died_and_refuses_its_late_write() {
+    let world = World::start().await;
+    let reading = read(&lock(&world, "a")).await;
+    let fence = sent(&reading.fence());
+    assert!(!is_refused(&world, fence.clone(), "in time").await);
+    crash_all_but(&world, &[]);
+    let (writing, took) = timed(write(&lock(&world, "b"))).await;
+    assert!(took <= LEASE + MORE, "{took:?}");
+    assert!(reading.is_cancelled() && writing.token() > reading.token());
+    assert!(is_refused(&world, fence, "too late").await);
+    assert!(!is_refused(&world, sent(&writing.fence()), "written").await);
+    assert_eq!(world.names().await, [WRITER_ROW], "the reader's row is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_clears_thousands_of_dead_readers_away_without_slowing_down() {
+    const PAGES: u32 = 6;
+    let world = World::start().await;
+    let row = |reader: u32| {
+        Mutation::new_insert_builder("locktable")
+            .set("name")
+            .to(format!("{WRITER_ROW}/dead-{reader:016x}"))
+            .set("heartbeat")
+            .to("2020-01-01T00:00:05Z")
+            .set("token")
+            .to("2020-01-01T00:00:00Z")
+            .set("writer")
+            .to("dead")
+            .build()
+    };
+    let client = world.client().await;
+    let dead: Vec<_> = (0..PAGES * 1_000 + 1).map(row).collect();
+    client.write_only_transaction().build().write(dead).await.unwrap();
+    let (writing, took) = timed(write(&lock(&world, "a"))).await;
+    let polls = Duration::from_secs(1) * PAGES;
+    assert!(took <= polls + MORE, "a poll for each thousand: {took:?}");
+    assert_eq!(world.names().await, [WRITER_ROW]);
+    writing.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_begins_a_lease_after_the_writer_has_died_and_refuses_its_late_write() {
+    let world = World::start().await;
+    let writing = write(&lock(&world, "a")).await;
+    let fence = sent(&writing.fence());
+    assert!(!is_refused(&world, fence.clone(), "in time").await);
+    crash_all_but(&world, &[]);
+    let (reading, took) = timed(read(&lock(&world, "b"))).await;
+    assert!(took <= LEASE + MORE, "{took:?}");
+    assert!(writing.is_cancelled() && reading.token() > writing.token());
+    assert!(is_refused(&world, fence, "too late").await);
+    assert!(!is_refused(&world, sent(&reading.fence()), "read").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_whose_heartbeat_was_cleared_by_hand_is_refused_once_a_reader_has_begun() {
+    for cleared in [None, Some("1970-01-01T00:00:00Z")] {
+        let world = World::start().await;
+        let writing = write(&lock(&world, "a")).await;
+        let row = Mutation::new_update_builder("locktable").set("name").to(WRITER_ROW);
+        let cleared = cleared.map(str::to_string);
+        world.write(row.set("heartbeat").to(cleared).build()).await;
+        let reading = lock(&world, "b").try_read().await.unwrap().expect("outside hands freed it");
+        assert!(reading.token() > writing.token());
+        assert!(is_refused(&world, sent(&writing.fence()), "late").await);
+        assert!(timeout(LEASE, writing.cancelled()).await.is_ok(), "it learns that it was ended");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_begin_whose_reply_is_lost_is_found_to_be_ours() {
+    for effect in [
+        Effect::LoseReply,
+        Effect::StallReply,
+        Effect::FailAfterApplying(Code::Unavailable),
+        Effect::FailAfterApplying(Code::Unknown),
+    ] {
+        // A reader's, a writer's first and its second.
+        for skipped in 0..3 {
+            let world = World::start().await;
+            let commit = Fault::on(Rpc::Commit).table("locktable").skip(skipped).times(1);
+            let lost = world.spanner.inject(commit.effect(effect));
+            let lock = lock(&world, "a");
+            let (_, took) = timed(async {
+                if skipped == 0 {
+                    read(&lock).await.release().await;
+                    return;
+                }
+                let token = read(&lock).await.token();
+                // Dropped: the release is the second commit, or the third.
+                sleep(MORE).await;
+                let writing = write(&lock).await;
+                assert!(writing.token() > token);
+                assert!(!is_refused(&world, sent(&writing.fence()), "written").await);
+                assert_eq!(writing.release().await, ReleaseOutcome::Released);
+            })
+            .await;
+            assert_eq!(lost.hits(), 1, "{effect:?} {skipped}");
+            assert!(took < LEASE + MORE, "{effect:?} {skipped}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_commit_whose_reply_is_lost_is_found_to_be_ours() {
+    for effect in [Effect::LoseReply, Effect::StallReply, Effect::ApplyLate { after: MORE }] {
+        let world = World::start().await;
+        let commit = Fault::on(Rpc::Commit).table("locktable").key(WRITER_ROW).skip(1).times(1);
+        let lost = world.spanner.inject(commit.effect(effect));
+        let (writing, took) = timed(write(&lock(&world, "a"))).await;
+        assert_eq!(lost.hits(), 1, "{effect:?}");
+        assert!(took < LEASE, "{effect:?}: {took:?}");
+        assert!(!is_refused(&world, sent(&writing.fence()), "written").await, "{effect:?}");
+        sleep(LEASE * 2).await;
+        assert!(!writing.is_cancelled(), "{effect:?}: it is renewed");
+        assert_eq!(writing.release().await, ReleaseOutcome::Released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_waiting_leaves_nothing_behind() {
+    let world = World::start().await;
+    let lock = lock(&world, "a");
+    for patience in (0..24).map(|step| Duration::from_micros(step * 400)) {
+        // At whichever await it is dropped.
+        drop(timeout(patience, lock.read()).await);
+        sleep(Duration::from_millis(500)).await;
+        drop(timeout(patience, lock.write()).await);
+        sleep(Duration::from_millis(500)).await;
+    }
+    sleep(LEASE).await;
+    assert!(world.names().await.iter().all(|name| name == WRITER_ROW), "{:?}", world.names().await);
+    assert!(world.row(WRITER_ROW).await.is_none_or(|row| row.heartbeat == Some(0)));
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(LEASE * 3).await;
+    assert_eq!(requests.get(Rpc::Commit) + requests.get(Rpc::StreamingRead), 0, "no task is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_lets_others_in_soon_after() {
+    let world = World::start().await;
+    let (a, b) = (lock(&world, "a"), lock(&world, "b"));
+    drop(read(&a).await);
+    let (writing, took) = timed(write(&b)).await;
+    assert!(took <= MORE, "{took:?}");
+    drop(writing);
+    let (_reading, took) = timed(read(&a)).await;
+    assert!(took <= MORE, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_and_asks_to_write_is_refused_instead_of_waiting_for_itself() {
+    let world = World::start().await;
+    let table = world.table();
+    let build = |name| table.rw_lock(name).lease(LEASE).clock(Clock::runtime()).build().unwrap();
+    let (one, other) = (build("catalogue"), build("catalogue"));
+    let (reading, again) = (read(&one).await, read(&other).await);
+    for handle in [&one, &other, &one.clone()] {
+        let refused = timeout(LEASE, handle.write()).await.expect("at once").unwrap_err();
+        assert!(refused.is_config() && refused.to_string().contains("reads"), "{refused}");
+        assert!(handle.try_write().await.unwrap_err().is_config());
+        assert!(handle.write_within(LEASE).await.unwrap_err().is_config());
+    }
+    assert!(build("prices").try_write().await.unwrap().is_some(), "another lock");
+    drop(reading);
+    assert!(one.try_write().await.is_err(), "there is another guard");
+    again.release().await;
+    sleep(MORE).await;
+    write(&one).await.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_wait_to_read_poll_no_more_than_one() {
+    let world = World::start().await;
+    let _writing = write(&lock(&world, "a")).await;
+    let requests = world.spanner.requests();
+    let mut reads = Vec::new();
+    for waiters in [1, 50] {
+        let lock = lock(&world, "b");
+        let mut waiting = JoinSet::new();
+        for _ in 0..waiters {
+            let lock = lock.clone();
+            waiting.spawn(async move { drop(lock.read().await) });
+        }
+        sleep(LEASE).await;
+        requests.reset();
+        sleep(LEASE * 3).await;
+        reads.push(requests.get(Rpc::StreamingRead));
+    }
+    assert!(reads[1] <= reads[0] * 2 + 5, "{reads:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_readers_long_gone_are_deleted_though_nobody_writes() {
+    for way in 0..3 {
+        let world = World::start().await;
+        let _dead = read(&lock(&world, "a")).await;
+        crash_all_but(&world, &[]);
+        let b = lock(&world, "b");
+        let reading = read(&b).await;
+        assert_eq!(world.names().await.len(), 2);
+        reading.release().await;
+        sleep(LEASE * 90).await;
+        let _again = match way {
+            0 => read(&b).await,
+            1 => b.read_within(LEASE).await.unwrap(),
+            _ => b.try_read().await.unwrap().expect("nobody writes"),
+        };
+        let names = world.names().await;
+        assert!(names.len() == 1 && names[0].contains("/b-"), "{way}: {names:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
+    let world = World::start().await;
+    let lock = lock(&world, "a");
+    world.spanner.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
+    let refused = lock.read_within(LEASE * 2).await.unwrap_err();
+    assert!(refused.is_not_acquired() && refused.to_string().len() > 60, "{refused}");
+    let refused = lock.write_within(LEASE * 2).await.unwrap_err();
+    assert!(refused.is_not_acquired() && refused.to_string().contains("UNAVAILABLE"), "{refused}");
+    world.spanner.clear_faults();
+    let second = Fault::on(Rpc::Commit).table("locktable").key(WRITER_ROW).skip(1);
+    world.spanner.inject(second.effect(Effect::Fail(Code::PermissionDenied)));
+    let refused = lock.write_within(LEASE / 4).await.unwrap_err();
+    assert!(refused.to_string().contains("PERMISSION_DENIED"), "{refused}");
+    world.spanner.clear_faults();
+    read(&lock).await.release().await;
+    write(&lock).await.release().await;
+}
+
+#[tokio::test]
+async fn what_no_such_lock_can_be_is_refused() {
+    let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    for name in ["a/b", "", "a\n"] {
+        let refused = table.rw_lock(name).build().unwrap_err();
+        assert!(refused.is_config() && refused.to_string().contains("readers"), "{refused}");
+    }
+    assert!(table.rw_lock("a").id("x/y").build().unwrap_err().is_config());
+    let lock = table.rw_lock("a").build().unwrap();
+    assert!(lock.read_within(Duration::ZERO).await.unwrap_err().is_config());
+    assert!(lock.write_within(Duration::MAX).await.unwrap_err().is_config());
+    assert!(table.lock("spindle:rw:a").build().unwrap_err().is_config());
+}

@@ -1,0 +1,171 @@
+//! The rows left in the table (I8), and their removal.
+
+use std::time::Duration;
+
+use spindle::Holding;
+use spindle::google_cloud_spanner::mutation::Mutation;
+use tokio::time::sleep;
+
+use crate::world::{Contender, LEASE, LOCK, World, timed, until};
+
+/// A row as damaged data or a careless hand may leave it.
+fn row(name: &str, heartbeat: &str, writer: &str, lease_ms: i64) -> Mutation {
+    Mutation::new_insert_or_update_builder("locktable")
+        .set("name")
+        .to(name)
+        .set("heartbeat")
+        .to(heartbeat)
+        .set("token")
+        .to("2020-01-01T00:00:00Z")
+        .set("writer")
+        .to(writer)
+        .set("lease_ms")
+        .to(lease_ms)
+        .build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_terms_of_no_time_leave_no_row_beside_the_locks() {
+    let world = World::start().await;
+    let lock = world.lock("a").build().unwrap();
+    for _ in 0..100 {
+        lock.acquire().await.unwrap().release().await;
+    }
+    assert_eq!(world.names().await, [LOCK]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_take_turns_leave_no_row_beside_the_locks() {
+    let world = World::start().await;
+    let locks = ["a", "b"].map(|id| world.lock(id).build().unwrap());
+    for turn in 0..20 {
+        let Some(guard) = locks[turn % 2].try_acquire().await.unwrap() else {
+            panic!("nobody else holds in turn {turn}")
+        };
+        guard.release().await;
+    }
+    assert_eq!(world.names().await, [LOCK]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_crashes_leave_is_gone_once_a_term_lives_and_all_of_it_once_that_is_released() {
+    let world = World::start().await;
+    for crashes in 1..5 {
+        let a = world.elect("a").await;
+        world.crash(&a).await;
+        a.cancel.cancel();
+        let takeovers = world.names().await.len() - 1;
+        assert!(takeovers <= crashes, "{takeovers} rows after {crashes} crashes");
+    }
+    let b = world.elect("b").await;
+    sleep(LEASE / 3).await;
+    assert_eq!(world.names().await.len(), 2, "the lock and the takeover that began the term");
+    b.stop().await;
+    assert_eq!(world.names().await, [LOCK]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_leaves_its_mark_and_keeps_the_evicted_away_until_its_time() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let away = Duration::from_secs(60);
+    let table = world.table();
+    let evicted = table.evict(LOCK).by("alice").because("bad deploy").keep_away(away).await;
+    assert_eq!(evicted.unwrap().unwrap().id, "a");
+    let state = table.inspect(LOCK).await.unwrap();
+    assert_eq!(state.info.as_deref(), Some("evicted by alice: bad deploy"));
+    assert_eq!(state.holding, Holding::Evicted);
+    let kept_away = state.kept_away.unwrap();
+    assert_eq!(kept_away.id, "a");
+    assert!(kept_away.remaining > away / 2 && kept_away.remaining <= away);
+
+    a.holds_no_more().await;
+    let (_, waited) = timed(a.holds()).await;
+    assert!(waited >= away - LEASE, "it came back after {waited:?}");
+    assert!(waited <= away + LEASE, "it came back after {waited:?}");
+    assert_eq!(table.inspect(LOCK).await.unwrap().kept_away, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_takes_over_from_the_one_that_is_kept_away_and_ends_that() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    let hour = Duration::from_secs(3_600);
+    world.table().evict(LOCK).keep_away(hour).await.unwrap().unwrap();
+    let (_, waited) = timed(b.holds()).await;
+    assert!(waited <= LEASE * 2, "others wait for the lease and no more: {waited:?}");
+    b.stop().await;
+    let (_, waited) = timed(a.holds()).await;
+    assert!(waited <= LEASE, "a term has begun since: {waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_and_times_that_cannot_work_are_refused() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let table = world.table();
+    for away in [Duration::ZERO, Duration::from_secs(3_601)] {
+        assert!(table.evict(LOCK).keep_away(away).await.unwrap_err().is_config());
+    }
+    assert!(table.evict(LOCK).because("two\nlines").await.unwrap_err().is_config());
+    assert!(table.seize(LOCK).by("x".repeat(2_000)).await.unwrap_err().is_config());
+    assert!(a.lock.verify().await.is_ok());
+    assert!(world.lock("!a").build().is_err(), "it would look like one that is kept away");
+    table.seize(LOCK).by("bob").await.unwrap();
+    let info = table.inspect(LOCK).await.unwrap().info;
+    assert_eq!(info.as_deref(), Some("seized by bob"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_can_have_is_not_waited_for_for_ever() {
+    let world = World::start().await;
+    let epoch = "1970-01-01T00:00:00Z";
+    for (heartbeat, writer) in
+        [("2020-01-01T00:00:00Z", "a#000000000000000a-1"), (epoch, ">"), (epoch, ">b")]
+    {
+        world.write(row(LOCK, heartbeat, writer, i64::MAX)).await;
+        let a = world.contend("a");
+        let (_, waited) = timed(a.holds()).await;
+        assert!(waited <= LEASE, "{writer}: {waited:?}");
+        a.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_row_of_a_vacant_lock_is_removed_with_its_takeovers() {
+    let world = World::start().await;
+    let table = world.table();
+    assert!(!table.remove(LOCK).await.unwrap(), "there is none yet");
+    let a = world.elect("a").await;
+    world.crash(&a).await;
+    let b = Contender::run(world.lock("b"));
+    b.holds().await;
+    let refused = table.remove(LOCK).await.unwrap_err();
+    assert!(refused.is_not_vacant() && !refused.is_retryable(), "{refused:?}");
+    assert!(refused.to_string().contains("lock `job`: not vacant"), "{refused}");
+    let token = b.lock.has_lock().unwrap();
+    world.crash(&b).await;
+    b.cancel.cancel();
+    sleep(LEASE * 2).await;
+    for neighbour in ["job_1", "jobs"] {
+        world.write(row(neighbour, "2020-01-01T00:00:00Z", "go", 1)).await;
+    }
+    assert!(table.remove(LOCK).await.unwrap());
+    assert_eq!(world.names().await, ["job_1", "jobs"]);
+    let c = world.elect("c").await;
+    assert!(c.lock.has_lock().unwrap() > token, "tokens go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_lock_is_removed_only_after_its_lease() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    world.crash(&a).await;
+    let table = world.table();
+    table.evict(LOCK).await.unwrap().unwrap();
+    assert!(table.remove(LOCK).await.unwrap_err().is_not_vacant());
+    until("it believes no more", || a.lock.has_lock().is_none().then_some(())).await;
+    sleep(LEASE).await;
+    assert!(table.remove(LOCK).await.unwrap());
+}

@@ -1,0 +1,513 @@
+//! Calls for anyone with the database, without an instance.
+
+use std::time::Duration;
+
+use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::{Holding, LockState, LockTable, TermEnd};
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::time::{sleep, timeout};
+
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed};
+
+/// A row as outside hands may write it; without a heartbeat it is a takeover row, or looks so.
+fn row(name: &str, heartbeat: Option<&str>, token: &str) -> Mutation {
+    Mutation::new_insert_builder("locktable")
+        .set("name")
+        .to(name)
+        .set("heartbeat")
+        .to(heartbeat)
+        .set("token")
+        .to(token)
+        .set("writer")
+        .to("peer")
+        .build()
+}
+
+const PAST: &str = "2020-01-01T00:00:05Z";
+
+async fn listed(table: &LockTable) -> Vec<LockState> {
+    let mut locks = table.list();
+    let mut found = Vec::new();
+    while let Some(lock) = locks.next().await.unwrap() {
+        found.push(lock);
+    }
+    found
+}
+
+fn order(id: &str) -> Mutation {
+    Mutation::new_insert_builder("orders").set("id").to(id).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn inspect_says_who_holds_and_why_nobody_does() {
+    let world = World::start().await;
+    let table = world.table();
+    let never = table.inspect(LOCK).await.unwrap();
+    assert_eq!((never.holding, never.token), (Holding::NeverHeld, None));
+
+    let a = Contender::run(world.lock("a").info("10.0.0.7"));
+    let token = a.holds().await;
+    sleep(LEASE).await;
+    let held = table.inspect(LOCK).await.unwrap();
+    assert!(matches!(&held.holding, Holding::Held { id, .. } if id == "a"), "{held:?}");
+    assert_eq!((held.token, held.lease), (Some(token), Some(LEASE)));
+    assert_eq!(held.since(), Some(token.to_datetime()));
+    assert!(held.read_at > token.to_datetime());
+    assert_eq!(held.info.as_deref(), Some("10.0.0.7"));
+    assert!(held.heartbeat_age.unwrap() <= LEASE / 2, "{held:?}");
+    assert_eq!(held.obstacle, None);
+
+    a.stop().await;
+    let released = table.inspect(LOCK).await.unwrap();
+    assert_eq!((&released.holding, released.heartbeat_age), (&Holding::Released, None));
+    assert!(released.token > held.token);
+
+    let b = world.elect("b").await;
+    world.crash(&b).await;
+    sleep(LEASE * 2).await;
+    let expired = table.inspect(LOCK).await.unwrap();
+    assert!(matches!(&expired.holding, Holding::Expired { id, .. } if id == "b"), "{expired:?}");
+    assert!(expired.heartbeat_age.unwrap() >= LEASE);
+    assert_eq!(table.inspect(LOCK).await.unwrap().holder(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inspect_shows_the_takeover_that_stands_in_the_way() {
+    let world = World::start().await;
+    world.write(row(LOCK, Some(PAST), "2020-01-01T00:00:00.000001Z")).await;
+    let key = format!("{LOCK}_1577836800000001000");
+    // The row of an older token is a leftover, and in nobody's way.
+    world.write(row(&format!("{LOCK}_1577836800000000000"), None, PAST)).await;
+    let table = world.table();
+    assert_eq!(table.inspect(LOCK).await.unwrap().obstacle, None);
+    world.write(row(&key, None, "spanner.commit_timestamp()")).await;
+    sleep(LEASE).await;
+    let obstacle = table.inspect(LOCK).await.unwrap().obstacle.unwrap();
+    assert_eq!((obstacle.key, obstacle.id.as_deref()), (key, Some("peer")));
+    assert!(obstacle.age.unwrap() >= LEASE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_and_ids_that_cannot_be_are_refused_before_anything_is_sent() {
+    let world = World::start().await;
+    let table = world.table();
+    let requests = world.spanner.requests();
+    requests.reset();
+    for name in ["", "job_1795000000123456000"] {
+        assert!(table.inspect(name).await.unwrap_err().is_config());
+        assert!(table.evict(name).await.unwrap_err().is_config());
+        assert!(table.seize(name).await.unwrap_err().is_config());
+        assert!(table.seize(name).for_contender("a").await.unwrap_err().is_config());
+        assert!(table.observe(name).next().await.unwrap_err().is_config());
+    }
+    for id in ["", ">a", "a\nb"] {
+        assert!(table.seize(LOCK).for_contender(id).await.unwrap_err().is_config());
+    }
+    for interval in [Duration::ZERO, Duration::MAX] {
+        let odd = table.observe(LOCK).interval(interval).next().await;
+        assert!(odd.unwrap_err().is_config());
+    }
+    let nowhere = LockTable::connect_to(world.spanner.endpoint(), "projects/p", "lock table");
+    assert!(nowhere.list().next().await.unwrap_err().is_config());
+    assert!(nowhere.sweep().await.unwrap_err().is_config());
+    assert_eq!(requests.total(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_shows_every_lock_once_and_no_takeover_row() {
+    let world = World::start().await;
+    // More than two pages, the second of them nothing but takeover rows.
+    let mut expected = vec![LOCK.to_string()];
+    let a = world.elect("a").await;
+    for n in 0..130 {
+        world.write(row(&format!("a_lock-{n:03}"), Some(PAST), PAST)).await;
+        expected.push(format!("a_lock-{n:03}"));
+    }
+    for n in 0..150 {
+        let key = format!("a_lock-129_1500000000000000{n:03}");
+        world.write(row(&key, None, PAST)).await;
+    }
+    // They only look like takeover rows, or only lack a heartbeat.
+    world.write(row("job_1500000000000000000", Some(PAST), PAST)).await;
+    world.write(row("job_17", None, PAST)).await;
+    expected.extend(["job_1500000000000000000".to_string(), "job_17".to_string()]);
+    expected.sort();
+    let table = world.table();
+    let found = listed(&table).await;
+    let names: Vec<_> = found.iter().map(|lock| lock.name.clone()).collect();
+    assert_eq!(names, expected);
+    let held: Vec<_> = found.iter().filter(|lock| lock.is_held()).collect();
+    assert_eq!(held.len(), 1);
+    assert_eq!((held[0].name.as_str(), held[0].token), (LOCK, a.lock.has_lock()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_of_a_prefix_shows_the_locks_that_begin_so_and_no_others() {
+    let world = World::start().await;
+    for n in 0..230 {
+        world.write(row(&format!("shard-{n:03}"), Some(PAST), PAST)).await;
+    }
+    for other in ["shard", "shard.", "shar", "shard,z", "tshard-1"] {
+        world.write(row(other, Some(PAST), PAST)).await;
+    }
+    let names = async |prefix: &str| {
+        let mut locks = world.table().list().prefix(prefix);
+        let mut names = Vec::new();
+        while let Some(lock) = locks.next().await.unwrap() {
+            names.push(lock.name);
+        }
+        names
+    };
+    let shards: Vec<_> = (0..230).map(|n| format!("shard-{n:03}")).collect();
+    assert_eq!(names("shard-").await, shards);
+    assert_eq!(names("shard-22").await, shards[220..]);
+    assert_eq!(names("shard.").await, ["shard."]);
+    assert_eq!(names("zebra").await, [""; 0]);
+    assert_eq!(names("").await.len(), 235);
+    let reads = world.spanner.requests().get(Rpc::StreamingRead);
+    let mut one_page = world.table().list().page_rows(1_000);
+    while one_page.next().await.unwrap().is_some() {}
+    assert_eq!(world.spanner.requests().get(Rpc::StreamingRead), reads + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_failed_or_was_dropped_goes_on_where_it_was() {
+    let world = World::start().await;
+    for n in 0..150 {
+        world.write(row(&format!("lock-{n:03}"), Some(PAST), PAST)).await;
+    }
+    let table = world.table();
+    let mut locks = table.list();
+    let mut names = Vec::new();
+    for _ in 0..100 {
+        names.push(locks.next().await.unwrap().unwrap().name);
+    }
+    let outage = world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
+    assert!(timeout(Duration::from_secs(1), locks.next()).await.is_err(), "dropped");
+    assert!(locks.next().await.unwrap_err().is_retryable());
+    outage.remove();
+    while let Some(lock) = locks.next().await.unwrap() {
+        names.push(lock.name);
+    }
+    assert_eq!(names, (0..150).map(|n| format!("lock-{n:03}")).collect::<Vec<_>>());
+    assert!(locks.next().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_sees_terms_and_vacancy_in_time() {
+    let world = World::start().await;
+    let mut observer = world.table().observe(LOCK);
+    assert_eq!(observer.next().await.unwrap().holding, Holding::NeverHeld);
+    let a = world.elect("a").await;
+    let (held, late) = timed(observer.next()).await;
+    assert_eq!(held.unwrap().token, a.lock.has_lock());
+    assert!(late <= Duration::from_millis(1_050), "{late:?}");
+    // Dropped in the middle, again and again, it misses nothing.
+    for _ in 0..50 {
+        let quiet = timeout(Duration::from_millis(70), observer.next()).await;
+        assert!(quiet.is_err(), "nothing has changed: {quiet:?}");
+    }
+    world.crash(&a).await;
+    let last = world.row(LOCK).await.unwrap().heartbeat.unwrap();
+    let vacant = observer.next().await.unwrap();
+    assert!(matches!(vacant.holding, Holding::Expired { .. }), "{vacant:?}");
+    let age = vacant.heartbeat_age.unwrap();
+    assert!(age >= LEASE && age <= LEASE + Duration::from_millis(50), "{age:?} since {last}");
+    let b = world.elect("b").await;
+    assert_eq!(observer.next().await.unwrap().token, b.lock.has_lock());
+    b.stop().await;
+    assert_eq!(observer.next().await.unwrap().holding, Holding::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_goes_on_after_an_outage() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let mut observer = world.table().observe(LOCK);
+    assert!(observer.next().await.unwrap().is_held());
+    let outage = world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
+    assert!(observer.next().await.unwrap_err().is_retryable());
+    outage.remove();
+    a.stop().await;
+    assert!(!observer.next().await.unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_holders_validity_runs_out_before_anyone_takes_over() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    sleep(LEASE).await;
+    let term = a.lock.term().unwrap();
+    let fence = term.fence();
+    // It can't hear of its eviction: it believes in its lock until its validity has run out.
+    world.crash(&a).await;
+    let before = world.row(LOCK).await.unwrap();
+    let table = world.table();
+    let evicted = table.evict(LOCK).await.unwrap().unwrap();
+    assert_eq!((evicted.id.as_str(), evicted.token), ("a", term.token()));
+    let after = world.row(LOCK).await.unwrap();
+    assert_eq!(after.heartbeat, before.heartbeat, "contenders still wait it out");
+    assert!(after.token > before.token);
+    assert_eq!(table.inspect(LOCK).await.unwrap().holding, Holding::Evicted);
+    assert_eq!(table.inspect(LOCK).await.unwrap().holder(), None);
+    let client = world.client().await;
+    assert!(fence.write(&client, [order("evicted")]).await.unwrap_err().is_fenced());
+    // Nothing is left to evict.
+    assert_eq!(table.evict(LOCK).await.unwrap(), None);
+
+    let next = crate::world::until("the next holds", || {
+        let holds = b.lock.has_lock();
+        assert!(holds.is_none() || a.lock.has_lock().is_none(), "two hold at once");
+        holds
+    })
+    .await;
+    assert!(next > evicted.by && evicted.by > evicted.token);
+    let waited = i128::from(next.as_nanoseconds()) - before.heartbeat.unwrap();
+    assert!(waited >= i128::try_from(LEASE.as_nanos()).unwrap(), "{waited} ns");
+    assert!(waited <= i128::try_from((LEASE + LEASE / 10).as_nanos()).unwrap(), "{waited} ns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_holder_learns_of_it_by_its_next_heartbeat() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let term = a.lock.term().unwrap();
+    let evicted = world.table().evict(LOCK).await.unwrap().unwrap();
+    let (told, waited) = timed(timeout(EVENTUALLY, term.cancelled())).await;
+    told.unwrap();
+    assert!(waited <= LEASE / 2, "{waited:?}");
+    assert!(
+        matches!(term.loss(), Some(TermEnd::Superseded { by: Some(by), holder: None, .. })
+            if *by == evicted.by),
+        "{:?}",
+        term.loss()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seized_lock_is_taken_at_once_and_the_old_holders_fenced_write_is_refused() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    sleep(LEASE).await;
+    let term = a.lock.term().unwrap();
+    world.crash(&a).await;
+    let client = world.client().await;
+    let table = world.table();
+    let (next, waited) = timed(async {
+        let seized = table.seize(LOCK).await.unwrap().unwrap();
+        assert_eq!((seized.id.as_str(), seized.token), ("a", term.token()));
+        assert!(term.fence().write(&client, [order("seized")]).await.unwrap_err().is_fenced());
+        let next = b.holds().await;
+        assert!(next > seized.by);
+        next
+    })
+    .await;
+    assert!(waited <= Duration::from_millis(1_050), "within a poll interval: {waited:?}");
+    assert!(a.lock.has_lock().is_some(), "the old holder doesn't know yet: only fences help");
+    let late = term.fence().write(&client, [order("late")]).await.unwrap_err();
+    assert!(late.is_fenced() && late.to_string().contains(&next.to_string()), "{late}");
+    b.lock.term().unwrap().fence().write(&client, [order("next")]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_seized_for_a_contender_is_that_contenders() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let others: Vec<_> = ["b", "c", "d", "e"].map(|id| world.contend(id)).into();
+    let chosen = world.contend("chosen");
+    sleep(LEASE).await;
+    let table = world.table();
+    for _ in 0..5 {
+        let deposed = table.seize(LOCK).for_contender("chosen").await.unwrap().unwrap().id;
+        let holding = table.inspect(LOCK).await.unwrap().holding;
+        assert!(matches!(&holding, Holding::Promised { to, .. } if to == "chosen"));
+        let (token, waited) = timed(chosen.holds()).await;
+        assert!(waited <= Duration::from_millis(1_050), "{waited:?}");
+        // The one that was deposed may not know yet.
+        let mut idle = others.iter().chain([&a]).filter(|other| other.lock.id() != deposed);
+        assert!(idle.all(Contender::is_standby));
+        sleep(LEASE).await;
+        assert_eq!(table.inspect(LOCK).await.unwrap().token, Some(token));
+        assert!(chosen.lock.resign().await);
+        let anyone = others.iter().chain([&a]);
+        crate::world::until("another holds", || {
+            anyone.clone().find_map(|contender| contender.lock.has_lock())
+        })
+        .await;
+        // By now the chosen one contends again.
+        sleep(LEASE * 2).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_promise_to_nobody_there_is_over_after_its_grace() {
+    let world = World::start().await;
+    let table = world.table();
+    // On a lock without a row, too.
+    assert_eq!(table.seize(LOCK).for_contender("nobody-there").await.unwrap(), None);
+    let b = world.contend("b");
+    let (_, waited) = timed(b.holds()).await;
+    assert!(waited >= LEASE - Duration::from_millis(50), "{waited:?}");
+    assert!(waited <= LEASE + Duration::from_millis(1_050), "{waited:?}");
+    // And ends at once when the lock is seized for anyone.
+    b.stop().await;
+    table.seize(LOCK).for_contender("nobody-there").await.unwrap();
+    table.seize(LOCK).await.unwrap();
+    let c = world.contend("c");
+    let (_, waited) = timed(c.holds()).await;
+    assert!(waited <= Duration::from_millis(100), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn seizing_ends_the_wait_after_an_eviction() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    world.crash(&a).await;
+    let b = world.contend("b");
+    let table = world.table();
+    assert!(table.evict(LOCK).await.unwrap().is_some());
+    assert_eq!(table.seize(LOCK).await.unwrap(), None, "the row named no one");
+    let (_, waited) = timed(b.holds()).await;
+    assert!(waited <= Duration::from_millis(1_050), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_to_an_eviction_is_said_to_be_unknown() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    world.crash(&a).await;
+    let table = world.table();
+    let fault = Fault::on(Rpc::Commit).table("locktable").effect(Effect::LoseReply);
+    let lost = world.spanner.inject(fault);
+    // The crashed holder's requests are stalled before they get here.
+    let unknown = table.evict(LOCK).await.unwrap_err();
+    lost.remove();
+    assert!(unknown.is_outcome_unknown(), "{unknown}");
+    assert_eq!(table.inspect(LOCK).await.unwrap().holding, Holding::Evicted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_removes_leftovers_of_all_locks_and_nothing_live_or_foreign() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let b = world.contend("b");
+    sleep(LEASE).await;
+    a.lock.resign().await;
+    b.holds().await;
+    sleep(LEASE).await;
+    let live: Vec<String> = world.names().await;
+    assert!(live.len() >= 2, "the lock and the takeover that began its term: {live:?}");
+    let leftovers = [
+        // Of the held lock, of one that is gone, and of one that nobody holds.
+        "job_1500000000000000000",
+        "gone_1500000000000000000",
+        "idle_1500000000000000000",
+        "under_score_1500000000000000000",
+    ];
+    for key in leftovers {
+        world.write(row(key, None, "2019-01-01T00:00:00Z")).await;
+    }
+    let foreign = [
+        ("idle", Some(PAST)),
+        ("peer", Some(PAST)),
+        // Lock rows of other implementations that only look like takeover rows.
+        ("job_1600000000000000000", Some(PAST)),
+        // Without a heartbeat, but not of the pattern.
+        ("job_17", None),
+        ("job_150000000000000000", None),
+        ("job-1500000000000000000", None),
+        ("_1500000000000000000", None),
+        ("job_15000000000000000ab", None),
+        ("job_9999999999999999999", None),
+        // In the way of the next takeover: a peer may be between its two steps.
+        ("peer_1577836805000000000", None),
+        // Of a token that is still to come.
+        ("gone_9000000000000000000", None),
+        // Of something that isn't a lock's name.
+        ("job_1500000000000000000_1500000000000000000", None),
+    ];
+    for (key, heartbeat) in foreign {
+        world.write(row(key, heartbeat, PAST)).await;
+    }
+    let swept = world.table().sweep().await.unwrap();
+    let names = world.names().await;
+    for key in leftovers {
+        assert!(!names.iter().any(|name| name == key), "{key} is still there");
+    }
+    for key in foreign.iter().map(|(key, _)| *key).chain(live.iter().map(String::as_str)) {
+        assert!(names.iter().any(|name| name == key), "{key} is gone");
+    }
+    assert_eq!(swept, leftovers.len() as u64);
+    assert_eq!(world.table().sweep().await.unwrap(), 0);
+    assert!(b.lock.has_lock().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_beside_a_fleet_at_work_disturbs_no_one() {
+    let world = World::start().await;
+    let (a, b) = (world.contend("a"), world.contend("b"));
+    let table = world.table();
+    for _ in 0..20 {
+        let holder = crate::world::until("one holds", || {
+            [&a, &b].into_iter().find(|it| it.lock.has_lock().is_some())
+        })
+        .await;
+        let resigning = async { assert!(holder.lock.resign().await) };
+        let sweeping = async { table.sweep().await.map(drop) };
+        let ((), swept) = tokio::join!(resigning, sweeping);
+        swept.unwrap();
+        sleep(LEASE / 3).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_verb_works_on_a_table_without_the_optional_columns() {
+    let ddl: Vec<&str> = LockTable::DDL
+        .lines()
+        .filter(|line| !line.contains("lease_ms INT64") && !line.contains("info STRING"))
+        .collect();
+    let world = World::with_table(&ddl.join("\n")).await;
+    let a = world.elect("a").await;
+    // Each by a table that has yet to learn what is missing.
+    assert_eq!(a.lock.leader().await.unwrap().unwrap().holder(), Some("a"));
+    assert!(world.table().inspect(LOCK).await.unwrap().is_held());
+    assert_eq!(listed(&world.table()).await.len(), 1);
+    assert!(world.table().observe(LOCK).next().await.unwrap().is_held());
+    assert!(world.table().evict(LOCK).await.unwrap().is_some());
+    world.table().seize(LOCK).await.unwrap();
+    world.table().seize(LOCK).for_contender("b").await.unwrap();
+    world.table().sweep().await.unwrap();
+    drop(a);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_ends_because_another_transaction_aborted_it() {
+    let world = World::start().await;
+    let abort = || {
+        let fault = Fault::on(Rpc::Commit).table("locktable").times(2).effect(Effect::Abort);
+        world.spanner.inject(fault)
+    };
+    let table = world.table();
+    let reads = Fault::on(Rpc::StreamingRead).table("locktable");
+    let aborted = world.spanner.inject(reads.clone().times(6).effect(Effect::Abort));
+    table.check().await.unwrap();
+    assert_eq!(aborted.hits(), 6);
+    // Without an end it is told, after the limit of a request.
+    let aborted = world.spanner.inject(reads.effect(Effect::Abort));
+    let (checked, took) = timed(table.check()).await;
+    let told = checked.unwrap_err().to_string();
+    assert!(told.contains("ABORTED"), "{told}");
+    assert!(took >= Duration::from_secs(5), "after {took:?}");
+    aborted.remove();
+
+    world.elect("a").await.stop().await;
+    world.write(row("gone_1500000000000000000", None, "2019-01-01T00:00:00Z")).await;
+    let aborted = abort();
+    assert_eq!(table.sweep().await.unwrap(), 1);
+    assert_eq!(aborted.hits(), 2);
+    let aborted = abort();
+    assert!(table.remove(LOCK).await.unwrap());
+    assert_eq!(aborted.hits(), 2);
+}

@@ -1,0 +1,110 @@
+//! Checks that a writer is alone, by the claims, the writes and the rows of both sides.
+
+use std::time::Duration;
+
+use super::evidence::{Evidence, Property, Violation};
+use super::exempt::{exempt, lawless_in_spanner};
+use super::rows::holds;
+use super::terms::{Term, in_part, terms};
+use super::writes::{in_term, late_is_refused};
+use crate::history::nanoseconds;
+use crate::setup::{READERS, WRITERS};
+use crate::tables::Version;
+
+pub fn judge(evidence: &Evidence, parts: &[Evidence], lease: Duration) -> Vec<Violation> {
+    let (writing, reading) = (&parts[WRITERS], &parts[READERS]);
+    let writer_row = evidence.target().key(WRITERS);
+    let versions = &evidence.tables.versions;
+    let not_by_rule = lawless_in_spanner(writing, lease);
+    let mut violations = Vec::new();
+    violations.extend(writer_alone(
+        &terms(&writing.records),
+        &terms(&reading.records),
+        exempt(&writing.records, lease),
+    ));
+    violations.extend(in_term(&writing.tables.log, &reading.tokens()));
+    violations.extend(in_term(&reading.tables.log, &writing.tokens()));
+    violations.extend(late_is_refused(evidence));
+    violations.extend(waiting_stops_readers(
+        versions.iter().filter(|version| version.key == writer_row).collect(),
+        &reading.tokens(),
+        nanoseconds(lease),
+        not_by_rule,
+    ));
+    let readers = format!("{writer_row}/");
+    let beyond = |key: &str, tokens: &[u64]| fences_apart(versions, key, tokens, not_by_rule);
+    violations.extend(beyond(&readers, &writing.tokens()));
+    violations.extend(beyond(&writer_row, &reading.tokens()));
+    violations
+}
+
+/// At no instant somebody reads and another one writes, and who began later has the higher token.
+fn writer_alone(writers: &[Term], readers: &[Term], exempt: Option<(u64, u64)>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let pairs =
+        writers.iter().flat_map(|writer| readers.iter().map(move |reader| (writer, reader)));
+    for (writer, reader) in pairs {
+        let writer_is_first = writer.begin < reader.begin;
+        let (earlier, later) = if writer_is_first { (writer, reader) } else { (reader, writer) };
+        let said = |term: &Term| format!("{} ({}) under {}", term.who, term.pid, term.token);
+        let both = format!("writer {}, reader {}", said(writer), said(reader));
+        if later.begin < earlier.bound
+            && !in_part((later.begin, earlier.bound.min(later.bound)), exempt)
+        {
+            let what = format!("{both}: at the same time at {}", later.begin);
+            violations.push(Violation { property: Property::WriterAlone, what });
+        }
+        if later.token <= earlier.token && !in_part((earlier.begin, later.begin), exempt) {
+            let what = format!("{both}: {} was later", later.who);
+            violations.push(Violation { property: Property::TokensIncrease, what });
+        }
+    }
+    violations
+}
+
+/// No reader's token is of a time at which the writers' row is held: the writer may be waiting still.
+fn waiting_stops_readers(
+    writer_row: Vec<&Version>,
+    readers: &[u64],
+    lease: u64,
+    exempt: Option<(u64, u64)>,
+) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for token in readers {
+        let before = writer_row.partition_point(|version| version.committed() < *token);
+        let Some(version) = before.checked_sub(1).map(|place| writer_row[place]) else { continue };
+        let is_held = version.holder().is_some() && version.heartbeat + lease > *token;
+        if is_held && !in_part((*token, token + 1), exempt) {
+            let what = format!("{token}: begun beside the writer {}", version.writer);
+            violations.push(Violation { property: Property::WaitingStopsReaders, what });
+        }
+    }
+    violations
+}
+
+/// No row of these goes on after a term of the other side began.
+fn fences_apart(
+    versions: &[Version],
+    keys: &str,
+    others: &[u64],
+    exempt: Option<(u64, u64)>,
+) -> Vec<Violation> {
+    let of_key = |key: &str| if keys.ends_with('/') { key.starts_with(keys) } else { key == keys };
+    let mut violations = Vec::new();
+    for hold in holds(versions).into_iter().filter(|hold| of_key(&hold.key)) {
+        let other = others.get(others.partition_point(|token| *token <= hold.token));
+        if let Some(other) = other.filter(|other| **other <= hold.last())
+            && !in_part((hold.token, hold.last()), exempt)
+        {
+            let what = format!(
+                "{} under {} of {} goes on until {}, beside {other}",
+                hold.key,
+                hold.token,
+                hold.id,
+                hold.last()
+            );
+            violations.push(Violation { property: Property::FencesApart, what });
+        }
+    }
+    violations
+}

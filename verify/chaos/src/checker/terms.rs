@@ -1,0 +1,155 @@
+//! The holders and their times, by the machine's clock.
+
+use std::collections::BTreeMap;
+
+use super::evidence::{Property, Violation};
+use crate::history::{Event, Record};
+
+/// One process's account of one term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    pub token: u64,
+    pub who: String,
+    pub pid: u32,
+    /// No later than this it held, by its first claim.
+    pub begin: u64,
+    /// Until then it held for certain, by its last claim.
+    pub last: u64,
+    /// Until then it would have said so if it had been asked, had it been able to speak.
+    pub bound: u64,
+    /// Why it ended, as its process was told.
+    pub why: Option<String>,
+}
+
+/// All terms that anybody claimed, by when they began.
+pub fn terms(records: &[Record]) -> Vec<Term> {
+    let mut terms: BTreeMap<(u64, &str, u32), Term> = BTreeMap::new();
+    for record in records {
+        let Event::Claim { token, asked, until } = &record.event else { continue };
+        terms
+            .entry((*token, &record.who, record.pid))
+            .and_modify(|term| {
+                term.last = term.last.max(*asked);
+                term.bound = term.bound.max(*until);
+            })
+            .or_insert_with(|| Term {
+                token: *token,
+                who: record.who.clone(),
+                pid: record.pid,
+                begin: record.at,
+                // One claim alone says that it held at one instant.
+                last: record.at,
+                bound: record.at.max(*until),
+                why: None,
+            });
+    }
+    let mut terms: Vec<Term> = terms.into_values().collect();
+    for term in &mut terms {
+        release(term, records);
+    }
+    terms.sort_by_key(|term| term.begin);
+    terms
+}
+
+/// A process that lets go, or learns that the term is another's, is bound by its last claim alone.
+fn release(term: &mut Term, records: &[Record]) {
+    // It may have been told to let go while its term was just beginning.
+    const BEFORE: u64 = 1_000_000_000;
+    let from = term.begin.saturating_sub(BEFORE);
+    let first = records.partition_point(|record| record.at < from);
+    let mut let_go = false;
+    for record in &records[first..] {
+        if record.pid != term.pid || record.who != term.who {
+            continue;
+        }
+        match &record.event {
+            Event::LetsGo if record.at <= term.bound => let_go = true,
+            Event::Lost { token, why } if *token == term.token => {
+                let_go |= !why.contains("Expired");
+                term.why = Some(why.clone());
+            }
+            _ => {}
+        }
+    }
+    if let_go {
+        term.bound = term.last;
+    }
+}
+
+pub fn in_part(time: (u64, u64), exempt: Option<(u64, u64)>) -> bool {
+    exempt.is_some_and(|(from, to)| time.0 < to && from < time.1)
+}
+
+/// At no instant two processes hold, unless hands from outside were at the row then.
+pub fn one_holder(terms: &[Term], exempt: Option<(u64, u64)>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut longest: Option<&Term> = None;
+    for term in terms {
+        if let Some(other) = longest
+            && term.begin < other.bound
+            && !in_part((term.begin, other.bound.min(term.bound)), exempt)
+        {
+            violations.push(Violation {
+                property: Property::OneHolder,
+                what: format!(
+                    "{} ({}) held under {} until {}, {} ({}) held under {} from {}",
+                    other.who,
+                    other.pid,
+                    other.token,
+                    other.bound,
+                    term.who,
+                    term.pid,
+                    term.token,
+                    term.begin,
+                ),
+            });
+        }
+        if longest.is_none_or(|other| other.bound < term.bound) {
+            longest = Some(term);
+        }
+    }
+    violations
+}
+
+/// A later term has a higher token, and no token is of two processes.
+pub fn tokens_increase(terms: &[Term], exempt: Option<(u64, u64)>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut owners: BTreeMap<u64, &Term> = BTreeMap::new();
+    let mut say = |what| violations.push(Violation { property: Property::TokensIncrease, what });
+    for term in terms {
+        if let Some(other) = owners.insert(term.token, term) {
+            say(format!("{} is the token of {} and of {}", term.token, other.who, term.who));
+        }
+    }
+    let mut highest: Option<&Term> = None;
+    for term in terms {
+        if let Some(other) = highest
+            && term.token < other.token
+            && !in_part((other.begin, term.begin), exempt)
+        {
+            say(format!(
+                "{} of {} was claimed after {} of {}",
+                term.token, term.who, other.token, other.who
+            ));
+        }
+        if highest.is_none_or(|other| other.token < term.token) {
+            highest = Some(term);
+        }
+    }
+    violations
+}
+
+/// A process begins a shard's task only after the last one of that shard has ended.
+pub fn one_task(records: &[Record]) -> Vec<Violation> {
+    let broken = records.iter().filter_map(|record| match record.event {
+        Event::Beside { token, other } => Some(Violation {
+            property: Property::OneTask,
+            what: format!(
+                "{} ({}) began a task under {token} beside its own under {other}",
+                record.who, record.pid
+            ),
+        }),
+        _ => None,
+    });
+    broken.collect()
+}

@@ -1,0 +1,318 @@
+//! A checker that can't fail proves nothing: each property is broken once, in a history written by hand.
+
+use std::time::Duration;
+
+use super::{Evidence, Line, Property, Violation};
+use crate::history::{Event, Fault, Outcome, Phase, Record};
+use crate::setup::Target;
+use crate::tables::Row;
+
+pub(super) const LEASE: Duration = Duration::from_secs(2);
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
+
+/// Milliseconds of the machine's clock, which a story may as well share with Spanner.
+pub(super) const MS: u64 = 1_000_000;
+
+/// Two terms: `a` holds under token 1000 until it is killed, then `b` under 5000; each writes.
+pub(super) fn story() -> Evidence {
+    let mut evidence = Evidence::default();
+    let at = |evidence: &mut Evidence, ms: u64, event| tell(evidence, ms, "nemesis", event);
+    at(&mut evidence, 0, Event::Phase(Phase::Storm));
+    hold(&mut evidence, "a", 1_000, 1_010, 2_500);
+    at(&mut evidence, 2_600, Event::Fault { fault: Fault::Kill, on: Some("a".into()) });
+    hold(&mut evidence, "b", 5_000, 5_010, 9_000);
+    at(&mut evidence, 6_000, Event::Phase(Phase::Recovery));
+    at(&mut evidence, 9_500, Event::Phase(Phase::End));
+    write(&mut evidence, "a1", 1_000, 1_500, Outcome::Committed);
+    write(&mut evidence, "a2", 1_000, 2_000, Outcome::Committed);
+    write(&mut evidence, "b1", 5_000, 5_500, Outcome::Committed);
+    write(&mut evidence, "b2", 5_000, 7_000, Outcome::Committed);
+    // `a` comes back with what it had decided, and is refused.
+    write(&mut evidence, "a3", 1_000, 7_500, Outcome::Fenced);
+    evidence
+}
+
+/// The nemesis speaks of all locks, and workers of the only one.
+pub(super) fn tell(evidence: &mut Evidence, ms: u64, who: &str, event: Event) {
+    tell_of((who != "nemesis").then_some(0), evidence, ms, who, event);
+}
+
+pub(super) fn tell_of(
+    lock: Option<usize>,
+    evidence: &mut Evidence,
+    ms: u64,
+    who: &str,
+    event: Event,
+) {
+    let pid = who.bytes().map(u32::from).sum();
+    evidence.records.push(Record { at: ms * MS, who: who.to_string(), pid, lock, event });
+    evidence.records.sort_by_key(|record| record.at);
+}
+
+/// Claims every 10 ms, each good for the lease after the last heartbeat, half a second ago.
+fn hold(evidence: &mut Evidence, who: &str, token: u64, from: u64, to: u64) {
+    for ms in (from..=to).step_by(10) {
+        let until = (ms + 1_500) * MS;
+        let claim = Event::Claim { token: token * MS, asked: ms * MS, until };
+        tell(evidence, ms, who, claim);
+    }
+}
+
+fn write(evidence: &mut Evidence, id: &str, token: u64, ms: u64, outcome: Outcome) {
+    let (who, token) = (&id[..1], token * MS);
+    let counter = "0/red".to_string();
+    let attempt = Event::Attempt { id: id.to_string(), token, counter: counter.clone() };
+    tell(evidence, ms, who, attempt);
+    tell(evidence, ms + 5, who, Event::Outcome { id: id.to_string(), outcome });
+    let worker = who.to_string();
+    let line = Line { lock: 0, token, worker: worker.clone(), id: id.to_string(), at: ms * MS };
+    evidence.unfenced.push(line);
+    if outcome == Outcome::Committed {
+        let value = evidence.tables.counters.entry(counter.clone()).or_default();
+        *value += 1;
+        let (value, id, committed) = (*value, id.to_string(), (ms + 4) * MS);
+        evidence.tables.log.push(Row { id, value, counter, token, worker, committed });
+    }
+}
+
+pub(super) fn judge(evidence: &Evidence, lease: Duration, limit: Duration) -> Vec<Violation> {
+    super::judge(evidence, lease, limit).unwrap()
+}
+
+pub(super) fn broken(evidence: &Evidence) -> Vec<Property> {
+    let mut properties: Vec<Property> = Vec::new();
+    for violation in judge(evidence, LEASE, LIMIT) {
+        if !properties.contains(&violation.property) {
+            properties.push(violation.property);
+        }
+    }
+    properties
+}
+
+pub(super) fn row<'a>(evidence: &'a mut Evidence, id: &str) -> &'a mut Row {
+    evidence.tables.log.iter_mut().find(|row| row.id == id).unwrap()
+}
+
+#[test]
+fn a_history_without_fault_passes() {
+    assert_eq!(judge(&story(), LEASE, LIMIT), []);
+}
+
+#[test]
+fn two_that_claim_at_once_are_seen() {
+    let mut evidence = story();
+    hold(&mut evidence, "c", 6_000, 6_010, 6_020);
+    evidence.tables.log.retain(|row| row.token != 5_000 * MS || row.committed < 6_000 * MS);
+    assert!(broken(&evidence).contains(&Property::OneHolder));
+}
+
+#[test]
+fn a_takeover_before_the_last_lease_ran_out_is_seen_even_if_its_holder_was_silent() {
+    let mut evidence = story();
+    // `a` was killed, and would have said that it holds until 4000.
+    hold(&mut evidence, "c", 3_500, 3_510, 3_520);
+    assert_eq!(broken(&evidence), [Property::OneHolder]);
+}
+
+#[test]
+fn whoever_lets_go_may_be_followed_at_once() {
+    let mut evidence = story();
+    tell(&mut evidence, 2_505, "a", Event::LetsGo);
+    hold(&mut evidence, "c", 3_500, 3_510, 3_520);
+    assert_eq!(broken(&evidence), [Property::OneHolder], "`c` has not let go");
+    tell(&mut evidence, 3_525, "c", Event::LetsGo);
+    assert_eq!(broken(&evidence), []);
+}
+
+#[test]
+fn two_holders_are_nobodys_fault_while_hands_are_at_the_row() {
+    let mut evidence = story();
+    hold(&mut evidence, "c", 3_500, 3_510, 3_520);
+    tell(&mut evidence, 3_400, "nemesis", Event::Phase(Phase::Hands));
+    assert_eq!(broken(&evidence), [Property::OneHolder], "they left the row alone");
+    let edit = Event::Fault { fault: Fault::Edit, on: None };
+    tell_of(Some(0), &mut evidence, 3_450, "nemesis", edit);
+    assert_eq!(broken(&evidence), []);
+    // Before they were, it is.
+    hold(&mut evidence, "d", 1_700, 1_710, 1_720);
+    assert!(broken(&evidence).contains(&Property::OneHolder));
+}
+
+#[test]
+fn a_token_that_does_not_increase_is_seen() {
+    let mut evidence = story();
+    hold(&mut evidence, "c", 4_000, 11_000, 11_010);
+    assert_eq!(broken(&evidence), [Property::TokensIncrease]);
+}
+
+#[test]
+fn a_token_of_two_processes_is_seen() {
+    let mut evidence = story();
+    hold(&mut evidence, "c", 5_000, 11_000, 11_010);
+    assert_eq!(broken(&evidence), [Property::TokensIncrease]);
+}
+
+#[test]
+fn a_write_accepted_after_one_of_a_later_term_is_seen() {
+    let mut evidence = story();
+    row(&mut evidence, "a2").committed = 8_000 * MS;
+    assert_eq!(broken(&evidence), [Property::WritesInOrder]);
+}
+
+#[test]
+fn a_write_accepted_in_a_later_term_is_seen_even_if_that_term_wrote_nothing_before() {
+    let mut evidence = story();
+    row(&mut evidence, "a2").committed = 5_400 * MS;
+    assert_eq!(broken(&evidence), [Property::WritesInOrder]);
+}
+
+#[test]
+fn a_late_write_that_was_accepted_is_seen() {
+    let mut evidence = story();
+    // An unfenced write: whatever timestamp it bears, it came after `b`'s.
+    let line =
+        Line { lock: 0, token: 1_000 * MS, worker: "a".into(), id: "a2".into(), at: 8_000 * MS };
+    evidence.unfenced.retain(|line| line.id != "a2");
+    evidence.unfenced.push(line);
+    assert_eq!(broken(&evidence), [Property::LateIsRefused]);
+}
+
+#[test]
+fn an_increment_that_was_lost_is_seen() {
+    // Two read the same value, and both wrote the next one.
+    let mut evidence = story();
+    row(&mut evidence, "b1").value = 2;
+    assert_eq!(broken(&evidence), [Property::IncrementsCount]);
+    let mut evidence = story();
+    evidence.tables.counters.insert("0/red".into(), 3);
+    assert_eq!(broken(&evidence), [Property::IncrementsCount]);
+}
+
+#[test]
+fn an_increment_that_was_doubled_is_seen() {
+    let mut evidence = story();
+    let mut again = row(&mut evidence, "b2").clone();
+    again.value += 1;
+    evidence.tables.log.push(again);
+    evidence.tables.counters.insert("0/red".into(), 5);
+    assert_eq!(broken(&evidence), [Property::IncrementsCount]);
+}
+
+#[test]
+fn an_outcome_that_is_not_true_is_seen() {
+    for (outcome, told) in [
+        (Outcome::Fenced, [Property::OutcomesAreTrue].as_slice()),
+        (Outcome::NotSent, &[Property::OutcomesAreTrue]),
+        // It may have been applied.
+        (Outcome::Unknown, &[]),
+    ] {
+        let mut evidence = story();
+        for record in &mut evidence.records {
+            if let Event::Outcome { id, outcome: said } = &mut record.event
+                && id == "b1"
+            {
+                *said = outcome;
+            }
+        }
+        assert_eq!(broken(&evidence), told, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_committed_write_that_is_not_there_is_seen() {
+    let mut evidence = story();
+    evidence.tables.log.retain(|row| row.id != "b2");
+    evidence.tables.counters.insert("0/red".into(), 3);
+    assert!(broken(&evidence).contains(&Property::OutcomesAreTrue));
+}
+
+#[test]
+fn a_write_that_nobody_sent_is_seen() {
+    let mut evidence = story();
+    evidence
+        .records
+        .retain(|record| !matches!(&record.event, Event::Attempt { id, .. } if id == "b1"));
+    assert_eq!(broken(&evidence), [Property::OutcomesAreTrue]);
+}
+
+#[test]
+fn a_fleet_that_never_recovers_is_seen() {
+    let mut evidence = story();
+    evidence.records.retain(|record| record.at < 6_500 * MS);
+    assert!(broken(&evidence).contains(&Property::Progress));
+    let mut evidence = story();
+    evidence.records.retain(|record| record.event != Event::Phase(Phase::Recovery));
+    assert_eq!(broken(&evidence), [Property::Progress]);
+}
+
+#[test]
+fn a_history_of_nothing_is_seen() {
+    assert!(broken(&Evidence::default()).contains(&Property::SomethingHappened));
+}
+
+/// The story of the first lock, told of another one as well.
+fn story_of_two() -> Evidence {
+    let mut evidence = story();
+    let twin = |id: &str| id.replace(['a', 'b'], "z");
+    for mut record in story().records.into_iter().filter(|record| record.lock.is_some()) {
+        record.lock = Some(1);
+        if let Event::Attempt { id, counter, .. } = &mut record.event {
+            (*id, *counter) = (format!("{}-{id}", twin(id)), "1/red".to_string());
+        } else if let Event::Outcome { id, .. } = &mut record.event {
+            *id = format!("{}-{id}", twin(id));
+        }
+        evidence.records.push(record);
+    }
+    for mut row in story().tables.log {
+        (row.id, row.counter) = (format!("{}-{}", twin(&row.id), row.id), "1/red".to_string());
+        evidence.tables.log.push(row);
+    }
+    evidence.tables.counters.insert("1/red".to_string(), 4);
+    for mut line in story().unfenced {
+        (line.id, line.lock) = (format!("{}-{}", twin(&line.id), line.id), 1);
+        evidence.unfenced.push(line);
+    }
+    tell(&mut evidence, 0, "nemesis", Event::Run(Target::Locks(2)));
+    evidence
+}
+
+#[test]
+fn locks_are_judged_each_by_itself() {
+    // Both have the same tokens at the same time, and none of them is late for the other.
+    assert_eq!(judge(&story_of_two(), LEASE, LIMIT), []);
+    let mut evidence = story_of_two();
+    row(&mut evidence, "z2-a2").committed = 8_000 * MS;
+    let wrong = judge(&evidence, LEASE, LIMIT);
+    assert!(wrong.iter().all(|wrong| wrong.property == Property::WritesInOrder), "{wrong:?}");
+    assert!(wrong.iter().all(|wrong| wrong.what.starts_with("lock 1: ")), "{wrong:?}");
+    assert!(!wrong.is_empty());
+}
+
+#[test]
+fn a_lock_that_nobody_works_under_after_the_last_fault_is_seen_beside_one_that_is_well() {
+    let mut evidence = story_of_two();
+    evidence.records.retain(|record| record.lock != Some(1) || record.at < 6_500 * MS);
+    evidence.unfenced.retain(|line| line.lock == 0 || line.at < 6_500 * MS);
+    evidence.tables.log.retain(|row| row.counter == "0/red" || row.committed < 6_500 * MS);
+    evidence.tables.counters.insert("1/red".to_string(), 3);
+    assert_eq!(broken(&evidence), [Property::Progress]);
+    let mut evidence = story();
+    tell(&mut evidence, 0, "nemesis", Event::Run(Target::Shards(2)));
+    assert_eq!(broken(&evidence), [Property::Progress], "the second is never heard of");
+}
+
+#[test]
+fn a_task_that_begins_beside_another_one_of_its_shard_is_seen() {
+    let mut evidence = story();
+    tell(&mut evidence, 5_100, "b", Event::Beside { token: 5_000 * MS, other: 1_000 * MS });
+    assert_eq!(broken(&evidence), [Property::OneTask]);
+}
+
+#[test]
+fn the_history_reads_as_it_was_written() {
+    for record in story_of_two().records {
+        let read = Record::from_json(&record.to_json()).unwrap();
+        assert_eq!(read, record);
+    }
+    assert!(Record::from_json(&serde_json::json!({"event": "claim", "at": 1})).is_err());
+}

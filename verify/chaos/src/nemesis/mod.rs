@@ -1,0 +1,355 @@
+//! The faults of the fleet, by a seed. The seed decides what is done and when; whom it meets in
+//! which state is up to real time.
+
+mod phases;
+
+use std::path::Path;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
+use rand::{RngExt as _, SeedableRng as _};
+use rustix::process::Signal;
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Emulator, Fault as ServerFault, FaultHandle, Restart, Rpc};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::fleet::Fleet;
+use crate::history::{Event, Failure, Fault, Journal, Phase};
+use crate::proxy::LinkFault;
+use crate::setup::Target;
+use crate::tables::Outside;
+
+/// So many workers come and go beside the crew.
+const RESERVE: usize = 2;
+
+/// Every so many faults each of these was among them. A leader is met three times out of four.
+const BAG: [Plan; 14] = [
+    Plan::Kill,
+    Plan::Kill,
+    Plan::StopLong,
+    Plan::StopLong,
+    Plan::StopLong,
+    Plan::StopShort,
+    Plan::Cut,
+    Plan::Silence,
+    Plan::Slow,
+    Plan::Restart,
+    Plan::Outage,
+    Plan::Lossy,
+    Plan::Resign,
+    Plan::Join,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    Kill,
+    /// Longer than the lease.
+    StopLong,
+    StopShort,
+    Cut,
+    Silence,
+    Slow,
+    Restart,
+    Outage,
+    Lossy,
+    Resign,
+    Join,
+}
+
+/// How a fault ends.
+enum Cure {
+    Start(String),
+    Continue(String),
+    Clear(String, Fault),
+    Resume,
+    Reliable(FaultHandle),
+    Leave(String),
+}
+
+pub struct Nemesis<'a> {
+    spanner: &'a Emulator,
+    target: Target,
+    members: usize,
+    outside: Outside,
+    fleet: Fleet,
+    journal: Journal,
+    random: SmallRng,
+    bag: Vec<Plan>,
+    is_first_bag: bool,
+    cures: Vec<(Instant, Cure)>,
+    /// Workers that suffer from something: one thing at a time.
+    suffering: Vec<String>,
+    server_suffers: bool,
+}
+
+impl<'a> Nemesis<'a> {
+    pub async fn new(
+        spanner: &'a Emulator,
+        target: Target,
+        members: usize,
+        out: &Path,
+        seed: u64,
+    ) -> Result<Nemesis<'a>, Failure> {
+        Ok(Nemesis {
+            spanner,
+            target,
+            members,
+            outside: Outside::connect(&spanner.endpoint()).await?,
+            fleet: Fleet::new(spanner.address(), target, out.to_path_buf()),
+            journal: Journal::open(out, "nemesis")?,
+            random: SmallRng::seed_from_u64(seed),
+            bag: Vec::new(),
+            is_first_bag: true,
+            cures: Vec::new(),
+            suffering: Vec::new(),
+            server_suffers: false,
+        })
+    }
+
+    /// Runs the whole of it, and leaves no worker behind.
+    pub async fn run(&mut self, length: Duration) -> Result<(), Failure> {
+        let hands = (length / 8).clamp(Duration::from_secs(6), Duration::from_secs(60));
+        self.journal.write(Event::Run(self.target))?;
+        let time = self.spanner.clock().now().nanos();
+        self.journal.write(Event::Spanner(u64::try_from(time)?))?;
+        self.journal.write(Event::Phase(Phase::Storm))?;
+        for id in ids(1, self.members) {
+            self.fleet.start(&id).await?;
+        }
+        // So that there is somebody to be hit.
+        sleep(Duration::from_secs(3)).await;
+        let recovery = Duration::from_secs(6);
+        self.storm(length.saturating_sub(hands + recovery + Duration::from_secs(3))).await?;
+        self.cure_all().await?;
+        self.muster().await?;
+        self.journal.write(Event::Phase(Phase::Hands))?;
+        self.hands(hands).await?;
+        self.journal.write(Event::Phase(Phase::Recovery))?;
+        self.recovery(recovery).await?;
+        self.journal.write(Event::Phase(Phase::End))?;
+        self.fleet.disband().await
+    }
+
+    async fn storm(&mut self, length: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + length;
+        let mut next = Instant::now();
+        loop {
+            let cure = self.cures.iter().map(|(due, _)| *due).min();
+            let due = cure.map_or(next, |cure| cure.min(next));
+            if due >= end {
+                sleep_until(end).await;
+                return Ok(());
+            }
+            sleep_until(due).await;
+            self.cure(due).await?;
+            if due == next {
+                self.strike().await?;
+                next = Instant::now() + self.between(700, 3_300);
+            }
+        }
+    }
+
+    async fn strike(&mut self) -> Result<(), Failure> {
+        if self.bag.is_empty() {
+            if !self.is_first_bag {
+                self.cure_all().await?;
+                self.muster().await?;
+            }
+            self.is_first_bag = false;
+            self.bag = BAG.to_vec();
+            self.bag.shuffle(&mut self.random);
+        }
+        let Some(plan) = self.bag.pop() else { return Ok(()) };
+        match plan {
+            Plan::Restart | Plan::Outage | Plan::Lossy if self.server_suffers => Ok(()),
+            Plan::Restart => self.restart().await,
+            Plan::Outage => {
+                self.say(Fault::Outage, None)?;
+                self.spanner.pause().await;
+                self.server_suffers = true;
+                self.later(300, 3_000, Cure::Resume);
+                Ok(())
+            }
+            Plan::Lossy => self.lose_replies(),
+            Plan::Join => {
+                let running = self.fleet.running();
+                let mut reserve = ids(self.members + 1, RESERVE);
+                let Some(id) = reserve.find(|id| !running.contains(id)) else { return Ok(()) };
+                self.say(Fault::Join, Some(&id))?;
+                self.fleet.start(&id).await?;
+                self.later(5_000, 15_000, Cure::Leave(id));
+                Ok(())
+            }
+            _ => match self.victim() {
+                Some(id) => self.hit(plan, id).await,
+                None => Ok(()),
+            },
+        }
+    }
+
+    async fn hit(&mut self, plan: Plan, id: String) -> Result<(), Failure> {
+        match plan {
+            Plan::Kill => {
+                self.say(Fault::Kill, Some(&id))?;
+                self.fleet.kill(&id).await?;
+                self.suffer(&id);
+                self.later(500, 3_000, Cure::Start(id));
+            }
+            Plan::StopLong | Plan::StopShort => {
+                self.say(Fault::Stop, Some(&id))?;
+                self.fleet.signal(&id, Signal::STOP)?;
+                self.suffer(&id);
+                let lease = u64::try_from(self.target.lease().as_millis())?;
+                let (least, most) = if plan == Plan::StopLong {
+                    (lease + 300, lease * 3)
+                } else {
+                    (100, lease / 2)
+                };
+                self.later(least, most, Cure::Continue(id));
+            }
+            Plan::Resign => {
+                self.say(Fault::Resign, Some(&id))?;
+                self.fleet.resign(&id).await?;
+            }
+            _ => {
+                let delay = self.between(50, 400);
+                let (fault, link_fault) = match plan {
+                    Plan::Silence => (Fault::Silence, LinkFault::Silent),
+                    Plan::Slow => (Fault::Slow, LinkFault::Slow(delay)),
+                    _ => (Fault::Cut, LinkFault::Cut),
+                };
+                self.say(fault, Some(&id))?;
+                self.fleet.set(&id, link_fault)?;
+                self.suffer(&id);
+                self.later(300, 4_500, Cure::Clear(id, fault));
+            }
+        }
+        Ok(())
+    }
+
+    async fn restart(&mut self) -> Result<(), Failure> {
+        let restart = Restart::keep();
+        let restart = if self.random.random() { restart } else { restart.keep_sessions() };
+        self.say(Fault::Restart, None)?;
+        self.spanner.restart(restart).await?;
+        if restart == Restart::keep() {
+            // This one's session is lost as well.
+            self.outside = Outside::connect(&self.spanner.endpoint()).await?;
+        }
+        self.over(Fault::Restart, None)
+    }
+
+    fn lose_replies(&mut self) -> Result<(), Failure> {
+        let effects = [
+            Effect::LoseReply,
+            Effect::FailAfterApplying(Code::Unavailable),
+            Effect::ApplyLate { after: self.between(100, 3_000) },
+            Effect::DelayReply(self.between(100, 1_500)),
+        ];
+        let effect = effects[self.random.random_range(0..effects.len())];
+        let fault =
+            ServerFault::on(Rpc::Commit).probability(0.5, self.random.random()).effect(effect);
+        self.say(Fault::Lossy, None)?;
+        self.server_suffers = true;
+        let handle = self.spanner.inject(fault);
+        self.later(1_000, 3_500, Cure::Reliable(handle));
+        Ok(())
+    }
+
+    async fn cure(&mut self, until: Instant) -> Result<(), Failure> {
+        let (due, cures) = std::mem::take(&mut self.cures)
+            .into_iter()
+            .partition(|(due, _): &(Instant, Cure)| *due <= until);
+        self.cures = cures;
+        let due: Vec<(Instant, Cure)> = due;
+        for (_, cure) in due {
+            match cure {
+                Cure::Start(id) => {
+                    self.fleet.start(&id).await?;
+                    self.recovered(&id);
+                    self.over(Fault::Kill, Some(&id))?;
+                }
+                Cure::Continue(id) => {
+                    self.over(Fault::Stop, Some(&id))?;
+                    self.fleet.signal(&id, Signal::CONT)?;
+                    self.recovered(&id);
+                }
+                Cure::Clear(id, fault) => {
+                    self.fleet.set(&id, LinkFault::Clear)?;
+                    self.recovered(&id);
+                    self.over(fault, Some(&id))?;
+                }
+                Cure::Resume => {
+                    self.spanner.resume().await?;
+                    self.server_suffers = false;
+                    self.over(Fault::Outage, None)?;
+                }
+                Cure::Reliable(handle) => {
+                    handle.remove();
+                    self.server_suffers = false;
+                    self.over(Fault::Lossy, None)?;
+                }
+                Cure::Leave(id) => self.leave(id).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a worker of the reserve away, once nothing else ails it.
+    async fn leave(&mut self, id: String) -> Result<(), Failure> {
+        if self.suffering.contains(&id) {
+            self.cures.push((Instant::now() + Duration::from_secs(1), Cure::Leave(id)));
+            return Ok(());
+        }
+        self.say(Fault::Leave, Some(&id))?;
+        self.fleet.leave(&id).await
+    }
+
+    async fn cure_all(&mut self) -> Result<(), Failure> {
+        while let Some(last) = self.cures.iter().map(|(due, _)| *due).max() {
+            self.cure(last.min(Instant::now() + Duration::from_secs(60))).await?;
+        }
+        Ok(())
+    }
+
+    fn victim(&mut self) -> Option<String> {
+        let well = |id: &String| !self.suffering.contains(id);
+        let holder = self.fleet.holder().filter(well);
+        let mut running = self.fleet.running();
+        running.retain(well);
+        let at_random = running.choose(&mut self.random);
+        let leader = self.random.random_bool(0.75);
+        holder.filter(|holder| leader && running.contains(holder)).or(at_random.cloned())
+    }
+
+    fn suffer(&mut self, id: &str) {
+        self.suffering.push(id.to_string());
+    }
+
+    fn recovered(&mut self, id: &str) {
+        self.suffering.retain(|other| other != id);
+    }
+
+    fn later(&mut self, least_ms: u64, most_ms: u64, cure: Cure) {
+        let due = Instant::now() + self.between(least_ms, most_ms);
+        self.cures.push((due, cure));
+    }
+
+    fn between(&mut self, least_ms: u64, most_ms: u64) -> Duration {
+        Duration::from_millis(self.random.random_range(least_ms..most_ms))
+    }
+
+    fn say(&self, fault: Fault, on: Option<&str>) -> Result<(), Failure> {
+        self.journal.write(Event::Fault { fault, on: on.map(str::to_string) })
+    }
+
+    fn over(&self, fault: Fault, on: Option<&str>) -> Result<(), Failure> {
+        self.journal.write(Event::Over { fault, on: on.map(str::to_string) })
+    }
+}
+
+/// The ids of so many workers from a number on.
+fn ids(from: usize, count: usize) -> impl Iterator<Item = String> {
+    (from..from + count).map(|number| format!("w{number}"))
+}

@@ -1,0 +1,173 @@
+//! The target of a run, and the names that all of its processes agree on.
+
+use std::fmt;
+use std::time::Duration;
+
+pub const DATABASE: &str = "projects/chaos/instances/chaos/databases/chaos";
+
+/// The group of the members, and the name of their shards.
+pub const GROUP: &str = "chaos";
+pub const SHARDS: &str = "pieces";
+/// Each worker reads or holds all of their rows.
+const LOCKS_MAX: usize = 1_000;
+
+/// The work of a run's workers. Its locks have the numbers from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// All contend for one lock.
+    #[default]
+    One,
+    /// All contend for each of so many locks.
+    Locks(usize),
+    /// They are members of a group, and share so many shards.
+    Shards(usize),
+    /// All contend for one lock, each by its rank.
+    Ranks,
+    /// So many read under one lock and so many write under it. Work by writers has the number 0, work
+    /// by readers the number 1.
+    Sides { readers: usize, writers: usize },
+}
+
+/// The numbers of the two sides of a lock for readers and writers.
+pub const WRITERS: usize = 0;
+pub const READERS: usize = 1;
+
+/// How a worker contends for a ranked lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    pub rank: u32,
+    pub preempts: bool,
+}
+
+impl Target {
+    pub fn parse(name: &str, count: &str) -> Result<Target, String> {
+        let number = count.parse().ok().filter(|number| (2..=LOCKS_MAX).contains(number));
+        let count = number.ok_or_else(|| format!("--{name} {count}: expected 2 to {LOCKS_MAX}"))?;
+        match name {
+            "locks" => Ok(Target::Locks(count)),
+            "shards" => Ok(Target::Shards(count)),
+            _ => Err(format!("no target: {name}")),
+        }
+    }
+
+    pub fn from_name(name: &str) -> Result<Target, String> {
+        match name.split_once(' ') {
+            None if name == "one" => Ok(Target::One),
+            None if name == "ranks" => Ok(Target::Ranks),
+            Some(("sides", counts)) => {
+                let counts = counts.split_once(' ').and_then(|(readers, writers)| {
+                    Some((readers.parse().ok()?, writers.parse().ok()?))
+                });
+                let (readers, writers) = counts.ok_or_else(|| format!("no target: {name}"))?;
+                Ok(Target::Sides { readers, writers })
+            }
+            Some((name, count)) => Target::parse(name, count),
+            None => Err(format!("no target: {name}")),
+        }
+    }
+
+    pub fn count(self) -> usize {
+        match self {
+            Target::One | Target::Ranks => 1,
+            Target::Sides { .. } => 2,
+            Target::Locks(count) | Target::Shards(count) => count,
+        }
+    }
+
+    /// Returns the rank of the worker of this number, and if it preempts: two workers of
+    /// each rank, and one in four leads on beside a higher one.
+    pub fn rank(self, id: &str) -> Option<Rank> {
+        let number = number(id).filter(|_| self == Target::Ranks)?;
+        Some(Rank { rank: number.div_ceil(2), preempts: number % 4 != 0 })
+    }
+
+    /// Returns the side of a lock for readers and writers that a worker is on. Of the reserve, the
+    /// first writes.
+    pub fn side(self, id: &str) -> Option<usize> {
+        let Target::Sides { readers, writers } = self else { return None };
+        let number = number(id)? as usize;
+        Some(if number <= writers || number == writers + readers + 1 { WRITERS } else { READERS })
+    }
+
+    /// The counters that a worker increments: those of all, or its own if others are at work beside it.
+    pub fn colours(self, id: &str) -> Vec<String> {
+        if self.side(id) == Some(READERS) {
+            return vec![id.to_string()];
+        }
+        ["red", "green", "blue"].map(String::from).to_vec()
+    }
+
+    /// True if whoever holds the one keeps others from the other.
+    pub fn excludes(self, lock: usize, other: usize) -> bool {
+        match self {
+            Target::Sides { .. } => lock == WRITERS || other == WRITERS,
+            _ => lock == other,
+        }
+    }
+
+    /// True if the versions of the rows in the lock table are evidence too.
+    pub fn tells_by_rows(self) -> bool {
+        matches!(self, Target::Ranks | Target::Sides { .. })
+    }
+
+    /// Returns for how long a worker that preempts may lead beside a member of higher rank. So the
+    /// highest rank that lives leads by then. An abandoned transaction may hold the row for 10 s.
+    pub fn rank_limit(self) -> Duration {
+        self.lease() * 3 + Duration::from_secs(10)
+    }
+
+    /// For so long a vacant lock is left to each that goes before: two polls.
+    pub fn grace(self) -> Duration {
+        self.lease() * 2 / 5
+    }
+
+    /// The key of a lock's row.
+    pub fn key(self, lock: usize) -> String {
+        match self {
+            Target::One | Target::Ranks => "chaos".to_string(),
+            // The row of the writers; each reader has one of its own.
+            Target::Sides { .. } => format!("spindle:rw:{GROUP}"),
+            Target::Locks(_) => format!("chaos-{lock}"),
+            Target::Shards(_) => format!("spindle:shard:{GROUP}/{SHARDS}/{lock}"),
+        }
+    }
+
+    /// So many contenders for so many locks need time, unless they have cores of their own.
+    pub fn lease(self) -> Duration {
+        Duration::from_secs(if matches!(self, Target::Locks(_)) { 4 } else { 2 })
+    }
+
+    /// From one write under a lock to the next, so that the server has about the same to do however
+    /// many locks there are.
+    pub fn pace(self) -> Duration {
+        Duration::from_millis(20) * u32::try_from(self.count() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// After the last fault every lock has to be written under by then. An abandoned transaction may
+    /// hold a row for Spanner's idle limit of 10 s, then a lease runs out. Many locks have three
+    /// leases and a minute.
+    pub fn progress_limit(self) -> Duration {
+        match self {
+            Target::One | Target::Ranks => Duration::from_secs(20),
+            // A row that is held by an abandoned transaction may be in the way of either side.
+            Target::Sides { .. } => self.lease() * 3 + Duration::from_secs(24),
+            Target::Locks(_) | Target::Shards(_) => self.lease() * 3 + Duration::from_secs(60),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::One => write!(f, "one"),
+            Target::Locks(count) => write!(f, "locks {count}"),
+            Target::Shards(count) => write!(f, "shards {count}"),
+            Target::Ranks => write!(f, "ranks"),
+            Target::Sides { readers, writers } => write!(f, "sides {readers} {writers}"),
+        }
+    }
+}
+
+fn number(id: &str) -> Option<u32> {
+    id.strip_prefix('w')?.parse().ok()
+}

@@ -1,0 +1,78 @@
+//! One contender, in a process of its own: it writes while it holds, and obeys its input.
+
+mod claims;
+mod holders;
+mod locks;
+mod shards;
+mod sides;
+
+use std::io::BufRead as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle::LockTable;
+use tokio::sync::mpsc;
+
+use crate::clerk::Clerk;
+use crate::history::{Event, Failure, Journal};
+use crate::setup::{DATABASE, Target};
+
+/// Each task has been stopped and each lock released, or given up for lost, by then.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Works until its input says `leave` or ends.
+pub async fn work(endpoint: &str, id: &str, target: &str, out: PathBuf) -> Result<(), Failure> {
+    // Also a worker that is stopped ends with its parent.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let journal = Arc::new(Journal::open(&out, id)?);
+    journal.write(Event::Started)?;
+    let target = Target::from_name(target)?;
+    let worker = Worker {
+        id: id.to_string(),
+        target,
+        table: LockTable::connect_to(endpoint, DATABASE, "locktable"),
+        clerk: Arc::new(Clerk::new(endpoint, id, target, &out, Arc::clone(&journal))?),
+        journal: Arc::clone(&journal),
+        orders: orders(),
+    };
+    match worker.target {
+        Target::One | Target::Locks(_) | Target::Ranks => worker.contend().await?,
+        Target::Shards(count) => worker.share(count).await?,
+        Target::Sides { .. } => worker.take_turns().await?,
+    }
+    journal.write(Event::Exited)
+}
+
+struct Worker {
+    id: String,
+    target: Target,
+    table: LockTable,
+    clerk: Arc<Clerk>,
+    journal: Arc<Journal>,
+    orders: mpsc::Receiver<Order>,
+}
+
+enum Order {
+    Resign,
+    Leave,
+}
+
+/// Reads the parent's orders; the end of the input means that the parent is gone.
+fn orders() -> mpsc::Receiver<Order> {
+    let (sender, receiver) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let order = match line.as_str() {
+                "resign" => Order::Resign,
+                "leave" => Order::Leave,
+                _ => continue,
+            };
+            if sender.blocking_send(order).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

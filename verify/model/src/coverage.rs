@@ -1,0 +1,95 @@
+//! The events that a step is noticed to have caused, so that a vacuous exploration is seen as one.
+
+use std::time::Duration;
+
+use spindle_protocol::{Act, Answer, Rejection, Row, Timestamp, Writer};
+
+use crate::history::{Invariant, Mark};
+use crate::node::Asked;
+use crate::scenario::Scenario;
+use crate::world::World;
+
+impl World {
+    /// Notes that a takeover displaced `row`.
+    pub(crate) fn note_takeover(&mut self, row: &Row, writer: &Writer, at: Timestamp) {
+        self.history.mark(Mark::TookOver);
+        if self.history.begun.iter().any(|term| term.announced) {
+            self.history.mark(Mark::FenceRefused);
+        }
+        if self.history.interfered {
+            self.history.mark(Mark::TookInterfered);
+        }
+        if row.writer == Writer::nobody() && !row.is_released() {
+            self.history.mark(Mark::EvictedWaited);
+        }
+        self.note_kept_away(row, writer, at);
+        // Without the column there is no grace in the row; each judges by its own lease.
+        let too_soon = row.is_released() && at < row.token + row.lease.unwrap_or_default();
+        match row.writer.as_str().strip_prefix('>') {
+            None => {}
+            Some("") if !too_soon => self.history.mark(Mark::CooldownWaited),
+            Some(successor) if Some(successor) == writer.id() => {
+                self.history.mark(Mark::SuccessorTook);
+            }
+            Some(_) if too_soon => self.history.break_invariant(Invariant::Grace),
+            Some(_) => {}
+        }
+        if let (Some(old), Some(new)) = (row.writer.nonce(), writer.nonce()) {
+            if old.instance == new.instance {
+                self.history.mark(Mark::TookOwn);
+            } else if row.writer.id() == writer.id() {
+                self.history.mark(Mark::TookFormerLife);
+            }
+        }
+    }
+
+    /// Read off the text, not asked of the protocol, which is under proof.
+    fn note_kept_away(&mut self, row: &Row, writer: &Writer, at: Timestamp) {
+        let text = row.writer.as_str().strip_prefix('!').and_then(|text| text.rsplit_once('!'));
+        let Some((id, milliseconds)) = text else { return };
+        let keep_away = Duration::from_millis(milliseconds.parse().unwrap_or_default());
+        if Some(id) != writer.id() {
+            self.history.mark(Mark::TookFromKeptAway);
+        } else if at < row.token + keep_away {
+            self.history.break_invariant(Invariant::KeptAway);
+        } else {
+            self.history.mark(Mark::CameBack);
+        }
+    }
+
+    /// Notes that a contender was shown a row.
+    pub(crate) fn note_waiting(&mut self, index: usize, answer: &Answer, scenario: &Scenario) {
+        let Answer::Observed(observation) = answer else { return };
+        let Some(row) = &observation.row else { return };
+        let own = scenario.members[index].timing.lease;
+        let expired = |lease| row.heartbeat + lease <= observation.read_at;
+        if !row.is_released() && expired(own) && row.lease.is_some_and(|lease| !expired(lease)) {
+            self.history.mark(Mark::LongerLease);
+        }
+    }
+
+    /// Notes that a process heard an answer.
+    pub(crate) fn note_heard(
+        &mut self,
+        index: usize,
+        asked: Option<Asked>,
+        answer: &Answer,
+        held: bool,
+        resolves: bool,
+    ) {
+        let node = &self.nodes[index];
+        let began = !held && node.published.is_some();
+        let releases = matches!(&node.asked, Some(Asked { act: Act::Release { .. }, .. }));
+        let attempted = asked.is_some_and(|asked| asked.is_attempt());
+        let mark = match answer {
+            _ if resolves && began => Mark::ResolvedOurs,
+            _ if resolves && !releases => Mark::ResolvedNotOurs,
+            _ if (resolves || attempted) && releases && !node.wanted => Mark::GivenBack,
+            _ if (resolves || attempted) && releases => Mark::StoppedInAttempt,
+            Answer::Applied { .. } if attempted && !began => Mark::TooLate,
+            Answer::Rejected(Rejection::Changed(_)) if attempted => Mark::Collided,
+            _ => return,
+        };
+        self.history.mark(mark);
+    }
+}

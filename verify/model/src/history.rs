@@ -1,0 +1,180 @@
+//! An onlooker's memory: the terms that began, what was broken, what was seen.
+
+use std::hash::{Hash, Hasher};
+
+use spindle_protocol::{Row, Timestamp, Writer};
+
+/// The record that the invariants are judged by; nothing in the world depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct History {
+    /// The terms that began, in the order of their commits.
+    pub begun: Vec<Term>,
+    /// The row that the last of them displaced.
+    pub displaced: Option<Row>,
+    /// The highest token ever.
+    pub top: Timestamp,
+    /// True if a hand outside the protocol did something.
+    pub interfered: bool,
+    broken: u8,
+    marks: Marks,
+}
+
+/// A term that began.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Term {
+    /// Its fencing token.
+    pub token: Timestamp,
+    /// Its writer.
+    pub writer: Writer,
+    /// True if its owner was told.
+    pub announced: bool,
+    /// True if its beginning was lost, with everything that was written under it.
+    pub lost: bool,
+}
+
+/// The invariants that are judged by a step, not by a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invariant {
+    /// Tokens increase from term to term, and none is announced twice.
+    I2 = 1,
+    /// A request of another term changed the row.
+    I4 = 2,
+    /// A row of another lock was touched.
+    I6 = 4,
+    /// A term ended unannounced, or something was done before it was announced.
+    I7 = 8,
+    /// Somebody did not leave a named successor its grace.
+    Grace = 16,
+    /// Somebody took or kept a lock that its owner does not want.
+    Unasked = 32,
+    /// A release left its own term's takeover row.
+    I8 = 64,
+    /// An evicted holder came back before its time.
+    KeptAway = 128,
+}
+
+impl History {
+    /// Notes that an invariant was broken, for good.
+    pub fn break_invariant(&mut self, invariant: Invariant) {
+        self.broken |= invariant as u8;
+    }
+
+    /// Returns true if the invariant was broken.
+    pub fn is_broken(&self, invariant: Invariant) -> bool {
+        self.broken & invariant as u8 != 0
+    }
+
+    /// Notes what the step under way did.
+    pub fn mark(&mut self, mark: Mark) {
+        self.marks.0 |= 1 << mark as u64;
+    }
+
+    /// Returns true if the last step did this.
+    pub fn has_mark(&self, mark: Mark) -> bool {
+        self.marks.0 & (1 << mark as u64) != 0
+    }
+
+    /// Forgets what the last step did.
+    pub fn next_step(&mut self) {
+        self.marks = Marks(0);
+    }
+
+    /// Notes that a commit began a term.
+    pub fn begin(&mut self, token: Timestamp, writer: &Writer, displaced: Option<Row>) {
+        if token <= self.top {
+            self.break_invariant(Invariant::I2);
+        }
+        self.top = self.top.max(token);
+        self.displaced = displaced;
+        self.begun.push(Term { token, writer: writer.clone(), announced: false, lost: false });
+    }
+
+    /// Notes that an owner was told that its term began.
+    pub fn announce(&mut self, token: Timestamp, writer: &Writer) {
+        let term = self.begun.iter_mut().find(|term| term.token == token && term.writer == *writer);
+        match term {
+            Some(term) if !term.announced => term.announced = true,
+            _ => self.break_invariant(Invariant::I2),
+        }
+    }
+
+    /// Returns the term that began last, of those that the data still tells of.
+    pub fn latest(&self) -> Option<&Term> {
+        self.begun.iter().rev().find(|term| !term.lost)
+    }
+
+    /// Returns true if this is the term that began last.
+    pub fn is_latest(&self, token: Timestamp, writer: &Writer) -> bool {
+        self.latest().is_some_and(|term| term.token == token && term.writer == *writer)
+    }
+
+    /// Notes that the data is as it was before the last term began.
+    pub fn lose_latest(&mut self) {
+        if let Some(term) = self.begun.iter_mut().rev().find(|term| !term.lost) {
+            term.lost = true;
+        }
+    }
+}
+
+/// The events of the step into a state. It tells no states apart: two that differ in nothing else
+/// have the same future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Marks(u64);
+
+impl Hash for Marks {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+macro_rules! marks {
+    ($($mark:ident: $says:literal,)*) => {
+        /// Something worth having seen: an exploration without it would be vacuous.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mark {
+            $(#[doc = $says] $mark,)*
+        }
+
+        /// Returns the property that the mark is sometimes seen.
+        pub fn seen(mark: Mark) -> stateright::Property<crate::model::LockModel> {
+            match mark {
+                $(Mark::$mark => stateright::Property::sometimes($says, |_, world: &crate::world::World| {
+                    world.history.has_mark(Mark::$mark)
+                }),)*
+            }
+        }
+    };
+}
+
+marks! {
+    TookOver: "a takeover was applied",
+    ResolvedOurs: "an unknown attempt turned out to have begun a term",
+    ResolvedNotOurs: "an unknown attempt turned out not to have begun a term",
+    Repeated: "a heartbeat was repeated after an unknown outcome",
+    LateTakeover: "a takeover landed after its sender gave up",
+    LateHeartbeat: "a heartbeat landed after its sender gave up",
+    LateRelease: "a release landed after its sender gave up",
+    LateRefused: "a late request found the row changed",
+    Collided: "two takeovers of one term collided",
+    WokeUpLate: "a leader woke up after its lease, and another held",
+    OutOfContact: "a term was cancelled for want of a heartbeat",
+    Superseded: "a holder was told that its row is another's",
+    Expired: "a term expired before anything could be said",
+    Released: "a term was released",
+    OverLeftover: "a leftover takeover row was overridden",
+    SuccessorTook: "a named successor took over",
+    TookOwn: "an instance displaced its own former term",
+    TookFormerLife: "a restarted instance displaced its former life",
+    TooLate: "a commit was acknowledged too late to begin a term",
+    StoppedInAttempt: "an attempt under way at the stop was resolved and released",
+    EvictedWaited: "an evicted term ran out before another took over",
+    Swept: "an old takeover row was swept",
+    LongerLease: "a contender waited out a holder's longer lease",
+    FenceRefused: "a fenced write of a deposed term was refused",
+    CooldownWaited: "a lock that was cooldown was taken after its time",
+    Lapsed: "a term was left to lapse",
+    GivenBack: "an attempt under way was given back, for nobody wanted it any more",
+    TookInterfered: "a lock was taken after outside hands",
+    CameBack: "an evicted holder came back after its time",
+    TookFromKeptAway: "another took over from an evicted holder that keeps away",
+    Removed: "the row of a vacant lock was removed",
+    WentEarly: "a heartbeat went before it was due",
+}

@@ -1,0 +1,209 @@
+//! The onlooker: what each commit did, and which fences hold.
+
+use std::hash::{Hash, Hasher};
+
+use spindle_protocol::{Change, Row, StoredRow, TermId, Timestamp, Writer};
+
+use super::party::{READERS, WRITER_ROW, pace};
+use crate::table::Table;
+
+/// The record that the invariants are judged by; nothing in the world depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct History {
+    begun: Vec<Begun>,
+    top: Timestamp,
+    broken: u8,
+    goals: Goals,
+}
+
+/// A term that an owner may be told of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Begun {
+    key: String,
+    term: TermId,
+}
+
+/// The invariants that are judged by a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Invariant {
+    /// Tokens increase, from readers to writers and back.
+    I2 = 1,
+    /// A request of another term changed a row.
+    I4 = 2,
+    /// A reader began while somebody wrote or waited to.
+    Stops = 4,
+    /// A writer began while somebody read.
+    Waits = 8,
+}
+
+/// The goals of the step into a state; they tell no states apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Goals(u32);
+
+impl Hash for Goals {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+macro_rules! goals {
+    ($($goal:ident: $says:literal,)*) => {
+        /// Something worth having seen: an exploration without it would be vacuous.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Goal { $($goal,)* }
+
+        /// Returns the property that it is sometimes seen.
+        pub(super) fn seen(goal: Goal) -> stateright::Property<super::model::RwModel> {
+            match goal {
+                $(Goal::$goal => stateright::Property::sometimes($says, |_, world: &super::world::World| {
+                    world.history.has_seen(Goal::$goal)
+                }),)*
+            }
+        }
+    };
+}
+
+goals! {
+    ReadTogether: "two read at once",
+    WriterBegan: "a writer began",
+    WriterWaited: "a writer waited for a reader",
+    ReaderAfterWriter: "a reader began after a writer",
+    DeadWriterReleased: "a reader released a writer that had ended without a release",
+    DeadReaderDeleted: "a writer deleted the row of a reader that had ended without a release",
+    DiedBetween: "a writer died between its two commits",
+    ReaderRefused: "a reader was too late for the writer's first commit",
+    SecondUnknown: "a writer learned late that its second commit was applied",
+    LateRead: "a reader's begin landed after its sender gave up",
+    LateSecond: "a writer's second commit landed after its sender gave up",
+    LateSecondRefused: "a writer's second commit came after another had the writer_row",
+    EitherReleased: "a release met the second term before its owner had heard of it",
+}
+
+impl Begun {
+    /// Returns true if a fenced write of the term would commit at this instant.
+    fn holds(&self, table: &Table) -> bool {
+        let row = table.get(&self.key).map(StoredRow::row);
+        row.is_some_and(|row| row.token == self.term.token && row.writer == self.term.writer)
+    }
+}
+
+impl History {
+    pub(super) fn see(&mut self, goal: Goal) {
+        self.goals.0 |= 1 << goal as u32;
+    }
+
+    pub(super) fn has_seen(&self, goal: Goal) -> bool {
+        self.goals.0 & (1 << goal as u32) != 0
+    }
+
+    pub(super) fn next_step(&mut self) {
+        self.goals = Goals(0);
+    }
+
+    pub(super) fn is_broken(&self, invariant: Invariant) -> bool {
+        self.broken & invariant as u8 != 0
+    }
+
+    fn break_invariant(&mut self, invariant: Invariant) {
+        self.broken |= invariant as u8;
+    }
+
+    fn begins(&mut self, key: &str, token: Timestamp, writer: &Writer) {
+        if token <= self.top {
+            self.break_invariant(Invariant::I2);
+        }
+        self.top = token;
+        let term = TermId { token, writer: writer.clone() };
+        self.begun.push(Begun { key: key.to_string(), term });
+    }
+
+    /// Judges a commit by the table before it.
+    pub(super) fn judge(
+        &mut self,
+        key: &str,
+        change: &Change,
+        before: &Table,
+        now: Timestamp,
+        at: Timestamp,
+    ) {
+        let writer_row = before.get(WRITER_ROW).map(StoredRow::row);
+        let is_taken = |row: &Row| row.vacant_from("", pace().lease) > now;
+        match change {
+            Change::BeginRead { writer, .. } => {
+                if writer_row.as_ref().is_some_and(is_taken) {
+                    self.break_invariant(Invariant::Stops);
+                }
+                if writer_row.as_ref().is_some_and(|row| !row.is_released()) {
+                    self.see(Goal::DeadWriterReleased);
+                }
+                if writer_row.is_some_and(|row| row.is_released()) {
+                    self.see(Goal::ReaderAfterWriter);
+                }
+                self.begins(key, at, writer);
+            }
+            Change::BeginWrite { first, .. } => {
+                let readers: Vec<Row> = readers(before).map(|(_, row)| row).collect();
+                if readers.iter().any(is_taken) {
+                    self.break_invariant(Invariant::Waits);
+                }
+                if !readers.is_empty() {
+                    self.see(Goal::DeadReaderDeleted);
+                }
+                self.see(Goal::WriterBegan);
+                if let Some(second) = first.writer.second() {
+                    self.begins(WRITER_ROW, at, &second);
+                }
+            }
+            Change::Takeover { writer, .. } => {
+                let instance = |writer: &Writer| writer.nonce().map(|nonce| nonce.instance);
+                // An instance need not wait for what it left itself.
+                let is_own = |row: &Row| instance(&row.writer) == instance(writer);
+                if writer_row.as_ref().is_some_and(|row| is_taken(row) && !is_own(row)) {
+                    self.break_invariant(Invariant::I4);
+                }
+            }
+            Change::Heartbeat { term, .. }
+            | Change::Release { term, .. }
+            | Change::EndRead { term } => self.judge_owner(key, term, before),
+            Change::KeepWriting { first, .. } => self.judge_owner(key, first, before),
+            Change::EndWriting { first, .. } => {
+                if writer_row.is_some_and(|row| first.second_in(&row).is_some()) {
+                    self.see(Goal::EitherReleased);
+                }
+                self.judge_owner(key, first, before);
+            }
+            _ => {}
+        }
+    }
+
+    /// The row that is changed must be of the same attempt, whichever of its commits wrote it.
+    fn judge_owner(&mut self, key: &str, term: &TermId, before: &Table) {
+        let attempt = |writer: &Writer| {
+            writer.nonce().map(|nonce| (nonce.instance, nonce.attempt & 0xffff_ffff))
+        };
+        let found = before.get(key).map(StoredRow::row);
+        let own = attempt(&term.writer);
+        let is_own = found.is_some_and(|row| {
+            own.is_some() && attempt(&row.writer) == own && row.token >= term.token
+        });
+        if !is_own {
+            self.break_invariant(Invariant::I4);
+        }
+    }
+
+    /// Returns how many writers' and how many readers' fenced writes would commit at this instant.
+    pub(super) fn fences(&self, table: &Table) -> (usize, usize) {
+        let held = self.begun.iter().filter(|begun| begun.holds(table));
+        let (writers, readers): (Vec<_>, Vec<_>) = held.partition(|begun| begun.key == WRITER_ROW);
+        (writers.len(), readers.len())
+    }
+
+    /// Forgets the terms whose rows are another's, or gone: no row ever has an old token again.
+    pub(super) fn forget(&mut self, table: &Table) {
+        self.begun.retain(|begun| begun.holds(table));
+    }
+}
+
+/// The rows of all readers.
+pub(super) fn readers(table: &Table) -> impl Iterator<Item = (String, Row)> {
+    let rows = table.rows().filter(|row| row.key.starts_with(READERS));
+    rows.map(|row| (row.key.clone(), row.row()))
+}

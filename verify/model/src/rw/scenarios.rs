@@ -1,0 +1,106 @@
+//! The bounds of an exploration of readers and writers.
+
+use super::judge::Goal;
+
+/// A space of worlds to explore.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    pub(super) readers: usize,
+    pub(super) writers: usize,
+    pub(super) ticks: u16,
+    pub(super) budget: Budget,
+    /// One state in so many is followed to its end.
+    pub(super) continued_one_in: u64,
+    pub(super) expected: Vec<Goal>,
+}
+
+/// How often each thing may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Budget {
+    /// All the faults below together, up to `pauses`.
+    pub(super) faults: u8,
+    /// A request or an answer that is held up.
+    pub(super) delays: u8,
+    /// An outcome that is unknown, or is that nothing was done.
+    pub(super) unknowns: u8,
+    pub(super) crashes: u8,
+    /// A pause of any length.
+    pub(super) pauses: u8,
+    /// The owner lets go.
+    pub(super) departures: u8,
+    /// An owner that let go wants it again.
+    pub(super) returns: u8,
+}
+
+/// Returns the scenarios that run in CI.
+pub fn short() -> Vec<Scenario> {
+    vec![two_readers(), two_writers()]
+}
+
+/// Returns the same in small.
+pub fn quick() -> Vec<Scenario> {
+    let in_small =
+        |scenario: Scenario| Scenario { ticks: 4, expected: vec![Goal::WriterBegan], ..scenario };
+    short().into_iter().map(in_small).collect()
+}
+
+/// Returns the same, further.
+pub fn long() -> Vec<Scenario> {
+    let further = |scenario: Scenario| Scenario {
+        budget: Budget { faults: scenario.budget.faults + 1, ..scenario.budget },
+        ..scenario
+    };
+    short().into_iter().map(further).collect()
+}
+
+fn two_readers() -> Scenario {
+    Scenario {
+        name: "two readers",
+        readers: 2,
+        writers: 1,
+        ticks: 6,
+        budget: Budget {
+            faults: 1,
+            delays: 1,
+            unknowns: 1,
+            crashes: 1,
+            pauses: 1,
+            departures: 1,
+            returns: 0,
+        },
+        continued_one_in: 64,
+        expected: vec![
+            Goal::ReadTogether,
+            Goal::WriterBegan,
+            Goal::WriterWaited,
+            Goal::DeadWriterReleased,
+            Goal::DeadReaderDeleted,
+            Goal::DiedBetween,
+            Goal::ReaderRefused,
+            Goal::SecondUnknown,
+            Goal::LateRead,
+            Goal::LateSecond,
+        ],
+    }
+}
+
+fn two_writers() -> Scenario {
+    Scenario {
+        name: "two writers",
+        readers: 1,
+        writers: 2,
+        expected: vec![
+            Goal::WriterBegan,
+            Goal::WriterWaited,
+            Goal::ReaderAfterWriter,
+            Goal::DeadWriterReleased,
+            Goal::DeadReaderDeleted,
+            Goal::DiedBetween,
+            Goal::SecondUnknown,
+            Goal::LateSecond,
+        ],
+        ..two_readers()
+    }
+}

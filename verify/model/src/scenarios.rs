@@ -1,0 +1,406 @@
+//! The scenarios that are run.
+
+use crate::history::Mark;
+use crate::scenario::{Budget, Clock, Member, Scenario, Start, TICK, timing};
+
+/// Returns the scenarios that run in CI: each is explored to its end.
+pub fn short() -> Vec<Scenario> {
+    small().into_iter().chain(larger()).collect()
+}
+
+fn small() -> Vec<Scenario> {
+    vec![slow(), slow_answers(), early(), unheard(), again()]
+}
+
+fn larger() -> Vec<Scenario> {
+    vec![
+        contention(),
+        one_term(),
+        lives(),
+        leases(),
+        three(),
+        clocks(),
+        evicted(),
+        kept_away(),
+        removed(),
+        peers(),
+        owners(),
+        holds(),
+        hands(),
+        forged(),
+        broken_clocks(),
+    ]
+}
+
+/// Returns the same in small, with one fault at most: what a broken protocol rarely survives.
+pub fn quick() -> Vec<Scenario> {
+    let ticks = [8, 8, 7, 8, 8, 8, 8, 8, 7, 9, 5, 7, 5, 3];
+    let larger = larger().into_iter().zip(ticks);
+    let larger = larger.map(|(scenario, ticks)| in_small(scenario, ticks));
+    small().into_iter().chain(larger).collect()
+}
+
+fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
+    let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
+    let expected = match scenario.name {
+        "contention" | "one term" | "three" | "peers" => vec![Mark::TookOver],
+        _ => vec![],
+    };
+    Scenario { ticks, budget, expected, progress_checked_one_in: 8, ..scenario }
+}
+
+/// Returns the scenarios of a long run: the same, further, and with more at once.
+pub fn long() -> Vec<Scenario> {
+    let hasty = |scenario: Scenario, name, ticks| Scenario {
+        name,
+        ticks,
+        budget: Budget { faults: scenario.budget.faults + 1, ..scenario.budget },
+        expected: vec![],
+        ..scenario
+    };
+    let two_hands = Budget { hands: 2, ..Budget::default() };
+    let mut scenarios: Vec<_> = short().into_iter().map(longer).collect();
+    scenarios.extend([
+        hasty(one_term(), "one term, hasty", 5),
+        hasty(leases(), "leases, hasty", 8),
+        hasty(three(), "three, hasty", 5),
+        Scenario { name: "two hands", budget: two_hands, ..hands() },
+    ]);
+    scenarios
+}
+
+fn longer(scenario: Scenario) -> Scenario {
+    Scenario { ticks: scenario.ticks + 1, ..scenario }
+}
+
+/// Anything may go wrong, so many times in all.
+fn faults(faults: u8) -> Budget {
+    Budget {
+        faults,
+        delays: 3,
+        unknowns: 2,
+        aborts: 1,
+        crashes: 2,
+        pauses: 2,
+        duplicates: 1,
+        ..Budget::default()
+    }
+}
+
+fn pair() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    Scenario {
+        name: "pair",
+        members: vec![Member::new("a", short.clone()), Member::new("b", short)],
+        starts: vec![Start::Empty],
+        ticks: 10,
+        budget: faults(2),
+        late_requests_max: 2,
+        optional_columns: true,
+        keep_away: None,
+        progress_checked_one_in: 64,
+        clocks_break_i1: false,
+        expected: vec![],
+    }
+}
+
+/// Describes two contenders for a lock that nobody has.
+pub fn contention() -> Scenario {
+    Scenario {
+        name: "contention",
+        starts: vec![Start::Empty, Start::Abandoned],
+        ticks: 8,
+        expected: vec![
+            Mark::TookOver,
+            Mark::ResolvedOurs,
+            Mark::ResolvedNotOurs,
+            Mark::Collided,
+            Mark::LateRefused,
+            Mark::LateTakeover,
+            Mark::TooLate,
+        ],
+        ..pair()
+    }
+}
+
+/// Describes a holder and a contender.
+pub fn one_term() -> Scenario {
+    Scenario {
+        name: "one term",
+        starts: vec![Start::Held],
+        ticks: 9,
+        expected: vec![
+            Mark::TookOver,
+            Mark::Repeated,
+            Mark::LateHeartbeat,
+            Mark::LateRefused,
+            Mark::WokeUpLate,
+            Mark::OutOfContact,
+            Mark::Expired,
+            Mark::TookOwn,
+            Mark::Swept,
+            Mark::FenceRefused,
+        ],
+        ..pair()
+    }
+}
+
+/// Answers that come late, and processes that get their time late.
+pub fn slow() -> Scenario {
+    Scenario {
+        name: "slow",
+        members: vec![
+            Member::new("a", timing(6, 2, 4, 1, 1)),
+            Member::new("b", timing(4, 1, 2, 1, 1)),
+        ],
+        starts: vec![Start::Empty],
+        ticks: 10,
+        budget: Budget { faults: 2, delays: 2, unknowns: 1, pauses: 1, ..Budget::default() },
+        expected: vec![Mark::TookOver, Mark::ResolvedOurs],
+        ..pair()
+    }
+}
+
+/// Answers to heartbeats that come so late that it matters from when a term counts. That takes a
+/// limit of more than a tick, and so an interval that is short beside the deadline.
+pub fn slow_answers() -> Scenario {
+    Scenario {
+        name: "slow answers",
+        members: vec![
+            Member::new("a", timing(6, 1, 4, 1, 1)),
+            Member::new("b", timing(4, 1, 2, 1, 1)),
+        ],
+        starts: vec![Start::Held],
+        ticks: 10,
+        budget: Budget { faults: 2, delays: 2, unknowns: 1, ..Budget::default() },
+        expected: vec![Mark::TookOver],
+        ..pair()
+    }
+}
+
+/// Describes a holder whose heartbeats may go early, by any part of their interval.
+pub fn early() -> Scenario {
+    Scenario {
+        name: "early",
+        members: vec![
+            Member::new("a", timing(7, 2, 4, 1, 1)),
+            Member::new("b", timing(4, 1, 2, 1, 1)),
+        ],
+        starts: vec![Start::Held],
+        ticks: 10,
+        budget: faults(1),
+        expected: vec![Mark::WentEarly, Mark::TookOver, Mark::OutOfContact],
+        ..pair()
+    }
+}
+
+/// Describes a holder that hears nothing of its heartbeats, again and again.
+pub fn unheard() -> Scenario {
+    Scenario {
+        name: "unheard",
+        starts: vec![Start::Held],
+        ticks: 9,
+        budget: Budget { faults: 4, unknowns: 4, ..Budget::default() },
+        expected: vec![Mark::TookOver, Mark::OutOfContact],
+        ..pair()
+    }
+}
+
+/// Describes a contender whose attempt is followed by another before anybody knows its outcome.
+pub fn again() -> Scenario {
+    Scenario {
+        name: "again",
+        starts: vec![Start::Empty, Start::Abandoned],
+        ticks: 5,
+        budget: Budget { faults: 3, delays: 1, unknowns: 2, ..Budget::default() },
+        expected: vec![Mark::ResolvedOurs, Mark::ResolvedNotOurs, Mark::LateTakeover],
+        ..pair()
+    }
+}
+
+/// Owners that stop and resign.
+pub fn owners() -> Scenario {
+    Scenario {
+        name: "owners",
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 7,
+        budget: Budget { stops: 1, resignations: 1, ..faults(1) },
+        expected: vec![
+            Mark::Released,
+            Mark::LateRelease,
+            Mark::SuccessorTook,
+            Mark::StoppedInAttempt,
+        ],
+        ..pair()
+    }
+}
+
+/// Owners that want the lock for a while, let go of it, park it, or leave their term to lapse.
+pub fn holds() -> Scenario {
+    Scenario {
+        name: "holds",
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 9,
+        budget: Budget { holds: 1, ..faults(1) },
+        expected: vec![Mark::Released, Mark::CooldownWaited, Mark::Lapsed, Mark::GivenBack],
+        ..pair()
+    }
+}
+
+/// Describes a tool that evicts whoever holds.
+pub fn evicted() -> Scenario {
+    Scenario {
+        name: "evicted",
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 9,
+        budget: Budget { evictions: 1, ..faults(1) },
+        expected: vec![Mark::Superseded, Mark::EvictedWaited],
+        ..pair()
+    }
+}
+
+/// Describes a tool that evicts whoever holds, and keeps it away for longer than its lease.
+pub fn kept_away() -> Scenario {
+    Scenario {
+        name: "kept away",
+        starts: vec![Start::Held],
+        ticks: 10,
+        budget: Budget { evictions: 1, ..faults(1) },
+        keep_away: Some(TICK * 6),
+        expected: vec![Mark::Superseded, Mark::CameBack, Mark::TookFromKeptAway],
+        ..pair()
+    }
+}
+
+/// Describes a tool that removes the row of a lock that is vacant.
+pub fn removed() -> Scenario {
+    Scenario {
+        name: "removed",
+        starts: vec![Start::Held],
+        ticks: 8,
+        budget: Budget { removals: 1, stops: 1, ..faults(1) },
+        expected: vec![Mark::Removed, Mark::TookOver],
+        ..pair()
+    }
+}
+
+/// Describes a rolling change of the lease: members with different ones.
+pub fn leases() -> Scenario {
+    Scenario {
+        name: "leases",
+        members: vec![
+            Member::new("a", timing(6, 3, 4, 1, 1)),
+            Member::new("b", timing(4, 1, 2, 1, 1)),
+        ],
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 10,
+        budget: faults(1),
+        expected: vec![Mark::TookOver, Mark::LongerLease],
+        ..pair()
+    }
+}
+
+/// Clocks that go wrong as far as the margin allows, and at any moment.
+pub fn clocks() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    // A fast clock may jump a tick, so two of them have to fit between deadline and expiry.
+    let wide = timing(5, 1, 2, 1, 1);
+    Scenario {
+        name: "clocks",
+        members: vec![
+            Member::new("a", short).with_clock(Clock::Slow(4)),
+            Member::new("b", wide).with_clock(Clock::Fast(5)),
+        ],
+        starts: vec![Start::Empty, Start::Held],
+        budget: faults(1),
+        expected: vec![Mark::TookOver, Mark::OutOfContact],
+        ..pair()
+    }
+}
+
+/// Clocks that go wrong further than the margin allows: two may have the lock at once, yet no
+/// fenced write of the earlier one commits.
+pub fn broken_clocks() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    Scenario {
+        name: "broken clocks",
+        members: vec![
+            Member::new("a", short.clone()).with_clock(Clock::Slow(1)),
+            Member::new("b", short).with_clock(Clock::Slow(1)),
+        ],
+        starts: vec![Start::Held],
+        ticks: 8,
+        budget: faults(1),
+        clocks_break_i1: true,
+        expected: vec![Mark::TookOver],
+        ..pair()
+    }
+}
+
+/// Peers of another implementation that died halfway, on a table without our columns.
+pub fn peers() -> Scenario {
+    Scenario {
+        name: "peers",
+        starts: vec![Start::Abandoned, Start::Leftover, Start::Held],
+        budget: Budget { leftovers: 1, ..faults(1) },
+        optional_columns: false,
+        ticks: 12,
+        expected: vec![Mark::OverLeftover, Mark::TookOver],
+        ..pair()
+    }
+}
+
+/// Processes that share one id, die and come back.
+pub fn lives() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    Scenario {
+        name: "lives",
+        members: vec![Member::new("a", short.clone()), Member::new("a", short)],
+        starts: vec![Start::Empty],
+        ticks: 7,
+        budget: faults(2),
+        expected: vec![Mark::TookFormerLife, Mark::ResolvedNotOurs],
+        ..pair()
+    }
+}
+
+/// Three members.
+pub fn three() -> Scenario {
+    let short = timing(4, 1, 2, 1, 1);
+    let member = |id| Member::new(id, short.clone());
+    Scenario {
+        name: "three",
+        members: vec![member("a"), member("b"), member("c")],
+        starts: vec![Start::Empty, Start::Held],
+        ticks: 8,
+        budget: faults(1),
+        expected: vec![Mark::TookOver, Mark::Collided],
+        ..pair()
+    }
+}
+
+/// Hands outside the protocol delete, edit, lose and seize; I1 is exempt from then on.
+pub fn hands() -> Scenario {
+    Scenario {
+        name: "hands",
+        starts: vec![Start::Held, Start::EpochToken],
+        ticks: 7,
+        budget: Budget { hands: 1, ..faults(1) },
+        expected: vec![Mark::TookInterfered, Mark::Superseded, Mark::FenceRefused],
+        ..pair()
+    }
+}
+
+/// Describes two edits in a row, while the outcome of an attempt is unknown.
+pub fn forged() -> Scenario {
+    let timing_of_all = timing(6, 2, 4, 1, 2);
+    Scenario {
+        name: "forged",
+        members: vec![Member::new("a", timing_of_all.clone()), Member::new("b", timing_of_all)],
+        starts: vec![Start::Abandoned],
+        ticks: 3,
+        budget: Budget { hands: 2, ..faults(1) },
+        expected: vec![Mark::TookInterfered],
+        ..pair()
+    }
+}

@@ -1,0 +1,68 @@
+//! The scenarios in small, so that a broken protocol or a vacuous model is seen within seconds.
+
+use spindle_model::history::Mark;
+use spindle_model::rank::RankModel;
+use spindle_model::run::{Limits, Report, check, explore};
+use spindle_model::scenario::{Budget, Scenario};
+use spindle_model::scenarios;
+
+/// One fault at most, and not for long.
+fn in_small(scenario: Scenario) -> Report {
+    let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
+    let ticks = scenario.ticks.min(8);
+    let expected = vec![Mark::TookOver];
+    explore(&Scenario { budget, ticks, expected, ..scenario }, Limits::default())
+}
+
+fn holds(scenario: Scenario) {
+    let report = in_small(scenario);
+    assert!(report.failures.is_empty() && report.complete, "{report}");
+}
+
+#[test]
+fn contenders_for_a_lock_that_nobody_has_keep_the_invariants() {
+    holds(scenarios::contention());
+}
+
+#[test]
+fn a_holder_and_a_contender_keep_the_invariants() {
+    holds(scenarios::one_term());
+}
+
+#[test]
+fn members_with_different_leases_keep_the_invariants() {
+    holds(scenarios::leases());
+}
+
+#[test]
+fn three_members_keep_the_invariants() {
+    holds(scenarios::three());
+}
+
+#[test]
+fn contenders_with_ranks_go_for_each_other_by_name_and_once() {
+    let [two, three] = <[RankModel; 2]>::try_from(RankModel::quick()).expect("two worlds");
+    for (model, ticks) in [(two, 4), (three, 2)] {
+        let model = RankModel { scenario: Scenario { ticks, ..model.scenario }, ..model };
+        let report = check(model.scenario.name, model, Limits::default());
+        assert!(report.failures.is_empty() && report.complete, "{report}");
+    }
+}
+
+#[test]
+fn clocks_beyond_the_margin_break_mutual_exclusion_and_no_fence() {
+    let scenario = scenarios::broken_clocks();
+    let budget = Budget::default();
+    let report = explore(&Scenario { budget, ..scenario }, Limits::default());
+    // That two have the lock at once is among the things to be seen here.
+    assert!(report.failures.is_empty() && report.complete, "{report}");
+}
+
+#[test]
+fn a_property_that_is_never_seen_fails_the_exploration() {
+    let scenario = scenarios::one_term();
+    let (budget, expected) = (Budget::default(), vec![Mark::SuccessorTook]);
+    let report = explore(&Scenario { budget, expected, ..scenario }, Limits::default());
+    assert_eq!(report.failures.len(), 1, "{report}");
+    assert!(report.failures[0].steps.is_none());
+}

@@ -1,0 +1,194 @@
+//! Those who hold a lock by the library's own ways: `acquire`, `try_acquire`, `lead`, `run_once`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_spanner::client::DatabaseClient;
+use google_cloud_spanner::mutation::Mutation;
+use rand::RngExt as _;
+use spindle::{CancellationToken, Guard, JobOutcome, LockTable, Spindle, Term, simulation};
+use tokio::time::{sleep, timeout};
+
+use crate::coverage::CoverageGoal;
+use crate::machine::Clocks;
+use crate::plan::{CallerPlan, NIGHTLY};
+use crate::told::Announced;
+use crate::world::World;
+
+/// One process of them; its clones are others in the same process, with the same handle.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    world: Arc<World>,
+    plan: CallerPlan,
+    table: LockTable,
+    client: DatabaseClient,
+    clocks: Arc<Clocks>,
+    lock: Spindle,
+}
+
+impl Caller {
+    pub(crate) fn new(world: &Arc<World>, index: usize) -> Caller {
+        let plan = world.plan.callers[index].clone();
+        let server = world.server.as_ref().expect("only where there is a server");
+        let table = server.callers_table(index).clone();
+        let clocks = Arc::new(Clocks::new(plan.member.rate));
+        let timing = &plan.member.timing;
+        let lock = (table.lock(world.plan.locks[plan.lock].name.as_str()))
+            .id(plan.member.id.as_str())
+            .lease(timing.lease)
+            .poll_interval(timing.poll_interval)
+            .clock(simulation::clock(Arc::clone(&clocks) as _))
+            .build()
+            .expect("the plan is valid");
+        let client = server.client().clone();
+        Caller { world: Arc::clone(world), plan, table, client, clocks, lock }
+    }
+
+    /// Goes on for as long as the storm lasts, and lets go of everything then.
+    pub(crate) async fn live(self) {
+        while self.world.is_stormy() {
+            let way = self.world.random(|random| random.random_range(0..5));
+            match way {
+                0 => self.acquire().await,
+                1 => self.try_acquire().await,
+                2 | 3 => self.lead().await,
+                _ => self.run_once().await,
+            }
+            self.world.wait_in_storm(self.some_time(1.0)).await;
+        }
+    }
+
+    /// Up to so many leases.
+    fn some_time(&self, leases: f64) -> Duration {
+        let share = self.world.random(|random| random.random_range(0.0..leases));
+        self.plan.member.timing.lease.mul_f64(share) + Duration::from_millis(1)
+    }
+
+    async fn acquire(&self) {
+        if let Ok(guard) = self.lock.acquire_within(self.some_time(3.0)).await {
+            self.world.saw(CoverageGoal::Acquired);
+            self.hold(guard).await;
+        }
+    }
+
+    async fn try_acquire(&self) {
+        if let Ok(Some(guard)) = self.lock.try_acquire().await {
+            self.world.saw(CoverageGoal::Tried);
+            self.hold(guard).await;
+        }
+    }
+
+    /// Works under the guard until it is done or the term ends, then lets go in one way or another.
+    async fn hold(&self, guard: Guard) {
+        let (time, releases) = (self.some_time(2.0), self.world.random(|random| random.random()));
+        {
+            let _work = self.world.go_to_work(self.plan.lock, &guard);
+            let work = work(&self.world, &self.client, &guard, time);
+            tokio::select! {
+                biased;
+                () = guard.cancelled() => {}
+                () = work => {}
+            }
+        }
+        if releases {
+            guard.release().await;
+        }
+    }
+
+    async fn lead(&self) {
+        let cancel = CancellationToken::new();
+        let (time, limit) = (self.some_time(2.0), self.some_time(6.0));
+        let resigns = self.world.random(|random| random.random_bool(0.3));
+        let (world, client) = (Arc::clone(&self.world), self.client.clone());
+        let lock = self.plan.lock;
+        let leading = self.lock.lead(cancel.clone(), move |term| {
+            let (world, client) = (Arc::clone(&world), client.clone());
+            async move {
+                world.saw(CoverageGoal::Led);
+                let _work = world.go_to_work(lock, &term);
+                // Some stop when they are told to, some have to be aborted.
+                if world.random(|random| random.random()) {
+                    work(&world, &client, &term, time).await;
+                } else {
+                    tokio::select! {
+                        () = term.cancelled() => {}
+                        () = work(&world, &client, &term, time) => {}
+                    }
+                }
+            }
+        });
+        let orders = async {
+            sleep(limit / 2).await;
+            if resigns {
+                self.lock.resign().await;
+            }
+            sleep(limit / 2).await;
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = leading => {}
+            () = orders => {}
+            // Dropping it stops the task, too.
+            () = self.world.wait_in_storm(limit * 2) => {}
+        }
+    }
+
+    async fn run_once(&self) {
+        let at_most = self.world.plan.longest_lease();
+        // The same for all, so that it is known how far apart two runs must be.
+        let at_least = at_most / 2;
+        let (world, client) = (Arc::clone(&self.world), self.client.clone());
+        let time = self.some_time(1.5);
+        let clock = simulation::clock(Arc::clone(&self.clocks) as _);
+        let run = (self.table.lock(NIGHTLY).id(self.plan.member.id.as_str()).clock(clock))
+            .run_once(at_least, at_most, move |term: Term| async move {
+                world.run_began(&term, at_least);
+                let _work = world.go_to_work(world.plan.locks.len(), &term);
+                work(&world, &client, &term, time).await;
+            });
+        match run.await {
+            Ok(JobOutcome::Ran(())) => self.world.saw(CoverageGoal::RanOnce),
+            Ok(JobOutcome::Skipped(_)) => self.world.saw(CoverageGoal::SkippedRun),
+            Ok(JobOutcome::Overran(_)) => self.world.saw(CoverageGoal::Overran),
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// Fenced writes now and then, for so long.
+async fn work(world: &Arc<World>, client: &DatabaseClient, term: &Term, time: Duration) {
+    for _ in 0..4 {
+        sleep(time / 4).await;
+        write(world, client, term).await;
+    }
+}
+
+async fn write(world: &Arc<World>, client: &DatabaseClient, term: &Term) {
+    let serial = world.random(|random| random.random::<i64>());
+    let row = Mutation::new_insert_or_update_builder("ledger").set("serial").to(serial);
+    let row = row.set("lock_name").to(term.lock()).build();
+    let fence = term.fence();
+    let limit = world.plan.longest_lease();
+    let written = fence.transaction(client).time_limit(limit).run(move |transaction| {
+        let row = row.clone();
+        async move { transaction.buffer([row]) }
+    });
+    match timeout(limit * 2, written).await {
+        Ok(Ok(written)) => {
+            world.told(serial, Announced::Committed);
+            let Some(at) = written.commit_response.commit_timestamp else { return };
+            let nanos = i128::from(at.seconds()) * 1_000_000_000 + i128::from(at.nanos());
+            world.wrote_fenced(term, u64::try_from(nanos).unwrap_or(0));
+        }
+        Ok(Err(error)) => {
+            if error.is_fenced() {
+                world.saw(CoverageGoal::FencedOff);
+            }
+            if error.is_fenced() || error.is_retryable() {
+                world.told(serial, Announced::NotCommitted);
+            }
+        }
+        Err(_) => {}
+    }
+}

@@ -1,0 +1,263 @@
+//! The commits of a world in the order of their timestamps, and what the rows were at each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use spindle::FencingToken;
+use spindle_emulator::engine::{Cell, Mutation, Value};
+use spindle_protocol::{Row, Timestamp, Writer};
+
+use super::reserved::Reservations;
+use super::{Committed, Invariant, Past, Purpose, fenced, later_terms, other_rows};
+use crate::coverage::CoverageGoal;
+use crate::format::Format;
+use crate::process::Process;
+use crate::rows::{TABLE, decode, timestamp};
+
+/// The commits, and the rows that came of them.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// By timestamp, what each commit did lock by lock; nothing stands for the loss of all rows.
+    unsettled: BTreeMap<Timestamp, Option<Vec<Committed>>>,
+    rows: BTreeMap<String, BTreeMap<String, Cell>>,
+    pub(crate) past: Past,
+    /// The writers of the terms that began, by lock and token.
+    begun: BTreeMap<(String, u64), Writer>,
+    /// The published terms that still have to be found among them.
+    published: BTreeMap<(String, u64), Writer>,
+    /// The occupants of the slots.
+    slots: Vec<Slot>,
+    /// The slot that began the latest term of each lock.
+    holders: BTreeMap<String, usize>,
+    /// The highest token of the terms that began, by lock.
+    latest: BTreeMap<String, Timestamp>,
+    /// The terms that were published after a later one of their lock: lock, token, the later token.
+    overtaken: Vec<(String, Timestamp, Timestamp)>,
+    /// When hands edited or deleted a lock's row; without a lock, when all rows were lost.
+    touched: BTreeSet<(Timestamp, Option<String>)>,
+    reserved: Reservations,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    id: String,
+    format: Format,
+}
+
+impl History {
+    pub(crate) fn new(slots: &[Arc<Process>]) -> History {
+        let slot =
+            |process: &Arc<Process>| Slot { id: process.plan.id.clone(), format: process.format };
+        History { slots: slots.iter().map(slot).collect(), ..History::default() }
+    }
+
+    /// Forgets all that was committed.
+    pub(crate) fn forget(&mut self) {
+        *self = History { slots: std::mem::take(&mut self.slots), ..History::default() };
+    }
+
+    /// Returns the id of a slot's instance; hands have no slot.
+    fn id(&self, slot: usize) -> String {
+        self.slots.get(slot).map(|slot| slot.id.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn committed(&mut self, committed: Committed) {
+        let commit = self.unsettled.entry(committed.at).or_insert_with(|| Some(Vec::new()));
+        commit.get_or_insert_default().push(committed);
+    }
+
+    pub(crate) fn lost_rows(&mut self, at: Timestamp) {
+        self.unsettled.insert(at, None);
+    }
+
+    pub(crate) fn published(&mut self, lock: &str, token: FencingToken, writer: Writer) {
+        self.published.insert((lock.to_string(), token.as_nanoseconds()), writer);
+    }
+
+    /// A term was published after one that began later. It is judged once all commits between are known.
+    pub(crate) fn overtaken(&mut self, lock: &str, token: u64, by: u64) {
+        let at = |token: u64| Timestamp(token.cast_signed());
+        self.overtaken.push((lock.to_string(), at(token), at(by)));
+    }
+
+    /// How many commits wait to be judged.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled.len()
+    }
+
+    /// Judges the commits before `until`, of which none can come any more.
+    pub(crate) fn settle(
+        &mut self,
+        until: Timestamp,
+        coverage: &mut Vec<CoverageGoal>,
+    ) -> Result<(), (Invariant, String)> {
+        let later = self.unsettled.split_off(&until);
+        for (at, committed) in std::mem::replace(&mut self.unsettled, later) {
+            match committed {
+                Some(parts) => {
+                    for committed in &parts {
+                        self.judge(committed, coverage)?;
+                    }
+                }
+                None => {
+                    self.touched.insert((at, None));
+                    self.rows.clear();
+                    self.reserved.lost_rows();
+                    self.past.lost_rows(at);
+                }
+            }
+            debug_assert!(at < until);
+        }
+        self.judge_overtaken(until)?;
+        let due = |token: u64| Timestamp(token.cast_signed()) < until;
+        let published = std::mem::take(&mut self.published);
+        for ((lock, token), writer) in published {
+            let key = (lock, token);
+            if !due(token) {
+                self.published.insert(key, writer);
+            } else if self.begun.get(&key) != Some(&writer) {
+                let begun = self.begun.get(&key);
+                let what = format!("{writer} says it holds {key:?}, which is {begun:?}'s");
+                return Err((Invariant::I2, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// An instance may hear of its term after another heard of a later one, but only if hands freed the lock
+    /// between the two commits: that is the freedom that I1 gives them. Tokens follow the commits all the same.
+    fn judge_overtaken(&mut self, until: Timestamp) -> Result<(), (Invariant, String)> {
+        let (due, waiting) =
+            std::mem::take(&mut self.overtaken).into_iter().partition(|(_, _, by)| *by < until);
+        self.overtaken = waiting;
+        let due: Vec<(String, Timestamp, Timestamp)> = due;
+        for (lock, token, by) in due {
+            let is_between = |at: Timestamp| token < at && at < by;
+            let is_its = |of: &Option<String>| of.as_ref().is_none_or(|of| *of == lock);
+            if !self.touched.iter().any(|(at, of)| is_between(*at) && is_its(of)) {
+                let what = format!(
+                    "lock `{lock}`: a term began with token {}, after one with {}, and nobody touched the row",
+                    token.0, by.0
+                );
+                return Err((Invariant::I2, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &mut self,
+        committed: &Committed,
+        coverage: &mut Vec<CoverageGoal>,
+    ) -> Result<(), (Invariant, String)> {
+        let Committed { at, by, lock, purpose, .. } = committed;
+        let row = self.row(lock);
+        let context = |what: String| format!("at {}, #{by}, lock `{lock}`: {what}", at.0);
+        later_terms::check(purpose, row.as_ref()).map_err(|what| (Invariant::I4, context(what)))?;
+        if let Purpose::Fenced(term) = purpose {
+            fenced::check(row.as_ref(), term).map_err(|what| (Invariant::I3, context(what)))?;
+        }
+        let (id, holder) = (self.id(*by), self.holders.get(lock).copied());
+        let holders_id = holder.map(|holder| self.id(holder));
+        let reserved = self.reserved.committed(committed, &id, holders_id.as_deref());
+        coverage.extend(reserved.map_err(|what| (Invariant::Reserved, context(what)))?);
+        note(purpose, row.as_ref(), coverage);
+        for mutation in committed.mutations.iter().filter(|write| write.table() == TABLE) {
+            let keys =
+                other_rows::keys(lock, mutation).map_err(|what| (Invariant::I6, context(what)))?;
+            if *purpose == Purpose::Sweep && keys.contains(lock) {
+                return Err((Invariant::I6, context("a sweep removed the lock row".to_string())));
+            }
+            self.apply(mutation, &keys, *at);
+        }
+        if *purpose == Purpose::ManualEdits {
+            self.touched.insert((*at, Some(lock.clone())));
+        }
+        let row = self.row(lock);
+        self.past.committed(committed, &id, row.as_ref());
+        if matches!(purpose, Purpose::Insert | Purpose::Takeover { .. })
+            && let Some(row) = self.row(lock)
+        {
+            if successor_of(purpose) == Some(&*id) {
+                coverage.push(CoverageGoal::SuccessorTook);
+            }
+            coverage.extend(self.followed(*by, holder));
+            self.holders.insert(lock.clone(), *by);
+            let before = self.latest.insert(lock.clone(), row.token);
+            if let Some(before) = before.filter(|before| *before >= row.token) {
+                let what =
+                    format!("a term began with token {}, after one with {}", row.token.0, before.0);
+                return Err((Invariant::I2, context(what)));
+            }
+            self.begun.insert((lock.clone(), row.token.0.unsigned_abs()), row.writer);
+        }
+        Ok(())
+    }
+
+    /// Tells which version's term came after which.
+    fn followed(&self, taker: usize, holder: Option<usize>) -> Option<CoverageGoal> {
+        let (taker, holder) = (self.slots.get(taker)?, self.slots.get(holder?)?);
+        match (holder.format, taker.format) {
+            (Format::Previous, Format::Present) => Some(CoverageGoal::FollowedPrevious),
+            (Format::Present, Format::Previous) => Some(CoverageGoal::PreviousFollowed),
+            _ => None,
+        }
+    }
+
+    fn apply(&mut self, mutation: &Mutation, keys: &[String], at: Timestamp) {
+        let Mutation::Write { columns, cells, .. } = mutation else {
+            keys.iter().for_each(|key| drop(self.rows.remove(key)));
+            return;
+        };
+        for key in keys {
+            let row = self.rows.entry(key.clone()).or_default();
+            for (column, cell) in columns.iter().zip(cells) {
+                let cell = match cell {
+                    Cell::CommitTimestamp => Cell::Value(engine_timestamp(at)),
+                    Cell::Value(_) => cell.clone(),
+                };
+                row.insert(column.clone(), cell);
+            }
+        }
+    }
+
+    fn row(&self, lock: &str) -> Option<Row> {
+        const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
+        let row = self.rows.get(lock)?;
+        let value = |column: &str| match row.get(column) {
+            Some(Cell::Value(value)) => value.clone(),
+            _ => Value::Null,
+        };
+        Some(decode(lock, &COLUMNS, &COLUMNS.map(value)).row())
+    }
+}
+
+fn engine_timestamp(at: Timestamp) -> Value {
+    let found = spindle_emulator::engine::Timestamp::from_nanos(i128::from(at.0));
+    debug_assert_eq!(found.map(timestamp), Some(at));
+    found.into()
+}
+
+fn successor_of(purpose: &Purpose) -> Option<&str> {
+    match purpose {
+        Purpose::Takeover { seen, .. } => seen.writer.successor_id(),
+        _ => None,
+    }
+}
+
+fn note(purpose: &Purpose, row: Option<&Row>, coverage: &mut Vec<CoverageGoal>) {
+    match purpose {
+        Purpose::Insert => coverage.push(CoverageGoal::Inserted),
+        Purpose::Takeover { over_leftover, .. } => {
+            coverage.push(CoverageGoal::TookOver);
+            if *over_leftover {
+                coverage.push(CoverageGoal::LeftoverOverridden);
+            }
+            if row.is_some_and(|row| row.writer == Writer::nobody() && !row.is_released()) {
+                coverage.push(CoverageGoal::EvictedTook);
+            }
+        }
+        Purpose::Release { .. } => coverage.push(CoverageGoal::Released),
+        _ => {}
+    }
+}

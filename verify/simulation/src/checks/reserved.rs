@@ -1,0 +1,87 @@
+//! A reservation by a release or an eviction is kept, by whatever version reads the row.
+
+use std::collections::BTreeMap;
+
+use spindle_protocol::{Succession, Timestamp};
+
+use super::{Committed, Purpose};
+use crate::coverage::CoverageGoal;
+
+/// For whom each lock is reserved, told by those who reserved it and never by the row's text.
+#[derive(Debug, Default)]
+pub(super) struct Reservations(BTreeMap<String, Reserved>);
+
+#[derive(Clone, Debug)]
+struct Reserved {
+    until: Timestamp,
+    whom: Whom,
+}
+
+#[derive(Clone, Debug)]
+enum Whom {
+    Only(String),
+    Nobody,
+    AllBut(String),
+}
+
+impl Reservations {
+    /// Takes note of a commit of the instance `id`, or judges it; `holder` began the last term.
+    pub(super) fn committed(
+        &mut self,
+        committed: &Committed,
+        id: &str,
+        holder: Option<&str>,
+    ) -> Result<Option<CoverageGoal>, String> {
+        let Committed { at, lock, purpose, .. } = committed;
+        let reserved = match purpose {
+            Purpose::Insert | Purpose::Takeover { .. } => {
+                let Some(reserved) = self.0.remove(lock) else { return Ok(None) };
+                return reserved.taken(id, *at);
+            }
+            // An edit of a row undoes what it says.
+            Purpose::ManualEdits => None,
+            Purpose::Release { next, .. } => match next {
+                Succession::Anyone => None,
+                Succession::Successor { id, grace } => {
+                    Some(Reserved { until: *at + *grace, whom: Whom::Only(id.clone()) })
+                }
+                Succession::Cooldown { rest } => {
+                    Some(Reserved { until: *at + *rest, whom: Whom::Nobody })
+                }
+            },
+            Purpose::Evict { keep_away: Some(keep_away) } => holder.map(|holder| Reserved {
+                until: *at + *keep_away,
+                whom: Whom::AllBut(holder.to_string()),
+            }),
+            _ => return Ok(None),
+        };
+        match reserved {
+            Some(reserved) => drop(self.0.insert(lock.clone(), reserved)),
+            None => drop(self.0.remove(lock)),
+        }
+        Ok(None)
+    }
+
+    /// All rows are gone, and what they said.
+    pub(super) fn lost_rows(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Reserved {
+    fn taken(&self, id: &str, at: Timestamp) -> Result<Option<CoverageGoal>, String> {
+        let may = match &self.whom {
+            Whom::Only(successor) => successor == id,
+            Whom::Nobody => false,
+            Whom::AllBut(evicted) => evicted != id,
+        };
+        if !may && at < self.until {
+            return Err(format!("`{id}` took the lock, which was {self:?}"));
+        }
+        Ok(match &self.whom {
+            Whom::Nobody => Some(CoverageGoal::ParkedTook),
+            Whom::AllBut(_) => Some(CoverageGoal::KeptAway),
+            Whom::Only(_) => None,
+        })
+    }
+}

@@ -1,0 +1,269 @@
+//! The things that a world has seen, so that one in which nothing happens is recognised.
+
+use std::fmt;
+
+/// Something that must happen somewhere in a long run, or it proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CoverageGoal {
+    /// A lock without a row was taken.
+    Inserted,
+    /// A lock was taken over.
+    TookOver,
+    /// Two wanted to take over the same term, and one lost.
+    LostRace,
+    /// A term began whose begin had an unknown outcome and had been applied.
+    UnknownApplied,
+    /// A begin had an unknown outcome and had not been applied.
+    UnknownNotApplied,
+    /// A write was applied after its sender had given up.
+    AppliedLate,
+    /// A heartbeat or release of a term that was over was refused.
+    RefusedInTerm,
+    /// A commit was aborted.
+    Aborted,
+    /// A holder crashed.
+    HolderCrashed,
+    /// A holder was paused past its lease, and woke up.
+    LateWake,
+    /// A holder's machine was suspended past the lease, and woke up.
+    LateWakeFromSuspend,
+    /// A holder was cut off from Spanner while it ran.
+    HolderCutOff,
+    /// A term was given up and its row released.
+    Released,
+    /// A named successor took the lock.
+    SuccessorTook,
+    /// An evicted term was taken over.
+    EvictedTook,
+    /// A leftover of a dead peer was overridden.
+    LeftoverOverridden,
+    /// Takeover rows were swept.
+    Swept,
+    /// A contender waited because the holder's lease is longer than its own.
+    LongerLease,
+    /// A fenced write committed.
+    FencedWrite,
+    /// A fenced write of a term that was over was refused or aborted.
+    FencedOff,
+    /// A term ended because of the renew deadline.
+    OutOfContact,
+    /// A term ended by its expiry.
+    Expired,
+    /// A term ended because the row was another's.
+    Superseded,
+    /// The server was restarted.
+    Restarted,
+    /// The server was unreachable for longer than a lease.
+    LongOutage,
+    /// Outside hands deleted a row.
+    RowDeleted,
+    /// They edited a token.
+    TokenEdited,
+    /// They edited a heartbeat.
+    HeartbeatEdited,
+    /// All rows were lost.
+    DataLost,
+    /// A lock was seized.
+    Seized,
+    /// Requests went through the real client and server.
+    ThroughClient,
+    /// Somebody waited for the lock and got it.
+    Acquired,
+    /// Somebody tried for the lock and got it.
+    Tried,
+    /// A task was run while its process led.
+    Led,
+    /// A scheduled job ran.
+    RanOnce,
+    /// One was skipped, for another had it or had just run it.
+    SkippedRun,
+    /// One was stopped, for its time was over.
+    Overran,
+    /// A holder was seen by `inspect`.
+    Inspected,
+    /// Locks were listed.
+    Listed,
+    /// A change of holders was observed.
+    Observed,
+    /// The tool evicted a holder.
+    Deposed,
+    /// The tool swept leftovers.
+    SweptByTool,
+    /// The tool seized a lock.
+    SeizedByTool,
+    /// An ALTER gave a running fleet the optional columns.
+    Altered,
+    /// Several locks were looked at by one read.
+    ReadTogether,
+    /// Several locks were written in one commit.
+    WrittenTogether,
+    /// An instance of this version took over from one of the previous version.
+    FollowedPrevious,
+    /// And the other way round.
+    PreviousFollowed,
+    /// An evicted instance kept away, and another or it itself held after that.
+    KeptAway,
+    /// A lock that was cooldown was taken when that was over.
+    ParkedTook,
+    /// The tool removed the row of a vacant lock.
+    RemovedByTool,
+    /// The tool kept an evicted holder away, and another held meanwhile.
+    KeptAwayByTool,
+    /// A member with shards died.
+    MemberCrashed,
+    /// A member gave all its shards up and left.
+    MemberLeft,
+    /// A member decided by views that were old.
+    StaleViews,
+    /// A shard was taken by the member for which it was released.
+    HandedOver,
+    /// A shard was taken by another, since that one had left it alone.
+    PromiseLapsed,
+    /// A shard whose owner had died was taken.
+    ShardOfTheDeadTaken,
+    /// A shard's task did not stop and was aborted.
+    ShardTaskAborted,
+    /// A shard's task ended by itself.
+    ShardTaskFailed,
+    /// A write under a shard's earlier term was refused.
+    LateWorkRefused,
+    /// A member joined a settled fleet, and no more moved than it got.
+    JoinMovedItsShare,
+    /// A member came and went all the time, and nothing moved.
+    CameAndWent,
+    /// A member died soon after each join, and no shard was left alone for long.
+    DiedAgainAndAgain,
+    /// A member could take no shard, and none was left alone for long.
+    UnableStarvedNone,
+    /// One of a semaphore's permits was taken.
+    PermitTaken,
+    /// Several read at the same time.
+    ReadersTogether,
+    /// A reader began after a writer that had ended without a release.
+    DeadWriterReleased,
+    /// A process that reads was refused to write.
+    ReaderRefusedToWrite,
+    /// A writer that waited stopped a reader.
+    WriterStoppedReaders,
+    /// The highest rank that lives came to lead.
+    HighestRankLed,
+}
+
+const ALL: [CoverageGoal; 71] = {
+    use CoverageGoal as S;
+    [
+        S::Inserted,
+        S::TookOver,
+        S::LostRace,
+        S::UnknownApplied,
+        S::UnknownNotApplied,
+        S::AppliedLate,
+        S::RefusedInTerm,
+        S::Aborted,
+        S::HolderCrashed,
+        S::LateWake,
+        S::LateWakeFromSuspend,
+        S::HolderCutOff,
+        S::Released,
+        S::SuccessorTook,
+        S::EvictedTook,
+        S::LeftoverOverridden,
+        S::Swept,
+        S::LongerLease,
+        S::FencedWrite,
+        S::FencedOff,
+        S::OutOfContact,
+        S::Expired,
+        S::Superseded,
+        S::Restarted,
+        S::LongOutage,
+        S::RowDeleted,
+        S::TokenEdited,
+        S::HeartbeatEdited,
+        S::DataLost,
+        S::Seized,
+        S::ThroughClient,
+        S::Acquired,
+        S::Tried,
+        S::Led,
+        S::RanOnce,
+        S::SkippedRun,
+        S::Overran,
+        S::Inspected,
+        S::Listed,
+        S::Observed,
+        S::Deposed,
+        S::SweptByTool,
+        S::SeizedByTool,
+        S::Altered,
+        S::ReadTogether,
+        S::WrittenTogether,
+        S::FollowedPrevious,
+        S::PreviousFollowed,
+        S::KeptAway,
+        S::ParkedTook,
+        S::RemovedByTool,
+        S::KeptAwayByTool,
+        S::MemberCrashed,
+        S::MemberLeft,
+        S::StaleViews,
+        S::HandedOver,
+        S::PromiseLapsed,
+        S::ShardOfTheDeadTaken,
+        S::ShardTaskAborted,
+        S::ShardTaskFailed,
+        S::LateWorkRefused,
+        S::JoinMovedItsShare,
+        S::CameAndWent,
+        S::DiedAgainAndAgain,
+        S::UnableStarvedNone,
+        S::PermitTaken,
+        S::ReadersTogether,
+        S::DeadWriterReleased,
+        S::ReaderRefusedToWrite,
+        S::WriterStoppedReaders,
+        S::HighestRankLed,
+    ]
+};
+
+/// How often each was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coverage([u64; ALL.len()]);
+
+impl Default for Coverage {
+    fn default() -> Coverage {
+        Coverage([0; ALL.len()])
+    }
+}
+
+impl Coverage {
+    /// Counts one.
+    pub fn saw(&mut self, goal: CoverageGoal) {
+        self.0[goal as usize] += 1;
+    }
+
+    /// How often this was seen.
+    pub fn count(&self, goal: CoverageGoal) -> u64 {
+        self.0[goal as usize]
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Coverage) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
+    }
+
+    /// Returns what was never seen.
+    pub fn missing(&self) -> Vec<CoverageGoal> {
+        ALL.into_iter().filter(|goal| self.count(*goal) == 0).collect()
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, goal) in ALL.into_iter().enumerate() {
+            let separator = if index == 0 { "" } else { " " };
+            write!(f, "{separator}{goal:?}={}", self.count(goal))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! Members that share shards and permits, or read and write, or have ranks, as they ship: with the
+//! batcher, and in a share of the worlds through the real client.
+//!
+//! A world of its own, since what is watched is another thing than a lock: who is at work on which
+//! shard, and how often that changes. Each process has a connection, a batcher and a clock of its
+//! own. When the storm is over, every shard has to be at work within
+//! [`FleetPlan::limit`], the shares have to become even, and then nothing may move but what a
+//! join or a leave makes move.
+
+mod books;
+mod network;
+mod plan;
+mod ranks;
+mod readers;
+mod settled;
+mod slot;
+mod storm;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub use plan::{FleetPlan, Subject, Trial};
+
+use self::slot::Slot;
+use self::world::FleetWorld;
+use crate::checks::Invariant;
+use crate::report::Report;
+
+/// Lives the plan; with `prints`, tells every event.
+pub fn run_fleet(plan: &FleetPlan, prints: bool) -> Report {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true);
+    if plan.through_client {
+        builder.enable_io();
+    }
+    // The library's draws come from the seed, too.
+    spindle::simulation::draw_from(plan.seed.rotate_left(16));
+    let runtime = builder.build();
+    runtime.expect("a runtime on this thread alone").block_on(live(plan, prints))
+}
+
+async fn live(plan: &FleetPlan, prints: bool) -> Report {
+    let world = Arc::new(FleetWorld::new(plan, prints).await);
+    let (slots, guest) = Slot::all(&world);
+    let fleet: Vec<_> = slots.iter().map(|slot| tokio::spawn(Arc::clone(slot).live())).collect();
+    let whole = async {
+        storm::rage(&world, &slots).await;
+        if let Err((invariant, what)) = judge(&world, &slots, &guest).await {
+            world.fail(invariant, what);
+        }
+        end(&world, &slots, fleet, &guest.id).await;
+    };
+    tokio::select! {
+        biased;
+        () = world.failed.cancelled() => {}
+        () = whole => {}
+    }
+    Report {
+        violation: world.books(|books| books.finding.first().cloned()),
+        simulated: world.now(),
+        instances: plan.members + 1,
+        faults: world.network.faults(),
+        coverage: world.network.coverage(),
+        trace: world.network.trace(),
+        repeats: !plan.through_client,
+        history: Ok(BTreeMap::new()),
+    }
+}
+
+/// Sees that what a fleet does goes on well. The `guest` is a slot for members that come later.
+async fn judge(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> settled::Judged {
+    match world.plan.subject {
+        Subject::Shards => settled::shares(world, slots, guest).await,
+        Subject::ReadersWriters => readers::judge(world, slots).await,
+        Subject::Ranks => ranks::judge(world, slots, guest).await,
+    }
+}
+
+/// Has all leave, and looks at what they leave behind.
+async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>, guest: &str) {
+    world.close();
+    slots.iter().for_each(|slot| slot.leave(Duration::ZERO));
+    for living in fleet {
+        if timeout(world.plan.lease * 4, living).await.is_err() {
+            world.fail(Invariant::I5, "a member does not leave".to_string());
+        }
+    }
+    // Late requests of the dead.
+    tokio::time::sleep(world.plan.lease * 2).await;
+    if let Err((invariant, what)) = settled::nothing_is_left(world, guest) {
+        world.fail(invariant, what);
+    }
+    world.compare_told();
+}

@@ -1,0 +1,299 @@
+//! The duties of a fleet once nothing goes wrong any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle::fleet::plan;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::plan::{CHIEF, Trial};
+use super::slot::{Slot, crash};
+use super::world::FleetWorld;
+use crate::checks::Invariant;
+use crate::coverage::CoverageGoal;
+use crate::rows::TABLE;
+
+pub(super) type Judged = Result<(), (Invariant, String)>;
+
+/// Over any window of this length (I8).
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Sees that shards are shared well. The `guest` is a slot for members that come later.
+pub(super) async fn shares(
+    world: &Arc<FleetWorld>,
+    slots: &[Arc<Slot>],
+    guest: &Arc<Slot>,
+) -> Judged {
+    all_at_work(world).await?;
+    even(world, slots).await?;
+    // A view from the storm may be as old as a poll may take, and a task as slow to stop.
+    sleep(Duration::from_secs(10) + world.plan.lease).await;
+    even(world, slots).await?;
+    nothing_moves(world, "in a settled fleet", 0, async {
+        // Terms that have just begun sweep.
+        sleep(world.plan.lease).await;
+        bounded_load(world, slots).await
+    })
+    .await?;
+    for trial in &world.plan.trials {
+        world.tell(|| format!("{trial:?}"));
+        match trial {
+            Trial::JoinAndLeave => join_and_leave(world, slots, guest).await?,
+            Trial::ComeAndGo => come_and_go(world, guest).await?,
+            Trial::CrashLoop => crash_loop(world, slots, guest).await?,
+            Trial::Unable => unable(world, slots, guest).await?,
+        }
+    }
+    members_are_told(world, slots).await
+}
+
+/// Waits until every shard is at work.
+pub(super) async fn all_at_work(world: &FleetWorld) -> Judged {
+    let limit = world.plan.limit();
+    let since = world.now();
+    while world.books(|books| books.owners().len()) < world.plan.pieces() {
+        if world.now() > since + limit {
+            let at_work = world.books(|books| books.owners().clone());
+            let what = format!("{limit:?} after the last fault only {at_work:?} are at work");
+            return Err((Invariant::I5, what));
+        }
+        sleep(world.plan.lease / 20).await;
+    }
+    Ok(())
+}
+
+/// Waits until the members that live share them evenly.
+async fn even(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
+    let limit = world.plan.patience_until_even();
+    let since = world.now();
+    while !is_even(world, slots) {
+        if world.now() > since + limit {
+            let owners = world.books(|books| books.owners().clone());
+            let what = format!("{limit:?} after the last fault the shares are {owners:?}");
+            return Err((Invariant::I5, what));
+        }
+        sleep(world.plan.lease / 20).await;
+    }
+    Ok(())
+}
+
+fn is_even(world: &FleetWorld, slots: &[Arc<Slot>]) -> bool {
+    let mut shares: BTreeMap<u64, usize> = BTreeMap::new();
+    for slot in slots {
+        let Some(life) = slot.life() else { return false };
+        shares.insert(life.number, 0);
+    }
+    let owners = world.books(|books| books.owners().clone());
+    for owner in owners.values() {
+        *shares.entry(*owner).or_default() += 1;
+    }
+    let (least, most) = (shares.values().min(), shares.values().max());
+    let spread = most.unwrap_or(&0) - least.unwrap_or(&0);
+    owners.len() == world.plan.shards && shares.len() == slots.len() && spread <= 1
+}
+
+/// Sees that so many tasks begin meanwhile, and not one more.
+pub(super) async fn nothing_moves(
+    world: &FleetWorld,
+    when: &str,
+    but: usize,
+    meanwhile: impl Future<Output = Judged>,
+) -> Judged {
+    let before = world.books(|books| books.starts());
+    meanwhile.await?;
+    let moved = world.books(|books| books.starts()) - before;
+    if moved == but {
+        return Ok(());
+    }
+    Err((Invariant::Moves, format!("{moved} shards moved {when}; the plan asks for {but}")))
+}
+
+/// Has the guest begin a life.
+pub(super) async fn invite(guest: &Arc<Slot>) -> JoinHandle<()> {
+    let living = Arc::clone(guest);
+    let joined = tokio::spawn(async move { living.live_once().await });
+    while guest.life().is_none() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    joined
+}
+
+async fn join_and_leave(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
+    let lives = lives(slots);
+    let owners = world.books(|books| books.owners().clone());
+    let owners: Vec<Option<&str>> =
+        owners.values().map(|life| lives.get(life).map(String::as_str)).collect();
+    let mut members: Vec<&str> = lives.values().map(String::as_str).collect();
+    members.push(&guest.id);
+    let due = plan(&members, &owners).moves().len();
+    let mut all = slots.to_vec();
+    all.push(Arc::clone(guest));
+    let living = invite(guest).await;
+    nothing_moves(world, "when a member joined", due, async {
+        even(world, &all).await?;
+        sleep(world.plan.lease * 2).await;
+        Ok(())
+    })
+    .await?;
+    world.saw(CoverageGoal::JoinMovedItsShare);
+    let guests = guest.life().map(|life| life.number);
+    let due = world
+        .books(|books| books.owners().values().filter(|owner| Some(**owner) == guests).count());
+    nothing_moves(world, "when a member left", due, async {
+        guest.leave(Duration::ZERO);
+        let _ = living.await;
+        even(world, slots).await?;
+        sleep(world.plan.lease * 2).await;
+        Ok(())
+    })
+    .await
+}
+
+/// The ids of those who live, by their lives.
+fn lives(slots: &[Arc<Slot>]) -> BTreeMap<u64, String> {
+    slots.iter().filter_map(|slot| Some((slot.life()?.number, slot.id.clone()))).collect()
+}
+
+/// A member that is never there for long enough to count.
+async fn come_and_go(world: &Arc<FleetWorld>, guest: &Arc<Slot>) -> Judged {
+    let settled = world.plan.settled();
+    nothing_moves(world, "while a member came and went", 0, async {
+        for _ in 0..6 {
+            let living = invite(guest).await;
+            sleep(settled.mul_f64(0.7)).await;
+            guest.leave(Duration::ZERO);
+            let _ = living.await;
+            sleep(settled / 2).await;
+        }
+        Ok(())
+    })
+    .await?;
+    world.saw(CoverageGoal::CameAndWent);
+    Ok(())
+}
+
+/// The row of a member that dies soon counts until its lease is over. Others take back what it is
+/// given meanwhile.
+async fn crash_loop(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
+    world.books(super::books::Books::forget_gaps);
+    for _ in 0..3 {
+        let living = invite(guest).await;
+        sleep(world.plan.settled().mul_f64(0.7)).await;
+        crash(guest, &[], spindle_emulator::Effect::Stall, Duration::ZERO);
+        let _ = living.await;
+        sleep(world.plan.lease).await;
+    }
+    // A shard may be promised to one that is dead by then, and be taken by its next life in the
+    // moment of its death.
+    left_alone_for_a_moment(world, "a member died again and again", 2)?;
+    world.saw(CoverageGoal::DiedAgainAndAgain);
+    all_at_work(world).await?;
+    even(world, slots).await
+}
+
+/// Sees that no shard was left alone for longer than a lease for each death, and what comes with it.
+fn left_alone_for_a_moment(world: &FleetWorld, when: &str, deaths: u32) -> Judged {
+    let now = world.now();
+    let gap = world.books(|books| books.longest_gap(now));
+    // A lease of grace, the polls, and a task that takes its time to stop.
+    let lost = world.plan.lease.mul_f64(1.3) * deaths;
+    let most = lost + world.plan.poll * (deaths + 1) + Duration::from_secs(2);
+    if gap <= most {
+        return Ok(());
+    }
+    Err((
+        Invariant::I5,
+        format!("a shard was left alone for {gap:?} when {when}; at most {most:?}"),
+    ))
+}
+
+/// A member that counts and can take nothing.
+async fn unable(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
+    let living = invite(guest).await;
+    let line = guest.line();
+    world.change_faults(|network_faults| network_faults.lines[line].is_unable = true);
+    world.books(super::books::Books::forget_gaps);
+    sleep(world.plan.lease * 6).await;
+    left_alone_for_a_moment(world, "a member could take none", 1)?;
+    world.saw(CoverageGoal::UnableStarvedNone);
+    guest.leave(Duration::ZERO);
+    let _ = living.await;
+    world.change_faults(|network_faults| network_faults.lines[line].is_unable = false);
+    all_at_work(world).await?;
+    even(world, slots).await
+}
+
+/// Counts the requests of a settled member (I8).
+async fn bounded_load(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
+    let mut lines: BTreeMap<usize, u64> = BTreeMap::new();
+    for slot in slots {
+        *lines.entry(slot.line()).or_default() += 1;
+    }
+    let sent = || lines.keys().map(|line| world.sent(*line)).collect::<Vec<u64>>();
+    let before = sent();
+    sleep(WINDOW).await;
+    for ((members, before), after) in lines.values().zip(before).zip(sent()) {
+        let (sent, most) = (after - before, steady(world, *members));
+        if sent > most {
+            let what = format!(
+                "a settled process of {members} sent {sent} requests within {WINDOW:?}; at most {most}"
+            );
+            return Err((Invariant::I8, what));
+        }
+    }
+    Ok(())
+}
+
+/// The polls of its members, and two requests for the heartbeats at each of their marks.
+fn steady(world: &FleetWorld, members: u64) -> u64 {
+    let times = |interval: Duration| {
+        u64::try_from(WINDOW.as_nanos().div_ceil(interval.as_nanos())).unwrap_or(u64::MAX)
+    };
+    let polls = times(world.plan.poll) * 4 / 3 + 2;
+    polls * members + (times(world.plan.lease / 6) + 1) * 2
+}
+
+/// Sees that members are told of those who live, and of nobody else.
+async fn members_are_told(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
+    // Rows of those that crashed count until their leases are over.
+    sleep(world.plan.lease * 2).await;
+    let told = world.tools_table().members("fleet").now().await;
+    let told = told.map_err(|error| (Invariant::I5, error.to_string()))?;
+    let told: Vec<_> = told.into_iter().map(|member| member.id).collect();
+    let mut ids: Vec<_> = slots.iter().map(|slot| slot.id.clone()).collect();
+    ids.sort();
+    if told == ids {
+        return Ok(());
+    }
+    Err((Invariant::I5, format!("{ids:?} are members, and {told:?} were told")))
+}
+
+/// Once all have left, nothing stands there but what the shards and permits need. The rows of one
+/// that died stay for ten leases.
+pub(crate) fn nothing_is_left(world: &FleetWorld, dead: &str) -> Judged {
+    let Ok(rows) = world.network.database.rows(TABLE) else { return Ok(()) };
+    let names: Vec<String> = rows
+        .iter()
+        .filter_map(|row| match row.get("name") {
+            Some(spindle_emulator::engine::Value::String(name)) => Some(name.clone()),
+            _ => None,
+        })
+        .collect();
+    // The takeover row of a permit's dead holder goes with the next term, which may never come.
+    let is_left = |name: &&String| {
+        let is_of_all = name.starts_with("spindle:shard:") && !name.contains('_');
+        let is_chief = name.starts_with(CHIEF);
+        let is_writer_row = name.starts_with("spindle:rw:") && !name.contains('/');
+        !is_of_all
+            && !is_chief
+            && !is_writer_row
+            && !name.starts_with("spindle:permit:")
+            && !name.contains(dead)
+    };
+    match names.iter().find(is_left) {
+        None => Ok(()),
+        Some(name) => Err((Invariant::I8, format!("row `{name}` is left after all have left"))),
+    }
+}

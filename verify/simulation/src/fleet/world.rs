@@ -1,0 +1,348 @@
+//! The world of a fleet: a server, its network_faults, and the books.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::RngExt as _;
+use rand::rngs::SmallRng;
+use spindle::simulation::{self, Store as _};
+use spindle::{CancellationToken, LockTable, Term};
+use spindle_emulator::engine::{
+    Cell, Code, Concurrency, Database, Mutation, Read, Timestamp as EngineTimestamp,
+    TransactionNumbers, WriteKind,
+};
+use spindle_emulator::sql::parse_ddl;
+use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_protocol::{Change, Named, StoredRow, TermId, Timestamp, Writer};
+use tokio::time::sleep;
+
+use super::books::{Books, What};
+use super::network::{Line, Network, NetworkFaults, Reach};
+use super::plan::FleetPlan;
+use crate::checks::Invariant;
+use crate::coverage::CoverageGoal;
+use crate::machine::{TrueTime, lock};
+use crate::network_faults::Outage;
+use crate::rows::{LEDGER, SCHEMA, TABLE, decode, key};
+use crate::server::Server;
+use crate::told::{self, Announced};
+
+/// Each process has two connections: those of a life that died may still be cut off.
+pub(crate) const LINES: usize = 2;
+
+const ROW: [&str; 5] = ["name", "heartbeat", "token", "writer", "lease_ms"];
+
+#[derive(Debug)]
+pub(crate) struct FleetWorld {
+    pub(crate) plan: FleetPlan,
+    pub(super) network: Arc<Network>,
+    /// Present if requests go through the client and the embedded server.
+    pub(super) server: Option<Server>,
+    /// The lock table by each connection; the last is the tool's.
+    tables: Vec<LockTable>,
+    books: Mutex<Books>,
+    told: Mutex<told::Ledger>,
+    lives: Mutex<u64>,
+    pub(crate) failed: CancellationToken,
+    storm_over: CancellationToken,
+    closing: CancellationToken,
+}
+
+impl FleetWorld {
+    pub(crate) async fn new(plan: &FleetPlan, prints: bool) -> FleetWorld {
+        let clock = Arc::new(TrueTime::new(plan.uncertainty));
+        // One more process, for those who come once things are settled.
+        let lines = (plan.rates.len() + 1) * LINES;
+        let (server, database) = if plan.through_client {
+            let (server, database) = Server::start(clock, SCHEMA, 0, lines).await;
+            (Some(server), database)
+        } else {
+            let database = Database::new(clock, TransactionNumbers::default());
+            let schema = parse_ddl(SCHEMA).expect("the schema is fixed");
+            database.change_schema(&schema).expect("the schema is fixed");
+            (None, database)
+        };
+        let network = Arc::new(Network::new(plan, database, lines + 1, prints));
+        let reach = |line| simulation::table(Reach { network: Arc::clone(&network), line });
+        let tables = match &server {
+            Some(server) => (0..=lines).map(|line| server.callers_table(line).clone()).collect(),
+            None => (0..=lines).map(reach).collect(),
+        };
+        FleetWorld {
+            plan: plan.clone(),
+            network,
+            server,
+            tables,
+            books: Mutex::new(Books::new(plan.pieces(), plan.permits)),
+            told: Mutex::default(),
+            lives: Mutex::default(),
+            failed: CancellationToken::new(),
+            storm_over: CancellationToken::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Virtual time since the start.
+    pub(crate) fn now(&self) -> Duration {
+        self.network.now()
+    }
+
+    /// Draws from the one source of chance.
+    pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
+        self.network.random(draw)
+    }
+
+    /// Up to so many leases.
+    pub(crate) fn some_leases(&self, most: f64) -> Duration {
+        let share = self.random(|random| random.random_range(0.0..most));
+        self.plan.lease.mul_f64(share) + Duration::from_millis(1)
+    }
+
+    pub(crate) fn saw(&self, goal: CoverageGoal) {
+        self.network.saw(goal);
+    }
+
+    /// The lock table by one of the connections.
+    pub(super) fn table(&self, line: usize) -> &LockTable {
+        &self.tables[line]
+    }
+
+    pub(super) fn tools_table(&self) -> &LockTable {
+        &self.tables[self.tools_line()]
+    }
+
+    /// The number of the tool's connection, which only charges badly together with all others.
+    pub(super) fn tools_line(&self) -> usize {
+        self.tables.len() - 1
+    }
+
+    /// Returns how many requests this connection has sent.
+    pub(super) fn sent(&self, line: usize) -> u64 {
+        let Some(server) = &self.server else { return self.network.sent(line) };
+        let (requests, session) = (server.emulator().requests(), server.callers_session(line));
+        let all =
+            [Rpc::StreamingRead, Rpc::Read, Rpc::Commit, Rpc::BeginTransaction, Rpc::Rollback];
+        all.iter().map(|rpc| requests.of_session(session, *rpc)).sum()
+    }
+
+    /// Something happens, which a replay tells.
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        self.network.tell(&what());
+    }
+
+    /// Something goes wrong.
+    pub(crate) fn fault(&self, what: impl FnOnce() -> String) {
+        self.network.count_fault();
+        self.tell(what);
+    }
+
+    pub(crate) fn new_life(&self) -> u64 {
+        let mut lives = lock(&self.lives);
+        *lives += 1;
+        *lives
+    }
+
+    pub(crate) fn is_stormy(&self) -> bool {
+        !self.storm_over.is_cancelled()
+    }
+
+    /// Sleeps for `duration`, but no longer than the storm lasts.
+    pub(crate) async fn wait_in_storm(&self, duration: Duration) {
+        tokio::select! {
+            biased;
+            () = self.storm_over.cancelled() => sleep(Duration::from_millis(1)).await,
+            () = sleep(duration) => {}
+        }
+    }
+
+    /// Nothing goes wrong from here on.
+    pub(crate) fn end_storm(&self) {
+        self.change_faults(|network_faults| {
+            network_faults.lines.fill(Line::default());
+            (network_faults.outage, network_faults.loss) = (None, 0.0);
+        });
+        self.storm_over.cancel();
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.cancel();
+    }
+
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    pub(crate) fn change_faults(&self, change: impl FnOnce(&mut NetworkFaults)) {
+        let mut network_faults = lock(&self.network.network_faults);
+        change(&mut network_faults);
+        let Some(server) = &self.server else { return };
+        let emulator = server.emulator();
+        emulator.clear_faults();
+        let all = match network_faults.outage {
+            Some(Outage::Refused) => {
+                Some(Effect::Fail(spindle_emulator::engine::Code::Unavailable))
+            }
+            Some(Outage::Silent) => Some(Effect::Stall),
+            None => None,
+        };
+        if let Some(effect) = all {
+            emulator.inject(Fault::any().effect(effect));
+        }
+        for (index, line) in network_faults.lines.iter().enumerate() {
+            let of_line = |fault: Fault| fault.session(server.callers_session(index));
+            if let Some(effect) = line.cut {
+                emulator.inject(of_line(Fault::any()).effect(effect));
+            }
+            if let Some(by) = line.stale {
+                let late = Fault::on(Rpc::StreamingRead).effect(Effect::DelayReply(by));
+                emulator.inject(of_line(late));
+            }
+            if line.is_unable {
+                for shard in 0..self.plan.pieces() {
+                    let commits = Fault::on(Rpc::Commit).key(self.shard_key(shard));
+                    emulator.inject(of_line(commits).effect(Effect::Stall));
+                }
+            }
+        }
+        if network_faults.loss > 0.0 {
+            let seed = self.random(|random| random.random());
+            server.inject_loss(self.plan.lease, network_faults.loss, seed);
+        }
+    }
+
+    pub(crate) fn shard_key(&self, shard: usize) -> String {
+        self.plan.piece(shard)
+    }
+
+    /// Lets somebody look into the books or write in them, and ends the world on a violation.
+    pub(crate) fn books<T>(&self, write: impl FnOnce(&mut Books) -> T) -> T {
+        let mut books = lock(&self.books);
+        let written = write(&mut books);
+        if books.finding.first().is_some() {
+            self.failed.cancel();
+        }
+        written
+    }
+
+    pub(crate) fn fail(&self, invariant: Invariant, what: String) {
+        let now = self.now();
+        self.books(|books| books.finding.fail(invariant, now, what));
+    }
+
+    /// A life begins to work a shard, or has got a permit; it is over when this is dropped.
+    pub(crate) fn begins(self: &Arc<Self>, life: u64, what: What, term: &Term) -> Entry {
+        let now = self.now();
+        self.tell(|| format!("life {life} begins {what:?} under {}", term.token()));
+        let number = self.books(|books| books.begins(life, what, term, now));
+        Entry { world: Arc::clone(self), number }
+    }
+
+    /// Judges how a shard came to its new owner, by the row as it was just before.
+    pub(crate) async fn look_back(&self, shard: usize, id: &str, token: u64) {
+        let token = Timestamp(token.cast_signed());
+        let Some(row) = self.row_before(&self.shard_key(shard), token).await else { return };
+        let row = row.row();
+        match row.writer.names() {
+            Named::Successor(to) if row.is_released() && to == id => {
+                self.saw(CoverageGoal::HandedOver)
+            }
+            Named::Successor(to) if row.is_released() => {
+                let until = row.token + row.lease.unwrap_or(self.plan.lease);
+                if token < until {
+                    let what =
+                        format!("shard {shard}: {id} took at {token:?} what is {to}'s, {row:?}");
+                    self.fail(Invariant::Reserved, what);
+                }
+                self.saw(CoverageGoal::PromiseLapsed);
+            }
+            Named::Term { id: holder, .. } if !row.is_released() && holder != id => {
+                self.saw(CoverageGoal::ShardOfTheDeadTaken);
+            }
+            _ => {}
+        }
+    }
+
+    /// Judges how a reader began, by the writers' row as it was just before.
+    pub(crate) async fn look_back_at_writer_row(&self, token: u64) {
+        let token = Timestamp(token.cast_signed());
+        let Some(writer_row) = self.row_before(&self.shard_key(0), token).await else { return };
+        let writer_row = writer_row.row();
+        // Nobody has the empty id.
+        if writer_row.vacant_from("", self.plan.lease) > token {
+            let what = format!("a reader began at {token:?} beside a writer, {writer_row:?}");
+            self.fail(Invariant::I1, what);
+        }
+        if !writer_row.is_released() {
+            self.saw(CoverageGoal::DeadWriterReleased);
+        }
+    }
+
+    async fn row_before(&self, name: &str, at: Timestamp) -> Option<StoredRow> {
+        let at = EngineTimestamp::from_nanos(i128::from(at.0) - 1)?;
+        let read = Read::row(TABLE, ROW, key(name));
+        let rows = self.network.database.read_at(at, read).await.ok()?;
+        rows.first().map(|row| decode(name, &ROW, row))
+    }
+
+    /// Writes under a term by no rule but its fence, whether or not the term is over here. Returns
+    /// what the writer is told, if anything.
+    pub(super) async fn write(&self, line: usize, term: &Term, serial: i64) -> Option<Announced> {
+        let reach = Reach { network: Arc::clone(&self.network), line };
+        let writer = Writer::from(simulation::writer(term));
+        let token = Timestamp(term.token().as_nanoseconds().cast_signed());
+        let fence = Change::Fence { term: TermId { token, writer } };
+        let begun = reach.begins(&[term.lock().to_string()], &ROW, Concurrency::Pessimistic).await;
+        let Ok((begun, found)) = begun else { return Some(Announced::NotCommitted) };
+        if fence.judge(term.lock(), &found).is_err() {
+            self.saw(CoverageGoal::LateWorkRefused);
+            // An open transaction would hold the next owner up.
+            reach.roll_back(begun);
+            return Some(Announced::NotCommitted);
+        }
+        let cells = [("serial", Cell::from(serial)), ("lock_name", term.lock().into())];
+        let row = Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells);
+        match reach.commits(begun, vec![row], false).await {
+            Ok(at) => {
+                self.wrote(term, u64::try_from(at.0).unwrap_or(0));
+                Some(Announced::Committed)
+            }
+            Err(Code::Aborted) => Some(Announced::NotCommitted),
+            Err(_) => None,
+        }
+    }
+
+    /// A write under a fence was committed.
+    pub(crate) fn wrote(&self, term: &Term, at: u64) {
+        let now = self.now();
+        self.saw(CoverageGoal::FencedWrite);
+        self.books(|books| books.wrote(term, at, now));
+    }
+
+    /// Somebody was told what became of the write of this serial number.
+    pub(crate) fn told(&self, serial: i64, told: Announced) {
+        lock(&self.told).insert(serial, told);
+    }
+
+    /// Compares what was told with what was committed.
+    pub(crate) fn compare_told(&self) {
+        if let Ok(rows) = self.network.database.rows(LEDGER)
+            && let Err(what) = told::compare(&lock(&self.told), &rows)
+        {
+            self.fail(Invariant::I3, what);
+        }
+    }
+}
+
+/// Something that a life does or has; over when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    world: Arc<FleetWorld>,
+    number: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let now = self.world.now();
+        self.world.books(|books| books.ends(self.number, now));
+    }
+}

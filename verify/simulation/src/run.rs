@@ -1,0 +1,71 @@
+//! The life of one world, from its fleet's start to its report.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spindle::simulation::House;
+use tokio::runtime::Builder;
+
+use crate::callers::Caller;
+use crate::checks::{self, Invariant};
+use crate::coverage::CoverageGoal;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::store::Reach;
+use crate::world::World;
+use crate::{alter, nemesis, network, tool};
+
+/// Lives the plan; with `prints`, tells every event.
+pub fn run(plan: &Plan, prints: bool) -> Report {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true);
+    if plan.through_client {
+        // Looking for input between any two steps would take a fifth of the time.
+        builder.enable_io();
+    }
+    // The library's draws come from the seed, too.
+    spindle::simulation::draw_from(plan.seed.rotate_left(16));
+    let runtime = builder.build().expect("a runtime on this thread alone");
+    runtime.block_on(live(plan, prints))
+}
+
+async fn live(plan: &Plan, prints: bool) -> Report {
+    let world = Arc::new(World::new(plan, prints).await);
+    if plan.through_client {
+        world.saw(CoverageGoal::ThroughClient);
+        tokio::spawn(network::follow_faults(Arc::clone(&world)));
+        if plan.old_table.is_some() {
+            tokio::spawn(alter::the_table(Arc::clone(&world)));
+        } else {
+            tokio::spawn(tool::work(Arc::clone(&world)));
+        }
+    }
+    for index in 0..plan.callers.len() {
+        let caller = Caller::new(&world, index);
+        tokio::spawn(caller.clone().live());
+        tokio::spawn(caller.live());
+    }
+    let mut houses: BTreeMap<usize, Arc<House<Reach>>> = BTreeMap::new();
+    let mut fleet = Vec::new();
+    for process in world.processes() {
+        let reach = || Reach { world: Arc::clone(&world), who: process.who };
+        let new = || Arc::new(House::new(reach(), plan.batchers()));
+        let house = houses.entry(process.house).or_insert_with(new);
+        let living = Arc::clone(process).live(Arc::clone(&world), Arc::clone(house));
+        fleet.push(tokio::spawn(living));
+    }
+    let whole = async {
+        nemesis::rage(&world).await;
+        if let Err(what) = checks::settles(&world).await {
+            world.fail(Invariant::I5, what);
+        }
+        world.finish().await;
+    };
+    tokio::select! {
+        biased;
+        () = world.failed.cancelled() => {}
+        () = whole => {}
+    }
+    fleet.iter().for_each(tokio::task::JoinHandle::abort);
+    world.report()
+}

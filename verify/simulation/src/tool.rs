@@ -1,0 +1,160 @@
+//! Somebody with the database and no instance: looks, ends terms, tidies up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use spindle::{Holding, LockState, LockTable, operate::Deposed};
+use spindle_protocol::Timestamp;
+use tokio::time::{sleep, timeout};
+
+use crate::checks::Invariant;
+use crate::chronicle;
+use crate::coverage::CoverageGoal;
+use crate::world::World;
+
+/// Uses every verb in turn and at random until the storm is over.
+pub(crate) async fn work(world: Arc<World>) {
+    let Some(server) = &world.server else { return };
+    let table = server.tools_table();
+    while world.is_stormy() {
+        let lease = world.plan.longest_lease();
+        let (verb, which, pause) = world.random(|random| {
+            let which = random.random_range(0..world.plan.locks.len());
+            (random.random_range(0..8), which, lease.mul_f64(random.random_range(0.0..2.0)))
+        });
+        let name = world.plan.locks[which].name.as_str();
+        match verb {
+            0 => inspect(&world, table, name).await,
+            1 => list(&world, table).await,
+            2 => observe(&world, table, name).await,
+            3 => evict(&world, table, name).await,
+            4 => {
+                if let Ok(swept) = table.sweep().await
+                    && swept > 0
+                {
+                    world.saw(CoverageGoal::SweptByTool);
+                }
+            }
+            // Two may hold after it, so only where I1 is not promised.
+            5 if world.plan.has_manual_edits => {
+                if let Ok(Some(deposed)) = table.seize(name).await {
+                    world.saw(CoverageGoal::SeizedByTool);
+                    is_deposed(&world, table, name, &deposed).await;
+                }
+            }
+            6 => remove(&world, table, name).await,
+            _ => {
+                if table.check().await.is_err_and(|error| error.is_schema()) {
+                    world.fail(Invariant::I6, "the table is said to be wrong".to_string());
+                }
+            }
+        }
+        world.wait_in_storm(pause).await;
+    }
+}
+
+/// Half of the evicted are kept away, for a lease at most.
+async fn evict(world: &Arc<World>, table: &LockTable, name: &str) {
+    let longest = world.plan.longest_lease();
+    let keep_away = world.random(|random| {
+        random.random_bool(0.5).then(|| longest.mul_f64(random.random_range(0.01..1.0)))
+    });
+    let eviction = match keep_away {
+        Some(keep_away) => table.evict(name).keep_away(keep_away),
+        None => table.evict(name),
+    };
+    let Ok(Some(deposed)) = eviction.await else { return };
+    world.saw(CoverageGoal::Deposed);
+    is_deposed(world, table, name, &deposed).await;
+    if let Some(keep_away) = keep_away.filter(|_| !world.plan.has_manual_edits) {
+        tokio::spawn(keeps_away(Arc::clone(world), name.to_string(), deposed, keep_away));
+    }
+}
+
+/// Looks, once that is over, whether the evicted took over from its own eviction before.
+async fn keeps_away(world: Arc<World>, name: String, evicted: Deposed, keep_away: Duration) {
+    sleep(keep_away).await;
+    let by = Timestamp(evicted.by.as_nanoseconds().cast_signed());
+    let just_before = |at: Timestamp| Timestamp(at.0 - 1);
+    let row = chronicle::row_at(&world, &name, just_before(by + keep_away)).await;
+    let Some(row) = row.map(|row| row.row()).filter(|row| row.token > by) else { return };
+    world.saw(CoverageGoal::KeptAwayByTool);
+    let before = chronicle::row_at(&world, &name, just_before(row.token)).await;
+    let followed = before.is_some_and(|before| before.token == Some(by));
+    if followed && row.writer.id() == Some(&*evicted.id) {
+        let what = format!("lock `{name}`: {row:?} came {keep_away:?} too soon after {evicted:?}");
+        world.fail(Invariant::Reserved, what);
+    }
+}
+
+/// A lock's row goes only where nobody has the lock, by what anybody could see.
+async fn remove(world: &World, table: &LockTable, name: &str) {
+    let before = world.holder_of(name);
+    if let Ok(true) = table.remove(name).await {
+        world.saw(CoverageGoal::RemovedByTool);
+        // An instance that was evicted, or whose row is edited, may believe in a term that has no
+        // row.
+        if before.is_some() && before == world.holder_of(name) && !world.plan.has_manual_edits {
+            let what = format!("lock `{name}`: {before:?} holds, and its row was removed");
+            world.fail(Invariant::I1, what);
+        }
+    }
+}
+
+async fn inspect(world: &World, table: &LockTable, name: &str) {
+    let before = world.holder_of(name);
+    let Ok(state) = table.inspect(name).await else { return };
+    if state.name != name {
+        let what = format!("inspect(`{name}`) told of `{}`", state.name);
+        world.fail(Invariant::I6, what);
+    }
+    if state.is_held() {
+        world.saw(CoverageGoal::Inspected);
+        return;
+    }
+    // An evicted instance holds on until it hears of it, and is owed its lease.
+    let owed = state.holding == Holding::Evicted || world.plan.has_manual_edits;
+    if before.is_some() && before == world.holder_of(name) && !owed {
+        let what = format!("lock `{name}`: {before:?} holds, and is said to be {state:?}");
+        world.fail(Invariant::I1, what);
+    }
+}
+
+/// Checks that the row no longer has the token of a deposed instance.
+async fn is_deposed(world: &World, table: &LockTable, name: &str, deposed: &Deposed) {
+    let Ok(state) = table.inspect(name).await else { return };
+    if state.token == Some(deposed.token) {
+        let what = format!("lock `{name}`: {deposed:?}, and the row has its token");
+        world.fail(Invariant::I2, what);
+    }
+}
+
+async fn list(world: &World, table: &LockTable) {
+    let mut locks = table.list();
+    while let Ok(Some(state)) = locks.next().await {
+        world.saw(CoverageGoal::Listed);
+        if !world.is_name_of_a_lock(&state.name) {
+            let what = format!("`{}` was listed, and is no lock's name", state.name);
+            world.fail(Invariant::I6, what);
+        }
+    }
+}
+
+async fn observe(world: &World, table: &LockTable, name: &str) {
+    let lease = world.plan.longest_lease();
+    let mut observer = table.observe(name).interval(lease / 4);
+    let two = async {
+        let first = observer.next().await?;
+        let second = observer.next().await?;
+        Ok::<_, spindle::Error>((first, second))
+    };
+    if let Ok(Ok((first, second))) = timeout(lease * 2, two).await {
+        world.saw(CoverageGoal::Observed);
+        let term = |state: &LockState| state.token.filter(|_| state.is_held());
+        if term(&first) == term(&second) {
+            let what = format!("lock `{name}`: {:?} was observed twice in a row", first.holding);
+            world.fail(Invariant::I7, what);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Some worlds of the simulation, small enough for every test run; `cargo simulate` lives more.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::time::Duration;
+
+use spindle_simulation::{Coverage, CoverageGoal, FleetPlan, Plan, Subject, Trial, run, run_fleet};
+
+/// A plan of a seed, cut short.
+fn brief(seed: u64) -> Plan {
+    let mut plan = Plan::from_seed(seed);
+    plan.through_client = false;
+    plan.callers.clear();
+    plan.old_table = None;
+    plan.storm = plan.storm.min(plan.longest_lease() * 40);
+    plan
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in [1, 2, 3] {
+        let (first, second) = (run(&brief(seed), false), run(&brief(seed), false));
+        assert_eq!(first.trace, second.trace, "seed {seed}");
+        assert_eq!(first.coverage, second.coverage, "seed {seed}");
+    }
+    assert_ne!(run(&brief(1), false).trace, run(&brief(2), false).trace);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_of_members() {
+    for subject in [Subject::Shards, Subject::ReadersWriters, Subject::Ranks] {
+        let plan = FleetPlan { subject, through_client: false, ..FleetPlan::from_seed(11) };
+        let plan = FleetPlan { storm: plan.lease * 4, trials: Vec::new(), ..plan };
+        let (first, second) = (run_fleet(&plan, false), run_fleet(&plan, false));
+        assert_eq!(first.violation, None, "{subject:?}");
+        assert_eq!(first.trace, second.trace, "{subject:?}");
+        let other = FleetPlan { seed: 12, ..plan };
+        assert_ne!(first.trace, run_fleet(&other, false).trace, "{subject:?}");
+    }
+}
+
+#[test]
+fn the_rows_of_takeovers_go_with_the_row_of_a_ranked_member() {
+    // A takeover row of a member was left there, for good, after all had gone.
+    let report = run_fleet(&FleetPlan::from_seed(1237), false);
+    assert_eq!(report.violation, None);
+}
+
+#[test]
+fn members_on_the_real_client_share_shards_too() {
+    let plan = FleetPlan::from_seed(3);
+    let (subject, storm) = (Subject::Shards, plan.lease * 3);
+    let plan = FleetPlan { subject, storm, through_client: true, trials: Vec::new(), ..plan };
+    let report = run_fleet(&plan, false);
+    assert_eq!(report.violation, None);
+    assert!(!report.repeats);
+}
+
+#[test]
+fn fleets_keep_the_invariants_through_storms() {
+    let mut seen = Coverage::default();
+    for seed in 100..130 {
+        let report = run(&brief(seed), false);
+        assert_eq!(report.violation, None, "replay: cargo simulate --seed {seed}");
+        seen.add(&report.coverage);
+    }
+    for goal in [CoverageGoal::TookOver, CoverageGoal::LateWake, CoverageGoal::FencedWrite] {
+        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
+    }
+}
+
+#[test]
+fn a_fleet_half_of_which_is_of_the_previous_version_keeps_them_too() {
+    let mut seen = Coverage::default();
+    for seed in 200..220 {
+        let mut plan = brief(seed);
+        plan.mixed = true;
+        // An edit of a row ends what it promised.
+        plan.has_manual_edits = false;
+        let report = run(&plan, false);
+        assert_eq!(report.violation, None, "seed {seed}, mixed");
+        assert!(report.history.is_ok(), "seed {seed}, mixed: {:?}", report.history);
+        seen.add(&report.coverage);
+    }
+    for goal in [
+        CoverageGoal::FollowedPrevious,
+        CoverageGoal::PreviousFollowed,
+        CoverageGoal::SuccessorTook,
+        CoverageGoal::KeptAway,
+        CoverageGoal::ParkedTook,
+        CoverageGoal::LongerLease,
+    ] {
+        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
+    }
+}
+
+#[test]
+fn a_fleet_on_the_real_client_keeps_them_too() {
+    let mut plan = Plan::from_seed_through(7, true);
+    plan.storm = plan.storm.min(Duration::from_secs(60));
+    let report = run(&plan, false);
+    assert_eq!(report.violation, None);
+    assert!(report.coverage.count(CoverageGoal::ThroughClient) > 0);
+}
+
+#[test]
+fn a_fleet_survives_an_alter_of_its_table() {
+    let mut plans = (0..).map(|seed| Plan::from_seed_through(seed, true));
+    let mut plan = plans.find(|plan| plan.old_table.is_some()).unwrap();
+    plan.storm = plan.storm.min(plan.longest_lease() * 20 + Duration::from_secs(300));
+    let report = run(&plan, false);
+    assert_eq!(report.violation, None, "replay: cargo simulate --client --seed {}", plan.seed);
+    assert!(report.coverage.count(CoverageGoal::Altered) > 0);
+}
+
+#[test]
+fn processes_of_a_hundred_locks_keep_them_through_their_batchers() {
+    let mut seen = Coverage::default();
+    for seed in 0..2 {
+        let mut plan = Plan::of_many(seed, 100);
+        plan.storm = plan.longest_lease() * 8;
+        let report = run(&plan, false);
+        assert_eq!(report.violation, None, "replay: cargo simulate --locks 100 --seed {seed}");
+        seen.add(&report.coverage);
+    }
+    for goal in [CoverageGoal::ReadTogether, CoverageGoal::WrittenTogether, CoverageGoal::TookOver]
+    {
+        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
+    }
+}
+
+#[test]
+fn members_share_shards_and_permits_through_storms() {
+    let mut seen = Coverage::default();
+    let trials = [vec![Trial::JoinAndLeave, Trial::ComeAndGo], vec![Trial::Unable]];
+    for (seed, trials) in (1..).zip(trials) {
+        let (plan, subject) = (FleetPlan::from_seed(seed), Subject::Shards);
+        let plan = FleetPlan { trials, subject, storm: plan.lease * 5, ..plan };
+        let report = run_fleet(&plan, false);
+        assert_eq!(report.violation, None, "replay: cargo simulate --fleets --seed {seed}");
+        seen.add(&report.coverage);
+    }
+    for goal in
+        [CoverageGoal::HandedOver, CoverageGoal::JoinMovedItsShare, CoverageGoal::CameAndWent]
+    {
+        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
+    }
+}
+
+#[test]
+fn one_writes_or_others_read_through_storms() {
+    let mut seen = Coverage::default();
+    for seed in 1..4 {
+        let (plan, subject) = (FleetPlan::from_seed(seed), Subject::ReadersWriters);
+        let plan = FleetPlan { subject, storm: plan.lease * 8, ..plan };
+        let report = run_fleet(&plan, false);
+        assert_eq!(report.violation, None, "seed {seed}");
+        seen.add(&report.coverage);
+    }
+    for goal in [CoverageGoal::ReadersTogether, CoverageGoal::WriterStoppedReaders] {
+        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
+    }
+}
+
+#[test]
+fn the_highest_rank_that_lives_leads_after_storms() {
+    let mut seen = Coverage::default();
+    for seed in 1..4 {
+        let (plan, subject) = (FleetPlan::from_seed(seed), Subject::Ranks);
+        let plan = FleetPlan { subject, preempts: true, storm: plan.lease * 5, ..plan };
+        let report = run_fleet(&plan, false);
+        assert_eq!(report.violation, None, "seed {seed}");
+        seen.add(&report.coverage);
+    }
+    assert!(seen.count(CoverageGoal::HighestRankLed) > 0, "never seen in {seen}");
+}
