@@ -139,12 +139,13 @@ impl Books {
         &self.asks
     }
 
-    /// The work is over, or the permit is about to be given back.
-    pub(crate) fn ends(&mut self, entry: u64, now: Duration) {
+    /// The work is over, or the permit is about to be given back. Says whose it was.
+    pub(crate) fn ends(&mut self, entry: u64, now: Duration) -> Option<(u64, What)> {
         // One that died has taken it along already.
-        let Some((_, what)) = self.lives.remove(&entry) else { return };
+        let (life, what) = self.lives.remove(&entry)?;
         let ended = self.close(entry, what, now);
         self.finding.expect(Invariant::I7, now, ended);
+        Some((life, what))
     }
 
     /// A process has died, and all its work with it.

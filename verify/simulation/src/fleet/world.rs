@@ -343,6 +343,8 @@ pub(crate) struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let now = self.world.now();
-        self.world.books(|books| books.ends(self.number, now));
+        if let Some((life, what)) = self.world.books(|books| books.ends(self.number, now)) {
+            self.world.tell(|| format!("life {life} ends {what:?}"));
+        }
     }
 }
