@@ -131,6 +131,28 @@ async fn fenced_writes_do_not_hold_up_heartbeats() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_fenced_transaction_that_stays_open_holds_up_no_heartbeat() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let token = a.lock.has_lock();
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    let slow = client.read_write_transaction().build().run(move |open: ReadWriteTransaction| {
+        let fence = fence.clone();
+        async move {
+            // Spanner ends those that are idle for 10 s.
+            for _ in 0..4 {
+                fence.check(&open).await?;
+                sleep(LEASE / 2).await;
+            }
+            open.buffer([order("slow")])
+        }
+    });
+    slow.await.unwrap();
+    assert_eq!(a.lock.has_lock(), token, "the leader has lost its lock meanwhile");
+}
+
 fn order(id: &str) -> Mutation {
     Mutation::new_insert_builder("orders").set("id").to(id).build()
 }

@@ -291,7 +291,12 @@ impl FleetWorld {
         let writer = Writer::from(simulation::writer(term));
         let token = Timestamp(term.token().as_nanoseconds().cast_signed());
         let fence = Change::Fence { term: TermId { token, writer } };
-        let begun = reach.begins(&[term.lock().to_string()], &ROW, Concurrency::Pessimistic).await;
+        // As the shipped fence reads. A transaction that stays open must hold up no heartbeat.
+        let reads = fence.reads(term.lock());
+        let columns: Vec<_> = std::iter::once("name")
+            .chain(reads.columns.iter().map(|column| column.name()))
+            .collect();
+        let begun = reach.begins(&reads.keys, &columns, Concurrency::Pessimistic).await;
         let Ok((begun, found)) = begun else { return Some(Announced::NotCommitted) };
         if fence.judge(term.lock(), &found).is_err() {
             self.saw(CoverageGoal::LateWorkRefused);
