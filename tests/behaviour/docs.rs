@@ -10,7 +10,8 @@ fn the_page_on_testing_quotes_the_test_that_runs_here() {
 fn every_published_package_carries_its_licences() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = |folder: &std::path::Path| std::fs::read_to_string(folder.join("Cargo.toml"));
-    let folders = std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let folders =
+        std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
     let mut published = 0;
     for folder in folders.chain([root.to_path_buf()]) {
         let Ok(manifest) = manifest(&folder) else { continue };
