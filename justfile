@@ -13,10 +13,6 @@ quick: format lint
 check: format lint test
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
-# Sentences that a tired reader reads twice.
-prose:
-    cargo run --quiet -p spindle-tidy -- prose
-
 format:
     cargo fmt --all
 

@@ -264,7 +264,7 @@ async fn heartbeat(client: &DatabaseClient, lock: &str) -> Result<u64, Failure> 
     Ok(u64::try_from(timestamp.seconds())? * 1_000_000_000 + u64::try_from(timestamp.nanos())?)
 }
 
-/// One line in the form that `tidy figures record` keeps.
+/// One line in the form that `docs/benchmarks.md` quotes.
 fn print(what: &str, setting: &str, mut samples: Vec<Duration>) {
     samples.sort();
     let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
