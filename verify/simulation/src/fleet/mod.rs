@@ -8,6 +8,7 @@
 //! join or a leave makes move.
 
 mod books;
+mod load;
 mod network;
 mod plan;
 mod ranks;
@@ -97,4 +98,5 @@ async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>
         world.fail(invariant, what);
     }
     world.compare_told();
+    world.judge_load();
 }

@@ -18,6 +18,7 @@ use spindle_emulator::engine::{
 use spindle_protocol::{Change, StoredRow, Timestamp};
 use tokio::time::Instant;
 
+use super::load::{Asking, Kind, Load};
 use super::plan::FleetPlan;
 use crate::coverage::{Coverage, CoverageGoal};
 use crate::format::Format;
@@ -58,6 +59,8 @@ pub(crate) struct Network {
     tally: Mutex<Tally>,
     /// How many requests each connection has sent.
     sent: Mutex<Vec<u64>>,
+    /// What all that uses the table of each connection has sent.
+    pub(super) loads: Mutex<Vec<Load>>,
     pages: Mutex<Pages>,
 }
 
@@ -118,6 +121,7 @@ impl Network {
             }),
             tally: Mutex::new(Tally { trace, coverage: Coverage::default(), faults: 0 }),
             sent: Mutex::new(vec![0; lines]),
+            loads: Mutex::new((0..lines).map(|_| Load::default()).collect()),
             pages: Mutex::default(),
         }
     }
@@ -261,6 +265,14 @@ impl Reach {
         self.call((Rpc::Read, false), None, serving).await.map_err(failure)
     }
 
+    async fn polls(&self, asked: Asked) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
+        let rows = asked.0.iter().chain(asked.1.iter().map(|(from, _)| from)).cloned().collect();
+        let asking = Asking::read(&self.network, self.line, Kind::Poll, rows);
+        let found = self.page(asked).await?;
+        asking.answered();
+        Ok(found)
+    }
+
     /// Begins a transaction by reading the rows of these keys.
     pub(super) async fn begins(
         &self,
@@ -300,32 +312,45 @@ impl Reach {
 }
 
 impl Store for Reach {
-    type Transaction = Begun;
+    type Transaction = (Begun, Option<Asking>);
 
     async fn read(&self, keys: Vec<Arc<str>>) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
-        self.page((keys.iter().map(ToString::to_string).collect(), Vec::new())).await
+        let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        self.polls((keys, Vec::new())).await
     }
 
     async fn begin(
         &self,
         changes: &[(Arc<str>, Change)],
-    ) -> Result<(Begun, Vec<StoredRow>), Failure> {
+    ) -> Result<(Self::Transaction, Vec<StoredRow>), Failure> {
+        let asking = Asking::transaction(&self.network, self.line, changes);
         let (keys, columns) = reads(changes);
         let columns = columns.into_iter().map(spindle_protocol::Column::name);
         let columns: Vec<_> = std::iter::once("name").chain(columns).collect();
-        self.begins(&keys, &columns, Concurrency::Optimistic).await.map_err(failure)
+        let begun = self.begins(&keys, &columns, Concurrency::Optimistic).await;
+        let (begun, rows) = begun.map_err(failure)?;
+        Ok(((begun, asking), rows))
     }
 
-    async fn commit(&self, begun: Begun, changes: Vec<Accepted>) -> Result<Timestamp, Failure> {
+    async fn commit(
+        &self,
+        (begun, mut asking): Self::Transaction,
+        changes: Vec<Accepted>,
+    ) -> Result<Timestamp, Failure> {
+        asking.iter_mut().for_each(Asking::sends);
         let of_shards = changes.iter().any(|(lock, ..)| self.network.plan.is_piece(lock));
         // As this version writes, which looks at nothing that was found.
         let found = HashMap::new();
         let writes = changes.iter().flat_map(|change| Format::Present.writes(change, &found));
         let committed = self.commits(begun, writes.collect(), of_shards).await;
-        committed.map_err(failure)
+        let at = committed.map_err(failure)?;
+        asking.into_iter().for_each(Asking::answered);
+        Ok(at)
     }
 
-    fn roll_back(&self, Begun(id): Begun) {
+    fn roll_back(&self, (Begun(id), asking): Self::Transaction) {
+        // All of its changes were answered, with a refusal.
+        asking.into_iter().for_each(Asking::answered);
         let (reach, database) = (self.clone(), self.network.database.clone());
         let serving = async move { database.rollback(id).map_err(|error| error.code()) };
         tokio::spawn(async move { reach.call((Rpc::Rollback, false), None, serving).await });
@@ -333,7 +358,11 @@ impl Store for Reach {
 
     async fn leftovers(&self, locks: &[(Arc<str>, Timestamp)]) -> Result<Vec<StoredRow>, Failure> {
         let ranges = locks.iter().map(|(lock, at)| Format::Present.leftovers(lock, *at));
-        Ok(self.page((Vec::new(), ranges.collect())).await?.0)
+        let rows = locks.iter().map(|(lock, _)| lock.to_string()).collect();
+        let asking = Asking::read(&self.network, self.line, Kind::Sweep, rows);
+        let (found, _) = self.page((Vec::new(), ranges.collect())).await?;
+        asking.answered();
+        Ok(found)
     }
 }
 
@@ -343,7 +372,7 @@ impl Whole for Reach {
         keys: Vec<String>,
         ranges: Vec<(String, String)>,
     ) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
-        self.page((keys, ranges)).await
+        self.polls((keys, ranges)).await
     }
 }
 

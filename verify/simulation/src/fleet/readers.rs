@@ -71,6 +71,7 @@ impl Slot {
         while world.is_stormy() && !life.cancel.is_cancelled() {
             let now = world.now();
             let ask = world.books(|books| books.asks(life.number, now));
+            world.caller_asks(self.line());
             let got = tokio::select! {
                 biased;
                 () = life.cancel.cancelled() => None,

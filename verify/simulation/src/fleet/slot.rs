@@ -118,6 +118,7 @@ impl Slot {
         let line = self.line();
         world.tell(|| format!("{} begins life {} on line {line}", self.id, life.number));
         world.change_faults(|network_faults| network_faults.lines[line].cut = None);
+        lock(&world.network.loads)[line].begins_anew();
         lock(&self.state).life = Some(life.clone());
         let table = world.table(line).clone();
         tokio::select! {
@@ -279,6 +280,7 @@ impl Slot {
     async fn call(&self, life: &Life, semaphore: &Semaphore) {
         let world = &self.world;
         while world.is_stormy() && !life.cancel.is_cancelled() {
+            world.caller_asks(self.line());
             let limit = world.some_leases(3.0);
             let taken = if world.random(|random| random.random_bool(0.3)) {
                 semaphore.try_acquire().await

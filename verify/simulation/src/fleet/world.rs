@@ -17,6 +17,7 @@ use spindle_protocol::{Change, Named, StoredRow, TermId, Timestamp, Writer};
 use tokio::time::sleep;
 
 use super::books::{Books, What};
+use super::load::Load;
 use super::network::{Line, Network, NetworkFaults, Reach};
 use super::plan::FleetPlan;
 use crate::checks::Invariant;
@@ -301,7 +302,7 @@ impl FleetWorld {
         if fence.judge(term.lock(), &found).is_err() {
             self.saw(CoverageGoal::LateWorkRefused);
             // An open transaction would hold the next owner up.
-            reach.roll_back(begun);
+            reach.roll_back((begun, None));
             return Some(Announced::NotCommitted);
         }
         let cells = [("serial", Cell::from(serial)), ("lock_name", term.lock().into())];
@@ -326,6 +327,20 @@ impl FleetWorld {
     /// Somebody was told what became of the write of this serial number.
     pub(crate) fn told(&self, serial: i64, told: Announced) {
         lock(&self.told).insert(serial, told);
+    }
+
+    /// A caller asks for a permit, or to read or write, by this connection.
+    pub(crate) fn caller_asks(&self, line: usize) {
+        lock(&self.network.loads)[line].asked(self.now());
+    }
+
+    /// Sees that no process sent too much in vain. The tool asks as its callers do.
+    pub(crate) fn judge_load(&self) {
+        let loads = lock(&self.network.loads);
+        let of_processes = loads.iter().take(self.tools_line());
+        if let Some(what) = of_processes.filter_map(Load::excess).next() {
+            self.fail(Invariant::I8, what.clone());
+        }
     }
 
     /// Compares what was told with what was committed.

@@ -1,0 +1,203 @@
+//! I8 under faults, for all that shares one lock table: members, shards, permits, ranks, readers and
+//! writers.
+//!
+//! A request repeats a failure if the last of its kind about each of its rows came to nothing,
+//! whichever instance sent it. Heartbeats are excepted. The first request of a kind is due.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::Change;
+
+use super::network::Network;
+use crate::machine::lock;
+
+/// Over any window of this length.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// So many repeats of one table may come to nothing: three requests a second.
+const REPEATS_MAX: usize = 30;
+
+/// The requests of a caller that asks, though others for the same rows have failed: a read, a
+/// transaction that begins and one that ends, and a read to find out.
+const ASKED_MAX: usize = 6;
+
+/// The kinds of request that are bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Poll,
+    Begin,
+    Release,
+    Sweep,
+}
+
+impl Kind {
+    /// Returns the kind of a transaction; none for heartbeats.
+    fn of(change: &Change) -> Option<Kind> {
+        match change {
+            Change::Heartbeat { .. } | Change::KeepWriting { .. } => None,
+            Change::Insert { .. }
+            | Change::Takeover { .. }
+            | Change::BeginRead { .. }
+            | Change::BeginWrite { .. } => Some(Kind::Begin),
+            Change::Sweep { .. } => Some(Kind::Sweep),
+            _ => Some(Kind::Release),
+        }
+    }
+}
+
+/// The requests of all that shares the budget of one lock table.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// The rows whose last request of a kind came to nothing.
+    failed: HashSet<(Kind, String)>,
+    /// When callers have asked.
+    asked: VecDeque<Duration>,
+    /// Repeats that came to nothing, or are under way.
+    in_vain: VecDeque<(Duration, u64)>,
+    sent: u64,
+    excess: Option<String>,
+}
+
+impl Load {
+    /// A process begins anew: none of its requests repeats another.
+    pub(super) fn begins_anew(&mut self) {
+        self.failed.clear();
+    }
+
+    /// A caller asks.
+    pub(super) fn asked(&mut self, now: Duration) {
+        self.asked.push_back(now);
+    }
+
+    /// Returns how a table first sent too much, if it did.
+    pub(super) fn excess(&self) -> Option<&String> {
+        self.excess.as_ref()
+    }
+
+    fn repeats(&self, kind: Kind, rows: &[String]) -> bool {
+        rows.iter().all(|row| self.failed.contains(&(kind, row.clone())))
+    }
+
+    fn sent(&mut self, now: Duration) -> u64 {
+        self.sent += 1;
+        self.in_vain.push_back((now, self.sent));
+        while self.in_vain.front().is_some_and(|(sent, _)| *sent + WINDOW <= now) {
+            self.in_vain.pop_front();
+        }
+        // A request may leave so long after it was asked for.
+        while self.asked.front().is_some_and(|asked| *asked + WINDOW * 2 <= now) {
+            self.asked.pop_front();
+        }
+        let (in_vain, most) = (self.in_vain.len(), self.asked.len() * ASKED_MAX + REPEATS_MAX);
+        if in_vain > most {
+            let what =
+                format!("{in_vain} repeats within {WINDOW:?} came to nothing; at most {most}");
+            self.excess.get_or_insert(format!("by {now:?}, {what}"));
+        }
+        self.sent
+    }
+
+    fn ended(&mut self, kind: Kind, rows: &[String], sent: &[u64], is_answered: bool) {
+        for row in rows {
+            let row = (kind, row.clone());
+            if is_answered {
+                self.failed.remove(&row)
+            } else {
+                self.failed.insert(row)
+            };
+        }
+        if is_answered {
+            self.in_vain.retain(|(_, other)| !sent.contains(other));
+        }
+    }
+}
+
+/// A read or a transaction under way; one that is dropped has come to nothing.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    network: Arc<Network>,
+    line: usize,
+    kind: Kind,
+    rows: Vec<String>,
+    is_repeat: bool,
+    sent: Vec<u64>,
+    is_answered: bool,
+}
+
+impl Asking {
+    pub(super) fn read(
+        network: &Arc<Network>,
+        line: usize,
+        kind: Kind,
+        rows: Vec<String>,
+    ) -> Asking {
+        let is_repeat = lock(&network.loads)[line].repeats(kind, &rows);
+        let (network, sent) = (Arc::clone(network), Vec::new());
+        let mut asking = Asking { network, line, kind, rows, is_repeat, sent, is_answered: false };
+        asking.sends();
+        asking
+    }
+
+    /// Returns nothing for heartbeats.
+    pub(super) fn transaction(
+        network: &Arc<Network>,
+        line: usize,
+        changes: &[(Arc<str>, Change)],
+    ) -> Option<Asking> {
+        let kind = changes.iter().find_map(|(_, change)| Kind::of(change))?;
+        let row = |(lock, change): &(Arc<str>, Change)| match change {
+            // Each reader has a row of its own.
+            Change::BeginRead { writer_row, .. } => writer_row.clone(),
+            _ => lock.to_string(),
+        };
+        Some(Asking::read(network, line, kind, changes.iter().map(row).collect()))
+    }
+
+    /// One more request of it leaves.
+    pub(super) fn sends(&mut self) {
+        if self.is_repeat {
+            let now = self.network.now();
+            self.sent.push(lock(&self.network.loads)[self.line].sent(now));
+        }
+    }
+
+    /// It has come to something.
+    pub(super) fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let Asking { line, kind, rows, sent, is_answered, .. } = self;
+        lock(&self.network.loads)[*line].ended(*kind, rows, sent, *is_answered);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_that_come_to_nothing_count_until_their_window_is_over() {
+        let (mut load, second) = (Load::default(), Duration::from_secs(1));
+        let rows = ["a".to_string()];
+        assert!(!load.repeats(Kind::Poll, &rows));
+        load.ended(Kind::Poll, &rows, &[], false);
+        assert!(load.repeats(Kind::Poll, &rows));
+        assert!(!load.repeats(Kind::Begin, &rows));
+        for n in 0..100 {
+            let sent = load.sent(second);
+            load.ended(Kind::Poll, &rows, &[sent], n < 70);
+        }
+        assert_eq!(load.excess(), None, "answers are no load");
+        load.sent(second * 11);
+        assert_eq!(load.excess(), None, "the window is over");
+        for _ in 0..REPEATS_MAX {
+            load.sent(second * 12);
+        }
+        assert!(load.excess().is_some());
+    }
+}
