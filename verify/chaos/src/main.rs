@@ -1,20 +1,9 @@
-//! The lock hunted in real processes: killed, stopped, cut off, lied to, and judged afterwards.
-//!
-//! ```text
-//! cargo chaos --minutes 2 --seed 7
-//! ```
+//! The lock tried in real processes: killed, stopped, cut off, lied to, and judged afterwards.
 //!
 //! Five workers contend on one embedded Spanner and write under the lock while a nemesis is at
 //! them. Their acts are then judged by their history and Spanner's tables, without the library. The
 //! folder `target/chaos/` keeps the history, a summary and a picture; `cargo chaos check DIR`
 //! judges them again.
-//!
-//! ```text
-//! cargo chaos --locks 200
-//! cargo chaos --shards 64 --members 5
-//! cargo chaos --ranks
-//! cargo chaos --readers 4 --writers 2
-//! ```
 //!
 //! With `--locks` each worker contends for so many locks at once. With `--shards` the workers are
 //! members of a group that share the shards out. Each lock and each shard is judged by itself. With
@@ -49,16 +38,35 @@ mod worker;
 use std::process::ExitCode;
 
 #[cfg(unix)]
+#[derive(clap::Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    options: run::Options,
+}
+
+#[cfg(unix)]
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Judges what a run has left in this folder.
+    Check { folder: std::path::PathBuf },
+    /// Works as one of a run's processes.
+    #[command(hide = true)]
+    Worker { endpoint: String, id: String, target: String, out: std::path::PathBuf },
+}
+
+#[cfg(unix)]
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let ended = match arguments[..] {
-        ["worker", endpoint, id, target, out] => {
-            worker::work(endpoint, id, target, out.into()).await.map(|()| true)
+    let Arguments { command, options } = clap::Parser::parse();
+    let ended = match command {
+        Some(Command::Worker { endpoint, id, target, out }) => {
+            worker::work(&endpoint, &id, &target, out).await.map(|()| true)
         }
-        ["check", folder] => run::judge(folder.as_ref(), None),
-        ref options => run::start(options).await,
+        Some(Command::Check { folder }) => run::judge(&folder, None),
+        None => run::start(&options).await,
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,

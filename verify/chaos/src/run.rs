@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use spindle_emulator::Emulator;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -10,81 +11,85 @@ use crate::checker::{self, Evidence, TABLES};
 use crate::history::{self, Failure, HISTORY, UNFENCED};
 use crate::nemesis::Nemesis;
 use crate::picture;
-use crate::setup::{DATABASE, Target};
+use crate::setup::{DATABASE, LOCKS_MAX, Target};
 use crate::summary::Figures;
 use crate::tables::{self, Outside};
 
-const USAGE: &str = "usage: chaos [--locks N | --shards N | --ranks] [--members N] [--minutes M] [--seed S] [--out DIR] \
-                     | chaos --readers N --writers N [--minutes M] [--seed S] [--out DIR] | chaos check DIR";
 const PICTURE: &str = "timeline.svg";
 const SUMMARY: &str = "summary.txt";
 
-struct Options {
-    target: Target,
+/// The bounds of a run.
+#[derive(Args)]
+pub struct Options {
+    /// Each worker contends for so many locks at once.
+    #[arg(long, value_name = "N", group = "work", value_parser = count::<2, LOCKS_MAX>)]
+    locks: Option<usize>,
+    /// The workers are members of a group that share so many shards.
+    #[arg(long, value_name = "N", group = "work", value_parser = count::<2, LOCKS_MAX>)]
+    shards: Option<usize>,
+    /// The workers contend for one lock by rank, most of them with `preempt`.
+    #[arg(long, group = "work")]
+    ranks: bool,
+    /// So many workers read under a lock.
+    #[arg(long, value_name = "N", requires = "writers", conflicts_with_all = ["work", "members"], value_parser = count::<1, 10>)]
+    readers: Option<usize>,
+    /// So many workers write under a lock.
+    #[arg(long, value_name = "N", requires = "readers", value_parser = count::<1, 10>)]
+    writers: Option<usize>,
+    /// The number of workers.
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count::<2, 20>)]
     members: usize,
+    /// The faults go on for so long: 0.5 to 1,000 minutes.
+    #[arg(long, default_value = "2", value_parser = minutes)]
     minutes: f64,
-    seed: u64,
+    /// The seed of the faults; without it one is drawn.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The folder for history, tables, summary and picture.
+    #[arg(long, value_name = "DIR", default_value = "target/chaos")]
     out: PathBuf,
 }
 
-/// Chaos runs as the arguments say, unless it is interrupted. It returns true if every property held.
-pub async fn start(arguments: &[&str]) -> Result<bool, Failure> {
-    let options = parse(arguments)?;
+fn count<const LEAST: usize, const MOST: usize>(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (LEAST..=MOST).contains(count));
+    count.ok_or_else(|| format!("expected {LEAST} to {MOST}"))
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse().ok().filter(|minutes| (0.5..=1_000.0).contains(minutes));
+    minutes.ok_or_else(|| "expected 0.5 to 1000".to_string())
+}
+impl Options {
+    fn target(&self) -> Target {
+        match *self {
+            Options { locks: Some(count), .. } => Target::Locks(count),
+            Options { shards: Some(count), .. } => Target::Shards(count),
+            Options { ranks: true, .. } => Target::Ranks,
+            Options { readers: Some(readers), writers: Some(writers), .. } => {
+                Target::Sides { readers, writers }
+            }
+            _ => Target::One,
+        }
+    }
+}
+
+/// Chaos runs as the options say, unless it is interrupted. It returns true if every property held.
+pub async fn start(options: &Options) -> Result<bool, Failure> {
     tokio::select! {
-        ended = run(&options) => ended,
+        ended = run(options) => ended,
         // The drop here kills the workers.
         error = interrupted() => Err(error),
     }
 }
 
-fn parse(arguments: &[&str]) -> Result<Options, Failure> {
-    let mut options = Options {
-        target: Target::One,
-        members: 5,
-        minutes: 2.0,
-        seed: rand::random_range(0..10_000),
-        out: "target/chaos".into(),
-    };
-    let mut arguments = arguments.iter();
-    let mut sides = (None, None);
-    while let Some(name) = arguments.next() {
-        if *name == "--ranks" {
-            options.target = Target::Ranks;
-            continue;
-        }
-        let value = arguments.next().ok_or(USAGE)?;
-        match *name {
-            "--locks" | "--shards" => {
-                options.target = Target::parse(name.trim_start_matches('-'), value)?;
-            }
-            "--readers" => sides.0 = Some(value.parse()?),
-            "--writers" => sides.1 = Some(value.parse()?),
-            "--members" => options.members = value.parse()?,
-            "--minutes" => options.minutes = value.parse()?,
-            "--seed" => options.seed = value.parse()?,
-            "--out" => options.out = value.into(),
-            _ => return Err(USAGE.into()),
-        }
-    }
-    match sides {
-        (None, None) => {}
-        (Some(readers @ 1..), Some(writers @ 1..)) => {
-            options.target = Target::Sides { readers, writers };
-            options.members = readers + writers;
-        }
-        _ => return Err(format!("one side alone\n{USAGE}").into()),
-    }
-    if !(0.5..=1_000.0).contains(&options.minutes) {
-        return Err(format!("--minutes {}: expected 0.5 to 1000", options.minutes).into());
-    }
-    if !(2..=20).contains(&options.members) {
-        return Err(format!("{} workers: expected 2 to 20", options.members).into());
-    }
-    Ok(options)
-}
-
 async fn run(options: &Options) -> Result<bool, Failure> {
-    let Options { target, members, minutes, seed, out } = options;
+    let Options { minutes, out, .. } = options;
+    let target = options.target();
+    let seed = options.seed.unwrap_or_else(|| rand::random_range(0..10_000));
+    let members = match target {
+        Target::Sides { readers, writers } => readers + writers,
+        _ => options.members,
+    };
     println!("chaos: {target}, {minutes} minutes, seed {seed}, into {}", out.display());
     std::fs::create_dir_all(out)?;
     for name in [HISTORY, UNFENCED, TABLES, PICTURE, SUMMARY] {
@@ -100,7 +105,7 @@ async fn run(options: &Options) -> Result<bool, Failure> {
     let locks = include_str!("../../../ddl/googlesql.sql");
     let ddl = format!("{locks};\n{}", tables::DDL.trim());
     spanner.create_database(DATABASE, &ddl).await?;
-    let mut nemesis = Nemesis::new(&spanner, *target, *members, out, *seed).await?;
+    let mut nemesis = Nemesis::new(&spanner, target, members, out, seed).await?;
     nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;
     drop(nemesis);
     let outside = Outside::connect(&spanner.endpoint()).await?;
@@ -110,7 +115,7 @@ async fn run(options: &Options) -> Result<bool, Failure> {
     }
     std::fs::write(out.join(TABLES), tables.to_json().to_string())?;
     spanner.stop().await;
-    judge(out, Some(*seed))
+    judge(out, Some(seed))
 }
 
 /// Judges what a run has left in its folder, and writes the summary and the picture next to it.

@@ -9,7 +9,7 @@ pub const DATABASE: &str = "projects/chaos/instances/chaos/databases/chaos";
 pub const GROUP: &str = "chaos";
 pub const SHARDS: &str = "pieces";
 /// Each worker reads or holds all of their rows.
-const LOCKS_MAX: usize = 1_000;
+pub const LOCKS_MAX: usize = 1_000;
 
 /// The work of a run's workers. Its locks have the numbers from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,30 +40,20 @@ pub struct Rank {
 }
 
 impl Target {
-    pub fn parse(name: &str, count: &str) -> Result<Target, String> {
-        let number = count.parse().ok().filter(|number| (2..=LOCKS_MAX).contains(number));
-        let count = number.ok_or_else(|| format!("--{name} {count}: expected 2 to {LOCKS_MAX}"))?;
-        match name {
-            "locks" => Ok(Target::Locks(count)),
-            "shards" => Ok(Target::Shards(count)),
-            _ => Err(format!("no target: {name}")),
-        }
-    }
-
     pub fn from_name(name: &str) -> Result<Target, String> {
-        match name.split_once(' ') {
-            None if name == "one" => Ok(Target::One),
-            None if name == "ranks" => Ok(Target::Ranks),
-            Some(("sides", counts)) => {
-                let counts = counts.split_once(' ').and_then(|(readers, writers)| {
-                    Some((readers.parse().ok()?, writers.parse().ok()?))
-                });
-                let (readers, writers) = counts.ok_or_else(|| format!("no target: {name}"))?;
-                Ok(Target::Sides { readers, writers })
+        let words: Vec<&str> = name.split(' ').collect();
+        let target = match words[..] {
+            ["one"] => Some(Target::One),
+            ["ranks"] => Some(Target::Ranks),
+            ["locks", count] => count.parse().ok().map(Target::Locks),
+            ["shards", count] => count.parse().ok().map(Target::Shards),
+            ["sides", readers, writers] => {
+                let (readers, writers) = (readers.parse().ok(), writers.parse().ok());
+                readers.zip(writers).map(|(readers, writers)| Target::Sides { readers, writers })
             }
-            Some((name, count)) => Target::parse(name, count),
-            None => Err(format!("no target: {name}")),
-        }
+            _ => None,
+        };
+        target.ok_or_else(|| format!("no target: {name}"))
     }
 
     pub fn count(self) -> usize {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spindle_protocol::{Act, Answer, Rejection, Row, Timestamp, Writer};
 
-use crate::history::{Invariant, Mark};
+use crate::history::{Goal, Invariant};
 use crate::node::Asked;
 use crate::scenario::Scenario;
 use crate::world::World;
@@ -12,33 +12,33 @@ use crate::world::World;
 impl World {
     /// Notes that a takeover displaced `row`.
     pub(crate) fn note_takeover(&mut self, row: &Row, writer: &Writer, at: Timestamp) {
-        self.history.mark(Mark::TookOver);
+        self.history.meet(Goal::TookOver);
         if self.history.begun.iter().any(|term| term.announced) {
-            self.history.mark(Mark::FenceRefused);
+            self.history.meet(Goal::FenceRefused);
         }
         if self.history.interfered {
-            self.history.mark(Mark::TookInterfered);
+            self.history.meet(Goal::TookInterfered);
         }
         if row.writer == Writer::nobody() && !row.is_released() {
-            self.history.mark(Mark::EvictedWaited);
+            self.history.meet(Goal::EvictedWaited);
         }
         self.note_kept_away(row, writer, at);
         // Without the column there is no grace in the row; each judges by its own lease.
         let too_soon = row.is_released() && at < row.token + row.lease.unwrap_or_default();
         match row.writer.as_str().strip_prefix('>') {
             None => {}
-            Some("") if !too_soon => self.history.mark(Mark::CooldownWaited),
+            Some("") if !too_soon => self.history.meet(Goal::CooldownWaited),
             Some(successor) if Some(successor) == writer.id() => {
-                self.history.mark(Mark::SuccessorTook);
+                self.history.meet(Goal::SuccessorTook);
             }
             Some(_) if too_soon => self.history.break_invariant(Invariant::Grace),
             Some(_) => {}
         }
         if let (Some(old), Some(new)) = (row.writer.nonce(), writer.nonce()) {
             if old.instance == new.instance {
-                self.history.mark(Mark::TookOwn);
+                self.history.meet(Goal::TookOwn);
             } else if row.writer.id() == writer.id() {
-                self.history.mark(Mark::TookFormerLife);
+                self.history.meet(Goal::TookFormerLife);
             }
         }
     }
@@ -49,11 +49,11 @@ impl World {
         let Some((id, milliseconds)) = text else { return };
         let keep_away = Duration::from_millis(milliseconds.parse().unwrap_or_default());
         if Some(id) != writer.id() {
-            self.history.mark(Mark::TookFromKeptAway);
+            self.history.meet(Goal::TookFromKeptAway);
         } else if at < row.token + keep_away {
             self.history.break_invariant(Invariant::KeptAway);
         } else {
-            self.history.mark(Mark::CameBack);
+            self.history.meet(Goal::CameBack);
         }
     }
 
@@ -64,7 +64,7 @@ impl World {
         let own = scenario.members[index].timing.lease;
         let expired = |lease| row.heartbeat + lease <= observation.read_at;
         if !row.is_released() && expired(own) && row.lease.is_some_and(|lease| !expired(lease)) {
-            self.history.mark(Mark::LongerLease);
+            self.history.meet(Goal::LongerLease);
         }
     }
 
@@ -82,14 +82,14 @@ impl World {
         let releases = matches!(&node.asked, Some(Asked { act: Act::Release { .. }, .. }));
         let attempted = asked.is_some_and(|asked| asked.is_attempt());
         let mark = match answer {
-            _ if resolves && began => Mark::ResolvedOurs,
-            _ if resolves && !releases => Mark::ResolvedNotOurs,
-            _ if (resolves || attempted) && releases && !node.wanted => Mark::GivenBack,
-            _ if (resolves || attempted) && releases => Mark::StoppedInAttempt,
-            Answer::Applied { .. } if attempted && !began => Mark::TooLate,
-            Answer::Rejected(Rejection::Changed(_)) if attempted => Mark::Collided,
+            _ if resolves && began => Goal::ResolvedOurs,
+            _ if resolves && !releases => Goal::ResolvedNotOurs,
+            _ if (resolves || attempted) && releases && !node.wanted => Goal::GivenBack,
+            _ if (resolves || attempted) && releases => Goal::StoppedInAttempt,
+            Answer::Applied { .. } if attempted && !began => Goal::TooLate,
+            Answer::Rejected(Rejection::Changed(_)) if attempted => Goal::Collided,
             _ => return,
         };
-        self.history.mark(mark);
+        self.history.meet(mark);
     }
 }

@@ -1,8 +1,8 @@
 //! An onlooker's memory: the terms that began, what was broken, what was seen.
 
-use std::hash::{Hash, Hasher};
-
 use spindle_protocol::{Row, Timestamp, Writer};
+
+use crate::goals::{Met, goals};
 
 /// The record that the invariants are judged by; nothing in the world depends on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -16,7 +16,7 @@ pub struct History {
     /// True if a hand outside the protocol did something.
     pub interfered: bool,
     broken: u8,
-    marks: Marks,
+    met: Met<Goal>,
 }
 
 /// A term that began.
@@ -64,19 +64,19 @@ impl History {
         self.broken & invariant as u8 != 0
     }
 
-    /// Notes what the step under way did.
-    pub fn mark(&mut self, mark: Mark) {
-        self.marks.0 |= 1 << mark as u64;
+    /// Notes that the step under way met a goal.
+    pub fn meet(&mut self, goal: Goal) {
+        self.met.add(goal);
     }
 
-    /// Returns true if the last step did this.
-    pub fn has_mark(&self, mark: Mark) -> bool {
-        self.marks.0 & (1 << mark as u64) != 0
+    /// Returns true if the last step met this goal.
+    pub fn has_met(&self, goal: Goal) -> bool {
+        self.met.has(goal)
     }
 
-    /// Forgets what the last step did.
+    /// Forgets the goals that the last step met.
     pub fn next_step(&mut self) {
-        self.marks = Marks(0);
+        self.met = Met::default();
     }
 
     /// Notes that a commit began a term.
@@ -116,65 +116,39 @@ impl History {
     }
 }
 
-/// The events of the step into a state. It tells no states apart: two that differ in nothing else
-/// have the same future.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-struct Marks(u64);
-
-impl Hash for Marks {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-macro_rules! marks {
-    ($($mark:ident: $says:literal,)*) => {
-        /// Something worth having seen: an exploration without it would be vacuous.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Mark {
-            $(#[doc = $says] $mark,)*
-        }
-
-        /// Returns the property that the mark is sometimes seen.
-        pub fn seen(mark: Mark) -> stateright::Property<crate::model::LockModel> {
-            match mark {
-                $(Mark::$mark => stateright::Property::sometimes($says, |_, world: &crate::world::World| {
-                    world.history.has_mark(Mark::$mark)
-                }),)*
-            }
-        }
-    };
-}
-
-marks! {
-    TookOver: "a takeover was applied",
-    ResolvedOurs: "an unknown attempt turned out to have begun a term",
-    ResolvedNotOurs: "an unknown attempt turned out not to have begun a term",
-    Repeated: "a heartbeat was repeated after an unknown outcome",
-    LateTakeover: "a takeover landed after its sender gave up",
-    LateHeartbeat: "a heartbeat landed after its sender gave up",
-    LateRelease: "a release landed after its sender gave up",
-    LateRefused: "a late request found the row changed",
-    Collided: "two takeovers of one term collided",
-    WokeUpLate: "a leader woke up after its lease, and another held",
-    OutOfContact: "a term was cancelled for want of a heartbeat",
-    Superseded: "a holder was told that its row is another's",
-    Expired: "a term expired before anything could be said",
-    Released: "a term was released",
-    OverLeftover: "a leftover takeover row was overridden",
-    SuccessorTook: "a named successor took over",
-    TookOwn: "an instance displaced its own former term",
-    TookFormerLife: "a restarted instance displaced its former life",
-    TooLate: "a commit was acknowledged too late to begin a term",
-    StoppedInAttempt: "an attempt under way at the stop was resolved and released",
-    EvictedWaited: "an evicted term ran out before another took over",
-    Swept: "an old takeover row was swept",
-    LongerLease: "a contender waited out a holder's longer lease",
-    FenceRefused: "a fenced write of a deposed term was refused",
-    CooldownWaited: "a lock that was cooldown was taken after its time",
-    Lapsed: "a term was left to lapse",
-    GivenBack: "an attempt under way was given back, for nobody wanted it any more",
-    TookInterfered: "a lock was taken after outside hands",
-    CameBack: "an evicted holder came back after its time",
-    TookFromKeptAway: "another took over from an evicted holder that keeps away",
-    Removed: "the row of a vacant lock was removed",
-    WentEarly: "a heartbeat went before it was due",
+goals! {
+    pub enum Goal {
+        TookOver: "a takeover was applied",
+        ResolvedOurs: "an unknown attempt turned out to have begun a term",
+        ResolvedNotOurs: "an unknown attempt turned out not to have begun a term",
+        Repeated: "a heartbeat was repeated after an unknown outcome",
+        LateTakeover: "a takeover landed after its sender gave up",
+        LateHeartbeat: "a heartbeat landed after its sender gave up",
+        LateRelease: "a release landed after its sender gave up",
+        LateRefused: "a late request found the row changed",
+        Collided: "two takeovers of one term collided",
+        WokeUpLate: "a leader woke up after its lease, and another held",
+        OutOfContact: "a term was cancelled for want of a heartbeat",
+        Superseded: "a holder was told that its row is another's",
+        Expired: "a term expired before anything could be said",
+        Released: "a term was released",
+        OverLeftover: "a leftover takeover row was overridden",
+        SuccessorTook: "a named successor took over",
+        TookOwn: "an instance displaced its own former term",
+        TookFormerLife: "a restarted instance displaced its former life",
+        TooLate: "a commit was acknowledged too late to begin a term",
+        StoppedInAttempt: "an attempt under way at the stop was resolved and released",
+        EvictedWaited: "an evicted term ran out before another took over",
+        Swept: "an old takeover row was swept",
+        LongerLease: "a contender waited out a holder's longer lease",
+        FenceRefused: "a fenced write of a deposed term was refused",
+        CooldownWaited: "a lock that was cooldown was taken after its time",
+        Lapsed: "a term was left to lapse",
+        GivenBack: "an attempt under way was given back, for nobody wanted it any more",
+        TookInterfered: "a lock was taken after outside hands",
+        CameBack: "an evicted holder came back after its time",
+        TookFromKeptAway: "another took over from an evicted holder that keeps away",
+        Removed: "the row of a vacant lock was removed",
+        WentEarly: "a heartbeat went before it was due",
+    }
 }

@@ -6,6 +6,7 @@
 //! of a [`scenario::Scenario`].
 
 mod coverage;
+mod goals;
 pub mod history;
 pub mod model;
 pub mod node;

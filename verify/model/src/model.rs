@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use stateright::{Model, Property};
 
-use crate::history::{Invariant, seen};
+use crate::goals::Meets;
+use crate::history::{Goal, Invariant};
 use crate::scenario::Scenario;
 use crate::steps::Step;
 use crate::world::World;
@@ -34,20 +35,16 @@ impl Model for LockModel {
     }
 
     fn properties(&self) -> Vec<Property<LockModel>> {
-        let mut properties = self.exclusion();
+        let mut properties = of_any_lock();
+        if self.scenario.clocks_break_i1 {
+            // The clocks are worse than I1 allows for: it is seen broken.
+            properties.retain(|property| !property.name.starts_with("I1 "));
+            properties
+                .push(Property::sometimes("two have the lock at once", |_, world: &World| {
+                    world.holders() > 1
+                }));
+        }
         properties.extend([
-            Property::always(
-                "I2 tokens increase, and none is announced twice",
-                |_, world: &World| !world.history.is_broken(Invariant::I2),
-            ),
-            Property::always(
-                "I3 no fenced write of an earlier term commits",
-                |_, world: &World| !world.fence_lets_the_past_write(),
-            ),
-            Property::always(
-                "I4 no request changes the row of a later term",
-                |_, world: &World| !world.history.is_broken(Invariant::I4),
-            ),
             Property::always(
                 "I5 some continuation leads to a holder",
                 |model: &LockModel, world: &World| model.leads_on(world),
@@ -76,34 +73,41 @@ impl Model for LockModel {
             Property::always("an evicted holder keeps away as told", |_, world: &World| {
                 !world.history.is_broken(Invariant::KeptAway)
             }),
-            Property::always("a named successor has its grace", |_, world: &World| {
-                !world.history.is_broken(Invariant::Grace)
-            }),
         ]);
-        properties.extend(self.scenario.expected.iter().map(|&mark| seen(mark)));
+        properties.extend(self.scenario.expected.iter().map(|goal| goal.is_met()));
         properties
     }
 }
 
-impl LockModel {
-    /// States I1, or that it is seen broken, where the clocks are worse than it allows for.
-    fn exclusion(&self) -> Vec<Property<LockModel>> {
-        if self.scenario.clocks_break_i1 {
-            return vec![Property::sometimes("two have the lock at once", |_, world: &World| {
-                world.holders() > 1
-            })];
-        }
-        vec![
-            Property::always("I1 at most one has the lock", |_, world: &World| {
-                world.history.interfered || world.holders() <= 1
-            }),
-            Property::always("I1 and nobody is at work beside it", |_, world: &World| {
-                let at_work = world.nodes.iter().filter(|node| node.is_at_work()).count();
-                world.history.interfered || at_work <= 1
-            }),
-        ]
-    }
+/// Returns the properties that hold wherever there is a lock: I1 to I4, and the grace of a named successor.
+pub(crate) fn of_any_lock<M: Model<State: AsRef<World>>>() -> Vec<Property<M>> {
+    vec![
+        Property::always("I1 at most one has the lock", |_, state: &M::State| {
+            let world = state.as_ref();
+            world.history.interfered || world.holders() <= 1
+        }),
+        Property::always("I1 and nobody is at work beside it", |_, state: &M::State| {
+            let world = state.as_ref();
+            let at_work = world.nodes.iter().filter(|node| node.is_at_work()).count();
+            world.history.interfered || at_work <= 1
+        }),
+        Property::always(
+            "I2 tokens increase, and none is announced twice",
+            |_, state: &M::State| !state.as_ref().history.is_broken(Invariant::I2),
+        ),
+        Property::always("I3 no fenced write of an earlier term commits", |_, state: &M::State| {
+            !state.as_ref().fence_lets_the_past_write()
+        }),
+        Property::always("I4 no request changes the row of a later term", |_, state: &M::State| {
+            !state.as_ref().history.is_broken(Invariant::I4)
+        }),
+        Property::always("a named successor has its grace", |_, state: &M::State| {
+            !state.as_ref().history.is_broken(Invariant::Grace)
+        }),
+    ]
+}
 
+impl LockModel {
     fn leads_on(&self, world: &World) -> bool {
         !self.is_continued(world) || world.leads_to_a_holder(&self.scenario)
     }
@@ -117,6 +121,18 @@ impl LockModel {
     /// Returns true if this is one of the states that are followed to their end.
     fn is_continued(&self, world: &World) -> bool {
         world.is_chosen(self.scenario.progress_checked_one_in)
+    }
+}
+
+impl Meets<Goal> for World {
+    fn has_met(&self, goal: Goal) -> bool {
+        self.history.has_met(goal)
+    }
+}
+
+impl AsRef<World> for World {
+    fn as_ref(&self) -> &World {
+        self
     }
 }
 

@@ -7,7 +7,7 @@ use spindle_protocol::{
     Wake, Writer,
 };
 
-use crate::history::{History, Invariant, Mark};
+use crate::history::{Goal, History, Invariant};
 use crate::scenario::{Clock, Member, TICK};
 
 /// A process, running or dead.
@@ -215,7 +215,7 @@ impl Node {
         let Decision { announce, act, wake, early } = instance.decide(now, event);
         self.early = early;
         if is_early && matches!(act, Some(Act::Heartbeat { .. })) {
-            history.mark(Mark::WentEarly);
+            history.meet(Goal::WentEarly);
         }
         let (ended, term) = (instance.has_ended(), instance.term());
         if let Some(announcement) = announce {
@@ -224,7 +224,7 @@ impl Node {
         self.check_published(term, act.as_ref(), history);
         if at_work_until.is_some() {
             self.winding_down = at_work_until;
-            history.mark(Mark::Lapsed);
+            history.meet(Goal::Lapsed);
         }
         self.wake = wake;
         let mut replaced = None;
@@ -262,11 +262,11 @@ impl Node {
                 if reason == EndReason::OutOfContact {
                     self.winding_down = Some(published.valid_until);
                 }
-                history.mark(match reason {
-                    EndReason::Released | EndReason::Lapsed => Mark::Released,
-                    EndReason::Superseded(_) => Mark::Superseded,
-                    EndReason::OutOfContact => Mark::OutOfContact,
-                    EndReason::Expired => Mark::Expired,
+                history.meet(match reason {
+                    EndReason::Released | EndReason::Lapsed => Goal::Released,
+                    EndReason::Superseded(_) => Goal::Superseded,
+                    EndReason::OutOfContact => Goal::OutOfContact,
+                    EndReason::Expired => Goal::Expired,
                 });
             }
         }
@@ -309,6 +309,6 @@ impl Asked {
 fn note_repeat(answered: Option<&Asked>, act: &Act, history: &mut History) {
     let was_heartbeat = matches!(answered, Some(Asked { act: Act::Heartbeat { .. }, .. }));
     if was_heartbeat && matches!(act, Act::Heartbeat { .. }) {
-        history.mark(Mark::Repeated);
+        history.meet(Goal::Repeated);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spindle_protocol::{Holder, Timing};
 
-use crate::history::Mark;
+use crate::history::Goal;
 
 /// The step of time in which everything happens.
 pub const TICK: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub struct Scenario {
     /// True if the clocks are so bad that I1 must be found broken.
     pub clocks_break_i1: bool,
     /// The events that must have been seen, or the exploration proves nothing.
-    pub expected: Vec<Mark>,
+    pub expected: Vec<Goal>,
 }
 
 /// One participant.

@@ -1,6 +1,6 @@
 //! The scenarios that are run.
 
-use crate::history::Mark;
+use crate::history::Goal;
 use crate::scenario::{Budget, Clock, Member, Scenario, Start, TICK, timing};
 
 /// Returns the scenarios that run in CI: each is explored to its end.
@@ -43,7 +43,7 @@ pub fn quick() -> Vec<Scenario> {
 fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
     let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
     let expected = match scenario.name {
-        "contention" | "one term" | "three" | "peers" => vec![Mark::TookOver],
+        "contention" | "one term" | "three" | "peers" => vec![Goal::TookOver],
         _ => vec![],
     };
     Scenario { ticks, budget, expected, progress_checked_one_in: 8, ..scenario }
@@ -111,13 +111,13 @@ pub fn contention() -> Scenario {
         starts: vec![Start::Empty, Start::Abandoned],
         ticks: 8,
         expected: vec![
-            Mark::TookOver,
-            Mark::ResolvedOurs,
-            Mark::ResolvedNotOurs,
-            Mark::Collided,
-            Mark::LateRefused,
-            Mark::LateTakeover,
-            Mark::TooLate,
+            Goal::TookOver,
+            Goal::ResolvedOurs,
+            Goal::ResolvedNotOurs,
+            Goal::Collided,
+            Goal::LateRefused,
+            Goal::LateTakeover,
+            Goal::TooLate,
         ],
         ..pair()
     }
@@ -130,16 +130,16 @@ pub fn one_term() -> Scenario {
         starts: vec![Start::Held],
         ticks: 9,
         expected: vec![
-            Mark::TookOver,
-            Mark::Repeated,
-            Mark::LateHeartbeat,
-            Mark::LateRefused,
-            Mark::WokeUpLate,
-            Mark::OutOfContact,
-            Mark::Expired,
-            Mark::TookOwn,
-            Mark::Swept,
-            Mark::FenceRefused,
+            Goal::TookOver,
+            Goal::Repeated,
+            Goal::LateHeartbeat,
+            Goal::LateRefused,
+            Goal::WokeUpLate,
+            Goal::OutOfContact,
+            Goal::Expired,
+            Goal::TookOwn,
+            Goal::Swept,
+            Goal::FenceRefused,
         ],
         ..pair()
     }
@@ -156,7 +156,7 @@ pub fn slow() -> Scenario {
         starts: vec![Start::Empty],
         ticks: 10,
         budget: Budget { faults: 2, delays: 2, unknowns: 1, pauses: 1, ..Budget::default() },
-        expected: vec![Mark::TookOver, Mark::ResolvedOurs],
+        expected: vec![Goal::TookOver, Goal::ResolvedOurs],
         ..pair()
     }
 }
@@ -173,7 +173,7 @@ pub fn slow_answers() -> Scenario {
         starts: vec![Start::Held],
         ticks: 10,
         budget: Budget { faults: 2, delays: 2, unknowns: 1, ..Budget::default() },
-        expected: vec![Mark::TookOver],
+        expected: vec![Goal::TookOver],
         ..pair()
     }
 }
@@ -189,7 +189,7 @@ pub fn early() -> Scenario {
         starts: vec![Start::Held],
         ticks: 10,
         budget: faults(1),
-        expected: vec![Mark::WentEarly, Mark::TookOver, Mark::OutOfContact],
+        expected: vec![Goal::WentEarly, Goal::TookOver, Goal::OutOfContact],
         ..pair()
     }
 }
@@ -201,7 +201,7 @@ pub fn unheard() -> Scenario {
         starts: vec![Start::Held],
         ticks: 9,
         budget: Budget { faults: 4, unknowns: 4, ..Budget::default() },
-        expected: vec![Mark::TookOver, Mark::OutOfContact],
+        expected: vec![Goal::TookOver, Goal::OutOfContact],
         ..pair()
     }
 }
@@ -213,7 +213,7 @@ pub fn again() -> Scenario {
         starts: vec![Start::Empty, Start::Abandoned],
         ticks: 5,
         budget: Budget { faults: 3, delays: 1, unknowns: 2, ..Budget::default() },
-        expected: vec![Mark::ResolvedOurs, Mark::ResolvedNotOurs, Mark::LateTakeover],
+        expected: vec![Goal::ResolvedOurs, Goal::ResolvedNotOurs, Goal::LateTakeover],
         ..pair()
     }
 }
@@ -226,10 +226,10 @@ pub fn owners() -> Scenario {
         ticks: 7,
         budget: Budget { stops: 1, resignations: 1, ..faults(1) },
         expected: vec![
-            Mark::Released,
-            Mark::LateRelease,
-            Mark::SuccessorTook,
-            Mark::StoppedInAttempt,
+            Goal::Released,
+            Goal::LateRelease,
+            Goal::SuccessorTook,
+            Goal::StoppedInAttempt,
         ],
         ..pair()
     }
@@ -242,7 +242,7 @@ pub fn holds() -> Scenario {
         starts: vec![Start::Empty, Start::Held],
         ticks: 9,
         budget: Budget { holds: 1, ..faults(1) },
-        expected: vec![Mark::Released, Mark::CooldownWaited, Mark::Lapsed, Mark::GivenBack],
+        expected: vec![Goal::Released, Goal::CooldownWaited, Goal::Lapsed, Goal::GivenBack],
         ..pair()
     }
 }
@@ -254,7 +254,7 @@ pub fn evicted() -> Scenario {
         starts: vec![Start::Empty, Start::Held],
         ticks: 9,
         budget: Budget { evictions: 1, ..faults(1) },
-        expected: vec![Mark::Superseded, Mark::EvictedWaited],
+        expected: vec![Goal::Superseded, Goal::EvictedWaited],
         ..pair()
     }
 }
@@ -267,7 +267,7 @@ pub fn kept_away() -> Scenario {
         ticks: 10,
         budget: Budget { evictions: 1, ..faults(1) },
         keep_away: Some(TICK * 6),
-        expected: vec![Mark::Superseded, Mark::CameBack, Mark::TookFromKeptAway],
+        expected: vec![Goal::Superseded, Goal::CameBack, Goal::TookFromKeptAway],
         ..pair()
     }
 }
@@ -279,7 +279,7 @@ pub fn removed() -> Scenario {
         starts: vec![Start::Held],
         ticks: 8,
         budget: Budget { removals: 1, stops: 1, ..faults(1) },
-        expected: vec![Mark::Removed, Mark::TookOver],
+        expected: vec![Goal::Removed, Goal::TookOver],
         ..pair()
     }
 }
@@ -295,7 +295,7 @@ pub fn leases() -> Scenario {
         starts: vec![Start::Empty, Start::Held],
         ticks: 10,
         budget: faults(1),
-        expected: vec![Mark::TookOver, Mark::LongerLease],
+        expected: vec![Goal::TookOver, Goal::LongerLease],
         ..pair()
     }
 }
@@ -313,7 +313,7 @@ pub fn clocks() -> Scenario {
         ],
         starts: vec![Start::Empty, Start::Held],
         budget: faults(1),
-        expected: vec![Mark::TookOver, Mark::OutOfContact],
+        expected: vec![Goal::TookOver, Goal::OutOfContact],
         ..pair()
     }
 }
@@ -332,7 +332,7 @@ pub fn broken_clocks() -> Scenario {
         ticks: 8,
         budget: faults(1),
         clocks_break_i1: true,
-        expected: vec![Mark::TookOver],
+        expected: vec![Goal::TookOver],
         ..pair()
     }
 }
@@ -345,7 +345,7 @@ pub fn peers() -> Scenario {
         budget: Budget { leftovers: 1, ..faults(1) },
         optional_columns: false,
         ticks: 12,
-        expected: vec![Mark::OverLeftover, Mark::TookOver],
+        expected: vec![Goal::OverLeftover, Goal::TookOver],
         ..pair()
     }
 }
@@ -359,7 +359,7 @@ pub fn lives() -> Scenario {
         starts: vec![Start::Empty],
         ticks: 7,
         budget: faults(2),
-        expected: vec![Mark::TookFormerLife, Mark::ResolvedNotOurs],
+        expected: vec![Goal::TookFormerLife, Goal::ResolvedNotOurs],
         ..pair()
     }
 }
@@ -374,7 +374,7 @@ pub fn three() -> Scenario {
         starts: vec![Start::Empty, Start::Held],
         ticks: 8,
         budget: faults(1),
-        expected: vec![Mark::TookOver, Mark::Collided],
+        expected: vec![Goal::TookOver, Goal::Collided],
         ..pair()
     }
 }
@@ -386,7 +386,7 @@ pub fn hands() -> Scenario {
         starts: vec![Start::Held, Start::EpochToken],
         ticks: 7,
         budget: Budget { hands: 1, ..faults(1) },
-        expected: vec![Mark::TookInterfered, Mark::Superseded, Mark::FenceRefused],
+        expected: vec![Goal::TookInterfered, Goal::Superseded, Goal::FenceRefused],
         ..pair()
     }
 }
@@ -400,7 +400,7 @@ pub fn forged() -> Scenario {
         starts: vec![Start::Abandoned],
         ticks: 3,
         budget: Budget { hands: 2, ..faults(1) },
-        expected: vec![Mark::TookInterfered],
+        expected: vec![Goal::TookInterfered],
         ..pair()
     }
 }

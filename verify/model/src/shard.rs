@@ -12,7 +12,9 @@ use spindle_protocol::fleet::{Part, Participant, Piece, Share, View};
 use spindle_protocol::{Event, Succession};
 use stateright::{Model, Property};
 
-use crate::history::{Invariant, Mark};
+use crate::goals::{Meets, Met, goals};
+use crate::history::{Goal, Invariant};
+use crate::model::of_any_lock;
 use crate::scenario::{Budget, Member, Scenario, Start, TICK, timing};
 use crate::steps::Step;
 use crate::world::World;
@@ -35,7 +37,7 @@ pub struct ShardWorld {
     world: World,
     minds: Vec<Mind>,
     old_views: u8,
-    seen: Seen,
+    met: Met<ShardGoal>,
 }
 
 /// A member's knowledge, and what it is about to do.
@@ -53,21 +55,11 @@ struct Mind {
     successor: Option<String>,
 }
 
-/// The things that happened in the step into a state, which tell no states apart.
-#[derive(Clone, Copy, Debug, Default, Eq)]
-struct Seen {
-    took_by_old_view: bool,
-    gave_by_old_view: bool,
-}
-
-impl PartialEq for Seen {
-    fn eq(&self, _: &Seen) -> bool {
-        true
+goals! {
+    pub enum ShardGoal {
+        TookByOldView: "a member tried for the shard by an old view",
+        GaveByOldView: "a member gave the shard up by an old view",
     }
-}
-
-impl std::hash::Hash for Seen {
-    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
 }
 
 /// One step of a member, or of the world below it.
@@ -127,30 +119,14 @@ impl Model for ShardModel {
 
     fn next_state(&self, state: &ShardWorld, step: ShardStep) -> Option<ShardWorld> {
         let mut next = state.clone();
-        next.seen = Seen::default();
+        next.met = Met::default();
         next.take(&self.scenario, step);
         Some(next)
     }
 
     fn properties(&self) -> Vec<Property<ShardModel>> {
-        vec![
-            Property::always("I1 at most one has the shard", |_, state: &ShardWorld| {
-                state.world.holders() <= 1
-            }),
-            Property::always("I1 and nobody is at work beside it", |_, state: &ShardWorld| {
-                state.world.nodes.iter().filter(|node| node.is_at_work()).count() <= 1
-            }),
-            Property::always("I2 tokens increase", |_, state: &ShardWorld| {
-                !state.world.history.is_broken(Invariant::I2)
-            }),
-            Property::always(
-                "I3 no fenced write of an earlier term commits",
-                |_, state: &ShardWorld| !state.world.fence_lets_the_past_write(),
-            ),
-            Property::always(
-                "I4 no request changes the row of a later term",
-                |_, state: &ShardWorld| !state.world.history.is_broken(Invariant::I4),
-            ),
+        let mut properties = of_any_lock();
+        properties.extend([
             Property::always(
                 "I7 a term's end is announced before anything else",
                 |_, state: &ShardWorld| !state.world.history.is_broken(Invariant::I7),
@@ -159,9 +135,6 @@ impl Model for ShardModel {
                 "nobody takes or keeps what its owner does not want",
                 |_, state: &ShardWorld| !state.world.history.is_broken(Invariant::Unasked),
             ),
-            Property::always("a named successor has its grace", |_, state: &ShardWorld| {
-                !state.world.history.is_broken(Invariant::Grace)
-            }),
             Property::always(
                 "the shard comes to be at work",
                 |model: &ShardModel, state: &ShardWorld| state.leads_to_work(model),
@@ -171,20 +144,27 @@ impl Model for ShardModel {
                 |model: &ShardModel, state: &ShardWorld| state.leads_to_the_plan(model),
             ),
             Property::sometimes("a named successor took the shard", |_, state: &ShardWorld| {
-                state.world.history.has_mark(Mark::SuccessorTook)
+                state.world.history.has_met(Goal::SuccessorTook)
             }),
-            Property::sometimes(
-                "a member tried for the shard by an old view",
-                |_, state: &ShardWorld| state.seen.took_by_old_view,
-            ),
-            Property::sometimes(
-                "a member gave the shard up by an old view",
-                |_, state: &ShardWorld| state.seen.gave_by_old_view,
-            ),
+            ShardGoal::TookByOldView.is_met(),
+            ShardGoal::GaveByOldView.is_met(),
             Property::sometimes("the shard of a dead member was taken", |_, state: &ShardWorld| {
                 state.took_from_the_dead()
             }),
-        ]
+        ]);
+        properties
+    }
+}
+
+impl Meets<ShardGoal> for ShardWorld {
+    fn has_met(&self, goal: ShardGoal) -> bool {
+        self.met.has(goal)
+    }
+}
+
+impl AsRef<World> for ShardWorld {
+    fn as_ref(&self) -> &World {
+        &self.world
     }
 }
 
@@ -195,7 +175,7 @@ impl ShardWorld {
         let minds = scenario.members.iter().map(mind).collect();
         let world = World::new(scenario, start);
         let mut state =
-            ShardWorld { world, minds, old_views: model.old_views, seen: Seen::default() };
+            ShardWorld { world, minds, old_views: model.old_views, met: Met::default() };
         state.follow_up(scenario);
         state
     }
@@ -341,10 +321,14 @@ impl ShardWorld {
         let is_old = view.read_at + TICK <= self.world.spanner();
         if let Some((_, to)) = step.hand_over.iter().find(|(shard, _)| *shard == SHARD) {
             mind.successor = Some(to.clone());
-            self.seen.gave_by_old_view |= is_old;
+            if is_old {
+                self.met.add(ShardGoal::GaveByOldView);
+            }
         }
         if step.take.contains(&SHARD) {
-            self.seen.took_by_old_view |= is_old;
+            if is_old {
+                self.met.add(ShardGoal::TookByOldView);
+            }
             self.world.decide(index, Event::Contend(true), scenario);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_protocol::{Act, Answer, Change, Event, Row, StoredRow, TermId, Timestamp, Writer};
 
-use crate::history::{History, Invariant, Mark};
+use crate::history::{Goal, History, Invariant};
 use crate::node::{Asked, Node, Passage};
 use crate::scenario::{Budget, Scenario, Start, TICK};
 use crate::table::{LOCK, Request, Table, is_takeover_row, stored, takeover_row};
@@ -93,8 +93,8 @@ impl World {
     pub fn decide(&mut self, index: usize, event: Event, scenario: &Scenario) {
         let node = Arc::make_mut(&mut self.nodes[index]);
         let replaced = node.decide(event, &mut self.history);
-        if self.history.has_mark(Mark::Expired) && self.holders() > 0 {
-            self.history.mark(Mark::WokeUpLate);
+        if self.history.has_met(Goal::Expired) && self.holders() > 0 {
+            self.history.meet(Goal::WokeUpLate);
         }
         self.give_up(index, replaced, scenario);
     }
@@ -128,12 +128,12 @@ impl World {
     pub fn arrive_late(&mut self, index: usize) {
         let request = self.late.remove(index);
         let applied = matches!(self.carry_out(&request), Answer::Applied { .. });
-        self.history.mark(match (&request.act, applied) {
-            (Act::Insert { .. } | Act::Takeover { .. }, true) => Mark::LateTakeover,
-            (Act::Heartbeat { .. }, true) => Mark::LateHeartbeat,
-            (Act::Release { .. }, true) => Mark::LateRelease,
+        self.history.meet(match (&request.act, applied) {
+            (Act::Insert { .. } | Act::Takeover { .. }, true) => Goal::LateTakeover,
+            (Act::Heartbeat { .. }, true) => Goal::LateHeartbeat,
+            (Act::Release { .. }, true) => Goal::LateRelease,
             (Act::Observe | Act::Sweep { .. }, true) => return,
-            (_, false) => Mark::LateRefused,
+            (_, false) => Goal::LateRefused,
         });
     }
 
@@ -187,7 +187,7 @@ impl World {
         let takeovers = takeovers.map(|row| row.key.clone()).collect();
         let remove = Change::Remove { seen: self.table.lock(), takeovers };
         if let Answer::Applied { .. } = self.table.change(self.spanner(), &remove) {
-            self.history.mark(Mark::Removed);
+            self.history.meet(Goal::Removed);
         }
     }
 
@@ -250,7 +250,7 @@ impl World {
         let rows = self.table.rows().count();
         let answer = self.table.carry_out(self.spanner(), request);
         if self.table.rows().count() < rows && matches!(answer, Answer::Swept { .. }) {
-            self.history.mark(Mark::Swept);
+            self.history.meet(Goal::Swept);
         }
         let Answer::Applied { at } = answer else { return answer };
         match &request.act {
@@ -263,7 +263,7 @@ impl World {
             Act::Takeover { seen, writer, over_leftover } => {
                 self.judge_takeover(before, seen, writer, at);
                 if *over_leftover {
-                    self.history.mark(Mark::OverLeftover);
+                    self.history.meet(Goal::OverLeftover);
                 }
             }
             Act::Heartbeat { term } | Act::Release { term, .. } => {

@@ -1,6 +1,6 @@
 //! The scenarios in small, so that a broken protocol or a vacuous model is seen within seconds.
 
-use spindle_model::history::Mark;
+use spindle_model::history::Goal;
 use spindle_model::rank::RankModel;
 use spindle_model::run::{Limits, Report, check, explore};
 use spindle_model::scenario::{Budget, Scenario};
@@ -10,7 +10,7 @@ use spindle_model::scenarios;
 fn in_small(scenario: Scenario) -> Report {
     let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
     let ticks = scenario.ticks.min(8);
-    let expected = vec![Mark::TookOver];
+    let expected = vec![Goal::TookOver];
     explore(&Scenario { budget, ticks, expected, ..scenario }, Limits::default())
 }
 
@@ -61,7 +61,7 @@ fn clocks_beyond_the_margin_break_mutual_exclusion_and_no_fence() {
 #[test]
 fn a_property_that_is_never_seen_fails_the_exploration() {
     let scenario = scenarios::one_term();
-    let (budget, expected) = (Budget::default(), vec![Mark::SuccessorTook]);
+    let (budget, expected) = (Budget::default(), vec![Goal::SuccessorTook]);
     let report = explore(&Scenario { budget, expected, ..scenario }, Limits::default());
     assert_eq!(report.failures.len(), 1, "{report}");
     assert!(report.failures[0].steps.is_none());

@@ -8,30 +8,24 @@ mod term;
 #[cfg(test)]
 mod tie;
 
-use std::env;
 use std::io;
 use std::process::ExitCode;
+
+use clap::Parser;
 
 use crate::queries::{Change, Query};
 use crate::solver::Solver;
 
-const USAGE: &str = "usage: prove [--if-present]
-
-Proves the invariants in Z3 and cvc5: `pip install -r verify/proof/solvers.txt`.
-  --if-present   passes, and says so, where a solver is missing";
+/// Proves the invariants in Z3 and cvc5: `pip install -r verify/proof/solvers.txt`.
+#[derive(Parser)]
+struct Options {
+    /// Passes, and says so, where a solver is missing.
+    #[arg(long)]
+    if_present: bool,
+}
 
 fn main() -> ExitCode {
-    let options: Vec<String> = env::args().skip(1).collect();
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let if_present = match options[..] {
-        [] => false,
-        ["--if-present"] => true,
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(if_present) {
+    match run(Options::parse().if_present) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -3,40 +3,44 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use spindle_model::rank::RankModel;
 use spindle_model::run::{Limits, Report, check, explore, stopwatch};
 use spindle_model::rw::{self, RwModel};
 use spindle_model::scenarios;
 use spindle_model::shard::ShardModel;
 
-const USAGE: &str = "usage: model [--quick | --long] [--only NAME] [--first] [--seconds N] [--states N] [--threads N]
-  --quick      one fault at most
-  --long       further than CI has time for
-  --only NAME  one scenario
-  --first      stop at the first scenario that fails
-  --seconds N  stop after so long, wherever it is
-  --states N   stop each scenario after so many distinct states, roughly
-  --threads N  two by default; one finds the shortest counterexample";
-
 /// A scenario of either kind, to be explored.
 struct Exploration(&'static str, Box<dyn Fn(Limits) -> Report>);
 
-#[derive(Default)]
+/// Explores every scenario, prints what was found, and exits by the verdict.
+#[derive(Parser)]
 struct Options {
+    /// Allows one fault at most.
+    #[arg(long, conflicts_with = "long")]
     quick: bool,
+    /// Goes further than the gate has time for.
+    #[arg(long)]
     long: bool,
-    first: bool,
+    /// Explores one scenario.
+    #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Stops at the first scenario that fails.
+    #[arg(long)]
+    first: bool,
+    /// Stops after so long, wherever it is.
+    #[arg(long)]
     seconds: Option<u64>,
+    /// Stops each scenario after about so many distinct states.
+    #[arg(long)]
     states: Option<usize>,
-    threads: Option<usize>,
+    /// One thread finds the shortest counterexample.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
 }
 
 fn main() -> ExitCode {
-    let Some(options) = options(std::env::args().skip(1)) else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
-    };
+    let options = Options::parse();
     let (locks, shared) = match (options.quick, options.long) {
         (true, _) => (scenarios::quick(), rw::quick()),
         (_, true) => (scenarios::long(), rw::long()),
@@ -67,8 +71,8 @@ fn main() -> ExitCode {
         let left = options.seconds.map(|seconds| {
             Duration::from_secs(seconds).saturating_sub(began.elapsed()).max(Duration::from_secs(1))
         });
-        let threads = options.threads.unwrap_or(2);
-        let report = explore(Limits { time: left, states: options.states, threads });
+        let report =
+            explore(Limits { time: left, states: options.states, threads: options.threads });
         println!("{report}");
         explored += 1;
         states += report.states;
@@ -86,21 +90,4 @@ fn main() -> ExitCode {
         began.elapsed().as_secs()
     );
     if verdict == "ok" { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options = Options::default();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--quick" => options.quick = true,
-            "--long" => options.long = true,
-            "--first" => options.first = true,
-            "--only" => options.only = Some(arguments.next()?),
-            "--seconds" => options.seconds = Some(arguments.next()?.parse().ok()?),
-            "--states" => options.states = Some(arguments.next()?.parse().ok()?),
-            "--threads" => options.threads = Some(arguments.next()?.parse().ok()?),
-            _ => return None,
-        }
-    }
-    Some(options)
 }

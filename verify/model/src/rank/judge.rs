@@ -23,7 +23,7 @@ impl RankWorld {
         let (Some(position), Some(since)) = (position, since) else { return };
         let leader = 16 * (index as u64 + 1) + u64::from(self.world.nodes[index].life);
         if self.handed.iter().any(|(by, to, _)| (*by, *to) == (leader, position)) {
-            self.see(Goal::HandedAgain);
+            self.meet(Goal::HandedAgain);
         }
         let handed = (leader, position, since);
         if self.handed.contains(&handed) {
@@ -59,7 +59,7 @@ impl RankWorld {
     ) {
         let id = |index: usize| model.scenario.members[index].id;
         if before.is_released() && before.writer.successor_id() == Some(id(taker)) {
-            return self.see(Goal::HandedOver);
+            return self.meet(Goal::HandedOver);
         }
         let lease = before.lease.unwrap_or_else(|| model.scenario.longest_lease());
         let is_of_term = matches!(before.writer.names(), Named::Term { .. } | Named::Stranger(_));
@@ -79,7 +79,7 @@ impl RankWorld {
             return;
         }
         if after.token >= vacant + self.minds[taker].contest.grace() {
-            self.see(Goal::TurnLapsed);
+            self.meet(Goal::TurnLapsed);
         } else if !self.minds[taker].is_misled {
             self.broken |= Rule::Turn as u8;
         }

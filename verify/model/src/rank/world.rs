@@ -6,7 +6,8 @@ use spindle_protocol::fleet::{Contest, Ranked};
 use spindle_protocol::{Answer, Event, Succession, Timestamp};
 
 use super::bounds::RankModel;
-use super::goals::{Goal, Rule, Seen};
+use super::goals::{Goal, Rule};
+use crate::goals::Met;
 use crate::node::Passage;
 use crate::scenario::{Member, Start, TICK};
 use crate::steps::Step;
@@ -21,7 +22,7 @@ pub struct RankWorld {
     /// The leaders that gave up their terms, and for which membership.
     pub(super) handed: Vec<(u64, usize, Timestamp)>,
     pub(super) broken: u8,
-    pub(super) seen: Seen,
+    pub(super) met: Met<Goal>,
 }
 
 /// A contender's memory, and its place among the members.
@@ -80,7 +81,7 @@ impl RankWorld {
             old_views: model.old_views,
             handed: Vec::new(),
             broken: 0,
-            seen: Seen::default(),
+            met: Met::default(),
         };
         state.follow_up(model);
         state
@@ -90,8 +91,8 @@ impl RankWorld {
         self.broken & rule as u8 != 0
     }
 
-    pub(super) fn see(&mut self, goal: Goal) {
-        self.seen.0 |= goal as u8;
+    pub(super) fn meet(&mut self, goal: Goal) {
+        self.met.add(goal);
     }
 
     pub(super) fn lives(&self, index: usize) -> bool {
@@ -164,7 +165,7 @@ impl RankWorld {
     pub(super) fn take(&mut self, model: &RankModel, step: RankStep) {
         let scenario = &model.scenario;
         let before = self.world.table.lock();
-        self.seen = Seen::default();
+        self.met = Met::default();
         self.world.history.next_step();
         match step {
             RankStep::Lock(step) => self.take_below(model, step),
@@ -172,7 +173,7 @@ impl RankWorld {
                 self.old_views -= 1;
                 self.world.arrive(index, scenario);
                 let known = self.minds[index].known.clone();
-                self.see(Goal::MisledTurn);
+                self.meet(Goal::MisledTurn);
                 self.hears(index, known, model);
                 self.minds[index].is_misled = true;
             }
@@ -190,7 +191,7 @@ impl RankWorld {
                     let handed = self.handed.len();
                     self.decide(index, &members, model);
                     if is_old && self.handed.len() > handed {
-                        self.see(Goal::HandedByOldView);
+                        self.meet(Goal::HandedByOldView);
                     }
                 }
             }

@@ -1,10 +1,9 @@
 //! The onlooker: what each commit did, and which fences hold.
 
-use std::hash::{Hash, Hasher};
-
 use spindle_protocol::{Change, Row, StoredRow, TermId, Timestamp, Writer};
 
 use super::party::{READERS, WRITER_ROW, pace};
+use crate::goals::{Met, goals};
 use crate::table::Table;
 
 /// The record that the invariants are judged by; nothing in the world depends on it.
@@ -13,7 +12,7 @@ pub(super) struct History {
     begun: Vec<Begun>,
     top: Timestamp,
     broken: u8,
-    goals: Goals,
+    met: Met<Goal>,
 }
 
 /// A term that an owner may be told of.
@@ -36,45 +35,22 @@ pub(super) enum Invariant {
     Waits = 8,
 }
 
-/// The goals of the step into a state; they tell no states apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-struct Goals(u32);
-
-impl Hash for Goals {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-macro_rules! goals {
-    ($($goal:ident: $says:literal,)*) => {
-        /// Something worth having seen: an exploration without it would be vacuous.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Goal { $($goal,)* }
-
-        /// Returns the property that it is sometimes seen.
-        pub(super) fn seen(goal: Goal) -> stateright::Property<super::model::RwModel> {
-            match goal {
-                $(Goal::$goal => stateright::Property::sometimes($says, |_, world: &super::world::World| {
-                    world.history.has_seen(Goal::$goal)
-                }),)*
-            }
-        }
-    };
-}
-
 goals! {
-    ReadTogether: "two read at once",
-    WriterBegan: "a writer began",
-    WriterWaited: "a writer waited for a reader",
-    ReaderAfterWriter: "a reader began after a writer",
-    DeadWriterReleased: "a reader released a writer that had ended without a release",
-    DeadReaderDeleted: "a writer deleted the row of a reader that had ended without a release",
-    DiedBetween: "a writer died between its two commits",
-    ReaderRefused: "a reader was too late for the writer's first commit",
-    SecondUnknown: "a writer learned late that its second commit was applied",
-    LateRead: "a reader's begin landed after its sender gave up",
-    LateSecond: "a writer's second commit landed after its sender gave up",
-    LateSecondRefused: "a writer's second commit came after another had the writer_row",
-    EitherReleased: "a release met the second term before its owner had heard of it",
+    pub(super) enum Goal {
+        ReadTogether: "two read at once",
+        WriterBegan: "a writer began",
+        WriterWaited: "a writer waited for a reader",
+        ReaderAfterWriter: "a reader began after a writer",
+        DeadWriterReleased: "a reader released a writer that had ended without a release",
+        DeadReaderDeleted: "a writer deleted the row of a reader that had ended without a release",
+        DiedBetween: "a writer died between its two commits",
+        ReaderRefused: "a reader was too late for the writer's first commit",
+        SecondUnknown: "a writer learned late that its second commit was applied",
+        LateRead: "a reader's begin landed after its sender gave up",
+        LateSecond: "a writer's second commit landed after its sender gave up",
+        LateSecondRefused: "a writer's second commit came after another had the writer_row",
+        EitherReleased: "a release met the second term before its owner had heard of it",
+    }
 }
 
 impl Begun {
@@ -86,16 +62,16 @@ impl Begun {
 }
 
 impl History {
-    pub(super) fn see(&mut self, goal: Goal) {
-        self.goals.0 |= 1 << goal as u32;
+    pub(super) fn meet(&mut self, goal: Goal) {
+        self.met.add(goal);
     }
 
-    pub(super) fn has_seen(&self, goal: Goal) -> bool {
-        self.goals.0 & (1 << goal as u32) != 0
+    pub(super) fn has_met(&self, goal: Goal) -> bool {
+        self.met.has(goal)
     }
 
     pub(super) fn next_step(&mut self) {
-        self.goals = Goals(0);
+        self.met = Met::default();
     }
 
     pub(super) fn is_broken(&self, invariant: Invariant) -> bool {
@@ -132,10 +108,10 @@ impl History {
                     self.break_invariant(Invariant::Stops);
                 }
                 if writer_row.as_ref().is_some_and(|row| !row.is_released()) {
-                    self.see(Goal::DeadWriterReleased);
+                    self.meet(Goal::DeadWriterReleased);
                 }
                 if writer_row.is_some_and(|row| row.is_released()) {
-                    self.see(Goal::ReaderAfterWriter);
+                    self.meet(Goal::ReaderAfterWriter);
                 }
                 self.begins(key, at, writer);
             }
@@ -145,9 +121,9 @@ impl History {
                     self.break_invariant(Invariant::Waits);
                 }
                 if !readers.is_empty() {
-                    self.see(Goal::DeadReaderDeleted);
+                    self.meet(Goal::DeadReaderDeleted);
                 }
-                self.see(Goal::WriterBegan);
+                self.meet(Goal::WriterBegan);
                 if let Some(second) = first.writer.second() {
                     self.begins(WRITER_ROW, at, &second);
                 }
@@ -166,7 +142,7 @@ impl History {
             Change::KeepWriting { first, .. } => self.judge_owner(key, first, before),
             Change::EndWriting { first, .. } => {
                 if writer_row.is_some_and(|row| first.second_in(&row).is_some()) {
-                    self.see(Goal::EitherReleased);
+                    self.meet(Goal::EitherReleased);
                 }
                 self.judge_owner(key, first, before);
             }

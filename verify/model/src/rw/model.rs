@@ -4,10 +4,11 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use stateright::{Model, Property};
 
-use super::judge::{Invariant, seen};
+use super::judge::{Goal, Invariant};
 use super::scenarios::Scenario;
 use super::steps::Step;
 use super::world::World;
+use crate::goals::Meets;
 
 /// A scenario of readers and writers, explored.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ impl Model for RwModel {
                 hash() % one_in != 0 || world.leads_on()
             }),
         ];
-        properties.extend(self.scenario.expected.iter().map(|&goal| seen(goal)));
+        properties.extend(self.scenario.expected.iter().map(|goal| goal.is_met()));
         properties
     }
 }
@@ -65,4 +66,10 @@ fn unbroken(name: &'static str, invariant: Invariant) -> Property<RwModel> {
         Invariant::Waits => |_, world| !world.history.is_broken(Invariant::Waits),
     };
     Property::always(name, condition)
+}
+
+impl Meets<Goal> for World {
+    fn has_met(&self, goal: Goal) -> bool {
+        self.history.has_met(goal)
+    }
 }

@@ -77,7 +77,7 @@ impl World {
 
     pub(super) fn crash(&mut self, index: usize) {
         if self.parties[index].is_waiting() {
-            self.history.see(Goal::DiedBetween);
+            self.history.meet(Goal::DiedBetween);
         }
         let late = self.party_mut(index).crash();
         self.give_up(index, late);
@@ -125,7 +125,7 @@ impl World {
                 self.history.forget(&self.table);
             }
             Answer::Rejected(_) if matches!(change, Change::BeginRead { .. }) => {
-                self.history.see(Goal::ReaderRefused);
+                self.history.meet(Goal::ReaderRefused);
             }
             _ => {}
         }
@@ -165,17 +165,17 @@ impl World {
         self.give_up(index, late);
         let party = &self.parties[index];
         if !held && party.held.is_some() && was_late {
-            self.history.see(Goal::SecondUnknown);
+            self.history.meet(Goal::SecondUnknown);
         }
         let at_work = |writes: bool| {
             let holds = |party: &&Arc<Party>| party.has_lock(now).is_some();
             self.parties.iter().filter(holds).filter(|party| party.is_writer() == writes).count()
         };
         if at_work(false) > 1 {
-            self.history.see(Goal::ReadTogether);
+            self.history.meet(Goal::ReadTogether);
         }
         if lane == 1 && at_work(false) > 0 && self.parties[index].is_waiting() {
-            self.history.see(Goal::WriterWaited);
+            self.history.meet(Goal::WriterWaited);
         }
     }
 
@@ -184,9 +184,9 @@ impl World {
         let (key, change) = self.late.remove(at);
         let applied = matches!(self.carry_out(key, &change), Answer::Applied { .. });
         match (&change, applied) {
-            (Change::BeginRead { .. }, true) => self.history.see(Goal::LateRead),
-            (Change::BeginWrite { .. }, true) => self.history.see(Goal::LateSecond),
-            (Change::BeginWrite { .. }, false) => self.history.see(Goal::LateSecondRefused),
+            (Change::BeginRead { .. }, true) => self.history.meet(Goal::LateRead),
+            (Change::BeginWrite { .. }, true) => self.history.meet(Goal::LateSecond),
+            (Change::BeginWrite { .. }, false) => self.history.meet(Goal::LateSecondRefused),
             _ => {}
         }
     }
