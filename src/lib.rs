@@ -137,6 +137,7 @@ pub mod simulation;
 mod spanner;
 mod spindle;
 mod status;
+mod table;
 mod term_end;
 mod token;
 mod token_text;
@@ -151,9 +152,9 @@ pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use hold::{Guard, JobOutcome, LastRun, LeadOptions, RunState, TaskResult};
 pub use operate::{Holding, LockState};
 pub use settings::LockBuilder;
-pub use spanner::LockTable;
 pub use spindle::{RunHandle, Spindle};
 pub use status::{Term, TermChange, TermWatch};
+pub use table::LockTable;
 pub use term_end::{ReleaseOutcome, TermEnd};
 pub use token::FencingToken;
 

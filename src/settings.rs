@@ -10,7 +10,7 @@ use crate::names::{
     INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_part, check_table_name,
     default_id, member_key,
 };
-use crate::spanner::{LockTable, Table};
+use crate::spanner::Table;
 
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -25,7 +25,7 @@ const START_LIMIT_MAX: Duration = Duration::from_secs(10);
 
 /// A lock's settings before they are checked.
 ///
-/// Made by [`LockTable::lock`]. Every setting but the name has a default;
+/// Made by [`LockTable::lock`](crate::LockTable::lock). Every setting but the name has a default;
 /// [`build`](LockBuilder::build) refuses what can't work and says which rule it breaks.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
@@ -74,13 +74,6 @@ pub(crate) struct Rank {
     pub(crate) preempts: bool,
     /// The settings of its row among the members of the lock.
     pub(crate) member: Arc<Settings>,
-}
-
-impl LockTable {
-    /// Begins to describe an instance that contends for the lock `name`.
-    pub fn lock(&self, name: impl Into<String>) -> LockBuilder {
-        LockBuilder::new(Arc::clone(self.table()), name.into())
-    }
 }
 
 impl LockBuilder {
@@ -138,7 +131,7 @@ impl LockBuilder {
     }
 
     /// Sets the text that this instance shows while it holds, for example its address. Others read
-    /// it with [`LockTable::inspect`]. At most 4 KiB.
+    /// it with [`LockTable::inspect`](crate::LockTable::inspect). At most 4 KiB.
     pub fn info(mut self, info: impl Into<String>) -> LockBuilder {
         self.info = Some(info.into());
         self
@@ -221,7 +214,7 @@ impl LockBuilder {
     /// Runs the loop on a thread and a connection of its own, so that code that blocks the
     /// service's runtime can't starve the heartbeats.
     ///
-    /// Needs a table made by [`LockTable::connect`]: the channels of a
+    /// Needs a table made by [`LockTable::connect`](crate::LockTable::connect): the channels of a
     /// client that was given live on the service's runtime. Costs one thread and one connection.
     pub fn own_thread(mut self) -> LockBuilder {
         self.own_thread = true;
@@ -231,7 +224,7 @@ impl LockBuilder {
     /// Contends by rank: whenever the lock is vacant, the live contender of the highest rank takes it.
     ///
     /// While it wants the lock, a ranked contender is a member of the group that is called like the
-    /// lock: [`LockTable::members`] shows all of them. At a vacancy each reads the members. The
+    /// lock: [`LockTable::members`](crate::LockTable::members) shows all of them. At a vacancy each reads the members. The
     /// highest rank takes at once; of equal ranks, the lesser id. Each of the others waits a grace
     /// for everyone before it, so that a member that can't take starves nobody. The grace is two
     /// polls, or a tenth of the lease if that is longer. The one that held last comes last, whatever
@@ -252,7 +245,7 @@ impl LockBuilder {
     ///
     /// An ordinary contender sends one read a poll and writes nothing. A ranked one also keeps a
     /// row `spindle:member:<lock>/<id>` by heartbeats: a write each half of the lease, by two
-    /// requests that it shares with the other locks of its [`LockTable`]. At a vacancy each poll is
+    /// requests that it shares with the other locks of its [`LockTable`](crate::LockTable). At a vacancy each poll is
     /// two reads. A leader that preempts reads the members at each poll interval.
     ///
     /// # Rules

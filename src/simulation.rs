@@ -28,8 +28,9 @@ use crate::driver::{
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
 use crate::settings::Settings;
-use crate::spanner::{Answering, Leftovers, LockTable, StandIn, Table};
+use crate::spanner::{Answering, Leftovers, StandIn, Table};
 use crate::status::{Published, Term};
+use crate::table::LockTable;
 use crate::token::FencingToken;
 
 /// The clock that a machine stops while it is suspended, where it has one.
@@ -445,7 +446,7 @@ impl<V: Versions> Past for PastRow<'_, V> {
     }
 }
 
-/// Returns what [`LockTable::history`] tells of such versions, and when the row was read.
+/// Returns what [`LockTable::history`](crate::LockTable::history) tells of such versions, and when the row was read.
 pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTerm>, Timestamp) {
     let past = PastRow(versions, std::sync::OnceLock::new());
     let mut walk = Walk::new(window);

@@ -19,7 +19,7 @@ use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
 use crate::rank::Place;
 use crate::settings::{LockBuilder, Settings};
-use crate::spanner::{Connection, LockTable, REQUEST_LIMIT, Table};
+use crate::spanner::{Connection, REQUEST_LIMIT, Table};
 use crate::status::{Health, Published, Term, TermWatch};
 use crate::token::FencingToken;
 
@@ -105,14 +105,15 @@ impl Spindle {
     /// Returns an instance with default settings: a lease of 10 s, and an id of host, process and a
     /// random row_role.
     ///
-    /// A shortcut for [`LockTable::lock`] that doesn't fail: what is wrong with the arguments is
+    /// A shortcut for [`LockTable::lock`](crate::LockTable::lock) that doesn't fail: what is wrong with the arguments is
     /// what [`run`](Spindle::run) resolves to.
     pub fn new(
         client: DatabaseClient,
         table: impl Into<String>,
         name: impl Into<String>,
     ) -> Spindle {
-        LockTable::new(client, table).lock(name).build_anyway()
+        let table = Table::new(Connection::given(client), table.into());
+        LockBuilder::new(Arc::new(table), name.into()).build_anyway()
     }
 
     pub(crate) fn from_settings(table: Arc<Table>, settings: Result<Settings>) -> Spindle {
@@ -528,6 +529,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::LockTable;
 
     const DATABASE: &str = "projects/p/instances/i/databases/d";
 

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::names::{check_part, member_key, members_prefix};
 use crate::settings::LockBuilder;
-use crate::spanner::LockTable;
+use crate::spanner::Table;
 use crate::spindle::{RunHandle, Spindle};
 use crate::status::Health;
 use crate::token::FencingToken;
@@ -26,26 +26,21 @@ use crate::token::FencingToken;
 /// From one search for the rows of the long gone to the next.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 
-impl LockTable {
-    /// Begins to describe this process as a member of a group.
-    ///
-    /// Groups need no set-up: a group is there when it has a member. A name has no `/` and no
-    /// control character, and at most 256 bytes; likewise ids.
-    pub fn member(&self, group: impl Into<String>) -> MemberBuilder {
-        MemberBuilder { table: self.clone(), group: group.into(), lock: self.lock("") }
-    }
-}
-
-/// The settings of a member before they are checked. Made by [`LockTable::member`].
+/// The settings of a member before they are checked. Made by [`LockTable::member`](crate::LockTable::member).
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct MemberBuilder {
-    table: LockTable,
+    table: Arc<Table>,
     group: String,
     lock: LockBuilder,
 }
 
 impl MemberBuilder {
+    pub(crate) fn new(table: Arc<Table>, group: String) -> MemberBuilder {
+        let lock = LockBuilder::new(Arc::clone(&table), String::new());
+        MemberBuilder { table, group, lock }
+    }
+
     /// Sets the name of this member in the table, in plans and in logs. By default
     /// `host-pid-random`.
     ///
@@ -138,7 +133,7 @@ impl MemberBuilder {
 pub struct Member(Arc<Inner>);
 
 struct Inner {
-    table: LockTable,
+    table: Arc<Table>,
     group: String,
     id: String,
     /// Settings for this member's other rows.
@@ -169,7 +164,7 @@ impl Member {
         let lock = self.0.own.name().to_string();
         // It holds no handle: the member ends with the last of its user's.
         let row = OwnRow {
-            table: self.0.table.clone(),
+            table: Arc::clone(&self.0.table),
             key: lock.clone(),
             members: members_prefix(&self.0.group),
             lease: settings.timing.lease,
@@ -202,9 +197,9 @@ impl Member {
         self.watch().now().await
     }
 
-    /// Returns a watch on the group, as [`LockTable::members`] makes it.
+    /// Returns a watch on the group, as [`LockTable::members`](crate::LockTable::members) makes it.
     pub fn watch(&self) -> Members {
-        let members = self.0.table.members(&*self.0.group);
+        let members = Members::new(Arc::clone(&self.0.table), self.0.group.clone());
         // A member was checked when it was built.
         match self.0.own.settings() {
             Ok(settings) => members.by_lease(settings.timing.lease),
@@ -233,7 +228,7 @@ impl Member {
         &self.0.group
     }
 
-    pub(super) fn table(&self) -> &LockTable {
+    pub(super) fn table(&self) -> &Arc<Table> {
         &self.0.table
     }
 
@@ -248,7 +243,7 @@ impl Member {
 
 /// A member's row, as it is looked after from outside of the member.
 struct OwnRow {
-    table: LockTable,
+    table: Arc<Table>,
     key: String,
     members: String,
     lease: Duration,
@@ -260,7 +255,7 @@ impl OwnRow {
         loop {
             sleep(TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0)).await;
             // A failed poll is made good by the next one.
-            let table = self.table.table();
+            let table = &self.table;
             if let Ok(found) = poll_to_tidy(table, &self.members).await {
                 tidy(table, &found, self.lease).await;
             }

@@ -11,43 +11,18 @@ use super::poll::{holder, poll};
 use crate::error::{Error, Result};
 use crate::names::{check_part, check_table_name, members_prefix};
 use crate::operate::DEFAULT_LEASE;
-use crate::spanner::{FullRow, LockTable, Table};
+use crate::spanner::{FullRow, Table};
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl LockTable {
-    /// Shows the live members of the group, once or each time that they change. It joins nothing.
-    ///
-    /// Nothing is sent before [`now`](Members::now) or [`next`](Members::next).
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// for member in table.members("orders").now().await? {
-    ///     println!("{} at {:?} since {}", member.id, member.info, member.since());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn members(&self, group: impl Into<String>) -> Members {
-        Members {
-            table: Arc::clone(self.table()),
-            group: group.into(),
-            lease: DEFAULT_LEASE,
-            interval: INTERVAL_DEFAULT,
-            reported: None,
-            poll_at: None,
-        }
-    }
-}
-
-/// The members of a group, as anyone sees them. Made by [`LockTable::members`].
+/// The members of a group, as anyone sees them. Made by [`LockTable::members`](crate::LockTable::members).
 ///
 /// A member is live while its lease has not run out, by Spanner's clock. So a member that crashed is
 /// shown until then, and one that has left is not. Where the table has no column `lease_ms`, a member
-/// judges the others by its own lease, and [`LockTable::members`] by the default of 10 s.
+/// judges the others by its own lease, and [`LockTable::members`](crate::LockTable::members) by the default of 10 s.
 ///
 /// It works only while [`now`](Members::now) or [`next`](Members::next) is awaited: there is no task
 /// behind it. Each poll is one strong read, however many members there are.
@@ -93,6 +68,17 @@ impl MemberState {
 }
 
 impl Members {
+    pub(crate) fn new(table: Arc<Table>, group: String) -> Members {
+        Members {
+            table,
+            group,
+            lease: DEFAULT_LEASE,
+            interval: INTERVAL_DEFAULT,
+            reported: None,
+            poll_at: None,
+        }
+    }
+
     /// Judges members whose rows tell no lease by this one.
     pub(super) fn by_lease(self, lease: Duration) -> Members {
         Members { lease, ..self }

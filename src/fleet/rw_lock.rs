@@ -17,34 +17,29 @@ use crate::error::{Error, Kind, Result};
 use crate::hold::WAIT_MAX;
 use crate::names::{check_part, readers_prefix, writer_key};
 use crate::settings::{LockBuilder, Settings};
-use crate::spanner::LockTable;
+use crate::spanner::Table;
 use crate::spindle::Spindle;
 
 /// From one search for the rows of readers long gone to the next, and how long it may take.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 const TIDY_LIMIT: Duration = Duration::from_secs(1);
 
-impl LockTable {
-    /// Begins to describe a lock that many may read under, or one may write under.
-    ///
-    /// The rules for names are those of [`member`](LockTable::member). A lock by
-    /// [`lock`](LockTable::lock) of the same name is another lock.
-    pub fn rw_lock(&self, name: impl Into<String>) -> RwLockBuilder {
-        RwLockBuilder { table: self.clone(), name: name.into(), lock: self.lock("") }
-    }
-}
-
 /// The settings of a lock for readers and writers before they are checked. Made by
-/// [`LockTable::rw_lock`].
+/// [`LockTable::rw_lock`](crate::LockTable::rw_lock).
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RwLockBuilder {
-    table: LockTable,
+    table: Arc<Table>,
     name: String,
     lock: LockBuilder,
 }
 
 impl RwLockBuilder {
+    pub(crate) fn new(table: Arc<Table>, name: String) -> RwLockBuilder {
+        let lock = LockBuilder::new(Arc::clone(&table), String::new());
+        RwLockBuilder { table, name, lock }
+    }
+
     /// Sets the name of this process in its rows. As [`LockBuilder::id`], without `/`.
     pub fn id(mut self, id: impl Into<String>) -> RwLockBuilder {
         self.lock = self.lock.id(id);
@@ -154,7 +149,7 @@ impl RwLockBuilder {
 pub struct RwLock(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) table: LockTable,
+    pub(super) table: Arc<Table>,
     name: String,
     /// The key of the writers' row.
     pub(super) writer_row: String,
@@ -247,7 +242,7 @@ impl RwLock {
     /// # Errors
     ///
     /// As [`read`](RwLock::read). At once [`is_config`](Error::is_config) if there is a read guard of
-    /// the same lock by the same [`LockTable`]: this process would wait for itself.
+    /// the same lock by the same [`LockTable`](crate::LockTable): this process would wait for itself.
     ///
     /// # Cancellation safety
     ///
@@ -305,7 +300,7 @@ impl RwLock {
         self.refuse_reader()?;
         let Ok(turn) = Arc::clone(&self.0.writers).try_lock_owned() else { return Ok(None) };
         let Inner { table, writer_row, readers, settings, .. } = &*self.0;
-        let found = poll_beside(table.table(), &[writer_row], &[readers]).await?;
+        let found = poll_beside(table, &[writer_row], &[readers]).await?;
         let lease = settings.timing.lease;
         if found.rows.iter().any(|full| taken_until(&full.row, lease, found.read_at).is_some()) {
             return Ok(None);
@@ -329,15 +324,15 @@ impl RwLock {
         let reader = Box::new(Reader::new(&**writer_row, &**id, lease));
         let row_role = RowRole::Reader(reader);
         let settings = lock.for_row(key, lock.said_info()).settings();
-        Spindle::in_role(Arc::clone(table.table()), settings, row_role)
+        Spindle::in_role(Arc::clone(table), settings, row_role)
     }
 
     fn reading(&self) -> Reading {
-        Reading::new(self.0.table.table(), &self.0.writer_row)
+        Reading::new(&self.0.table, &self.0.writer_row)
     }
 
     fn refuse_reader(&self) -> Result<()> {
-        if Reading::is_any(self.0.table.table(), &self.0.writer_row) {
+        if Reading::is_any(&self.0.table, &self.0.writer_row) {
             return Err(
                 self.refuse("this process reads under it, so a write would wait for itself")
             );
@@ -372,7 +367,7 @@ impl RwLock {
             }
             *tidy_at = now + TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0);
         }
-        let table = self.0.table.table();
+        let table = &self.0.table;
         let tidying = async {
             // A failure is left to the next time.
             if let Ok(found) = poll_to_tidy(table, &self.0.readers).await {
@@ -389,7 +384,7 @@ impl fmt::Debug for RwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { table, name, settings, .. } = &*self.0;
         let mut lock = f.debug_struct("RwLock");
-        lock.field("table", &table.table().name).field("name", name).field("id", &settings.id);
+        lock.field("table", &table.name).field("name", name).field("id", &settings.id);
         lock.finish_non_exhaustive()
     }
 }

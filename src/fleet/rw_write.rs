@@ -42,7 +42,7 @@ impl RwLock {
     /// Returns an instance for the writers' row.
     pub(super) fn writer(&self) -> (Spindle, Arc<Mutex<Writing>>) {
         let writing: Arc<Mutex<Writing>> = Arc::default();
-        let (table, settings) = (Arc::clone(self.0.table.table()), Ok(self.0.settings.clone()));
+        let (table, settings) = (Arc::clone(&self.0.table), Ok(self.0.settings.clone()));
         (Spindle::in_role(table, settings, RowRole::Writer(Arc::clone(&writing))), writing)
     }
 
@@ -135,7 +135,7 @@ impl RwLock {
     /// Polls the readers, and commits a second time if there are none.
     /// Tries once; a try that repeats a failure is charged.
     async fn try_in_turn(&self, stopped: &Stopped, repeats: &Repeats) -> Result<Tried> {
-        let budget = self.0.table.table().budget();
+        let budget = self.0.table.budget();
         let turn = repeats.turn(budget, Charge::ReadAndTransaction).await;
         let tried = Box::pin(self.try_second(stopped)).await;
         turn.ends(!matches!(tried, Err(_) | Ok(Tried::Again)));
@@ -144,7 +144,6 @@ impl RwLock {
 
     async fn try_second(&self, stopped: &Stopped) -> Result<Tried> {
         let Inner { table, writer_row, readers: prefix, settings, .. } = &*self.0;
-        let table = table.table();
         // A lease that nobody read must not be taken for none.
         table.knows(Need::Begin, REQUEST_LIMIT).await?;
         let found = poll_beside(table, &[writer_row], &[prefix]).await?;
@@ -184,7 +183,7 @@ impl RwLock {
         };
         let changes: Vec<_> = readers.into_iter().take(READERS_MAX).map(change).collect();
         let rows = changes.len();
-        let verdict = self.0.table.table().transact(changes, REQUEST_LIMIT).await;
+        let verdict = self.0.table.transact(changes, REQUEST_LIMIT).await;
         match verdict.error {
             Some(error) => Err(error),
             None if verdict.refused.iter().flatten().count() < rows => Ok(Tried::Cleared),

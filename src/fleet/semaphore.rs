@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::hold::WAIT_MAX;
 use crate::names::{check_part, number, permits_prefix};
 use crate::settings::LockBuilder;
-use crate::spanner::{LockTable, Table};
+use crate::spanner::Table;
 
 /// Each poll reads all of their rows.
 const PERMITS_MAX: usize = 1_000;
@@ -27,28 +27,22 @@ const TRIES_MAX: usize = 8;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 
-impl LockTable {
-    /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its permits
-    /// at the same time. From 1 to 1,000.
-    ///
-    /// The rules for names are those of [`member`](LockTable::member).
-    pub fn semaphore(&self, name: impl Into<String>, permits: usize) -> SemaphoreBuilder {
-        let lock = self.lock("");
-        SemaphoreBuilder { table: self.clone(), name: name.into(), permits, lock }
-    }
-}
-
-/// The settings of a semaphore before they are checked. Made by [`LockTable::semaphore`].
+/// The settings of a semaphore before they are checked. Made by [`LockTable::semaphore`](crate::LockTable::semaphore).
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct SemaphoreBuilder {
-    table: LockTable,
+    table: Arc<Table>,
     name: String,
     permits: usize,
     lock: LockBuilder,
 }
 
 impl SemaphoreBuilder {
+    pub(crate) fn new(table: Arc<Table>, name: String, permits: usize) -> SemaphoreBuilder {
+        let lock = LockBuilder::new(Arc::clone(&table), String::new());
+        SemaphoreBuilder { table, name, permits, lock }
+    }
+
     /// Sets the name of this process in the rows of the permits that it has. As
     /// [`LockBuilder::id`].
     pub fn id(mut self, id: impl Into<String>) -> SemaphoreBuilder {
@@ -98,7 +92,7 @@ impl SemaphoreBuilder {
         let prefix = permits_prefix(&name);
         let settings = lock.for_row(format!("{prefix}{permits}"), lock.said_info()).settings()?;
         Ok(Semaphore(Arc::new(Inner {
-            table: Arc::clone(table.table()),
+            table,
             name,
             prefix,
             permits,

@@ -172,7 +172,7 @@ impl Shards {
         let settings = own.settings()?;
         let timing = &settings.timing;
         let place = Place {
-            table: Arc::clone(member.table().table()),
+            table: Arc::clone(member.table()),
             shares,
             shards: shards_prefix(member.group(), name),
             count: *count,

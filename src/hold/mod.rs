@@ -8,5 +8,6 @@ mod work;
 pub use guard::Guard;
 pub(crate) use guard::WAIT_MAX;
 pub use lead::{LeadOptions, TaskResult};
+pub(crate) use once::last_run;
 pub use once::{JobOutcome, LastRun, RunState};
 pub(crate) use work::{Ended, Orders, Why, joined, run};

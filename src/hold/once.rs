@@ -15,7 +15,7 @@ use crate::driver::ReleaseNote;
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::settings::{LockBuilder, Settings};
-use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table, despite_others};
+use crate::spanner::{FullRow, REQUEST_LIMIT, Table, despite_others};
 use crate::spindle::Spindle;
 use crate::status::{Term, say};
 use crate::term_end::ReleaseOutcome;
@@ -74,23 +74,12 @@ pub enum RunState {
     Interrupted,
 }
 
-impl LockTable {
-    /// Returns the last run of the job `name`; nothing if it never ran, or if the row doesn't tell
-    /// because the lock was used otherwise since.
-    ///
-    /// # Errors
-    ///
-    /// As [`inspect`](LockTable::inspect).
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn last_run(&self, name: &str) -> Result<Option<LastRun>> {
-        check_table_name(&self.table().name)?;
-        check_lock_name(name)?;
-        let (found, read_at) = self.table().read(name, REQUEST_LIMIT).await?;
-        Ok(found.and_then(|full| LastRun::of(&full, read_at)))
-    }
+/// Returns the last run of a job.
+pub(crate) async fn last_run(table: &Table, name: &str) -> Result<Option<LastRun>> {
+    check_table_name(&table.name)?;
+    check_lock_name(name)?;
+    let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
+    Ok(found.and_then(|full| LastRun::of(&full, read_at)))
 }
 
 impl LockBuilder {
@@ -112,7 +101,7 @@ impl LockBuilder {
     /// per cent of each other. None is started if the node dies before; then the job is not made up
     /// for until a schedule asks again. A run whose node died in the middle is not repeated by
     /// itself either: it holds the lock until `at_most`. The next caller after that runs the job.
-    /// Before it starts, it can see from [`last_run`](LockTable::last_run) that the last one was
+    /// Before it starts, it can see from [`last_run`](crate::LockTable::last_run) that the last one was
     /// interrupted.
     ///
     /// # On time, or not at all

@@ -12,14 +12,13 @@ use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
 use crate::spanner::requests::{self, Request};
 use crate::spanner::{
-    COMMIT_TIMESTAMP, LockTable, REQUEST_LIMIT, Table, despite_others, row, transact,
-    without_read_timestamp,
+    COMMIT_TIMESTAMP, REQUEST_LIMIT, Table, despite_others, row, transact, without_read_timestamp,
 };
 
 /// A name that no lock can have, since it looks like a takeover row.
 const PROBE_NAME: &str = "spindle-check_0000000000000000000";
 
-/// The findings of [`LockTable::check`] about a table that works.
+/// The findings of [`LockTable::check`](crate::LockTable::check) about a table that works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -32,31 +31,10 @@ pub struct Checked {
     pub without_lease: Vec<String>,
 }
 
-impl LockTable {
-    /// Checks once that the table can be reached, is as it should be, and can be written. It is for
-    /// services that would rather fail at start than go on trying.
-    ///
-    /// Writes nothing that stays. It asks if reads tell their time, and asks the information
-    /// schema. It reads and writes as a holder does, and reads the whole table, 100 rows at a time.
-    /// A missing optional column is no error: what it returns names it, and the locks whose holder
-    /// has not written its lease.
-    ///
-    /// # Errors
-    ///
-    /// The error names what exactly is wrong. [`is_schema`](crate::Error::is_schema) means the
-    /// table or a column, with the statement that mends it. [`is_config`](crate::Error::is_config)
-    /// means a malformed name or endpoint, a database that is not there, or a server without read
-    /// timestamps, on which no lock can be taken. [`is_denied`](crate::Error::is_denied) means
-    /// permissions or credentials. The others are
-    /// [`is_session_lost`](crate::Error::is_session_lost), and an outage, said after 5 s.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn check(&self) -> Result<Checked> {
-        check_table_name(&self.table().name)?;
-        self.table().check().await
-    }
+/// Checks once that the table works.
+pub(crate) async fn check(table: &Table) -> Result<Checked> {
+    check_table_name(&table.name)?;
+    table.check().await
 }
 
 impl Table {

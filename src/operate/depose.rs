@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::state::DEFAULT_LEASE;
 use crate::error::{Error, Result};
 use crate::names::{check_id, check_lock_name, check_table_name};
-use crate::spanner::{LockTable, PAUSE, REQUEST_LIMIT, Table};
+use crate::spanner::{PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
 
 /// The most that `by` and `because` may have together, so that `info` stays a line.
@@ -29,76 +29,7 @@ pub struct Deposed {
     pub by: FencingToken,
 }
 
-impl LockTable {
-    /// Ends the holder's term, gracefully. At its next heartbeat the holder learns that it is
-    /// deposed, and nobody takes over before its lease has run out.
-    ///
-    /// So at any instant at most one instance still believes that it holds. From now on the
-    /// evicted term's fenced writes are refused. The evicted instance contends again like any
-    /// other, unless it is [kept away](Evict::keep_away).
-    ///
-    /// Nothing is sent before it is awaited. It gives the holder whose term it was; nothing if the
-    /// row names no one, in which case nothing was written. The column `info` then reads
-    /// `evicted by …: …`, where the table has it.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// table.evict("jobs").await?;
-    /// let ten_minutes = Duration::from_secs(600);
-    /// table.evict("jobs").by("alice").because("bad deploy").keep_away(ten_minutes).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`is_config`](Error::is_config) for a name that no lock can have, or a mark or time that
-    /// can't work. [`is_outcome_unknown`](Error::is_outcome_unknown) if no answer came, where
-    /// [`inspect`](LockTable::inspect) tells. Otherwise the reason why it could not be done within
-    /// 5 s.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future leaves it open whether the term was ended.
-    pub fn evict(&self, name: impl Into<String>) -> Evict {
-        Evict { step: Step::new(self, name.into()), keep_away: None }
-    }
-
-    /// Takes the lock from its holder, now: the next contender that polls takes it at once.
-    ///
-    /// The old holder believes in its term until its next heartbeat is refused, or its lease has
-    /// run out. For that long two instances believe that they hold the lock. **Only fenced writes
-    /// are safe then**; those of the old term are refused from now on. Where a few seconds don't
-    /// matter, use [`evict`](LockTable::evict).
-    ///
-    /// Nothing is sent before it is awaited. It gives whose term it was, if the row named someone.
-    /// It also ends the wait after an eviction, a promise to a successor, and the rest of a run
-    /// that has the lock cooldown. A lock that is free already stays as it is, unless it is seized
-    /// [for a contender](Seize::for_contender). The column `info` then reads `seized by …: …`.
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// table.seize("jobs").await?;
-    /// table.seize("jobs").for_contender("node-2").by("alice").because("node-1 hangs").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`evict`](LockTable::evict); [`is_config`](Error::is_config) also for an id that no
-    /// instance can have.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future leaves it open whether the lock was taken.
-    pub fn seize(&self, name: impl Into<String>) -> Seize {
-        Seize { step: Step::new(self, name.into()), contender: None }
-    }
-}
-
-/// An eviction, made by [`LockTable::evict`]. Await it.
+/// An eviction, made by [`LockTable::evict`](crate::LockTable::evict). Await it.
 #[derive(Clone, Debug)]
 #[must_use = "an eviction does nothing until it is awaited"]
 pub struct Evict {
@@ -106,7 +37,7 @@ pub struct Evict {
     keep_away: Option<Duration>,
 }
 
-/// A seizure, made by [`LockTable::seize`]. Await it.
+/// A seizure, made by [`LockTable::seize`](crate::LockTable::seize). Await it.
 #[derive(Clone, Debug)]
 #[must_use = "a seizure does nothing until it is awaited"]
 pub struct Seize {
@@ -115,6 +46,10 @@ pub struct Seize {
 }
 
 impl Evict {
+    pub(crate) fn new(table: Arc<Table>, lock: String) -> Evict {
+        Evict { step: Step::new(table, lock), keep_away: None }
+    }
+
     /// Says in `info` who evicts.
     pub fn by(mut self, operator: impl Into<String>) -> Evict {
         self.step.by = Some(operator.into());
@@ -132,7 +67,7 @@ impl Evict {
     ///
     /// It counts from the eviction, by Spanner's clock. All instances of that id keep away, and
     /// with no other contender the lock stays vacant for that long. Instances of other
-    /// implementations don't know of it. [`seize`](LockTable::seize) ends it early.
+    /// implementations don't know of it. [`seize`](crate::LockTable::seize) ends it early.
     pub fn keep_away(mut self, time: Duration) -> Evict {
         self.keep_away = Some(time);
         self
@@ -152,6 +87,10 @@ impl Evict {
 }
 
 impl Seize {
+    pub(crate) fn new(table: Arc<Table>, lock: String) -> Seize {
+        Seize { step: Step::new(table, lock), contender: None }
+    }
+
     /// Says in `info` who seizes.
     pub fn by(mut self, operator: impl Into<String>) -> Seize {
         self.step.by = Some(operator.into());
@@ -227,8 +166,8 @@ impl fmt::Debug for Step {
 }
 
 impl Step {
-    fn new(table: &LockTable, lock: String) -> Step {
-        Step { table: Arc::clone(table.table()), lock, by: None, because: None }
+    fn new(table: Arc<Table>, lock: String) -> Step {
+        Step { table, lock, by: None, because: None }
     }
 
     /// Such as `evicted by alice: bad deploy`.

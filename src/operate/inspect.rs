@@ -7,38 +7,23 @@ use super::state::{LockState, Obstacle};
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name};
 use crate::spanner::requests::{self, Request};
-use crate::spanner::{FullRow, LockTable, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::spanner::{FullRow, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// Rows of one page, and so what a listing has in memory at the most.
 pub(super) const PAGE_ROWS: i64 = 100;
 
-impl LockTable {
-    /// Everything about one lock: who holds it, under which token, since when it was heard of,
-    /// and what stands in the way of the next.
-    ///
-    /// One strong read; a second, of the same instant, where the lock has a row.
-    ///
-    /// # Errors
-    ///
-    /// [`is_config`](crate::Error::is_config) for a name that no lock can have; otherwise why Spanner
-    /// could not be asked within 5 s.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn inspect(&self, name: &str) -> Result<LockState> {
-        let table = self.table();
-        check_table_name(&table.name)?;
-        check_lock_name(name)?;
-        let (found, obstacle, read_at) = table.read_with_obstacle(name).await?;
-        let mut state = LockState::new(name, found, read_at);
-        state.obstacle = obstacle.map(|full| Obstacle {
-            key: full.name,
-            id: full.row.writer.id().map(str::to_string),
-            age: (full.row.token != Timestamp::EPOCH).then(|| read_at.since(full.row.token)),
-        });
-        Ok(state)
-    }
+/// Returns the state of one lock, with what stands in its way.
+pub(crate) async fn inspect(table: &Table, name: &str) -> Result<LockState> {
+    check_table_name(&table.name)?;
+    check_lock_name(name)?;
+    let (found, obstacle, read_at) = table.read_with_obstacle(name).await?;
+    let mut state = LockState::new(name, found, read_at);
+    state.obstacle = obstacle.map(|full| Obstacle {
+        key: full.name,
+        id: full.row.writer.id().map(str::to_string),
+        age: (full.row.token != Timestamp::EPOCH).then(|| read_at.since(full.row.token)),
+    });
+    Ok(state)
 }
 
 /// Returns the state of one lock, without what stands in its way.

@@ -5,35 +5,9 @@ use super::inspect::{PAGE_ROWS, keys_with};
 use super::state::LockState;
 use crate::error::Result;
 use crate::names::{check_table_name, looks_like_takeover_row};
-use crate::spanner::{LockTable, Table};
+use crate::spanner::Table;
 
-impl LockTable {
-    /// Lists all locks of the table, in the order of their names; takeover rows are not among them.
-    ///
-    /// Nothing is sent before the first [`next`](LockList::next).
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// let mut locks = table.list();
-    /// while let Some(lock) = locks.next().await? {
-    ///     println!("{}: {:?}", lock.name, lock.holding);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn list(&self) -> LockList {
-        LockList {
-            table: Arc::clone(self.table()),
-            prefix: String::new(),
-            page_rows: PAGE_ROWS,
-            page: VecDeque::new(),
-            last: None,
-            is_last_page: false,
-        }
-    }
-}
-
-/// A listing of locks under way, made by [`LockTable::list`].
+/// A listing of locks under way, made by [`LockTable::list`](crate::LockTable::list).
 ///
 /// It has one page in memory, of 100 rows unless told otherwise, however large the table. Each page is one strong read
 /// of its own: a lock that changes hands meanwhile is shown as it was when its page was read.
@@ -50,6 +24,17 @@ pub struct LockList {
 }
 
 impl LockList {
+    pub(crate) fn new(table: Arc<Table>) -> LockList {
+        LockList {
+            table,
+            prefix: String::new(),
+            page_rows: PAGE_ROWS,
+            page: VecDeque::new(),
+            last: None,
+            is_last_page: false,
+        }
+    }
+
     /// Restricts the list to locks whose names begin with `prefix`; the rows of others are not
     /// read.
     ///

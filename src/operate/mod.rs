@@ -14,11 +14,17 @@ mod state;
 mod sweep;
 
 pub use check::Checked;
+pub(crate) use check::check;
+#[cfg(feature = "admin")]
+pub(crate) use create::{admin, create, upgrade};
 pub use depose::{Deposed, Evict, Seize};
 pub use history::{Cause, History, HistoryEnd, PastTerm};
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use history::{Past, Version, Walk};
+pub(crate) use inspect::inspect;
 pub use list::LockList;
 pub use observe::Observer;
+pub(crate) use remove::remove;
 pub(crate) use state::DEFAULT_LEASE;
 pub use state::{Holding, KeptAway, LockState, Obstacle};
+pub(crate) use sweep::sweep;

@@ -6,30 +6,15 @@ use tokio::time::{Instant, sleep_until};
 use super::inspect::read_state;
 use super::state::{DEFAULT_LEASE, Holding, LockState};
 use crate::error::{Error, Result};
-use crate::spanner::{LockTable, Table};
+use crate::spanner::Table;
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl LockTable {
-    /// Watches who leads, without contending.
-    ///
-    /// Nothing is sent before the first [`next`](Observer::next).
-    pub fn observe(&self, name: impl Into<String>) -> Observer {
-        Observer {
-            table: Arc::clone(self.table()),
-            lock: name.into(),
-            interval: INTERVAL_DEFAULT,
-            reported: None,
-            poll_at: None,
-        }
-    }
-}
-
 /// Reports who leads, each time that it is somebody else or nobody. Made by
-/// [`LockTable::observe`].
+/// [`LockTable::observe`](crate::LockTable::observe).
 ///
 /// It works only while [`next`](Observer::next) is awaited: there is no task behind it. It polls
 /// once per interval, and at the moment when the lease that it saw runs out: one strong read
@@ -56,6 +41,10 @@ pub struct Observer {
 }
 
 impl Observer {
+    pub(crate) fn new(table: Arc<Table>, lock: String) -> Observer {
+        Observer { table, lock, interval: INTERVAL_DEFAULT, reported: None, poll_at: None }
+    }
+
     /// Sets the time from one poll to the next; 1 s by default, from 1 ms to a day.
     ///
     /// A change is reported at most this much late. Terms that begin and end between two polls

@@ -4,86 +4,53 @@ use tokio::time::{Instant, sleep};
 use super::state::{Holding, LockState};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_lock_name, check_table_name};
-use crate::spanner::{FullRow, LockTable, PAUSE, REQUEST_LIMIT, despite_others};
+use crate::spanner::{FullRow, PAUSE, REQUEST_LIMIT, Table, despite_others};
 use crate::status::say;
 
-impl LockTable {
-    /// Deletes the row of a lock that nobody needs any more, with the rows of its takeovers, and
-    /// says whether there was one.
-    ///
-    /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
-    /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
-    /// a successor. It also stays if a run has cooldown it, or if its last holder is kept away. So
-    /// does an unreleased one whose row tells no lease, in a table without `lease_ms`: nobody can
-    /// say whether its holder still believes in it. All of it is one transaction, which looks at
-    /// the row again.
-    ///
-    /// Contenders may run: one that finds no row makes a new one, under a token that is later than
-    /// any before. The record of the last [`run_once`](crate::LockBuilder::run_once) is forgotten.
-    ///
-    /// A row-deletion policy (TTL) on the lock table is no substitute. It deletes by age whatever
-    /// the lock's holding is. So it can end a term whose holder is paused or out of contact, and
-    /// what a run has cooldown.
-    ///
-    /// # Errors
-    ///
-    /// [`is_not_vacant`](Error::is_not_vacant) for a lock that is not vacant.
-    /// [`is_config`](Error::is_config) for a name that no lock can have.
-    /// [`is_outcome_unknown`](Error::is_outcome_unknown) if no answer came. Otherwise the reason
-    /// why it could not be done within 5 s.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future leaves it open whether the row was deleted.
-    pub async fn remove(&self, name: &str) -> Result<bool> {
-        let table = self.table();
-        check_table_name(&table.name)?;
-        check_lock_name(name)?;
-        let deadline = Instant::now() + REQUEST_LIMIT;
-        loop {
-            let (found, read_at) = despite_others(|| table.read(name, REQUEST_LIMIT)).await?;
-            if let Some(full) = &found
-                && !is_vacant(&full.row, read_at)
-            {
-                return Err(not_vacant(name, full.clone(), read_at));
-            }
-            // Those of other tokens, which nothing needs once the row is gone.
-            let before = if found.is_some() { Timestamp(i64::MAX) } else { read_at };
-            let (takeovers, is_page_full) =
-                despite_others(|| table.takeover_rows(name, before, REQUEST_LIMIT)).await?;
-            let change = if is_page_full {
-                Change::Sweep { keys: takeovers }
-            } else {
-                let seen = found.as_ref().map(|full| full.row.clone());
-                Change::Remove { seen, takeovers }
-            };
-            let is_last = matches!(change, Change::Remove { .. });
-            let (outcome, _) = table.carry_out_and_show(name, change, REQUEST_LIMIT).await;
-            match (outcome.answer, outcome.error) {
-                (Answer::Applied { .. }, _) if is_last => {
-                    if let Some(full) = &found {
-                        // Nothing else tells of an eviction from here on.
-                        let info = full.info.as_deref().unwrap_or_default();
-                        say(|| tracing::info!(lock = name, info, "the row was removed"));
-                    }
-                    return Ok(found.is_some());
-                }
-                (Answer::Rejected(spindle_protocol::Rejection::Needless), None) if is_last => {
-                    return Ok(false);
-                }
-                (Answer::Applied { .. } | Answer::Rejected(_), None)
-                    if Instant::now() < deadline => {}
-                (_, Some(error)) if error.may_be_anothers() && Instant::now() < deadline => {}
-                (_, Some(error)) => return Err(error),
-                (_, None) => {
-                    return Err(Error::timed_out(
-                        format!("lock `{name}`: remove it"),
-                        REQUEST_LIMIT,
-                    ));
-                }
-            }
-            sleep(PAUSE).await;
+/// Deletes the row of a lock that nobody needs any more.
+pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
+    check_table_name(&table.name)?;
+    check_lock_name(name)?;
+    let deadline = Instant::now() + REQUEST_LIMIT;
+    loop {
+        let (found, read_at) = despite_others(|| table.read(name, REQUEST_LIMIT)).await?;
+        if let Some(full) = &found
+            && !is_vacant(&full.row, read_at)
+        {
+            return Err(not_vacant(name, full.clone(), read_at));
         }
+        // Those of other tokens, which nothing needs once the row is gone.
+        let before = if found.is_some() { Timestamp(i64::MAX) } else { read_at };
+        let (takeovers, is_page_full) =
+            despite_others(|| table.takeover_rows(name, before, REQUEST_LIMIT)).await?;
+        let change = if is_page_full {
+            Change::Sweep { keys: takeovers }
+        } else {
+            let seen = found.as_ref().map(|full| full.row.clone());
+            Change::Remove { seen, takeovers }
+        };
+        let is_last = matches!(change, Change::Remove { .. });
+        let (outcome, _) = table.carry_out_and_show(name, change, REQUEST_LIMIT).await;
+        match (outcome.answer, outcome.error) {
+            (Answer::Applied { .. }, _) if is_last => {
+                if let Some(full) = &found {
+                    // Nothing else tells of an eviction from here on.
+                    let info = full.info.as_deref().unwrap_or_default();
+                    say(|| tracing::info!(lock = name, info, "the row was removed"));
+                }
+                return Ok(found.is_some());
+            }
+            (Answer::Rejected(spindle_protocol::Rejection::Needless), None) if is_last => {
+                return Ok(false);
+            }
+            (Answer::Applied { .. } | Answer::Rejected(_), None) if Instant::now() < deadline => {}
+            (_, Some(error)) if error.may_be_anothers() && Instant::now() < deadline => {}
+            (_, Some(error)) => return Err(error),
+            (_, None) => {
+                return Err(Error::timed_out(format!("lock `{name}`: remove it"), REQUEST_LIMIT));
+            }
+        }
+        sleep(PAUSE).await;
     }
 }
 

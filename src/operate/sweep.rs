@@ -7,47 +7,24 @@ use spindle_protocol::{Answer, Change, Timestamp};
 use super::inspect::{PAGE_ROWS, keys_with};
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name, displaced_by};
-use crate::spanner::{FullRow, LockTable, REQUEST_LIMIT, Table, despite_others};
+use crate::spanner::{FullRow, REQUEST_LIMIT, Table, despite_others};
 
-impl LockTable {
-    /// Removes the takeover rows that no lock needs any more, and says how many there were.
-    ///
-    /// Holders sweep behind themselves, so there is little to do: what is left of locks that
-    /// nobody holds any more, and of other implementations. It may run at any time, beside
-    /// anything, and looks at the whole table, 100 rows at a time.
-    ///
-    /// A row goes only if all of this is true. Its name is a lock's with `_` and the 19 digits of a
-    /// token that was displaced. Its heartbeat is NULL. The lock's row, if there still is one, has
-    /// a later token and was not begun by that very takeover. So nothing that is live is touched,
-    /// nor another lock's row whose name merely looks like it. Each is removed by its exact key, in
-    /// a transaction that looks at it again; those of one lock go together.
-    ///
-    /// # Errors
-    ///
-    /// Why a page could not be read, or a row removed, within 5 s each. Rows that were removed
-    /// before stay removed; sweep again.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future ends the sweep where it is.
-    pub async fn sweep(&self) -> Result<u64> {
-        let table = self.table();
-        check_table_name(&table.name)?;
-        let mut last = None;
-        let mut swept = 0;
-        loop {
-            let keys = keys_with("", last.as_deref());
-            let (rows, read_at) =
-                despite_others(|| table.read_page(keys.clone(), PAGE_ROWS, || table.subject()))
-                    .await?;
-            let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
-            last = rows.last().map(|row| row.name.clone());
-            for (lock, keys) in table.leftovers(rows, read_at).await? {
-                swept += despite_others(|| table.delete_takeovers(&lock, keys.clone())).await?;
-            }
-            if is_last_page {
-                return Ok(swept);
-            }
+/// Removes the takeover rows that no lock needs any more.
+pub(crate) async fn sweep(table: &Table) -> Result<u64> {
+    check_table_name(&table.name)?;
+    let mut last = None;
+    let mut swept = 0;
+    loop {
+        let keys = keys_with("", last.as_deref());
+        let (rows, read_at) =
+            despite_others(|| table.read_page(keys.clone(), PAGE_ROWS, || table.subject())).await?;
+        let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
+        last = rows.last().map(|row| row.name.clone());
+        for (lock, keys) in table.leftovers(rows, read_at).await? {
+            swept += despite_others(|| table.delete_takeovers(&lock, keys.clone())).await?;
+        }
+        if is_last_page {
+            return Ok(swept);
         }
     }
 }

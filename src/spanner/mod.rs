@@ -2,7 +2,7 @@
 
 mod columns;
 mod connection;
-mod lock_table;
+pub(crate) mod ddl;
 mod many;
 pub(crate) mod requests;
 pub(crate) mod row;
@@ -14,7 +14,6 @@ pub(crate) use columns::Need;
 #[cfg(feature = "admin")]
 pub(crate) use columns::{is_postgresql, is_there};
 pub(crate) use connection::{Connection, REQUEST_LIMIT};
-pub use lock_table::LockTable;
 pub(crate) use row::FullRow;
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use stand_in::{Answering, Leftovers, StandIn};

@@ -50,7 +50,7 @@ pub(crate) struct Table {
     pub(crate) optional: Columns,
     pub(crate) batchers: Batchers,
     /// Asked in the place of Spanner, in the simulation alone.
-    pub(super) stand_in: Option<Arc<dyn StandIn>>,
+    pub(crate) stand_in: Option<Arc<dyn StandIn>>,
     /// The number of read guards by this table, by the name of the lock.
     pub(crate) reads: Mutex<BTreeMap<String, usize>>,
     /// Each loop of an instance has a receiver, for as long as it runs.

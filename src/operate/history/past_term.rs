@@ -24,7 +24,7 @@ pub struct PastTerm {
     /// Why it ended; nothing if it goes on.
     pub cause: Option<Cause>,
     /// For how long the lock had been there for the taking when this term began. Neither the grace
-    /// of a successor nor the time that a lock is cooldown counts, nor the rest of a lease. Nothing
+    /// of a successor nor a cooldown counts, nor the rest of a lease. Nothing
     /// where the versions don't tell.
     pub vacancy: Option<Duration>,
 }

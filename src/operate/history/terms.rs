@@ -15,58 +15,12 @@ use crate::error::{Error, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::operate::LockState;
 use crate::spanner::requests::{self, Request};
-use crate::spanner::{LockTable, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::spanner::{Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
-impl LockTable {
-    /// Returns the terms of the lock `name` so far, the latest first, by stale reads of its row.
-    ///
-    /// No history table is needed: a read just before a term's token shows the row as the term
-    /// before left it. Spanner keeps old versions for an hour, unless the database's
-    /// `version_retention_period` says otherwise. Nothing is sent before the first
-    /// [`next`](History::next).
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// let mut history = table.history("billing");
-    /// while let Some(term) = history.next().await? {
-    ///     println!("{} from {} to {:?}: {:?}", term.holder, term.token.to_datetime(), term.end, term.cause);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn history(&self, name: impl Into<String>) -> History {
-        History {
-            table: Arc::clone(self.table()),
-            lock: name.into(),
-            walk: Walk::new(WINDOW_DEFAULT),
-            pace: Duration::ZERO,
-        }
-    }
-
-    /// Returns the terms of a lock so far, the latest first, beginning with `latest`.
-    /// That is not read again, so no read is a strong one.
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// let mut locks = table.list();
-    /// while let Some(lock) = locks.next().await? {
-    ///     let latest = table.history_from(&lock).next().await?;
-    ///     println!("{}: {latest:?}", lock.name);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn history_from(&self, latest: &LockState) -> History {
-        let mut history = self.history(&latest.name);
-        history.walk = history.walk.begun_by(latest.stored(), latest.asked_at());
-        history
-    }
-}
-
-/// A walk through the terms of a lock, back in time. Made by [`LockTable::history`].
+/// A walk through the terms of a lock, back in time. Made by [`LockTable::history`](crate::LockTable::history).
 ///
 /// It sends one strong read at first and then at most four stale reads for each term, two as a rule.
 #[derive(Debug)]
@@ -79,6 +33,16 @@ pub struct History {
 }
 
 impl History {
+    pub(crate) fn new(table: Arc<Table>, lock: String) -> History {
+        History { table, lock, walk: Walk::new(WINDOW_DEFAULT), pace: Duration::ZERO }
+    }
+
+    /// Begins with `latest`, which is not read again.
+    pub(crate) fn begun_by(self, latest: &LockState) -> History {
+        let walk = self.walk.begun_by(latest.stored(), latest.asked_at());
+        History { walk, ..self }
+    }
+
     /// Sets how far back to go; an hour by default. The term that was held then is the last.
     pub fn since(mut self, window: Duration) -> History {
         self.walk = self.walk.since(window);

@@ -1,0 +1,490 @@
+//! The table of locks as users call it: each call hands on to the module that does the work.
+
+use std::sync::Arc;
+
+use google_cloud_spanner::client::DatabaseClient;
+#[cfg(feature = "admin")]
+use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
+
+use crate::error::Result;
+use crate::fleet::{MemberBuilder, Members, RwLockBuilder, SemaphoreBuilder};
+use crate::hold::{self, LastRun};
+use crate::operate::{self, Checked, Evict, History, LockList, LockState, Observer, Seize};
+use crate::settings::LockBuilder;
+use crate::spanner::{Connection, Table, ddl};
+
+/// A table of locks in a Spanner database: the root of everything here. Cheap to clone.
+///
+/// Making one sends nothing and can't fail. [`lock`](LockTable::lock) makes instances that
+/// contend; the other methods need no instance.
+#[derive(Clone, Debug)]
+pub struct LockTable(Arc<Table>);
+
+impl LockTable {
+    /// The statement that creates the table, in GoogleSQL. Any name will do instead of
+    /// `locktable`.
+    ///
+    /// It is one statement, without a semicolon, as Google's clients take it. Other
+    /// implementations of the same table share the first four columns. The other two are optional:
+    /// `lease_ms` is the holder's own lease, `info` what the holder says of itself. Without
+    /// `lease_ms` all instances must use one and the same lease, or two may hold a lock at once.
+    ///
+    /// A role that uses the table needs all of its columns, since the information schema, which is
+    /// asked for them, hides the others.
+    pub const DDL: &str = ddl::GOOGLESQL;
+
+    /// The same statement for a database of the PostgreSQL dialect.
+    pub const DDL_POSTGRESQL: &str = ddl::POSTGRESQL;
+
+    /// The statements that add the optional columns to an older table, in GoogleSQL.
+    pub const DDL_UPGRADE: &str = ddl::GOOGLESQL_UPGRADE;
+
+    /// The statements that add the optional columns to an older table, in a database of the
+    /// PostgreSQL dialect.
+    pub const DDL_UPGRADE_POSTGRESQL: &str = ddl::POSTGRESQL_UPGRADE;
+
+    /// Returns a table reached by a client that the service has already.
+    ///
+    /// The locks share the client's channels and session with the service. If the session is
+    /// lost, the client stays without: [`health`](crate::Spindle::health) and the errors say so.
+    /// The client dies with the runtime that made it. Prefer [`connect`](LockTable::connect) where
+    /// leadership matters.
+    pub fn new(client: DatabaseClient, table: impl Into<String>) -> LockTable {
+        LockTable(Arc::new(Table::new(Connection::given(client), table.into())))
+    }
+
+    /// Returns a table with a connection of its own. A busy service can't starve it, and it comes
+    /// back by itself after Spanner has lost its session.
+    ///
+    /// `database` is the full name, `projects/p/instances/i/databases/d`; what is wrong with it is
+    /// what [`build`](crate::LockBuilder::build) and every call answer. The connection is made on first
+    /// use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is set, that is
+    /// where it goes. It counts against the limit of the call that waits for it.
+    ///
+    /// The table outlives runtimes: each runtime that uses it gets a connection of its own. So a
+    /// table in a `static` works from one runtime after another. A connection over which nothing
+    /// was heard for 30 s, or whose credentials failed for good, is made anew.
+    pub fn connect(database: impl Into<String>, table: impl Into<String>) -> LockTable {
+        let connection = Connection::own(database.into(), None);
+        LockTable(Arc::new(Table::new(connection, table.into())))
+    }
+
+    /// As [`connect`](LockTable::connect), to an endpoint such as `http://127.0.0.1:9010`.
+    pub fn connect_to(
+        endpoint: impl Into<String>,
+        database: impl Into<String>,
+        table: impl Into<String>,
+    ) -> LockTable {
+        let connection = Connection::own(database.into(), Some(endpoint.into()));
+        LockTable(Arc::new(Table::new(connection, table.into())))
+    }
+
+    /// Begins to describe an instance that contends for the lock `name`.
+    pub fn lock(&self, name: impl Into<String>) -> LockBuilder {
+        LockBuilder::new(Arc::clone(&self.0), name.into())
+    }
+
+    /// Begins to describe this process as a member of a group.
+    ///
+    /// Groups need no set-up: a group is there when it has a member. A name has no `/` and no
+    /// control character, and at most 256 bytes; likewise ids.
+    pub fn member(&self, group: impl Into<String>) -> MemberBuilder {
+        MemberBuilder::new(Arc::clone(&self.0), group.into())
+    }
+
+    /// Shows the live members of the group, once or each time that they change. It joins nothing.
+    ///
+    /// Nothing is sent before [`now`](Members::now) or [`next`](Members::next).
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// for member in table.members("orders").now().await? {
+    ///     println!("{} at {:?} since {}", member.id, member.info, member.since());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn members(&self, group: impl Into<String>) -> Members {
+        Members::new(Arc::clone(&self.0), group.into())
+    }
+
+    /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its permits
+    /// at the same time. From 1 to 1,000.
+    ///
+    /// The rules for names are those of [`member`](LockTable::member).
+    pub fn semaphore(&self, name: impl Into<String>, permits: usize) -> SemaphoreBuilder {
+        SemaphoreBuilder::new(Arc::clone(&self.0), name.into(), permits)
+    }
+
+    /// Begins to describe a lock that many may read under, or one may write under.
+    ///
+    /// The rules for names are those of [`member`](LockTable::member). A lock by
+    /// [`lock`](LockTable::lock) of the same name is another lock.
+    pub fn rw_lock(&self, name: impl Into<String>) -> RwLockBuilder {
+        RwLockBuilder::new(Arc::clone(&self.0), name.into())
+    }
+
+    /// Returns the last run of the job `name`; nothing if it never ran, or if the row doesn't tell
+    /// because the lock was used otherwise since.
+    ///
+    /// # Errors
+    ///
+    /// As [`inspect`](LockTable::inspect).
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn last_run(&self, name: &str) -> Result<Option<LastRun>> {
+        hold::last_run(&self.0, name).await
+    }
+
+    /// Everything about one lock: who holds it, under which token, since when it was heard of,
+    /// and what stands in the way of the next.
+    ///
+    /// One strong read; a second, of the same instant, where the lock has a row.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have; otherwise why Spanner
+    /// could not be asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn inspect(&self, name: &str) -> Result<LockState> {
+        operate::inspect(&self.0, name).await
+    }
+
+    /// Lists all locks of the table, in the order of their names; takeover rows are not among them.
+    ///
+    /// Nothing is sent before the first [`next`](LockList::next).
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut locks = table.list();
+    /// while let Some(lock) = locks.next().await? {
+    ///     println!("{}: {:?}", lock.name, lock.holding);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list(&self) -> LockList {
+        LockList::new(Arc::clone(&self.0))
+    }
+
+    /// Watches who leads, without contending.
+    ///
+    /// Nothing is sent before the first [`next`](Observer::next).
+    pub fn observe(&self, name: impl Into<String>) -> Observer {
+        Observer::new(Arc::clone(&self.0), name.into())
+    }
+
+    /// Returns the terms of the lock `name` so far, the latest first, by stale reads of its row.
+    ///
+    /// No history table is needed: a read just before a term's token shows the row as the term
+    /// before left it. Spanner keeps old versions for an hour, unless the database's
+    /// `version_retention_period` says otherwise. Nothing is sent before the first
+    /// [`next`](History::next).
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut history = table.history("billing");
+    /// while let Some(term) = history.next().await? {
+    ///     println!("{} from {} to {:?}: {:?}", term.holder, term.token.to_datetime(), term.end, term.cause);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn history(&self, name: impl Into<String>) -> History {
+        History::new(Arc::clone(&self.0), name.into())
+    }
+
+    /// Returns the terms of a lock so far, the latest first, beginning with `latest`.
+    /// That is not read again, so no read is a strong one.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut locks = table.list();
+    /// while let Some(lock) = locks.next().await? {
+    ///     let latest = table.history_from(&lock).next().await?;
+    ///     println!("{}: {latest:?}", lock.name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn history_from(&self, latest: &LockState) -> History {
+        History::new(Arc::clone(&self.0), latest.name.clone()).begun_by(latest)
+    }
+
+    /// Ends the holder's term, gracefully. At its next heartbeat the holder learns that it is
+    /// deposed, and nobody takes over before its lease has run out.
+    ///
+    /// So at any instant at most one instance still believes that it holds. From now on the
+    /// evicted term's fenced writes are refused. The evicted instance contends again like any
+    /// other, unless it is [kept away](Evict::keep_away).
+    ///
+    /// Nothing is sent before it is awaited. It gives the holder whose term it was; nothing if the
+    /// row names no one, in which case nothing was written. The column `info` then reads
+    /// `evicted by …: …`, where the table has it.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// table.evict("jobs").await?;
+    /// let ten_minutes = Duration::from_secs(600);
+    /// table.evict("jobs").by("alice").because("bad deploy").keep_away(ten_minutes).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have, or a mark or time that
+    /// can't work. [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came, where
+    /// [`inspect`](LockTable::inspect) tells. Otherwise the reason why it could not be done within
+    /// 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the term was ended.
+    pub fn evict(&self, name: impl Into<String>) -> Evict {
+        Evict::new(Arc::clone(&self.0), name.into())
+    }
+
+    /// Takes the lock from its holder, now: the next contender that polls takes it at once.
+    ///
+    /// The old holder believes in its term until its next heartbeat is refused, or its lease has
+    /// run out. For that long two instances believe that they hold the lock. **Only fenced writes
+    /// are safe then**; those of the old term are refused from now on. Where a few seconds don't
+    /// matter, use [`evict`](LockTable::evict).
+    ///
+    /// Nothing is sent before it is awaited. It gives whose term it was, if the row named someone.
+    /// It also ends the wait after an eviction, a promise to a successor, and the cooldown
+    /// after a run. A lock that is free already stays as it is, unless it is seized
+    /// [for a contender](Seize::for_contender). The column `info` then reads `seized by …: …`.
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// table.seize("jobs").await?;
+    /// table.seize("jobs").for_contender("node-2").by("alice").because("node-1 hangs").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`evict`](LockTable::evict); [`is_config`](crate::Error::is_config) also for an id that no
+    /// instance can have.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the lock was taken.
+    pub fn seize(&self, name: impl Into<String>) -> Seize {
+        Seize::new(Arc::clone(&self.0), name.into())
+    }
+
+    /// Deletes the row of a lock that nobody needs any more, with the rows of its takeovers, and
+    /// says whether there was one.
+    ///
+    /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
+    /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
+    /// a successor. It also stays during the cooldown after a run, and while its last holder is kept away. So
+    /// does an unreleased one whose row tells no lease, in a table without `lease_ms`: nobody can
+    /// say whether its holder still believes in it. All of it is one transaction, which looks at
+    /// the row again.
+    ///
+    /// Contenders may run: one that finds no row makes a new one, under a token that is later than
+    /// any before. The record of the last [`run_once`](crate::LockBuilder::run_once) is forgotten.
+    ///
+    /// A row-deletion policy (TTL) on the lock table is no substitute. It deletes by age whatever
+    /// the lock's holding is. So it can end a term whose holder is paused or out of contact, and
+    /// the cooldown after a run.
+    ///
+    /// # Errors
+    ///
+    /// [`is_not_vacant`](crate::Error::is_not_vacant) for a lock that is not vacant.
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have.
+    /// [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came. Otherwise the reason
+    /// why it could not be done within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the row was deleted.
+    pub async fn remove(&self, name: &str) -> Result<bool> {
+        operate::remove(&self.0, name).await
+    }
+
+    /// Removes the takeover rows that no lock needs any more, and says how many there were.
+    ///
+    /// Holders sweep behind themselves, so there is little to do: what is left of locks that
+    /// nobody holds any more, and of other implementations. It may run at any time, beside
+    /// anything, and looks at the whole table, 100 rows at a time.
+    ///
+    /// A row goes only if all of this is true. Its name is a lock's with `_` and the 19 digits of a
+    /// token that was displaced. Its heartbeat is NULL. The lock's row, if there still is one, has
+    /// a later token and was not begun by that very takeover. So nothing that is live is touched,
+    /// nor another lock's row whose name merely looks like it. Each is removed by its exact key, in
+    /// a transaction that looks at it again; those of one lock go together.
+    ///
+    /// # Errors
+    ///
+    /// Why a page could not be read, or a row removed, within 5 s each. Rows that were removed
+    /// before stay removed; sweep again.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future ends the sweep where it is.
+    pub async fn sweep(&self) -> Result<u64> {
+        operate::sweep(&self.0).await
+    }
+
+    /// Checks once that the table can be reached, is as it should be, and can be written. It is for
+    /// services that would rather fail at start than go on trying.
+    ///
+    /// Writes nothing that stays. It asks if reads tell their time, and asks the information
+    /// schema. It reads and writes as a holder does, and reads the whole table, 100 rows at a time.
+    /// A missing optional column is no error: what it returns names it, and the locks whose holder
+    /// has not written its lease.
+    ///
+    /// # Errors
+    ///
+    /// The error names what exactly is wrong. [`is_schema`](crate::Error::is_schema) means the
+    /// table or a column, with the statement that mends it. [`is_config`](crate::Error::is_config)
+    /// means a malformed name or endpoint, a database that is not there, or a server without read
+    /// timestamps, on which no lock can be taken. [`is_denied`](crate::Error::is_denied) means
+    /// permissions or credentials. The others are
+    /// [`is_session_lost`](crate::Error::is_session_lost), and an outage, said after 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn check(&self) -> Result<Checked> {
+        operate::check(&self.0).await
+    }
+
+    /// Returns a client for administration, which goes over REST.
+    ///
+    /// Where `SPANNER_EMULATOR_HOST` and `SPANNER_EMULATOR_REST_HOST` are set, it goes to the
+    /// second, which is `HOST:PORT`. Otherwise it goes where Google's client goes by itself: to the
+    /// endpoint of `spanner`, with port 9020 instead of an emulator's 9010. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for an address or credentials that can't work.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    #[cfg(feature = "admin")]
+    pub async fn admin(spanner: &Spanner) -> Result<DatabaseAdmin> {
+        operate::admin(spanner).await
+    }
+
+    /// Makes the table in `database` unless there is a table of that name; true if there was none.
+    ///
+    /// `database` is `projects/P/instances/I/databases/D`, the one that this table is reached in.
+    /// The statement is [`LockTable::DDL`], or [`LockTable::DDL_POSTGRESQL`] where the database is
+    /// of that dialect, which its information schema tells. A table that is there already is left
+    /// as it is, whatever its columns: [`check`](LockTable::check) says what is wrong with it.
+    /// Spanner takes seconds to a minute for a new table.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a table name that is no identifier, before anything is
+    /// sent; [`is_denied`](crate::Error::is_denied) without the permission to change the schema; otherwise
+    /// what Spanner said. Where nothing answers, the error comes after 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the table is made: Spanner goes on by itself.
+    /// Calling again is harmless.
+    ///
+    /// ```no_run
+    /// use spindle::LockTable;
+    /// use spindle::google_cloud_spanner::client::Spanner;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let spanner = Spanner::builder().build().await?;
+    /// let database = "projects/p/instances/i/databases/d";
+    /// let client = spanner.database_client(database).build().await?;
+    ///
+    /// let table = LockTable::new(client, "locktable");
+    /// table.create(&LockTable::admin(&spanner).await?, database).await?;
+    /// table.check().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "admin")]
+    pub async fn create(&self, admin: &DatabaseAdmin, database: &str) -> Result<bool> {
+        operate::create(&self.0, admin, database).await
+    }
+
+    /// Adds the optional columns that the table lacks, `lease_ms` and `info`, and names them.
+    ///
+    /// Instances that run learn of them within a minute. Until then all must use one lease: see
+    /// [`LockTable::DDL_UPGRADE`].
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](LockTable::create). [`is_schema`](crate::Error::is_schema) for a table that is not
+    /// there, or is wrong otherwise.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open which columns are added: Spanner goes on by itself.
+    #[cfg(feature = "admin")]
+    pub async fn upgrade(
+        &self,
+        admin: &DatabaseAdmin,
+        database: &str,
+    ) -> Result<Vec<&'static str>> {
+        operate::upgrade(&self.0, admin, database).await
+    }
+
+    /// Waits until all instances of this table in this process have ended and have released what
+    /// they held: for the end of a process.
+    ///
+    /// An instance ends once its last handle is gone. Drop guards, permits, members and instances
+    /// before, or cancel their runs; this waits for those that still live. An attempt to take the
+    /// lock that is still under way is resolved first: after an
+    /// [`acquire_within`](crate::Spindle::acquire_within) whose time is over, or a dropped
+    /// [`run_once`](crate::LockBuilder::run_once). If the process exits without this wait, such an
+    /// attempt may leave the lock held for a lease.
+    ///
+    /// Each instance takes no longer than its [release limit](crate::LockBuilder::release_limit).
+    ///
+    /// ```no_run
+    /// # async fn tool(table: spindle::LockTable) -> spindle::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let lock = table.lock("migration").build()?;
+    /// if let Ok(guard) = lock.acquire_within(Duration::from_secs(2)).await {
+    ///     // …
+    ///     guard.release().await;
+    /// }
+    /// drop(lock);
+    /// table.all_released().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn all_released(&self) {
+        self.0.loops.closed().await;
+    }
+
+    /// Returns a table in the place of Spanner's.
+    #[cfg(all(feature = "__simulation", unix))]
+    pub(crate) fn on(stand_in: Arc<dyn crate::spanner::StandIn>) -> LockTable {
+        // Nothing is ever sent there.
+        let nowhere = Connection::own("projects/p/instances/i/databases/d".to_string(), None);
+        let table = Table::new(nowhere, "locktable".to_string());
+        LockTable(Arc::new(Table { stand_in: Some(stand_in), ..table }))
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.0
+    }
+}
