@@ -118,49 +118,41 @@
 //!   client.
 
 mod batch;
-mod chance;
-mod clock;
-mod driver;
 mod error;
 mod fence;
 pub mod fleet;
-mod hold;
-mod membership;
+mod lock;
 mod names;
 pub mod operate;
-mod outcome;
-mod rank;
+mod runloop;
 mod settings;
 #[cfg(all(feature = "__simulation", unix))]
 #[doc(hidden)]
+#[path = "../verify/simulation/inside.rs"]
 pub mod simulation;
-mod spanner;
-mod spindle;
-mod status;
+mod store;
+mod system;
 mod table;
-mod term_end;
+mod term;
 mod token;
-mod token_text;
 
 /// Google's client, at the exact version that this library is built on.
 pub use google_cloud_spanner;
 pub use tokio_util::sync::CancellationToken;
 
-pub use clock::Clock;
-pub use error::{Error, Result};
+pub use error::{Error, ReleaseOutcome, Result, TermEnd};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
-pub use hold::{Guard, JobOutcome, LastRun, LeadOptions, RunState, TaskResult};
+pub use lock::{Guard, JobOutcome, LastRun, LeadOptions, RunHandle, RunState, Spindle, TaskResult};
 pub use operate::{Holding, LockState};
 pub use settings::LockBuilder;
-pub use spindle::{RunHandle, Spindle};
-pub use status::{Term, TermChange, TermWatch};
+pub use system::Clock;
 pub use table::LockTable;
-pub use term_end::{ReleaseOutcome, TermEnd};
+pub use term::{Term, TermChange, TermWatch};
 pub use token::FencingToken;
 
 /// How an instance charges: for probes, dashboards and people.
 pub mod health {
-    pub use crate::status::{Failing, Health, Role, Trouble};
+    pub use crate::term::{Failing, Health, Role, Trouble};
 }
 
 /// The README's code, compiled.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use spindle_protocol::Timing;
 
-use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::names::{
     INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_part, check_table_name,
     default_id, member_key,
 };
-use crate::spanner::Table;
+use crate::store::Table;
+use crate::system::Clock;
 
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);

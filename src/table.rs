@@ -8,10 +8,10 @@ use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 
 use crate::error::Result;
 use crate::fleet::{MemberBuilder, Members, RwLockBuilder, SemaphoreBuilder};
-use crate::hold::{self, LastRun};
+use crate::lock::{self, LastRun};
 use crate::operate::{self, Checked, Evict, History, LockList, LockState, Observer, Seize};
 use crate::settings::LockBuilder;
-use crate::spanner::{Connection, Table, ddl};
+use crate::store::{Connection, Table, ddl};
 
 /// A table of locks in a Spanner database: the root of everything here. Cheap to clone.
 ///
@@ -135,7 +135,7 @@ impl LockTable {
     ///
     /// Dropping the future changes nothing.
     pub async fn last_run(&self, name: &str) -> Result<Option<LastRun>> {
-        hold::last_run(&self.0, name).await
+        lock::last_run(&self.0, name).await
     }
 
     /// Everything about one lock: who holds it, under which token, since when it was heard of,
@@ -477,7 +477,7 @@ impl LockTable {
 
     /// Returns a table in the place of Spanner's.
     #[cfg(all(feature = "__simulation", unix))]
-    pub(crate) fn on(stand_in: Arc<dyn crate::spanner::StandIn>) -> LockTable {
+    pub(crate) fn on(stand_in: Arc<dyn crate::store::StandIn>) -> LockTable {
         // Nothing is ever sent there.
         let nowhere = Connection::own("projects/p/instances/i/databases/d".to_string(), None);
         let table = Table::new(nowhere, "locktable".to_string());

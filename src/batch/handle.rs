@@ -18,8 +18,7 @@ use super::history::{FailureHistories, FailureHistory};
 use super::op::{Op, OpKind};
 use super::store::Store;
 use super::ticks::Ticks;
-use crate::error::{Error, Kind};
-use crate::outcome::Outcome;
+use crate::error::{Error, Kind, Outcome};
 
 /// How much longer an instance waits than its act may take, so that the request's own limit, which
 /// knows what was sent, speaks first.

@@ -9,7 +9,7 @@ use spindle_protocol::{Answer, Rejection};
 use tokio::time::Instant;
 
 use super::op::{Class, Op};
-use crate::outcome::Outcome;
+use crate::error::Outcome;
 
 /// Locks whose trouble is remembered beyond their handles, at the most, and for how long.
 const LOCKS_MAX: usize = 1_000;

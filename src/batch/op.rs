@@ -8,7 +8,7 @@ use spindle_protocol::{Answer, Change, Timestamp};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::outcome::Outcome;
+use crate::error::Outcome;
 
 /// The kinds of request, which never mix; the first one here goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

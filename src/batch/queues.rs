@@ -556,7 +556,7 @@ mod tests {
 
     use super::*;
     use crate::batch::op::OpKind;
-    use crate::outcome::Outcome;
+    use crate::error::Outcome;
 
     const ISOLATED: Charge = Charge { is_isolated: true, is_paid: true };
     const LIMIT: Duration = Duration::from_secs(3);

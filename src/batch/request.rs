@@ -10,8 +10,7 @@ use spindle_protocol::{Answer, Change, Observation, StoredRow};
 
 use super::op::{Class, Op, OpKind};
 use super::store::{CommitOutcome, Snapshot, Store, Verdict};
-use crate::error::{Error, Result};
-use crate::outcome::Outcome;
+use crate::error::{Error, Outcome, Result};
 
 /// The result of a request.
 #[derive(Debug)]

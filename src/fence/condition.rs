@@ -9,9 +9,9 @@ use google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_protocol::{Change, StoredRow, TermId, Writer};
 
 use crate::error::{Error, Found, Kind, Result};
-use crate::spanner::requests::{self, Request};
-use crate::spanner::row;
-use crate::status::Term;
+use crate::store::requests::{self, Request};
+use crate::store::row;
+use crate::term::Term;
 use crate::token::FencingToken;
 
 /// Makes a transaction conditional on a term: it commits before the next term begins, or not at

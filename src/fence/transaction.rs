@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::attempts::{Attempts, Stage};
 use super::condition::Fence;
 use crate::error::{Error, Result};
-use crate::spanner::requests::{self, Request};
+use crate::store::requests::{self, Request};
 
 /// Contention is over soon or is a design problem; the client's pauses grow from 10 ms to 1 s.
 const ATTEMPTS_MAX: u32 = 20;

@@ -13,14 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::members::{MemberState, Members};
 use super::poll::poll_to_tidy;
 use super::tidy::{forget, tidy};
-use crate::chance;
-use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::lock::{RunHandle, Spindle};
 use crate::names::{check_part, member_key, members_prefix};
 use crate::settings::LockBuilder;
-use crate::spanner::Table;
-use crate::spindle::{RunHandle, Spindle};
-use crate::status::Health;
+use crate::store::Table;
+use crate::system::{Clock, chance};
+use crate::term::Health;
 use crate::token::FencingToken;
 
 /// From one search for the rows of the long gone to the next.

@@ -11,7 +11,7 @@ use super::poll::{holder, poll};
 use crate::error::{Error, Result};
 use crate::names::{check_part, check_table_name, members_prefix};
 use crate::operate::DEFAULT_LEASE;
-use crate::spanner::{FullRow, Table};
+use crate::store::{FullRow, Table};
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);

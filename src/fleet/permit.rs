@@ -3,9 +3,9 @@
 use std::ops::Deref;
 
 use super::pool::Place;
-use crate::hold::Guard;
-use crate::status::Term;
-use crate::term_end::ReleaseOutcome;
+use crate::error::ReleaseOutcome;
+use crate::lock::Guard;
+use crate::term::Term;
 
 /// One of a semaphore's permits, held. It is renewed in the background until this is released or
 /// dropped.

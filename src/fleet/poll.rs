@@ -8,11 +8,11 @@ use spindle_protocol::fleet::{Participant, Piece, View};
 
 use crate::batch::Repeats;
 use crate::error::Result;
-pub(super) use crate::membership::{
+use crate::names::number;
+pub(super) use crate::store::membership::{
     Rows, holder, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
 };
-use crate::names::number;
-use crate::spanner::{FullRow, Table};
+use crate::store::{FullRow, Table};
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::chance;
+use crate::system::chance;
 
 /// One process's knowledge of a semaphore's permits. A cheap clone is the same pool.
 #[derive(Clone, Debug, Default)]

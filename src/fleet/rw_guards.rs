@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::hold::Guard;
-use crate::spanner::Table;
-use crate::status::Term;
-use crate::term_end::ReleaseOutcome;
+use crate::error::ReleaseOutcome;
+use crate::lock::Guard;
+use crate::store::Table;
+use crate::term::Term;
 
 /// One reader's hold of an [`RwLock`](super::RwLock). It is renewed in the background until this is
 /// released or dropped.

@@ -11,13 +11,12 @@ use super::poll::poll_beside;
 use super::rw_guards::WriteGuard;
 use super::rw_lock::{Inner, RwLock};
 use crate::batch::{Charge, Repeats, Store as _};
-use crate::chance;
-use crate::driver::RowRole;
 use crate::error::{Error, Result};
-use crate::hold::Guard;
-use crate::spanner::{Need, REQUEST_LIMIT};
-use crate::spindle::Spindle;
-use crate::status::{Term, say};
+use crate::lock::{Guard, Spindle};
+use crate::runloop::RowRole;
+use crate::store::{Need, REQUEST_LIMIT};
+use crate::system::chance;
+use crate::term::{Term, say};
 use crate::token::FencingToken;
 
 /// So many readers' rows are deleted in the second commit, at the most.

@@ -11,13 +11,12 @@ use super::permit::Permit;
 use super::poll::{Rows, poll, poll_in_turn, taken_until};
 use super::pool::Pool;
 use crate::batch::Repeats;
-use crate::chance;
-use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
-use crate::hold::WAIT_MAX;
+use crate::lock::WAIT_MAX;
 use crate::names::{check_part, number, permits_prefix};
 use crate::settings::LockBuilder;
-use crate::spanner::Table;
+use crate::store::Table;
+use crate::system::{Clock, chance};
 
 /// Each poll reads all of their rows.
 const PERMITS_MAX: usize = 1_000;

@@ -11,12 +11,11 @@ use spindle_protocol::fleet::Part;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::ReleaseNote;
 use crate::error::{Error, Kind, Result};
-use crate::hold::{self, Ended, Guard, Orders, Why};
+use crate::lock::{self, Ended, Guard, Orders, Spindle, Why};
+use crate::runloop::ReleaseNote;
 use crate::settings::LockBuilder;
-use crate::spindle::Spindle;
-use crate::status::{Term, say};
+use crate::term::{Term, say};
 
 /// A shard that this member has, given to its task. Cheap to clone.
 ///
@@ -150,7 +149,7 @@ impl Worker {
         // A panic before there is a future must not take the worker along.
         let work = move |term| async move { task(Shard { number, count, term }).await };
         let (began, stop_limit) = (Instant::now(), stop_limit(&lock));
-        let ended = hold::run(&guard, &orders, stop_limit, work).await;
+        let ended = lock::run(&guard, &orders, stop_limit, work).await;
         self.end(guard, &lock, ended, began.elapsed()).await
     }
 

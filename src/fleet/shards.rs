@@ -13,13 +13,12 @@ use super::member::Member;
 use super::poll::{Other, Place, Sight, declaration};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
 use super::tidy::{forget, tidy};
-use crate::chance;
 use crate::error::{Error, Result};
-use crate::hold::joined;
+use crate::lock::{RunHandle, Spindle, joined};
 use crate::names::{check_part, shards_prefix, shares_prefix};
 use crate::settings::LockBuilder;
-use crate::spindle::{RunHandle, Spindle};
-use crate::status::say;
+use crate::system::chance;
+use crate::term::say;
 
 /// Each member reads all of their rows at every poll.
 const SHARDS_MAX: usize = 10_000;

@@ -1,9 +1,9 @@
 //! Deletes the rows of members that have left.
 
-pub(super) use crate::membership::tidy;
 use crate::operate::remove;
-use crate::spanner::{REQUEST_LIMIT, Table};
-use crate::status::say;
+pub(super) use crate::store::membership::tidy;
+use crate::store::{REQUEST_LIMIT, Table};
+use crate::term::say;
 
 /// Deletes the row of a member that has left.
 ///

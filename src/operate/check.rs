@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::inspect::{PAGE_ROWS, keys_with};
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
-use crate::spanner::requests::{self, Request};
-use crate::spanner::{
+use crate::store::requests::{self, Request};
+use crate::store::{
     COMMIT_TIMESTAMP, REQUEST_LIMIT, Table, despite_others, row, transact, without_read_timestamp,
 };
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, Result, with_causes};
 use crate::names::check_table_name;
-use crate::spanner::{PAUSE, REQUEST_LIMIT, Table, ddl, is_postgresql, is_there};
+use crate::store::{PAUSE, REQUEST_LIMIT, Table, ddl, is_postgresql, is_there};
 
 /// The emulator's address for gRPC, and for REST.
 const EMULATOR: &str = "SPANNER_EMULATOR_HOST";

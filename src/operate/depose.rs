@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::state::DEFAULT_LEASE;
 use crate::error::{Error, Result};
 use crate::names::{check_id, check_lock_name, check_table_name};
-use crate::spanner::{PAUSE, REQUEST_LIMIT, Table};
+use crate::store::{PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
 
 /// The most that `by` and `because` may have together, so that `info` stays a line.

@@ -6,8 +6,8 @@ use tokio::time::timeout;
 use super::state::{LockState, Obstacle};
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name};
-use crate::spanner::requests::{self, Request};
-use crate::spanner::{FullRow, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::store::requests::{self, Request};
+use crate::store::{FullRow, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// Rows of one page, and so what a listing has in memory at the most.
 pub(super) const PAGE_ROWS: i64 = 100;

@@ -6,9 +6,9 @@ use spindle_protocol::{Observation, Row, Timestamp};
 use super::inspect::read_state;
 use super::state::{Holding, LockState};
 use crate::error::Result;
-use crate::spanner::FullRow;
-use crate::spindle::Spindle;
-use crate::status::Term;
+use crate::lock::Spindle;
+use crate::store::FullRow;
+use crate::term::Term;
 
 impl Spindle {
     /// Asks Spanner who holds the lock, whichever instance it is; nothing if it is vacant: never held,

@@ -5,7 +5,7 @@ use super::inspect::{PAGE_ROWS, keys_with};
 use super::state::LockState;
 use crate::error::Result;
 use crate::names::{check_table_name, looks_like_takeover_row};
-use crate::spanner::Table;
+use crate::store::Table;
 
 /// A listing of locks under way, made by [`LockTable::list`](crate::LockTable::list).
 ///

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep_until};
 use super::inspect::read_state;
 use super::state::{DEFAULT_LEASE, Holding, LockState};
 use crate::error::{Error, Result};
-use crate::spanner::Table;
+use crate::store::Table;
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);

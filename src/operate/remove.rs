@@ -4,8 +4,8 @@ use tokio::time::{Instant, sleep};
 use super::state::{Holding, LockState};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_lock_name, check_table_name};
-use crate::spanner::{FullRow, PAUSE, REQUEST_LIMIT, Table, despite_others};
-use crate::status::say;
+use crate::store::{FullRow, PAUSE, REQUEST_LIMIT, Table, despite_others};
+use crate::term::say;
 
 /// Deletes the row of a lock that nobody needs any more.
 pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
-use crate::hold::LastRun;
+use crate::lock::LastRun;
 use crate::names::fleet_of;
-use crate::spanner::FullRow;
+use crate::store::FullRow;
 use crate::token::FencingToken;
 
 /// By which an old table without `lease_ms` is judged by who is no instance.

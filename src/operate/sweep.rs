@@ -7,7 +7,7 @@ use spindle_protocol::{Answer, Change, Timestamp};
 use super::inspect::{PAGE_ROWS, keys_with};
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name, displaced_by};
-use crate::spanner::{FullRow, REQUEST_LIMIT, Table, despite_others};
+use crate::store::{FullRow, REQUEST_LIMIT, Table, despite_others};
 
 /// Removes the takeover rows that no lock needs any more.
 pub(crate) async fn sweep(table: &Table) -> Result<u64> {

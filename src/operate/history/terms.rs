@@ -14,8 +14,8 @@ use super::walk::{Past, Version, Walk};
 use crate::error::{Error, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::operate::LockState;
-use crate::spanner::requests::{self, Request};
-use crate::spanner::{Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::store::requests::{self, Request};
+use crate::store::{Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);

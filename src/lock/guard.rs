@@ -1,0 +1,229 @@
+//! Holding the lock for the life of a value.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use spindle_protocol::Moment;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::handle::{Spindle, WaiterGuard};
+use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
+use crate::runloop::{End, Grant, Occupied, ReleaseNote, WaitMode};
+use crate::term::Term;
+
+/// A wait that nobody can mean.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The lock, held. It is renewed in the background until this is released or dropped.
+///
+/// A guard derefs to its [`Term`], which has the token, the fence and the cancellation. A guard is
+/// not the lock itself: the term can be lost while the guard is there. Then
+/// [`cancelled`](Term::cancelled) resolves, before the lease has run out. An effect that must not
+/// happen late has to carry the token: see [`Term::fence`].
+///
+/// **Dropping** it stops the renewal at once. The instance's loop then sends the release at the
+/// next chance, and nobody hears how it went. So the lock is free soon after a drop, not by then.
+/// If the process or its runtime ends first, the lock is free only when the lease has run out. Use
+/// [`release`](Guard::release) where that matters. A leaked guard is held for ever.
+///
+/// A guard keeps the instance's loop alive, like any other handle.
+///
+/// ```no_run
+/// # async fn step() -> [google_cloud_spanner::mutation::Mutation; 0] { [] }
+/// # async fn migrate(lock: spindle::Spindle, client: google_cloud_spanner::client::DatabaseClient)
+/// # -> spindle::Result<()> {
+/// let guard = lock.acquire().await?;
+/// for _ in 0..100 {
+///     let writes = tokio::select! {
+///         () = guard.cancelled() => break,
+///         writes = step() => writes,
+///     };
+///     guard.fence().write(&client, writes).await?;
+/// }
+/// guard.release().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping a guard releases the lock"]
+pub struct Guard {
+    term: Term,
+    end: Option<oneshot::Sender<End>>,
+    lock: Spindle,
+    _waiter_guard: WaiterGuard,
+}
+
+impl Spindle {
+    /// Waits until this instance holds the lock, however long that takes.
+    ///
+    /// The first call starts the instance's loop, on the runtime that it is called on. The loop
+    /// contends while somebody waits or holds and rests otherwise. So a process in which many wait
+    /// polls no more than one in which one waits. They get the lock one after the other in the
+    /// order of their calls. Between two of them other processes have a poll interval to take it. A
+    /// process that acquires again at once after a release may win over others that wait.
+    ///
+    /// ```no_run
+    /// # async fn service(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let lock = table.lock("migration").build()?;
+    /// let guard = lock.acquire().await?;
+    /// // … under guard.fence(), until guard.cancelled() …
+    /// guard.release().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// At once [`is_config`](Error::is_config) if the settings can't work or if
+    /// [`run`](Spindle::run) was called on this instance: then the loop holds by itself. Later only
+    /// what a change of the set-up alone can mend: [`is_schema`](Error::is_schema) and `is_config`.
+    /// Outages, refused permissions and missing credentials are waited out, because they may pass;
+    /// [`health`](Spindle::health) shows them meanwhile, and
+    /// [`acquire_within`](Spindle::acquire_within) ends with the last of them.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future withdraws from the queue. If the lock was just won for it, it is
+    /// released, as by dropping a guard.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_in_turn(WaitMode::Waits, None).await
+    }
+
+    /// Acquires as [`acquire`](Spindle::acquire) does, but waits no longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with
+    /// what stood in the way last, such as a refusal by Spanner, if something did. A `limit` of zero or of more than
+    /// a year is refused.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `acquire`.
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
+        if limit.is_zero() || limit > WAIT_MAX {
+            let lock = self.name();
+            let rule = "more than zero (`try_acquire` doesn't wait) and at most a year";
+            return Err(Error::config(format!("lock `{lock}`: wait of {limit:?}; {rule}")));
+        }
+        match timeout(limit, self.acquire()).await {
+            Ok(acquired) => acquired,
+            Err(_) => {
+                let trouble = self.published().last_cause();
+                let lock = self.name().to_string();
+                Err(Error::new(Kind::NotAcquired { lock, limit, trouble }))
+            }
+        }
+    }
+
+    /// Polls once, and takes the lock if it is vacant: never held, released, or expired, however
+    /// recently. Returns nothing if it is not; [`known_leader`](Spindle::known_leader) then says who
+    /// holds it.
+    ///
+    /// It starts the loop as [`acquire`](Spindle::acquire) does, and overtakes those who wait in
+    /// this process only if the lock is vacant right now.
+    ///
+    /// # Errors
+    ///
+    /// As `acquire`, and whatever kept it from polling, or from taking the vacant lock.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `acquire`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        let settings = self.settings()?;
+        if settings.rank.is_some() {
+            let lock = &settings.name;
+            let rule = "`try_acquire` polls once, so that it can't wait for a turn";
+            return Err(Error::config(format!(
+                "lock `{lock}` by rank: {rule}; `acquire_within` can"
+            )));
+        }
+        let until = settings.clock.now() + settings.timing.lease;
+        Ok(self.try_until(until).await?.ok())
+    }
+
+    /// Polls, and after a lost race polls again, but not after `until`.
+    pub(crate) async fn try_until(&self, until: Moment) -> Result<Result<Guard, Occupied>> {
+        let asked = self.settings()?.clock.now();
+        let claimed = self.waiter(WaitMode::Tries { asked, until }, None).await?;
+        Ok(claimed.map(|grant| Guard::new(self.clone(), grant)))
+    }
+
+    /// `resign` fires when the instance is told to resign; then the guard is to be released.
+    pub(crate) async fn acquire_in_turn(
+        &self,
+        mode: WaitMode,
+        resign: Option<CancellationToken>,
+    ) -> Result<Guard> {
+        let _waiter_guard = self.waiter_guard();
+        loop {
+            // A caller that waits is not told that the lock is occupied.
+            if let Ok(grant) = self.waiter(mode, resign.clone()).await? {
+                return Ok(Guard::new(self.clone(), grant));
+            }
+        }
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(lock: Spindle, grant: Grant) -> Guard {
+        let _waiter_guard = lock.waiter_guard();
+        Guard { term: grant.term, end: Some(grant.end), lock, _waiter_guard }
+    }
+
+    /// Releases the lock and says what came of it, within the release limit.
+    ///
+    /// [`has_lock`](Spindle::has_lock) is empty before the release is sent.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Once polled, the release goes on whether or not the future is dropped.
+    pub async fn release(self) -> ReleaseOutcome {
+        self.release_with(ReleaseNote::default()).await
+    }
+
+    pub(crate) async fn release_with(mut self, note: ReleaseNote) -> ReleaseOutcome {
+        let (done, released) = oneshot::channel();
+        // A message that could not be sent comes back, and must not be kept: it has the sender of
+        // the answer.
+        let told = self.end.take().is_some_and(|end| end.send(End::Release { note, done }).is_ok());
+        if told && let Ok(release) = released.await {
+            return release;
+        }
+        ReleaseOutcome::EndedBefore(self.term.loss().cloned().unwrap_or(TermEnd::Abandoned))
+    }
+
+    /// Ends the term without a release: the lease runs out.
+    pub(crate) async fn lapse(mut self) {
+        if let Some(end) = self.end.take() {
+            // If nobody hears it, the term is over already.
+            let _ = end.send(End::Lapse);
+        }
+        self.term.cancelled().await;
+    }
+
+    /// Returns the instance that the lock was acquired by.
+    pub(crate) fn instance(&self) -> &Spindle {
+        &self.lock
+    }
+}
+
+impl Deref for Guard {
+    type Target = Term;
+
+    /// Returns the term that is held.
+    fn deref(&self) -> &Term {
+        &self.term
+    }
+}

@@ -1,0 +1,609 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+
+use google_cloud_spanner::client::DatabaseClient;
+use spindle_protocol::Succession;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::rank::Place;
+use crate::error::{Error, Found, Kind, Result};
+use crate::names::check_id;
+use crate::runloop::{
+    BatchedRow, Command, Demand, Driver, Grant, Inbox, Occupied, Outbox, RowRole, WaitMode, Waiter,
+    overdue_limit,
+};
+use crate::settings::{LockBuilder, Settings};
+use crate::store::{Connection, REQUEST_LIMIT, Table};
+use crate::system::{Clock, chance};
+use crate::term::{Health, Published, Term, TermWatch};
+use crate::token::FencingToken;
+
+/// One instance: it contends for one lock. A cheap clone is another handle to the same instance.
+///
+/// It does nothing until [`run`](Spindle::run). From then on a background loop contends for the
+/// lock, keeps it with heartbeats, and gives it up when told to. The loop ends when `run`'s token
+/// is cancelled or the last handle is gone.
+///
+/// [`acquire`](Spindle::acquire), [`try_acquire`](Spindle::try_acquire) and [`lead`](Spindle::lead)
+/// start that loop themselves, and then it contends only while one of them waits or holds. One
+/// instance is driven either by them or by `run`: whichever comes second is refused.
+///
+/// # Promises
+///
+/// - At any instant at most one instance's [`has_lock`](Spindle::has_lock) gives a token. This
+///   holds as long as clocks run at rates within the margin and nobody edits, deletes or seizes the
+///   row. On a table without the column `lease_ms` that needs one and the same lease for all
+///   instances.
+/// - Tokens strictly increase from term to term.
+/// - A term that ends is announced before its lease runs out, for as long as the runtime runs.
+///
+/// # Not promised
+///
+/// A process can be paused between `has_lock` and what it does next, for longer than any lease.
+/// An effect that must not happen late has to carry the token: see [`Term::fence`].
+///
+/// ```no_run
+/// # async fn service(client: google_cloud_spanner::client::DatabaseClient) -> spindle::Result<()> {
+/// use spindle::{CancellationToken, Spindle};
+///
+/// let cancel = CancellationToken::new();
+/// let lock = Spindle::new(client, "locktable", "billing");
+/// let running = lock.run(cancel.clone());
+///
+/// if let Some(token) = lock.has_lock() {
+///     println!("leading under {token}");
+/// }
+/// cancel.cancel();
+/// running.await // once the lock is released
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Spindle(Arc<Shared>);
+
+struct Shared {
+    table: Arc<Table>,
+    /// The settings, or the error that `run` resolves to.
+    settings: Result<Arc<Settings>>,
+    published: Arc<Published>,
+    commands: Arc<Outbox<Command>>,
+    /// Taken by `run`: the loop ends when the senders, one for all handles, are gone.
+    inbox: Mutex<Option<Inbox<Command>>>,
+    /// How the loop was started, once it was.
+    demand: OnceLock<Demand>,
+    /// How many want the lock, if it is ranked: the contender is a member while somebody does.
+    wanted: Option<watch::Sender<usize>>,
+    /// Its one permit is the right to run a task of `lead`, which that task has until it ends.
+    only_task: Arc<Semaphore>,
+    row_role: RowRole,
+}
+
+/// A caller's waiter_guard for the lock, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct WaiterGuard(Spindle);
+
+impl Drop for WaiterGuard {
+    fn drop(&mut self) {
+        self.0.is_wanted_by(|waiters| waiters - 1);
+    }
+}
+
+/// A loop that is made, so that it says that it is gone even if never polled.
+type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where a loop runs.
+enum Site {
+    OwnThread(Connection),
+    Runtime(Handle),
+}
+
+impl Spindle {
+    /// Returns an instance with default settings: a lease of 10 s, and an id of host, process and a
+    /// random row_role.
+    ///
+    /// A shortcut for [`LockTable::lock`](crate::LockTable::lock) that doesn't fail: what is wrong with the arguments is
+    /// what [`run`](Spindle::run) resolves to.
+    pub fn new(
+        client: DatabaseClient,
+        table: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Spindle {
+        let table = Table::new(Connection::given(client), table.into());
+        LockBuilder::new(Arc::new(table), name.into()).build_anyway()
+    }
+
+    pub(crate) fn from_settings(table: Arc<Table>, settings: Result<Settings>) -> Spindle {
+        Spindle::in_role(table, settings, RowRole::Lock)
+    }
+
+    pub(crate) fn in_role(
+        table: Arc<Table>,
+        settings: Result<Settings>,
+        row_role: RowRole,
+    ) -> Spindle {
+        let (commands, inbox) = Inbox::new();
+        let (clock, name) = match &settings {
+            Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),
+            Err(_) => (Clock::system(), "".into()),
+        };
+        let published = Arc::new(Published::new(clock, name, table.name.as_str().into()));
+        let inbox = Mutex::new(Some(inbox));
+        let demand = OnceLock::new();
+        let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());
+        let wanted = is_ranked.then(|| watch::Sender::new(0));
+        let settings = settings.map(Arc::new);
+        let only_task = Arc::new(Semaphore::new(1));
+        Spindle(Arc::new(Shared {
+            table,
+            settings,
+            published,
+            commands,
+            inbox,
+            demand,
+            wanted,
+            only_task,
+            row_role,
+        }))
+    }
+
+    /// Starts the loop. The returned handle resolves once the loop has ended and the lock is
+    /// released. If you drop it, the loop goes on by itself.
+    ///
+    /// The loop ends when `cancel` is cancelled, or when the last handle to this instance is
+    /// gone; releasing is bounded by the release limit. Whatever Spanner does meanwhile is no
+    /// error: the loop goes on trying, and says so in [`health`](Spindle::health) and the log.
+    ///
+    /// # Errors
+    ///
+    /// It resolves to an error with [`is_config`](Error::is_config) if the settings can't work,
+    /// or if there is no tokio runtime to run on. It does so too if `run` was called before, or
+    /// something that takes the lock for its own: [`acquire`](Spindle::acquire),
+    /// [`try_acquire`](Spindle::try_acquire), [`lead`](Spindle::lead).
+    pub fn run(&self, cancel: CancellationToken) -> RunHandle {
+        let (sender, result) = oneshot::channel();
+        let lock = self.name().to_string();
+        if let Err(error) = self.start(cancel, sender) {
+            let (sender, result) = oneshot::channel();
+            // The receiver is right here.
+            let _ = sender.send(Err(error));
+            return RunHandle { result, lock };
+        }
+        RunHandle { result, lock }
+    }
+
+    /// Starts the loop that wants the lock while somebody here waiters it, unless it runs already.
+    fn start_on_demand(&self) -> Result<()> {
+        let (done, _nobody_waits) = oneshot::channel();
+        match self.begin(Demand::Claimed, CancellationToken::new(), done) {
+            Err(_) if self.0.demand.get() == Some(&Demand::Claimed) => Ok(()),
+            started => started,
+        }
+    }
+
+    fn start(&self, cancel: CancellationToken, done: oneshot::Sender<Result<()>>) -> Result<()> {
+        self.begin(Demand::Always, cancel, done)
+    }
+
+    fn begin(
+        &self,
+        demand: Demand,
+        cancel: CancellationToken,
+        done: oneshot::Sender<Result<()>>,
+    ) -> Result<()> {
+        let settings = self.0.settings.clone()?;
+        let site = self.site(&settings)?;
+        let inbox = {
+            let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = inbox.take();
+            if taken.is_some() {
+                // Under the same lock, so that who finds the inbox gone finds this.
+                let _ = self.0.demand.set(demand);
+            }
+            taken
+        };
+        let Some(inbox) = inbox else {
+            let before = match self.0.demand.get() {
+                Some(Demand::Claimed) => {
+                    "`run` after `acquire`, `try_acquire` or `lead`; one of \
+                                          them drives an instance, so build a second one for `run`"
+                }
+                _ => "`run` was called before; it drives the instance, so build a second one",
+            };
+            return Err(Error::config(format!("lock `{}`: {before}", settings.name)));
+        };
+        let published = Arc::clone(&self.0.published);
+        published.starts(overdue_limit(settings.timing.lease));
+        let commands = Arc::downgrade(&self.0.commands);
+        let wanted = self.0.wanted.as_ref().map(watch::Sender::subscribe);
+        if demand == Demand::Always {
+            // For as long as the loop runs.
+            self.is_wanted_by(|waiters| waiters + 1);
+        }
+        let row_role = self.0.row_role.clone();
+        let runs = self.0.table.loops.subscribe();
+        let drive = move |table: Arc<Table>| {
+            let release_info = Arc::default();
+            let row = BatchedRow::new(&table, &settings, row_role, Arc::clone(&release_info));
+            let looping: Loop = match settings.rank.clone().zip(wanted) {
+                None => {
+                    let driver = Driver::new(row, settings, published, inbox, chance::random());
+                    Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel))
+                }
+                Some((rank, wanted)) => {
+                    let lock = Arc::clone(&published);
+                    let place = Place::new(&table, &settings, rank, lock, commands, wanted);
+                    let row = place.row(row);
+                    let driver = Driver::new(row, settings, published, inbox, chance::random());
+                    Box::pin(place.beside(driver.for_demand(demand, release_info), cancel))
+                }
+            };
+            async move {
+                looping.await;
+                drop(runs);
+                // Nobody waits any more if it can't be delivered.
+                let _ = done.send(Ok(()));
+            }
+        };
+        match site {
+            Site::OwnThread(connection) => {
+                let table = Arc::new(Table::new(connection, self.0.table.name.clone()));
+                self.start_thread(move || drive(table))
+            }
+            Site::Runtime(runtime) => {
+                runtime.spawn(drive(Arc::clone(&self.0.table)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Finds where the loop is to run, before anything is taken that a refusal would lose.
+    fn site(&self, settings: &Settings) -> Result<Site> {
+        if let Some(connection) = self.0.table.connection.another().filter(|_| settings.own_thread)
+        {
+            return Ok(Site::OwnThread(connection));
+        }
+        Handle::try_current().map(Site::Runtime).map_err(|_| {
+            let lock = &settings.name;
+            Error::config(format!("lock `{lock}`: started outside of a tokio runtime"))
+        })
+    }
+
+    fn start_thread<F>(&self, drive: impl FnOnce() -> F + Send + 'static) -> Result<()>
+    where
+        F: Future<Output = ()>,
+    {
+        let doing = || format!("lock `{}`: start a thread for its loop", self.name());
+        let failed = |error: std::io::Error| {
+            let source = google_cloud_spanner::Error::io(error);
+            Error::new(Kind::Failed { doing: doing(), source })
+        };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        std::thread::Builder::new()
+            .name("spindle".to_string())
+            .spawn(move || {
+                // The loop is made before it is polled, and its batcher starts with it.
+                let _entered = runtime.enter();
+                let driving = drive();
+                runtime.block_on(driving);
+            })
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    /// Returns the token of the term that this instance holds now; nothing if it doesn't hold.
+    ///
+    /// Local and lock-free: it compares the clock with what the last heartbeat allows. It never
+    /// waits, allocates or asks Spanner. It is right at once after a pause of any length, even if
+    /// the loop had no chance to notice.
+    pub fn has_lock(&self) -> Option<FencingToken> {
+        self.0.published.has_lock()
+    }
+
+    /// Returns the term that this instance holds now, with its cancellation and its fence.
+    pub fn term(&self) -> Option<Term> {
+        let term = self.0.published.term()?;
+        (self.has_lock() == Some(term.token())).then_some(term)
+    }
+
+    /// Asks Spanner whether this instance holds the lock, and gives the token if it does.
+    ///
+    /// It was true when Spanner read the row, and the lease had not run out when the answer came.
+    /// It says nothing of the next instant; only a fenced write does.
+    ///
+    /// # Errors
+    ///
+    /// [`is_fenced`](Error::is_fenced) if this instance doesn't hold; otherwise why Spanner could
+    /// not be asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn verify(&self) -> Result<FencingToken> {
+        let not_held = || Error::new(Kind::NotHeld { lock: self.name().to_string() });
+        let term = self.term().ok_or_else(not_held)?;
+        let (found, _) = self.0.table.read(self.name(), REQUEST_LIMIT).await?;
+        let found = found.map(|full| full.row);
+        let token = term.token();
+        let ours = found.as_ref().is_some_and(|row| {
+            row.token == token.to_timestamp() && row.writer == *term.writer() && !row.is_released()
+        });
+        if !ours {
+            let found = found.as_ref().map(Found::of);
+            let lock = self.name().to_string();
+            return Err(Error::new(Kind::Fenced { lock, token, found }));
+        }
+        // The answer may have taken longer than the lease.
+        if self.has_lock() == Some(token) { Ok(token) } else { Err(not_held()) }
+    }
+
+    /// Returns a reader of the gains and losses of this instance.
+    pub fn watch(&self) -> TermWatch {
+        self.0.published.watch()
+    }
+
+    /// Gives up the term, if there is one, and backs off for a lease before contending again.
+    /// True if there was one.
+    ///
+    /// A guard of this instance loses its term with that, at once. A task of
+    /// [`lead`](Spindle::lead) is told to stop first, and the lock given up once it has ended.
+    ///
+    /// [`has_lock`](Spindle::has_lock) is empty before the release is sent. The future resolves
+    /// when the release was acknowledged, or the release limit has passed.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Once polled, the resignation goes on whether or not the future is dropped.
+    pub async fn resign(&self) -> bool {
+        self.resign_for(Succession::Anyone).await
+    }
+
+    /// Resigns as [`resign`](Spindle::resign) does, in favour of the instance `successor`. That one
+    /// alone may take the lock within a lease from then on, after that anyone.
+    ///
+    /// If no such instance contends, the lock stays vacant for that lease. On a table without the
+    /// column `lease_ms`, each contender counts by its own lease.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) if no instance can have that id.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As [`resign`](Spindle::resign).
+    pub async fn resign_to(&self, successor: impl Into<String>) -> Result<bool> {
+        let successor = successor.into();
+        let settings = self.settings()?;
+        check_id(&successor)
+            .map_err(|rule| Error::config(format!("lock `{}`: {rule}", settings.name)))?;
+        let next = Succession::Successor { id: successor, grace: settings.timing.lease };
+        Ok(self.resign_for(next).await)
+    }
+
+    /// Asks the loop for the lock; dropping the future withdraws the waiter.
+    pub(crate) async fn waiter(
+        &self,
+        mode: WaitMode,
+        resign: Option<CancellationToken>,
+    ) -> Result<Result<Grant, Occupied>> {
+        self.start_on_demand()?;
+        let (reply, answer) = oneshot::channel();
+        let waiter = Waiter { mode, resign, reply };
+        let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
+        if !self.0.commands.send(Command::Waiter(waiter)) {
+            return Err(gone());
+        }
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Says that a caller wants the lock, also between two waiters.
+    pub(crate) fn waiter_guard(&self) -> WaiterGuard {
+        self.is_wanted_by(|waiters| waiters + 1);
+        WaiterGuard(self.clone())
+    }
+
+    pub(crate) fn only_task(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.only_task)
+    }
+
+    fn is_wanted_by(&self, count: impl FnOnce(usize) -> usize) {
+        if let Some(wanted) = &self.0.wanted {
+            wanted.send_modify(|waiters| *waiters = count(*waiters));
+        }
+    }
+
+    async fn resign_for(&self, next: Succession) -> bool {
+        let (done, resigned) = oneshot::channel();
+        // Without a loop nothing is held.
+        if !self.0.commands.send(Command::Resign { next, done }) {
+            return false;
+        }
+        resigned.await.unwrap_or(false)
+    }
+
+    /// Returns the instance's health, for probes; [`Health`] says which of its values suits which.
+    /// Local, and never waits for Spanner.
+    pub fn health(&self) -> Health {
+        self.0.published.health()
+    }
+
+    /// Returns how this instance is called in the table and in logs; empty if its settings can't
+    /// work.
+    pub fn id(&self) -> &str {
+        self.0.settings.as_ref().map_or("", |settings| &settings.id)
+    }
+
+    /// Returns the name of the lock; empty if its settings can't work.
+    pub fn name(&self) -> &str {
+        self.0.settings.as_ref().map_or("", |settings| &settings.name)
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.0.table
+    }
+
+    pub(crate) fn published(&self) -> &Published {
+        &self.0.published
+    }
+
+    pub(crate) fn settings(&self) -> Result<&Settings> {
+        self.0.settings.as_deref().map_err(Error::clone)
+    }
+}
+
+impl LockBuilder {
+    /// Checks the settings and makes the instance; nothing is sent before
+    /// [`run`](Spindle::run).
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), spindle::Error> {
+    /// use std::time::Duration;
+    /// use spindle::LockTable;
+    ///
+    /// let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    /// let lock = table.lock("billing").lease(Duration::from_secs(5)).id("node-1").build()?;
+    ///
+    /// let refused = table.lock("billing").lease(Duration::ZERO).build().unwrap_err();
+    /// assert!(refused.is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn build(self) -> Result<Spindle> {
+        let settings = self.settings()?;
+        Ok(Spindle::from_settings(self.table, Ok(settings)))
+    }
+
+    /// Builds as `build` does, but keeps an error for `run` to say.
+    pub(crate) fn build_anyway(self) -> Spindle {
+        let settings = self.settings();
+        Spindle::from_settings(self.table, settings)
+    }
+}
+
+impl fmt::Debug for Spindle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spindle")
+            .field("table", &self.0.table.name)
+            .field("name", &self.name())
+            .field("id", &self.id())
+            .field("token", &self.has_lock())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The end of an instance's loop, to wait for. Dropping it lets the loop go on.
+#[derive(Debug)]
+pub struct RunHandle {
+    result: oneshot::Receiver<Result<()>>,
+    lock: String,
+}
+
+impl RunHandle {
+    /// Returns the end of something that does more than the loop of `lock`.
+    pub(crate) fn new(result: oneshot::Receiver<Result<()>>, lock: String) -> RunHandle {
+        RunHandle { result, lock }
+    }
+}
+
+impl Future for RunHandle {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.result).poll(context).map(|received| {
+            let abandoned = || Error::new(Kind::Abandoned { lock: self.lock.clone() });
+            received.unwrap_or_else(|_| Err(abandoned()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::LockTable;
+
+    const DATABASE: &str = "projects/p/instances/i/databases/d";
+
+    fn table() -> LockTable {
+        LockTable::connect(DATABASE, "locktable")
+    }
+
+    fn refusal(builder: LockBuilder) -> String {
+        let error = builder.build().unwrap_err();
+        assert!(error.is_config(), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn names_that_look_like_takeover_rows_are_refused() {
+        for name in ["job_1795000000123456000", "_1234567890123456", "a_b_12345678901234567890"] {
+            assert!(refusal(table().lock(name)).contains("reserved"), "{name}");
+        }
+        assert!(refusal(table().lock("spindle:member:a/b")).contains("reserved"));
+        assert!(refusal(table().lock("")).contains("empty"));
+        assert!(refusal(table().lock("x".repeat(5_000))).contains("bytes"));
+    }
+
+    #[test]
+    fn usual_and_unusual_names_are_accepted() {
+        let long = "n".repeat(1_000);
+        let names = ["job", "job_1", "job_daily", "shard_0", "o'brien", "line\nbreak", &long];
+        for name in names.into_iter().chain(["job_123456789012345", "job_123456789012345678901"]) {
+            assert!(table().lock(name).build().is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_table_name_is_an_identifier() {
+        for name in ["", "1table", "lock table", "t;drop", "a.b.c", "`t`", "lock-table"] {
+            let table = LockTable::connect(DATABASE, name);
+            assert!(refusal(table.lock("job")).contains("identifier"), "{name}");
+        }
+        assert!(LockTable::connect(DATABASE, "my_schema.locktable").lock("job").build().is_ok());
+    }
+
+    #[test]
+    fn a_database_name_or_an_endpoint_that_cannot_work_is_refused_here() {
+        let refused = refusal(LockTable::connect("mydb", "locktable").lock("job"));
+        assert!(refused.contains("`mydb`"), "{refused}");
+        let table = LockTable::connect_to("localhost:9010", DATABASE, "locktable");
+        assert!(refusal(table.lock("job")).contains("no scheme"));
+    }
+
+    #[test]
+    fn timings_that_cannot_work_are_refused_naming_the_rule() {
+        let lock = || table().lock("job").lease(Duration::from_secs(10));
+        let seconds = Duration::from_secs;
+        for (builder, rule) in [
+            (lock().lease(Duration::from_millis(99)), "lease"),
+            (lock().lease(Duration::MAX), "lease"),
+            (lock().heartbeat_interval(Duration::from_millis(5_001)), "heartbeat interval"),
+            (lock().heartbeat_interval(Duration::ZERO), "heartbeat interval"),
+            (lock().renew_deadline(seconds(3)), "renew deadline"),
+            (lock().renew_deadline(Duration::from_millis(9_900)), "renew deadline"),
+            (lock().clock_drift_margin(seconds(5)), "clock drift margin"),
+            (lock().clock_drift_margin(seconds(3)), "renew deadline"),
+            (lock().poll_interval(Duration::ZERO), "poll interval"),
+            (lock().release_limit(Duration::ZERO), "release limit"),
+            (lock().stop_limit(Duration::ZERO), "stop limit"),
+            (lock().stop_limit(Duration::MAX), "stop limit"),
+            (lock().id(""), "id"),
+            (lock().id("a\nb"), "id"),
+            (lock().id(">a"), "id"),
+            (lock().info("i".repeat(4_097)), "info"),
+        ] {
+            let refused = refusal(builder);
+            assert!(refused.contains(&format!("lock `job`: {rule}")), "{refused}");
+        }
+        assert!(lock().heartbeat_interval(seconds(5)).build().is_ok());
+        assert!(lock().lease(Duration::from_millis(100)).build().is_ok());
+    }
+}

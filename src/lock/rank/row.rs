@@ -1,0 +1,128 @@
+//! The row of a ranked lock: a poll that shows it vacant also asks whose turn it is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::fleet::{Contest, Ranked};
+use spindle_protocol::{Act, Answer, Timestamp};
+use tokio::time::{Instant, timeout};
+
+use crate::batch::{Repeats, Ticks};
+use crate::error::{Error, Kind, Outcome, Result};
+use crate::names::subject;
+use crate::runloop::{BatchedRow, LockRow, UnderWay};
+use crate::store::Table;
+use crate::store::membership::{Rows, holder, poll_in_turn};
+use crate::term::Published;
+
+/// A ranked lock's row, as the loop reaches it.
+pub(super) struct RankedRow {
+    pub(super) row: BatchedRow,
+    pub(super) judge: Arc<Judge>,
+}
+
+/// A ranked contender's knowledge of its rivals, and where it finds them.
+pub(super) struct Judge {
+    pub(super) table: Arc<Table>,
+    /// With this the keys of all members begin.
+    pub(super) members: String,
+    pub(super) lease: Duration,
+    pub(super) contest: Mutex<Contest>,
+    /// Says if this contender is a member.
+    pub(super) holding: Arc<Published>,
+    /// Of its polls of the members.
+    pub(super) repeats: Repeats,
+}
+
+impl LockRow for RankedRow {
+    fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
+        let acting = self.row.carry_out(act.clone(), limit);
+        let judge = Arc::clone(&self.judge);
+        Box::pin(async move {
+            let begun = Instant::now();
+            let mut outcome = acting.await;
+            if let Answer::Observed(observation) = &mut outcome.answer {
+                let is_vacant = judge.contest().sees(observation);
+                if is_vacant {
+                    match judge.wait(limit.saturating_sub(begun.elapsed())).await {
+                        Ok(wait) => observation.wait = wait,
+                        Err(error) => return Outcome::failed(Answer::NotApplied, error),
+                    }
+                }
+            } else {
+                judge.contest().acted(&act, &outcome.answer);
+            }
+            outcome
+        })
+    }
+
+    fn ticks(&self) -> Ticks {
+        self.row.ticks()
+    }
+
+    fn saw_seizure(&self) -> bool {
+        self.row.saw_seizure()
+    }
+}
+
+impl Judge {
+    pub(super) fn contest(&self) -> std::sync::MutexGuard<'_, Contest> {
+        // Nothing that is done under it can panic halfway.
+        self.contest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how long this contender leaves the vacant lock to others.
+    async fn wait(&self, limit: Duration) -> Result<Duration> {
+        let begun = Instant::now();
+        if self.holding.has_lock().is_none() {
+            // To be a member is to contend, and the first poll comes before that. A contender that
+            // can't be one goes on without.
+            let _ = timeout(limit / 2, self.holding.watch().next()).await;
+        }
+        let left = limit.saturating_sub(begun.elapsed());
+        let polled = timeout(left, self.poll()).await;
+        let (_, members, read_at) = polled.unwrap_or_else(|_| {
+            let doing = format!("{}: read the members", subject(&self.members));
+            Err(Error::timed_out(doing, left))
+        })?;
+        Ok(self.contest().wait(members, read_at))
+    }
+
+    /// Reads the members: all rows, and those of the live ones that declare a rank.
+    pub(super) async fn poll(&self) -> Result<(Rows, Vec<Ranked>, Timestamp)> {
+        let found = poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await?;
+        if !self.table.optional.has_info() {
+            return Err(Error::new(Kind::Schema(format!(
+                "table `{}` has no column `info STRING(MAX)`, without which contenders can't say \
+                 their rank; ddl/ has the ALTER that adds it",
+                self.table.name
+            ))));
+        }
+        let ranked = found.rows.iter().filter_map(|full| {
+            let id = holder(&full.row, self.lease, found.read_at)?.to_string();
+            let rank = full.info.as_deref().and_then(declared)?;
+            Some(Ranked { id, rank, since: full.row.token })
+        });
+        let (ranked, read_at) = (ranked.collect(), found.read_at);
+        Ok((found, ranked, read_at))
+    }
+}
+
+/// Reads the rank that a member declares; text may follow it.
+fn declared(info: &str) -> Option<u32> {
+    info.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_says_its_rank() {
+        assert_eq!(declared("rank 3"), Some(3));
+        assert_eq!(declared("rank 0 and more"), Some(0));
+        for info in ["", "rank", "rank x", "rank -1", "http://10.0.0.1"] {
+            assert_eq!(declared(info), None, "{info}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The rules for names: of tables, locks and instances, and of the rows that are the library's own.
+
+mod token;
+
+use spindle_protocol::{Timestamp, is_takeover_key};
+
+use crate::error::{Error, Result};
+use crate::system::chance;
+
+/// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 4_096;
+pub(crate) const ID_BYTES_MAX: usize = 256;
+pub(crate) const INFO_BYTES_MAX: usize = 4_096;
+
+/// With this the name of every row begins that the library makes for something other than a lock
+/// of its users.
+const RESERVED: &str = "spindle:";
+
+/// Refuses what a user's lock can't be called because the library calls rows of its own so.
+pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
+    if name.starts_with(RESERVED) {
+        return Err(Error::config(format!(
+            "lock name `{name}`: begins with `{RESERVED}`, which is reserved for members, shards, \
+             permits, readers and writers"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a group, a name or an id that could not be told from its neighbours in a key.
+///
+/// The argument `what` names the part.
+pub(crate) fn check_part(what: &str, text: &str) -> Result<()> {
+    let refuse = |rule: &str| Err(Error::config(format!("{what} {text:?}: {rule}")));
+    if text.is_empty() || text.len() > ID_BYTES_MAX {
+        let bytes = text.len();
+        return refuse(&format!("{bytes} bytes; expected 1 to {ID_BYTES_MAX}"));
+    }
+    if text.contains('/') || text.chars().any(char::is_control) {
+        return refuse("has `/` or a control character");
+    }
+    Ok(())
+}
+
+/// Returns the fleet to which a row of the library's own belongs: all of the name but its last part.
+pub(crate) fn fleet_of(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix(RESERVED)?;
+    // A kind alone, such as `rw:jobs`, is a fleet's own row.
+    Some(rest.rfind('/').map_or(name, |end| &name[..RESERVED.len() + end]))
+}
+
+/// Returns the key of the row of the member `id`.
+pub(crate) fn member_key(group: &str, id: &str) -> String {
+    format!("{}{id}", members_prefix(group))
+}
+
+/// Returns the beginning of the keys of the rows of a group's members.
+pub(crate) fn members_prefix(group: &str) -> String {
+    format!("{RESERVED}member:{group}/")
+}
+
+/// Returns the beginning of the keys of the rows of the members that share these shards.
+pub(crate) fn shares_prefix(group: &str, name: &str) -> String {
+    format!("{RESERVED}share:{group}/{name}/")
+}
+
+/// Returns the beginning of the keys of the rows of these shards.
+pub(crate) fn shards_prefix(group: &str, name: &str) -> String {
+    format!("{RESERVED}shard:{group}/{name}/")
+}
+
+/// Returns the beginning of the keys of the rows of a semaphore's permits.
+pub(crate) fn permits_prefix(name: &str) -> String {
+    format!("{RESERVED}permit:{name}/")
+}
+
+/// Returns the key of the row of a lock's writers.
+pub(crate) fn writer_key(name: &str) -> String {
+    format!("{RESERVED}rw:{name}")
+}
+
+/// Returns true if this is the key of the row of a lock's writers.
+pub(crate) fn is_writer_row(key: &str) -> bool {
+    key.strip_prefix(RESERVED)
+        .and_then(|rest| rest.strip_prefix("rw:"))
+        .is_some_and(|rest| !rest.contains('/'))
+}
+
+/// Returns the subject of an error about the rows of the library's own whose keys begin so.
+pub(crate) fn subject(prefix: &str) -> String {
+    let words = prefix.strip_prefix(RESERVED).and_then(|rest| rest.split_once(':'));
+    let (what, rest) = match words {
+        Some(("member" | "share" | "shard", rest)) => ("group", rest),
+        Some(("permit", rest)) => ("semaphore", rest),
+        Some(("rw", rest)) => ("readers and writers' lock", rest),
+        _ => return format!("lock `{prefix}`"),
+    };
+    let name = rest.split_once('/').map_or(rest, |(name, _)| name);
+    format!("{what} `{name}`")
+}
+
+/// Returns the beginning of the keys of the rows of a lock's readers.
+pub(crate) fn readers_prefix(name: &str) -> String {
+    format!("{}/", writer_key(name))
+}
+
+/// Reads a number as these keys have it, and no other way of writing it.
+pub(crate) fn number(text: &str) -> Option<usize> {
+    let number: usize = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// Refuses what no instance can be called, or says which rule it breaks.
+pub(crate) fn check_id(id: &str) -> Result<(), String> {
+    if id.is_empty() || id.len() > ID_BYTES_MAX {
+        return Err(format!("id of {} bytes; expected 1 to {ID_BYTES_MAX}", id.len()));
+    }
+    if id.starts_with(['>', '!']) || id.chars().any(char::is_control) {
+        return Err(format!("id {id:?} starts with `>` or `!` or has a control character"));
+    }
+    Ok(())
+}
+
+/// Refuses what could be taken for a takeover row (I6), and what Spanner can't have as a key.
+pub(crate) fn check_lock_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::config("lock name: empty"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Error::config(format!(
+            "lock name of {} bytes; at most {NAME_BYTES_MAX}",
+            name.len()
+        )));
+    }
+    if let Some((_, digits)) = name.rsplit_once('_')
+        && (16..=20).contains(&digits.len())
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Err(Error::config(format!(
+            "lock name `{name}`: ends in `_` and 16 to 20 digits, which is reserved for takeovers; \
+             put another mark before the digits, such as `/`"
+        )));
+    }
+    Ok(())
+}
+
+/// Accepts an identifier, or two with a dot between for a table in a named schema.
+pub(crate) fn check_table_name(table: &str) -> Result<()> {
+    let is_identifier = |part: &str| {
+        let mut bytes = part.bytes();
+        bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && part.len() <= 128
+    };
+    let well_formed = match table.split_once('.') {
+        Some((schema, table)) => is_identifier(schema) && is_identifier(table),
+        None => is_identifier(table),
+    };
+    if well_formed {
+        return Ok(());
+    }
+    Err(Error::config(format!("table name `{table}`: expected an identifier such as `locktable`")))
+}
+
+pub(crate) fn default_id() -> String {
+    let random = chance::random::<u32>();
+    format!("{}-{}-{random:08x}", host_name(), std::process::id())
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // Fully qualified names say the same thing for longer.
+    match host.split('.').next() {
+        Some(first) if !first.is_empty() => first.to_string(),
+        _ => "host".to_string(),
+    }
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_string())
+}
+
+/// Returns true if `key` has the form of a takeover row of some lock.
+pub(crate) fn looks_like_takeover_row(key: &str) -> bool {
+    key.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_key(lock, key))
+}
+
+/// Returns the lock and the displaced token of which `key` is the takeover row, if it is one.
+pub(crate) fn displaced_by(key: &str) -> Option<(&str, Timestamp)> {
+    let (lock, digits) = key.rsplit_once('_')?;
+    // Nineteen digits can exceed any timestamp.
+    let displaced = digits.parse().ok().map(Timestamp)?;
+    is_takeover_key(lock, key).then_some((lock, displaced))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_librarys_own_is_refused_to_users() {
+        for name in ["spindle:", "spindle:member:orders/a", "spindle:rw:x"] {
+            let refused = check_not_reserved(name).unwrap_err();
+            assert!(refused.is_config() && refused.to_string().contains(name), "{refused}");
+        }
+        for name in ["spindle", "spindles:a", "a spindle:", "Spindle:a"] {
+            assert!(check_not_reserved(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_error_about_rows_of_the_librarys_own_names_what_its_user_knows() {
+        for (prefix, expected) in [
+            (members_prefix("orders"), "group `orders`"),
+            (shares_prefix("orders", "partitions"), "group `orders`"),
+            (format!("{}7", shards_prefix("orders", "partitions")), "group `orders`"),
+            (permits_prefix("uploads"), "semaphore `uploads`"),
+            (writer_key("catalogue"), "readers and writers' lock `catalogue`"),
+            (readers_prefix("catalogue"), "readers and writers' lock `catalogue`"),
+            ("job".to_string(), "lock `job`"),
+        ] {
+            assert_eq!(subject(&prefix), expected);
+        }
+        assert!(
+            is_writer_row(&writer_key("a"))
+                && !is_writer_row(&readers_prefix("a"))
+                && !is_writer_row("rw:a")
+        );
+    }
+
+    #[test]
+    fn a_row_of_the_librarys_own_belongs_to_a_fleet() {
+        for (name, fleet) in [
+            ("spindle:member:orders/node-1", Some("spindle:member:orders")),
+            ("spindle:shard:orders/emails/17", Some("spindle:shard:orders/emails")),
+            ("spindle:permit:api/0", Some("spindle:permit:api")),
+            ("spindle:rw:jobs", Some("spindle:rw:jobs")),
+            ("spindle:rw:jobs/reader", Some("spindle:rw:jobs")),
+            ("orders/1", None),
+            ("spindles:a/b", None),
+        ] {
+            assert_eq!(fleet_of(name), fleet, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_default_id_is_readable_and_different_each_time() {
+        let (one, other) = (default_id(), default_id());
+        assert_ne!(one, other);
+        assert!(one.contains(&format!("-{}-", std::process::id())), "{one}");
+    }
+
+    #[test]
+    fn a_part_of_a_key_cannot_reach_into_the_next_part() {
+        for part in ["", "a/b", "/", "a\nb", "\0", &"x".repeat(257)] {
+            let refused = check_part("group", part).unwrap_err();
+            assert!(refused.is_config() && refused.to_string().starts_with("group "), "{refused}");
+        }
+        for part in ["orders", "a:b", "spindle:", "日本", "a b", &"x".repeat(256)] {
+            assert!(check_part("group", part).is_ok(), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_number_in_a_key_is_written_in_one_way() {
+        assert_eq!((number("0"), number("17")), (Some(0), Some(17)));
+        for text in ["", "+1", "01", "1 ", "-1", "a", "99999999999999999999999"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! The loop: the only task that acts, and the only owner of the protocol's state.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use spindle_protocol::{
+    Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Rejection,
+    Succession, Wake,
+};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::inbox::Inbox;
+use super::metrics::Meter;
+use super::row::{LockRow, UnderWay};
+use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waiter, Waiters};
+use crate::error::{Error, Outcome, ReleaseOutcome, TermEnd, panic_message};
+use crate::settings::Settings;
+use crate::term::{Failing, Journal, Published};
+use crate::token::FencingToken;
+
+/// How many times in a lease a holder reads the clock even if no timer is due. Timers stand still
+/// while a machine is suspended.
+const TICKS_PER_LEASE: u32 = 10;
+
+/// A loop that has something to do reports once a lease that it runs. It counts as stalled when it
+/// is late by another lease; both within these bounds.
+const OVERDUE_MIN: Duration = Duration::from_secs(1);
+const OVERDUE_MAX: Duration = Duration::from_secs(10);
+
+/// A loop's need of the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// For as long as it runs.
+    Always,
+    /// While a waiter waits for it or has it.
+    Claimed,
+}
+
+/// A handle's request to the loop.
+pub(crate) enum Command {
+    /// Give the lock to this one, in turn.
+    Waiter(Waiter),
+    /// Give up the term; answered with whether there was one, once it is released.
+    Resign { next: Succession, done: oneshot::Sender<bool> },
+}
+
+pub(crate) struct Driver<R> {
+    row: R,
+    instance: Instance,
+    settings: Arc<Settings>,
+    published: Arc<Published>,
+    commands: Inbox<Command>,
+    resigned: Vec<oneshot::Sender<bool>>,
+    demand: Demand,
+    waiters: Waiters,
+    release_info: Arc<Mutex<Option<String>>>,
+    /// A resignation that the holder was asked to carry out.
+    asked: Option<Resignation>,
+    /// True if the instance was written that the lock is wanted.
+    wanted: bool,
+    /// True if somebody has asked for a poll since the instance was last written to poll.
+    is_poll_due: bool,
+    journal: Journal,
+    /// The name of the act under way, and the row_role that fails with it.
+    act: (&'static str, Failing),
+    /// The release of the last term, until it is over.
+    leaving: Option<Leaving>,
+    last_term_end: TermEnd,
+    /// Set when the loop has ended as it was written to.
+    finished: bool,
+    meter: Meter,
+}
+
+/// Returns by how much a loop with such a lease may be late.
+pub(crate) fn overdue_limit(lease: Duration) -> Duration {
+    lease.clamp(OVERDUE_MIN, OVERDUE_MAX)
+}
+
+/// The loop's way on after a turn.
+enum Pass {
+    Ends,
+    /// Tells the instance at once.
+    Tells(Event),
+    /// Sleeps so long, for ever where only an answer or a command can come.
+    Naps {
+        nap: Option<Duration>,
+        /// True if it wakes for [`Event::Early`].
+        is_early: bool,
+    },
+}
+
+struct Resignation {
+    next: Succession,
+    done: Vec<oneshot::Sender<bool>>,
+}
+
+impl<R: LockRow> Driver<R> {
+    pub(crate) fn new(
+        row: R,
+        settings: Arc<Settings>,
+        published: Arc<Published>,
+        commands: Inbox<Command>,
+        seed: u64,
+    ) -> Driver<R> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let timing = settings.timing.clone();
+        let now = settings.clock.now();
+        let instance = Instance::new(&settings.id, random.random(), timing, now);
+        let journal = Journal::new(Arc::clone(&settings.name), Arc::clone(&settings.id));
+        let meter = Meter::new(&settings.name);
+        Driver {
+            meter,
+            row,
+            instance,
+            settings,
+            published,
+            commands,
+            resigned: Vec::new(),
+            demand: Demand::Always,
+            waiters: Waiters::default(),
+            release_info: Arc::default(),
+            asked: None,
+            wanted: true,
+            is_poll_due: false,
+            journal,
+            act: ("observe", Failing::Reads),
+            leaving: None,
+            last_term_end: TermEnd::Abandoned,
+            finished: false,
+        }
+    }
+
+    /// Wants the lock as `demand` says; `release_info` is what its row reads.
+    pub(crate) fn for_demand(
+        mut self,
+        demand: Demand,
+        release_info: Arc<Mutex<Option<String>>>,
+    ) -> Driver<R> {
+        (self.demand, self.release_info) = (demand, release_info);
+        self
+    }
+
+    /// Runs until cancelled, or until the last handle is gone, and the lock is released.
+    ///
+    /// Boxed, since a future keeps room for its argument twice, and a process may run thousands.
+    pub(crate) async fn run(mut self: Box<Self>, cancel: CancellationToken) {
+        let mut under_way: Option<UnderWay> = None;
+        let mut stopping = false;
+        let mut event = self.demanded().unwrap_or(Event::Wake);
+        loop {
+            let (nap, is_early) = match self.turn(event, stopping, &mut under_way) {
+                Pass::Ends => return,
+                Pass::Tells(demanded) => {
+                    event = demanded;
+                    continue;
+                }
+                Pass::Naps { nap, is_early } => (nap, is_early),
+            };
+            event = tokio::select! {
+                biased;
+                outcome = answer(&mut under_way, &self.settings.name, self.act.0) => self.answered(outcome),
+                () = cancel.cancelled(), if !stopping => {
+                    stopping = true;
+                    Event::Stop
+                }
+                command = self.commands.next(), if !stopping => match command {
+                    Some(command) => self.obey(command),
+                    None => {
+                        stopping = true;
+                        self.journal.last_handle_gone(self.demand == Demand::Always);
+                        Event::Stop
+                    }
+                },
+                heard = self.waiters.next(), if !stopping => self.hear(heard),
+                () = sleep_for(nap) => if is_early { Event::Early } else { Event::Wake },
+            };
+        }
+    }
+
+    /// Decides, starts what was decided, and tells everybody whom it concerns.
+    ///
+    /// Apart from the loop, whose future keeps only what outlasts the nap.
+    fn turn(&mut self, event: Event, stopping: bool, under_way: &mut Option<UnderWay>) -> Pass {
+        let now = self.settings.clock.now();
+        self.measure(now);
+        let Decision { announce, act, wake, early } = self.instance.decide(now, event);
+        if let Some(announcement) = announce {
+            self.announce(announcement);
+        }
+        if let Some(act) = act {
+            *under_way = Some(self.start(act, now));
+        }
+        self.answer_resignation();
+        self.serve(now);
+        if self.instance.has_ended() {
+            self.finished = true;
+            return Pass::Ends;
+        }
+        if !stopping && let Some(demanded) = self.demanded() {
+            return Pass::Tells(demanded);
+        }
+        let (nap, is_early) = self.nap(wake, early, under_way.is_some());
+        let overdue = overdue_limit(self.settings.timing.lease);
+        self.published.runs(nap.map(|nap| now + nap + overdue));
+        self.meter.sleeps_until(nap.map(|nap| now + nap));
+        Pass::Naps { nap, is_early }
+    }
+
+    /// Returns what the instance has to be written of the demand for the lock.
+    fn demanded(&mut self) -> Option<Event> {
+        let wanted = self.demand == Demand::Always || self.waiters.are_any();
+        // Once for each that asks: what fails after that, the instance repeats at its own pace.
+        let poll = self.is_poll_due && self.instance.is_standing_by();
+        if wanted == self.wanted && !poll {
+            return None;
+        }
+        self.is_poll_due &= !poll;
+        self.wanted = wanted;
+        self.published.wants(wanted);
+        Some(Event::Contend(wanted))
+    }
+
+    /// Gives those who waiter the lock what there is to give.
+    fn serve(&mut self, now: Moment) {
+        if let Some((token, _)) = self.instance.term()
+            && self.demand == Demand::Claimed
+        {
+            if let Some(term) = self.published.term() {
+                self.waiters.grant(&term);
+            }
+            self.waiters.refuse_tries(&Occupied {
+                holder: Some(self.settings.id.to_string()),
+                token: FencingToken::from_timestamp(token),
+            });
+        } else if self.instance.is_standing_by() {
+            self.waiters.settle(now);
+        }
+        if !self.instance.is_releasing() {
+            let leaving = self.leaving.take();
+            let token = leaving.as_ref().map(|leaving| leaving.token);
+            let outcome = leaving.map_or_else(
+                || ReleaseOutcome::EndedBefore(self.last_term_end.clone()),
+                Leaving::outcome,
+            );
+            if let Some(token) = token {
+                self.journal.released(token, &outcome);
+            }
+            self.waiters.release_ended(|| outcome);
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) -> Event {
+        let Heard::LetGo(end) = heard else { return Event::Wake };
+        let note = match end {
+            Some(End::Lapse) => return Event::Lapse,
+            Some(End::Release { note, done }) => {
+                self.waiters.releasing(done);
+                note
+            }
+            None => ReleaseNote::default(),
+        };
+        let ReleaseNote { next, info } = note;
+        *self.release_info.lock().unwrap_or_else(PoisonError::into_inner) = info;
+        if let Some(Resignation { next, done }) = self.asked.take() {
+            self.resigned.extend(done);
+            return Event::Resign { next };
+        }
+        if next != Succession::Anyone {
+            return Event::Resign { next };
+        }
+        if self.waiters.is_any_waiting() {
+            return Event::LetGo;
+        }
+        self.wanted = false;
+        self.published.wants(false);
+        Event::Contend(false)
+    }
+
+    fn measure(&mut self, now: Moment) {
+        let remaining = self.published.term().map(|term| term.remaining()).unwrap_or_default();
+        self.meter.turns(now, remaining, self.settings.timing.lease, self.wanted);
+    }
+
+    fn start(&mut self, act: Act, now: Moment) -> UnderWay {
+        self.act = names(&act);
+        let was_seized = self.row.saw_seizure();
+        self.meter.sends(&act, self.act.0, was_seized, now);
+        match &act {
+            Act::Observe => self.waiters.poll_begins(now),
+            Act::Insert { .. } => self.journal.attempts(None, false),
+            Act::Takeover { seen, .. } => self.journal.attempts(Some(seen), was_seized),
+            Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
+        }
+        self.journal.sends(self.act.0);
+        let limit = self.settings.timing.attempt_limit(&act);
+        self.row.carry_out(act, limit)
+    }
+
+    fn answered(&mut self, outcome: Outcome) -> Event {
+        let Outcome { answer, error } = outcome;
+        self.meter.answered(error.as_ref(), self.settings.clock.now());
+        if let Answer::Observed(observation) = &answer {
+            self.published.observed(observation);
+        }
+        let is_releasing = self.instance.is_releasing();
+        match &mut self.leaving {
+            // It says nothing of who has the lock.
+            _ if self.instance.is_sweeping() => {}
+            Some(leaving) if is_releasing => leaving.answered(&answer),
+            _ if is_releasing || self.instance.term().is_some() => {}
+            _ => {
+                if let Answer::Rejected(Rejection::Changed(Some(winner))) = &answer {
+                    self.published.lost_race_to(winner);
+                }
+                if let (Some(error), (_, Failing::Writes)) = (&error, self.act) {
+                    self.waiters.attempt_failed(error);
+                }
+                let is_free = self.is_free(&answer);
+                self.waiters.answered(&answer, error.as_ref(), is_free);
+            }
+        }
+        match &answer {
+            Answer::Observed(observation) => self.journal.observed(observation),
+            Answer::Rejected(rejection) => self.journal.rejected(rejection),
+            _ => {}
+        }
+        let (act, what) = self.act;
+        match &error {
+            // Losing a race to another transaction is contact, and usual.
+            Some(error) if error.code() == Some(Code::Aborted) => {
+                self.journal.answered(act, "aborted");
+                self.succeeded(Failing::Reads, "contact");
+            }
+            Some(error) => {
+                let written = self.published.failed(what, error);
+                self.journal.failed(act, self.published.has_lock(), error, written);
+            }
+            None => {
+                self.journal.answered(act, answer_name(&answer));
+                // A write reads first.
+                self.succeeded(Failing::Reads, "contact");
+                if what == Failing::Writes {
+                    self.succeeded(Failing::Writes, "contact");
+                } else if self.is_anothers(&answer) {
+                    self.succeeded(Failing::Writes, "another holds: there is nothing to write");
+                    self.succeeded(Failing::Task, "another holds");
+                }
+            }
+        }
+        Event::Answer(answer)
+    }
+
+    fn succeeded(&self, what: Failing, by: &'static str) {
+        if let Some(over) = self.published.succeeded(what) {
+            self.journal.recovered(self.act.0, over, by);
+        }
+    }
+
+    /// True if a poll shows a lock that this instance may take.
+    fn is_free(&self, answer: &Answer) -> bool {
+        let Answer::Observed(Observation { row, read_at, .. }) = answer else { return false };
+        let Settings { id, timing, .. } = &*self.settings;
+        row.as_ref().is_none_or(|row| row.vacant_from(id, timing.lease) <= *read_at)
+    }
+
+    /// True if the row is protected for somebody else: there is nothing to do but to wait.
+    fn is_anothers(&self, answer: &Answer) -> bool {
+        let Answer::Observed(Observation { row: Some(row), read_at, .. }) = answer else {
+            return false;
+        };
+        let Settings { id, timing, .. } = &*self.settings;
+        !row.is_released()
+            && row.writer.id() != Some(&**id)
+            && row.vacant_from(id, timing.lease) > *read_at
+    }
+
+    fn obey(&mut self, command: Command) -> Event {
+        let (next, done) = match command {
+            Command::Waiter(waiter) => {
+                self.is_poll_due |= matches!(waiter.mode, WaitMode::Tries { .. });
+                self.waiters.add(waiter);
+                return Event::Wake;
+            }
+            Command::Resign { next, done } => (next, done),
+        };
+        if self.instance.term().is_none() {
+            // Nobody waits for the answer any more if it can't be delivered.
+            let _ = done.send(false);
+            return Event::Wake;
+        }
+        if self.waiters.ask_to_go() {
+            // The term goes on until its work has ended; who asks later waits for the same end.
+            match &mut self.asked {
+                Some(asked) => {
+                    asked.done.push(done);
+                    if next != Succession::Anyone {
+                        asked.next = next;
+                    }
+                }
+                None => self.asked = Some(Resignation { next, done: vec![done] }),
+            }
+            return Event::Wake;
+        }
+        self.resigned.push(done);
+        Event::Resign { next }
+    }
+
+    fn answer_resignation(&mut self) {
+        if !self.instance.is_releasing() {
+            for done in self.resigned.drain(..) {
+                // Nobody waits for the answer any more if it can't be delivered.
+                let _ = done.send(true);
+            }
+        }
+    }
+
+    fn announce(&mut self, announcement: Announcement) {
+        match announcement {
+            Announcement::Began { token, writer, valid_until } => {
+                // First the news, then the log: a writer of logs may block.
+                self.published.began(FencingToken::from_timestamp(token), writer, valid_until);
+                self.journal.began(FencingToken::from_timestamp(token));
+                self.meter.began(token, &self.settings.id);
+            }
+            Announcement::Extended { valid_until } => self.published.extended(valid_until),
+            Announcement::Ended { token, reason } => {
+                let token = FencingToken::from_timestamp(token);
+                let loss = TermEnd::from(reason);
+                self.published.ended(loss.clone());
+                self.meter.ended(&loss);
+                self.waiters.term_ended();
+                // Dropped unanswered: the term is gone, and nobody resigned from it.
+                self.asked = None;
+                self.leaving = (loss == TermEnd::LetGo).then(|| Leaving::new(token));
+                self.journal.ended(token, &loss);
+                self.last_term_end = loss;
+            }
+        }
+    }
+
+    /// Returns how long to sleep, for ever where only a command can come; and true if it wakes for
+    /// [`Event::Early`].
+    fn nap(
+        &self,
+        wake: Option<Wake>,
+        early: Option<Wake>,
+        is_busy: bool,
+    ) -> (Option<Duration>, bool) {
+        let lease = self.settings.timing.lease;
+        let tick = if self.instance.term().is_some() {
+            lease / TICKS_PER_LEASE
+        } else {
+            overdue_limit(lease)
+        };
+        let Some(wake) = wake else { return (is_busy.then_some(tick), false) };
+        let now: Moment = self.settings.clock.now();
+        // In ticks with the other locks of this process, so that what is due travels together.
+        let (ticks, latest) = (self.row.ticks(), |wake: Wake| (wake.at + wake.spread).since(now));
+        let nap = ticks.before(latest(wake), wake.spread);
+        let early = early.map(|early| ticks.next(latest(early), early.spread));
+        let early = early.filter(|early| *early <= nap);
+        let nap = early.unwrap_or(nap);
+        if tick < nap { (Some(tick), false) } else { (Some(nap), early.is_some()) }
+    }
+}
+
+/// Also when the loop is dropped, with its runtime or by a panic.
+impl<R> Drop for Driver<R> {
+    fn drop(&mut self) {
+        let held = self.published.has_lock();
+        self.published.loop_ended(self.finished);
+        // A second panic would end the process, if the log had one.
+        if !self.finished && !std::thread::panicking() {
+            self.journal.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
+        }
+    }
+}
+
+/// Returns the answer to the act under way, if there is one. A panic in it, such as a log
+/// subscriber's, is a request that failed.
+async fn answer(under_way: &mut Option<UnderWay>, lock: &str, name: &str) -> Outcome {
+    let Some(act) = under_way else { return std::future::pending().await };
+    let outcome = poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| act.as_mut().poll(context))).unwrap_or_else(|panic| {
+            let message = format!("the request panicked: {}", panic_message(&*panic));
+            let source = google_cloud_spanner::Error::io(std::io::Error::other(message));
+            let error = Error::from_write(format!("lock `{lock}`: {name}"), source);
+            Poll::Ready(Outcome::failed(Answer::Unknown, error))
+        })
+    })
+    .await;
+    *under_way = None;
+    outcome
+}
+
+async fn sleep_for(nap: Option<Duration>) {
+    match nap {
+        Some(nap) => sleep(nap).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns the name of an act, and the row_role that fails with it.
+fn names(act: &Act) -> (&'static str, Failing) {
+    match act {
+        Act::Observe => ("observe", Failing::Reads),
+        Act::Insert { .. } => ("insert", Failing::Writes),
+        Act::Takeover { .. } => ("takeover", Failing::Writes),
+        Act::Heartbeat { .. } => ("heartbeat", Failing::Writes),
+        Act::Release { .. } => ("release", Failing::Writes),
+        // For tidiness alone: the duty of the instance is not to sweep.
+        Act::Sweep { .. } => ("sweep", Failing::Reads),
+    }
+}
+
+fn answer_name(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Observed(_) => "observed",
+        Answer::Applied { .. } => "applied",
+        Answer::Swept { .. } => "swept",
+        Answer::Rejected(_) => "rejected",
+        Answer::NotApplied => "not applied",
+        Answer::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,73 @@
+//! The row_role that a row plays: what an instance's acts mean for it.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use spindle_protocol::rw::{Reader, Writing};
+use spindle_protocol::{Act, Change, Holder};
+
+use crate::batch::{BatchHandle, Batchers};
+use crate::store::Table;
+use crate::system::chance;
+
+/// The row_role that an instance plays, before it has a loop.
+#[derive(Clone, Debug)]
+pub(crate) enum RowRole {
+    /// The holder of an ordinary lock.
+    Lock,
+    /// One of many readers, each with a row of its own.
+    Reader(Box<Reader>),
+    /// The writer, which readers keep waiting.
+    Writer(Arc<Mutex<Writing>>),
+}
+
+/// The row_role that a row plays.
+pub(crate) enum Role {
+    Lock,
+    Reader(Box<ReaderRow>),
+    Writer(Arc<Mutex<Writing>>),
+}
+
+/// A reader's row, with the writers' row beside it.
+pub(crate) struct ReaderRow {
+    view: Mutex<Reader>,
+    pub(crate) writer_row: BatchHandle,
+    /// True if the last poll read the lease in the writers' row.
+    pub(crate) saw_lease: Arc<AtomicBool>,
+}
+
+impl RowRole {
+    /// Returns the row_role with what it needs of a batcher.
+    pub(crate) fn with_handles(self, table: &Arc<Table>, batchers: &Batchers) -> Role {
+        match self {
+            RowRole::Lock => Role::Lock,
+            RowRole::Writer(writing) => Role::Writer(writing),
+            RowRole::Reader(reader) => {
+                let writer_row =
+                    batchers.handle(table, reader.writer_row().into(), chance::random());
+                let saw_lease = Arc::default();
+                let view = Mutex::new(*reader);
+                Role::Reader(Box::new(ReaderRow { view, writer_row, saw_lease }))
+            }
+        }
+    }
+}
+
+impl Role {
+    /// Returns the change that an act asks for; none for one that changes nothing.
+    pub(crate) fn change(&self, act: &Act, holder: &Holder, info: Option<&str>) -> Option<Change> {
+        match self {
+            Role::Lock => act.change(holder, info),
+            Role::Reader(reader) => reader.view().change(act, holder),
+            Role::Writer(writing) => {
+                writing.lock().unwrap_or_else(PoisonError::into_inner).change(act, holder)
+            }
+        }
+    }
+}
+
+impl ReaderRow {
+    pub(crate) fn view(&self) -> MutexGuard<'_, Reader> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

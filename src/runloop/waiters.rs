@@ -1,0 +1,329 @@
+//! The callers in this process: those who ask for the lock, the one who has it, and the end of
+//! each.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use spindle_protocol::{Answer, Moment, Rejection, Row, Succession};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, ReleaseOutcome, Result, TermEnd};
+use crate::term::Term;
+use crate::token::FencingToken;
+
+/// One request for the lock. A caller that asked and is gone has closed the reply.
+pub(crate) struct Waiter {
+    pub(crate) mode: WaitMode,
+    /// Fired to ask the holder to let go; without it, a resignation ends the term at once.
+    pub(crate) resign: Option<CancellationToken>,
+    pub(crate) reply: oneshot::Sender<Result<Result<Grant, Occupied>>>,
+}
+
+/// How long a waiter waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitMode {
+    /// Until it has the lock, whatever Spanner says: an operator may mend it meanwhile.
+    Endures,
+    /// Until it has the lock, or the set-up turns out to be one that can't work.
+    Waits,
+    /// One poll, begun at or after `asked`; another one after a lost race, but none after `until`.
+    Tries { asked: Moment, until: Moment },
+}
+
+/// The lock, given to one waiter. Dropping `end` lets go of it.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) term: Term,
+    pub(crate) end: oneshot::Sender<End>,
+}
+
+/// How the holder lets go of it.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Release it, and say what came of that.
+    Release { note: ReleaseNote, done: oneshot::Sender<ReleaseOutcome> },
+    /// Send no more heartbeats, but release nothing.
+    Lapse,
+}
+
+/// The mark that a release leaves in the row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReleaseNote {
+    pub(crate) next: Succession,
+    pub(crate) info: Option<String>,
+}
+
+/// Why the lock could not be had at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Occupied {
+    /// The holder. It is nobody if the lock was taken from its holder and must still be waited for,
+    /// or if it is reserved.
+    pub(crate) holder: Option<String>,
+    /// The token in the row.
+    pub(crate) token: FencingToken,
+}
+
+/// A caller's act.
+pub(crate) enum Heard {
+    /// The caller that had the lock let go of it: so, or by dropping it.
+    LetGo(Option<End>),
+    /// Somebody who waited is gone.
+    Left,
+}
+
+#[derive(Default)]
+pub(crate) struct Waiters {
+    waiting: VecDeque<Waiter>,
+    holding: Option<Holding>,
+    /// The caller that waits to hear how the release went.
+    farewell: Option<oneshot::Sender<ReleaseOutcome>>,
+    /// When the last poll began.
+    polling_since: Moment,
+    last: Option<LastPoll>,
+    /// Why the last attempt failed, unless another was seen to have the lock since.
+    failure: Option<Error>,
+}
+
+struct Holding {
+    end: oneshot::Receiver<End>,
+    resign: Option<CancellationToken>,
+}
+
+/// A release under way, and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) token: FencingToken,
+    maybe_applied: bool,
+    outcome: ReleaseOutcome,
+}
+
+impl Leaving {
+    pub(crate) fn new(token: FencingToken) -> Leaving {
+        Leaving { token, maybe_applied: false, outcome: ReleaseOutcome::Unacknowledged }
+    }
+
+    /// Takes note of an answer to the release.
+    pub(crate) fn answered(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Applied { .. } => self.outcome = ReleaseOutcome::Released,
+            // The row has changed because an earlier try did arrive.
+            Answer::Rejected(_) if self.maybe_applied => self.outcome = ReleaseOutcome::Released,
+            Answer::Rejected(rejection) => {
+                let by = match rejection {
+                    Rejection::Changed(seen) => seen.clone(),
+                    Rejection::TakeoverRowExists | Rejection::Needless => None,
+                };
+                self.outcome = ReleaseOutcome::EndedBefore(TermEnd::superseded(by));
+            }
+            Answer::Unknown => self.maybe_applied = true,
+            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {}
+        }
+    }
+
+    pub(crate) fn outcome(self) -> ReleaseOutcome {
+        self.outcome
+    }
+}
+
+/// The lock as the last answer showed it.
+struct LastPoll {
+    began: Moment,
+    result: Result<Option<Occupied>>,
+}
+
+impl Waiters {
+    pub(crate) fn are_any(&self) -> bool {
+        self.holding.is_some() || self.is_any_waiting()
+    }
+
+    pub(crate) fn is_any_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, waiter: Waiter) {
+        self.waiting.push_back(waiter);
+    }
+
+    /// Asks the holder to let go, if it wants to be asked.
+    pub(crate) fn ask_to_go(&self) -> bool {
+        let asked = self.holding.as_ref().and_then(|holding| holding.resign.as_ref());
+        asked.map(CancellationToken::cancel).is_some()
+    }
+
+    /// Returns the next thing that a caller does.
+    pub(crate) async fn next(&mut self) -> Heard {
+        poll_fn(|context| {
+            if let Some(holding) = &mut self.holding
+                && let Poll::Ready(end) = Pin::new(&mut holding.end).poll(context)
+            {
+                self.holding = None;
+                return Poll::Ready(Heard::LetGo(end.ok()));
+            }
+            let before = self.waiting.len();
+            self.waiting.retain_mut(|waiter| waiter.reply.poll_closed(context).is_pending());
+            if self.waiting.len() < before { Poll::Ready(Heard::Left) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// Notes that the term is over; its caller learns that from the term.
+    pub(crate) fn term_ended(&mut self) {
+        (self.holding, self.failure) = (None, None);
+    }
+
+    /// Gives the term to the first caller that is still there.
+    pub(crate) fn grant(&mut self, term: &Term) {
+        while self.holding.is_none()
+            && let Some(Waiter { resign, reply, .. }) = self.waiting.pop_front()
+        {
+            let (sender, end) = oneshot::channel();
+            if reply.send(Ok(Ok(Grant { term: term.clone(), end: sender }))).is_ok() {
+                self.holding = Some(Holding { end, resign });
+            }
+        }
+    }
+
+    /// Tells those who only try that this process has the lock itself.
+    pub(crate) fn refuse_tries(&mut self, occupied: &Occupied) {
+        self.answer_tries(|_, _| Some(Ok(Err(occupied.clone()))));
+    }
+
+    /// Answers those who only try, since nothing is under way, unless it came too early.
+    pub(crate) fn settle(&mut self, now: Moment) {
+        let Some(LastPoll { began, result }) = self.last.take() else { return };
+        self.answer_tries(|asked, until| match &result {
+            Ok(Some(occupied)) => (began >= asked).then(|| Ok(Err(occupied.clone()))),
+            // A lost race says nothing of who won it; the next poll does.
+            Ok(None) => None,
+            Err(error) => {
+                let lost_race = error.code() == Some(google_cloud_gax::error::rpc::Code::Aborted);
+                (!lost_race || now > until).then(|| Err(error.clone()))
+            }
+        });
+    }
+
+    fn answer_tries(
+        &mut self,
+        answer: impl Fn(Moment, Moment) -> Option<Result<Result<Grant, Occupied>>>,
+    ) {
+        for waiter in std::mem::take(&mut self.waiting) {
+            let answer = match waiter.mode {
+                WaitMode::Endures | WaitMode::Waits => None,
+                WaitMode::Tries { asked, until } => answer(asked, until),
+            };
+            match answer {
+                // Nobody waits for it any more if it can't be delivered.
+                Some(answer) => drop(waiter.reply.send(answer)),
+                None => self.waiting.push_back(waiter),
+            }
+        }
+    }
+
+    pub(crate) fn poll_begins(&mut self, now: Moment) {
+        self.polling_since = now;
+    }
+
+    /// Takes note that an attempt to begin a term failed.
+    pub(crate) fn attempt_failed(&mut self, error: &Error) {
+        self.failure = Some(error.clone());
+    }
+
+    /// Takes note of an answer while nobody here holds; `is_free` if it shows a lock that this
+    /// process may have.
+    pub(crate) fn answered(&mut self, answer: &Answer, error: Option<&Error>, is_free: bool) {
+        if error.is_none() && !is_free {
+            self.failure = None;
+        }
+        let result = match (answer, error.or(self.failure.as_ref())) {
+            // Either the poll failed, or the attempt before it, and nothing else is in the way.
+            (Answer::Observed(_), Some(error)) => Err(error.clone()),
+            (Answer::Observed(observation), None) => Ok(observation.row.as_ref().map(Occupied::by)),
+            (Answer::Rejected(Rejection::Changed(Some(seen))), _) => Ok(Some(Occupied {
+                holder: seen.writer.id().map(str::to_string),
+                token: FencingToken::from_timestamp(seen.token),
+            })),
+            (_, Some(error)) => Err(error.clone()),
+            _ => Ok(None),
+        };
+        if let Err(error) = &result
+            && (error.is_schema() || error.is_config())
+        {
+            let (endure, others): (VecDeque<Waiter>, VecDeque<Waiter>) =
+                std::mem::take(&mut self.waiting)
+                    .into_iter()
+                    .partition(|waiter| waiter.mode == WaitMode::Endures);
+            self.waiting = endure;
+            for waiter in others {
+                // Nobody waits for it any more if it can't be delivered.
+                drop(waiter.reply.send(Err(error.clone())));
+            }
+        }
+        self.last = Some(LastPoll { began: self.polling_since, result });
+    }
+
+    pub(crate) fn releasing(&mut self, done: oneshot::Sender<ReleaseOutcome>) {
+        self.farewell = Some(done);
+    }
+
+    /// Notes that the release is over, one way or another.
+    pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> ReleaseOutcome) {
+        if let Some(done) = self.farewell.take() {
+            // Nobody waits for it any more if it can't be delivered.
+            let _ = done.send(outcome());
+        }
+    }
+}
+
+impl Occupied {
+    fn by(row: &Row) -> Occupied {
+        Occupied {
+            holder: row.writer.id().filter(|_| !row.is_released()).map(str::to_string),
+            token: FencingToken::from_timestamp(row.token),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spindle_protocol::{Observation, Timestamp, Writer};
+
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment(Duration::from_secs(seconds))
+    }
+
+    /// The answer of a poll that shows another holder.
+    fn held() -> Answer {
+        let row = Row {
+            heartbeat: Timestamp(2),
+            token: Timestamp(1),
+            writer: Writer::nobody(),
+            lease: None,
+        };
+        let (row, read_at, wait) = (Some(row), Timestamp(3), Duration::ZERO);
+        Answer::Observed(Observation { row, read_at, wait })
+    }
+
+    #[test]
+    fn a_try_is_answered_by_a_poll_that_began_after_it_asked() {
+        let mut waiters = Waiters::default();
+        waiters.poll_begins(at(1));
+        let (reply, mut answer) = oneshot::channel();
+        let mode = WaitMode::Tries { asked: at(2), until: at(10) };
+        waiters.add(Waiter { mode, resign: None, reply });
+        waiters.answered(&held(), None, false);
+        waiters.settle(at(3));
+        assert!(answer.try_recv().is_err(), "that poll may have missed a release before the try");
+
+        waiters.poll_begins(at(4));
+        waiters.answered(&held(), None, false);
+        waiters.settle(at(5));
+        assert!(matches!(answer.try_recv(), Ok(Ok(Err(_)))), "this one saw the lock held");
+    }
+}

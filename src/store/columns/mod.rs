@@ -1,0 +1,493 @@
+//! The columns that the lock table has. The information schema tells; no error ever does.
+//!
+//! An instance may wrongly believe `lease_ms` to be missing. Then it judges holders by its own
+//! lease, and may take over from one that is owed a longer one (I1). So a column that was seen is
+//! never forgotten, and one that was not seen is believed missing for a minute at most.
+//!
+//! All runtimes that use the table share what is known. The question is asked on one of them, and on
+//! another a second later if nothing has come of it: the first may be blocked, or gone.
+
+mod question;
+mod schema;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+use spindle_protocol::Moment;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::{Connection, Leased, REQUEST_LIMIT};
+use crate::batch::{Charge, Repeats};
+use crate::error::{Error, Kind, Missing, Result};
+use crate::system::Clock;
+#[cfg(feature = "admin")]
+pub(crate) use question::{is_postgresql, is_there};
+use schema::Optional;
+
+/// How long a column that was found missing counts as missing.
+const MISSING_FOR: Duration = Duration::from_secs(60);
+
+/// Before a question that went unanswered is asked again, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// How much a request needs to know of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It only reads: it waits for the first answer, not for later ones.
+    Read,
+    /// It begins a term: a column must not be thought missing because of what was true long ago.
+    Begin,
+    /// It belongs to a term that lives, and waits for nothing.
+    KeepOn,
+}
+
+/// How long a question may wait for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Urgency {
+    /// Until it is due.
+    Routine,
+    /// A second from the last one: something waits for it.
+    Soon,
+    /// Not at all: a caller asks for it.
+    Now,
+}
+
+/// The knowledge of the columns, shared by all locks of the table.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    name: Arc<str>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    known: Mutex<Known>,
+    /// Changes with each answer, and with each failure to get one.
+    told: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// True if each was ever seen.
+    lease_seen: bool,
+    info_seen: bool,
+    /// True if any answer found the table in order.
+    in_order_once: bool,
+    /// The last answer, if any has come.
+    answer: Option<Answer>,
+    /// Questions since then that went unanswered.
+    unanswered: u32,
+    /// Why the last one did.
+    failure: Option<Error>,
+    /// The questions under way, oldest first: several runtimes may have one each.
+    asking: Vec<Question>,
+    /// When the last question was sent, and the last of those that told anything.
+    sent: Option<Instant>,
+    told: Option<Instant>,
+    /// Before then no question is sent that nothing waits for.
+    due: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Question {
+    runtime: Id,
+    sent: Instant,
+    /// Its sender is gone once the question has ended, or its runtime has.
+    ended: watch::Receiver<()>,
+}
+
+/// A question as the task has it that asks.
+struct Asking {
+    sent: Instant,
+    /// True if it repeats one that told nothing: the budget pays for it.
+    is_repeat: bool,
+    asked: watch::Sender<()>,
+}
+
+/// How long a caller waits before it looks again.
+struct Wait {
+    ended: Option<watch::Receiver<()>>,
+    /// From then on the question may be asked on the caller's runtime.
+    until: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    asked: Asked,
+    verdict: Result<Optional, String>,
+}
+
+/// When a question was sent, by both clocks: timers may stand still while a machine is suspended.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    by_runtime: Instant,
+    by_system: Moment,
+}
+
+impl Asked {
+    fn now() -> Asked {
+        Asked { by_runtime: Instant::now(), by_system: Clock::system().now() }
+    }
+
+    fn age(&self) -> Duration {
+        let by_system = Clock::system().now().since(self.by_system);
+        self.by_runtime.elapsed().max(by_system)
+    }
+}
+
+impl Columns {
+    pub(crate) fn new(name: &str) -> Columns {
+        Columns { name: name.into(), shared: Arc::default() }
+    }
+
+    pub(crate) fn has_lease(&self) -> bool {
+        self.lock().has(|optional| optional.lease)
+    }
+
+    pub(crate) fn has_info(&self) -> bool {
+        self.lock().has(|optional| optional.info)
+    }
+
+    /// Returns which are there, as far as is known.
+    pub(crate) fn known(&self) -> (bool, bool) {
+        let known = self.lock();
+        (known.has(|optional| optional.lease), known.has(|optional| optional.info))
+    }
+
+    /// Asks if it is time to. Returns what to wait for, if anything was asked that is unanswered.
+    fn ask(&self, connection: &Connection, urgency: Urgency) -> Option<Wait> {
+        let runtime = Handle::try_current().ok()?;
+        let mut known = self.lock();
+        known.asking.retain(|question| question.ended.has_changed().is_ok());
+        let again = known.sent.map(|sent| sent + PAUSE_MIN);
+        let is_too_early = again.is_some_and(|again| Instant::now() < again);
+        let is_unanswered = known.sent > known.told;
+        if is_unanswered {
+            let here = known.asking.iter().find(|question| question.runtime == runtime.id());
+            if let Some(here) = here {
+                return Some(Wait { ended: Some(here.ended.clone()), until: None });
+            }
+            if is_too_early {
+                let ended = known.asking.last().map(|question| question.ended.clone());
+                return Some(Wait { ended, until: again });
+            }
+        } else {
+            let is_time = match urgency {
+                Urgency::Routine => known.is_due(),
+                Urgency::Soon => !is_too_early,
+                Urgency::Now => true,
+            };
+            if !is_time {
+                return None;
+            }
+        }
+        let sent = Instant::now();
+        let is_repeat = (is_unanswered || known.unanswered > 0) && urgency != Urgency::Now;
+        known.sent = Some(sent);
+        let (asked, ended) = watch::channel(());
+        known.asking.push(Question { runtime: runtime.id(), sent, ended: ended.clone() });
+        // It outlives its caller, so that impatient callers share its answer, and it ends with
+        // the table.
+        let shared = Arc::downgrade(&self.shared);
+        let asking = Asking { sent, is_repeat, asked };
+        runtime.spawn(answer(connection.clone(), Arc::clone(&self.name), shared, asking));
+        Some(Wait { ended: Some(ended), until: None })
+    }
+
+    /// Asks if it is time to, and waits until something was told, or `limit`. Returns true if it
+    /// was.
+    async fn wait(&self, connection: &Connection, urgency: Urgency, limit: Instant) -> bool {
+        let mut told = self.shared.told.subscribe();
+        while let Some(Wait { ended, until }) = self.ask(connection, urgency) {
+            let ended = async {
+                match ended {
+                    // It never sends anything.
+                    Some(mut ended) => drop(ended.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            let either = async {
+                tokio::select! {
+                    biased;
+                    told = told.changed() => told.is_ok(),
+                    () = ended => false,
+                }
+            };
+            let until = until.map_or(limit, |until| until.min(limit));
+            match timeout_at(until, either).await {
+                Ok(true) => return true,
+                _ if Instant::now() >= limit => return false,
+                // The runtime that asked is gone, or does nothing.
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Provides a client once what the request needs to know of the columns is known, in `limit`
+    /// at most.
+    ///
+    /// Fails for a table that can't work, except to a term that lives.
+    pub(crate) async fn ready(
+        &self,
+        connection: &Connection,
+        need: Need,
+        limit: Duration,
+    ) -> Result<Leased> {
+        let deadline = Instant::now() + limit;
+        let mut leased = connection.client(limit).await?;
+        let is_stale = need == Need::Begin && self.lock().is_stale();
+        let urgency = if is_stale { Urgency::Soon } else { Urgency::Routine };
+        let waits = {
+            let known = self.lock();
+            let is_first = known.answer.is_none() && known.unanswered == 0;
+            need != Need::KeepOn && (is_first || is_stale || known.wrong().is_some())
+        };
+        if waits {
+            // The other half is for the request itself. Either way what is known then decides.
+            self.wait(connection, urgency, deadline - limit / 2).await;
+        } else {
+            self.ask(connection, urgency);
+        }
+        let known = self.lock();
+        if let Some(wrong) = known.wrong().filter(|_| need != Need::KeepOn) {
+            return Err(wrong);
+        }
+        if need == Need::Begin && known.is_stale() {
+            let doing = || format!("table `{}`: ask again for its columns", self.name);
+            return Err(known.failure.clone().unwrap_or_else(|| Error::timed_out(doing(), limit)));
+        }
+        leased.limit = deadline.saturating_duration_since(Instant::now());
+        Ok(leased)
+    }
+
+    /// Asks for the columns now, whatever is known of them; fails unless they are in order.
+    pub(crate) async fn ask_now(&self, connection: &Connection, limit: Duration) -> Result<()> {
+        let deadline = connection.client(limit).await?.deadline;
+        let doing = || format!("table `{}`: ask for its columns", self.name);
+        if !self.wait(connection, Urgency::Now, deadline).await {
+            return Err(Error::timed_out(doing(), limit));
+        }
+        let known = self.lock();
+        match (&known.failure, known.wrong()) {
+            (Some(failure), _) => Err(failure.clone()),
+            (None, Some(wrong)) => Err(wrong),
+            (None, None) if known.answer.is_none() => Err(Error::timed_out(doing(), limit)),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Finds out what is really wrong, where an error has several possible reasons. It asks one
+    /// question, and waits no longer for it than the request had time.
+    pub(crate) async fn explain(
+        &self,
+        connection: &Connection,
+        leased: &Leased,
+        error: Error,
+    ) -> Error {
+        match error.spanner().and_then(Missing::named_in) {
+            Some(Missing::Session) => return connection.session_lost(leased),
+            Some(Missing::Database) => {
+                return Error::config(format!("database is not there: {error}"));
+            }
+            None => {}
+        }
+        let is_unclear = match error.code() {
+            Some(
+                Code::NotFound
+                | Code::InvalidArgument
+                | Code::FailedPrecondition
+                | Code::OutOfRange,
+            ) => true,
+            None => error.is_malformed(),
+            _ => false,
+        };
+        if !is_unclear {
+            return error;
+        }
+        // Without an answer in time the error speaks for itself.
+        self.wait(connection, Urgency::Soon, leased.deadline).await;
+        let known = self.lock();
+        match &known.failure {
+            Some(failure) if failure.is_session_lost() => {
+                drop(known);
+                connection.session_lost(leased)
+            }
+            Some(failure) if failure.is_config() => failure.clone(),
+            _ => known.wrong().unwrap_or(error),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        lock(&self.shared.known)
+    }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Known {
+    /// Until the first answer every column is assumed to be there.
+    fn has(&self, column: impl Fn(&Optional) -> bool) -> bool {
+        let seen = Optional { lease: self.lease_seen, info: self.info_seen };
+        !self.in_order_once || column(&seen)
+    }
+
+    fn misses_any(&self) -> bool {
+        matches!(&self.answer, Some(Answer { verdict: Ok(_), .. }))
+            && !(self.lease_seen && self.info_seen)
+    }
+
+    fn is_due(&self) -> bool {
+        if self.due.is_some_and(|due| Instant::now() < due) {
+            return false;
+        }
+        match &self.answer {
+            Some(Answer { verdict: Ok(_), asked }) => {
+                self.misses_any() && asked.age() >= MISSING_FOR
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns true if a column is believed missing on the strength of an old answer.
+    fn is_stale(&self) -> bool {
+        let is_old = |answer: &Answer| answer.asked.age() >= MISSING_FOR;
+        self.misses_any() && self.answer.as_ref().is_some_and(is_old)
+    }
+
+    fn wrong(&self) -> Option<Error> {
+        match &self.answer {
+            Some(Answer { verdict: Err(wrong), .. }) => {
+                Some(Error::new(Kind::Schema(wrong.clone())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes note that the question sent at `sent` has told something. Those before it need not.
+    fn ended(&mut self, sent: Instant) {
+        self.told = self.told.max(Some(sent));
+        self.asking.retain(|question| question.sent > sent);
+    }
+
+    /// Returns true if a question that was sent later has been answered already.
+    fn is_outdated(&self, asked: Asked) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.asked.by_runtime > asked.by_runtime)
+    }
+
+    fn learn(&mut self, table: &str, asked: Asked, verdict: Result<Optional, String>) {
+        let before = (self.lease_seen, self.info_seen, self.answer.is_some());
+        let verdict = verdict.and_then(|seen| {
+            for (name, was_seen, is_seen) in
+                [("lease_ms", self.lease_seen, seen.lease), ("info", self.info_seen, seen.info)]
+            {
+                if was_seen && !is_seen {
+                    return Err(format!(
+                        "table `{table}` had a column `{name}` and has it no more; add it again, \
+                         or restart every instance"
+                    ));
+                }
+            }
+            Ok(seen)
+        });
+        if let Ok(seen) = &verdict {
+            self.in_order_once = true;
+            self.lease_seen |= seen.lease;
+            self.info_seen |= seen.info;
+        }
+        self.unanswered = 0;
+        self.failure = None;
+        self.due = Some(Instant::now() + PAUSE_MIN);
+        let is_wrong = verdict.is_err();
+        self.answer = Some(Answer { asked, verdict });
+        if !is_wrong && before != (self.lease_seen, self.info_seen, true) {
+            self.report(table);
+        }
+    }
+
+    fn report(&self, table: &str) {
+        let (lease_ms, info) = (self.lease_seen, self.info_seen);
+        if lease_ms && info {
+            tracing::debug!(table, "the lock table has all columns");
+        } else if lease_ms {
+            tracing::info!(table, "the lock table has no column `info`; ddl/ has the ALTER");
+        } else {
+            tracing::warn!(
+                table,
+                info,
+                "the lock table has no column `lease_ms`: all instances must use one and the same \
+                 lease, or two may hold a lock at once; ddl/ has the ALTER that adds the column"
+            );
+        }
+    }
+
+    fn fail(&mut self, table: &str, error: Error) {
+        let pause = PAUSE_MIN * 2_u32.saturating_pow(self.unanswered.min(6));
+        self.due = Some(Instant::now() + pause.min(PAUSE_MAX));
+        if self.unanswered == 0 && self.answer.is_none() {
+            tracing::warn!(
+                table,
+                %error,
+                "the information schema does not answer; until it does, the lock table is assumed \
+                 to have all columns"
+            );
+        } else {
+            tracing::debug!(table, %error, "the information schema does not answer");
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+        self.failure = Some(error);
+    }
+}
+
+/// Asks once, and takes note of what came of it.
+async fn answer(
+    connection: Connection,
+    table: Arc<str>,
+    shared: Weak<Shared>,
+    Asking { sent, is_repeat, asked }: Asking,
+) {
+    let repeats = Repeats::after(is_repeat);
+    let asking = async {
+        let turn = repeats.turn(connection.budget(), Charge::Read).await;
+        // The runtime may have been blocked since it was told to ask.
+        let at = Asked::now();
+        let leased = connection.client(REQUEST_LIMIT).await?;
+        let found = question::ask(&leased, &table).await;
+        turn.ends(found.is_ok());
+        connection.heard(&leased, found.as_ref().err());
+        found.map(|found| (at, found)).map_err(|error| missing(&connection, &leased, error))
+    };
+    let found = tokio::select! {
+        found = asking => found,
+        // Nobody waits any more: the table is gone, or a later question was answered.
+        () = asked.closed() => return,
+    };
+    let Some(shared) = shared.upgrade() else { return };
+    let mut known = lock(&shared.known);
+    match found {
+        Ok((at, _)) if known.is_outdated(at) => {}
+        Ok((at, found)) => known.learn(&table, at, schema::judge(&table, &found)),
+        Err(_) if known.told > Some(sent) => {}
+        Err(error) => known.fail(&table, error),
+    }
+    known.ended(sent);
+    drop(known);
+    shared.told.send_replace(());
+}
+
+/// Names the missing part, where Spanner names it. A query that names no table of its own can miss
+/// only the session or the database.
+fn missing(connection: &Connection, leased: &Leased, error: Error) -> Error {
+    match error.spanner().and_then(Missing::named_in) {
+        Some(Missing::Database) => Error::config(format!("database is not there: {error}")),
+        Some(Missing::Session) => connection.session_lost(leased),
+        None if error.code() == Some(Code::NotFound) => connection.session_lost(leased),
+        None => error,
+    }
+}

@@ -1,0 +1,80 @@
+//! One read of many rows at one timestamp.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::{Row, Timestamp, is_takeover_key};
+
+use crate::batch::{Charge, Repeats};
+use crate::error::Result;
+use crate::names::subject;
+use crate::store::{FullRow, REQUEST_LIMIT, Table};
+
+/// More rows than any fleet has.
+const ROWS_MAX: i64 = 100_000;
+
+/// The rows of some ranges, takeover rows apart.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<FullRow>,
+    pub(crate) takeovers: Vec<String>,
+    pub(crate) read_at: Timestamp,
+    /// True if the leases that the rows tell were read.
+    pub(crate) with_leases: bool,
+}
+
+/// Reads all rows whose keys begin so. Each prefix ends with `/`.
+pub(crate) async fn poll(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
+    poll_beside(table, &[], prefixes).await
+}
+
+/// As [`poll_beside`], for one that polls by itself: a poll that repeats a failure is charged (I8).
+pub(crate) async fn poll_in_turn(
+    table: &Arc<Table>,
+    repeats: &Repeats,
+    keys: &[&str],
+    prefixes: &[&str],
+) -> Result<Rows> {
+    repeats.send(table.budget(), Charge::Read, poll_beside(table, keys, prefixes)).await
+}
+
+/// As [`poll`], to find rows that nobody needs any more.
+pub(crate) async fn poll_to_tidy(table: &Arc<Table>, prefix: &str) -> Result<Rows> {
+    let polling = async { poll(table, &[prefix]).await };
+    table.budget().tidying(|| subject(prefix), REQUEST_LIMIT, polling).await
+}
+
+/// Reads the rows of these keys, and all whose keys begin so.
+pub(crate) async fn poll_beside(
+    table: &Arc<Table>,
+    keys: &[&str],
+    prefixes: &[&str],
+) -> Result<Rows> {
+    let first = prefixes.iter().chain(keys).next().copied().unwrap_or_default();
+    let keys = keys.iter().map(ToString::to_string).collect();
+    // `0` is the character after `/`.
+    let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
+    let ranges = prefixes.iter().map(|prefix| (prefix.to_string(), end(prefix))).collect();
+    // A column that is known stays known, so a read that begins now asks for it.
+    let with_leases = table.optional.has_lease();
+    let (rows, read_at) = table.read_rows(keys, ranges, ROWS_MAX, || subject(first)).await?;
+    let is_takeover = |row: &FullRow| {
+        let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
+        row.without_heartbeat && lock.is_some_and(|lock| is_takeover_key(lock, &row.name))
+    };
+    let (takeovers, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_takeover);
+    let takeovers = takeovers.into_iter().map(|row| row.name).collect();
+    Ok(Rows { rows, takeovers, read_at, with_leases })
+}
+
+/// Returns until when the row protects somebody from everybody else, if it does.
+pub(crate) fn taken_until(row: &Row, lease: Duration, read_at: Timestamp) -> Option<Timestamp> {
+    // Nobody has the empty id.
+    Some(row.vacant_from("", lease)).filter(|until| *until > read_at)
+}
+
+/// Returns the id in the row, if its lease has not run out.
+pub(crate) fn holder(row: &Row, lease: Duration, read_at: Timestamp) -> Option<&str> {
+    taken_until(row, lease, read_at)?;
+    row.writer.id().filter(|_| !row.is_released())
+}

@@ -1,0 +1,123 @@
+//! Deletes rows that nobody needs any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
+
+use super::poll::{Rows, taken_until};
+use crate::batch::{CommitOutcome, Store as _};
+use crate::error::Error;
+use crate::store::{Need, REQUEST_LIMIT, Table};
+use crate::term::say;
+
+/// So many rows in one transaction, at the most.
+const ROWS_MAX: usize = 100;
+/// A row stays for at least so long after it fell vacant, and for ten leases.
+const AGE_MIN: Duration = Duration::from_secs(60);
+
+/// Deletes the rows of members and readers that have been gone for long, each on the condition that
+/// nothing has changed it meanwhile. The rest is left to the next time.
+pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
+    let read_at = found.read_at;
+    let is_old = |row: &Row| is_long_vacant(row, lease, read_at);
+    let old = found.rows.iter().filter(|full| is_old(&full.row)).take(ROWS_MAX);
+    let changes: Vec<(Arc<str>, Change)> = old
+        .map(|full| {
+            let takeovers = found.takeovers.iter().filter(|key| is_takeover_key(&full.name, key));
+            let takeovers = takeovers.cloned().collect();
+            let remove = Change::Remove { seen: Some(full.row.clone()), takeovers };
+            (Arc::from(&*full.name), remove)
+        })
+        .collect();
+    if changes.is_empty() {
+        return;
+    }
+    // As before a takeover: a row whose lease was not read may be held for longer than it seems.
+    let knows = table.knows(Need::Begin, REQUEST_LIMIT).await;
+    if knows.is_err() || table.optional.has_lease() != found.with_leases {
+        return;
+    }
+    let rows = changes.len();
+    let doing = || "delete rows of those that are gone".to_string();
+    let deleting = async {
+        let verdict = table.transact(changes, REQUEST_LIMIT).await;
+        let refused = verdict.refused.iter().flatten().count();
+        let deleted = if matches!(verdict.commit, CommitOutcome::Applied { .. }) {
+            rows - refused
+        } else {
+            0
+        };
+        verdict.error.map_or(Ok(deleted), Err)
+    };
+    match table.budget().tidying(doing, REQUEST_LIMIT, deleting).await {
+        Ok(deleted) => say(|| tracing::debug!(deleted, of = rows, "rows of those that are gone")),
+        Err(error) => say(|| tracing::debug!(of = rows, %error, "rows of those that are gone")),
+    }
+}
+
+fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {
+    let vacant_since =
+        if row.is_released() { row.token } else { row.heartbeat + row.lease.unwrap_or(lease) };
+    let age = (lease * 10).max(AGE_MIN);
+    taken_until(row, lease, read_at).is_none() && read_at.since(vacant_since) >= age
+}
+
+/// Deletes the row of a member that has left, unless it has come again; if that can't be done, another
+/// member deletes it later.
+pub(crate) async fn remove_released(table: &Arc<Table>, key: &str) {
+    let removed = async {
+        let (found, _) = table.read(key, REQUEST_LIMIT).await?;
+        let Some(row) = found.map(|full| full.row).filter(Row::is_released) else {
+            return Ok::<(), Error>(());
+        };
+        // Without its row nobody would sweep what its takeovers left.
+        let every = Timestamp(i64::MAX);
+        let (takeovers, _) = table.takeover_rows(key, every, REQUEST_LIMIT).await?;
+        let remove = Change::Remove { seen: Some(row), takeovers };
+        let verdict = table.transact(vec![(Arc::from(key), remove)], REQUEST_LIMIT).await;
+        verdict.error.map_or(Ok(()), Err)
+    };
+    let doing = || format!("lock `{key}`: delete its row");
+    if let Err(error) = table.budget().tidying(doing, REQUEST_LIMIT, removed).await {
+        say(|| tracing::debug!(lock = key, %error, "the row of a member that left stays for now"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_protocol::{Nonce, Writer};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_795_000_000_000_000_000);
+    const LEASE: Duration = Duration::from_secs(10);
+
+    fn ago(seconds: i64) -> Timestamp {
+        Timestamp(NOW.0 - seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_row_is_old_ten_leases_after_it_fell_vacant_and_never_while_it_is_held() {
+        let term = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+        let held = |heartbeat| Row {
+            heartbeat,
+            token: ago(5_000),
+            writer: term.clone(),
+            lease: Some(LEASE),
+        };
+        assert!(!is_long_vacant(&held(ago(1)), LEASE, NOW));
+        assert!(!is_long_vacant(&held(ago(109)), LEASE, NOW));
+        assert!(is_long_vacant(&held(ago(110)), LEASE, NOW));
+        let released = |token| Row {
+            heartbeat: Timestamp::EPOCH,
+            token,
+            writer: Writer::nobody(),
+            lease: None,
+        };
+        assert!(!is_long_vacant(&released(ago(99)), LEASE, NOW));
+        assert!(is_long_vacant(&released(ago(100)), LEASE, NOW));
+        let second = Duration::from_secs(1);
+        assert!(!is_long_vacant(&released(ago(59)), second, NOW), "at least a minute");
+    }
+}

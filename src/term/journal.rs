@@ -1,0 +1,225 @@
+//! Writes the log of an instance.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use spindle_protocol::{Named, Observation, Rejection, Row, Writer};
+
+use super::contact::{Recovered, WrittenColumns};
+use super::succession::succession;
+use crate::error::{Error, ReleaseOutcome, TermEnd};
+use crate::names::is_writer_row;
+use crate::token::FencingToken;
+
+/// Logs one line. A subscriber that panics costs that line and nothing else.
+pub(crate) fn say(line: impl FnOnce()) {
+    // The panic hook has reported it, and a log that fails can't say so in the log.
+    let _ = catch_unwind(AssertUnwindSafe(line));
+}
+
+/// The log of one instance.
+pub(crate) struct Journal {
+    lock: Arc<str>,
+    id: Arc<str>,
+    /// The holder that was last seen: a released row doesn't tell.
+    last_holder: Option<String>,
+    /// The row that the last attempt displaces.
+    displaced: Option<Row>,
+    /// True if that row said that it was seized.
+    was_seized: bool,
+    /// Set once a holder of another implementation was reported.
+    stranger_reported: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(lock: Arc<str>, id: Arc<str>) -> Journal {
+        Journal {
+            lock,
+            id,
+            last_holder: None,
+            displaced: None,
+            was_seized: false,
+            stranger_reported: false,
+        }
+    }
+
+    /// Remembers what the attempt that is now sent displaces.
+    pub(crate) fn attempts(&mut self, displaced: Option<&Row>, was_seized: bool) {
+        self.displaced = displaced.cloned();
+        self.was_seized = was_seized;
+    }
+
+    pub(crate) fn began(&mut self, token: FencingToken) {
+        let Journal { lock, id, .. } = &*self;
+        let (how, vacant_since) = succession(self.displaced.as_ref(), self.was_seized, id);
+        let displaced = self.displaced.as_ref().and_then(|row| row.writer.id());
+        let previous = displaced.or(self.last_holder.as_deref());
+        let vacancy = vacant_since.map(|since| token.to_timestamp().since(since));
+        let vacancy = vacancy.map(tracing::field::debug);
+        let (is_writer_row, lock, id) = (is_writer_row(lock), &**lock, &**id);
+        // A writer's term begins once nobody reads any more.
+        if is_writer_row {
+            say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "stops new readers"));
+        } else {
+            say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "term begins"));
+        }
+        self.last_holder = Some(self.id.to_string());
+    }
+
+    pub(crate) fn ended(&self, token: FencingToken, loss: &TermEnd) {
+        let Journal { lock, id, .. } = self;
+        let (lock, id) = (&**lock, &**id);
+        let row = match loss {
+            TermEnd::LetGo => {
+                say(|| tracing::info!(lock, id, %token, row = "is to be released", "term ends"));
+                return;
+            }
+            TermEnd::Superseded { by: Some(_), holder: Some(_) } => "is another's",
+            TermEnd::Superseded { by: Some(_), holder: None } => "names no holder",
+            TermEnd::Superseded { by: None, .. } => "is gone",
+            TermEnd::OutOfContact | TermEnd::Expired | TermEnd::Lapsed | TermEnd::Abandoned => {
+                "is left as it was, until its lease has run out"
+            }
+        };
+        say(|| tracing::warn!(lock, id, %token, ?loss, row, "term ends unexpectedly"));
+    }
+
+    pub(crate) fn released(&self, token: FencingToken, outcome: &ReleaseOutcome) {
+        let Journal { lock, id, .. } = self;
+        let (lock, id) = (&**lock, &**id);
+        say(|| match outcome {
+            ReleaseOutcome::Released => {
+                tracing::info!(lock, id, %token, act = "release", "lock released")
+            }
+            ReleaseOutcome::EndedBefore(loss) => tracing::warn!(
+                lock,
+                id,
+                %token,
+                act = "release",
+                ?loss,
+                "nothing was released: the row was another's already"
+            ),
+            ReleaseOutcome::Unacknowledged => tracing::warn!(
+                lock,
+                id,
+                %token,
+                act = "release",
+                "no answer: the lock is free when its lease has run out, if not already"
+            ),
+        });
+    }
+
+    pub(crate) fn loop_gone(&self, held: Option<FencingToken>, leaving: Option<FencingToken>) {
+        let Journal { lock, id, .. } = self;
+        let (lock, id) = (&**lock, &**id);
+        say(|| match (held, leaving) {
+            (Some(token), _) => tracing::warn!(
+                lock,
+                id,
+                %token,
+                row = "is left as it was, until its lease has run out",
+                "the loop is gone while it holds the lock: it panicked, or its runtime shut down"
+            ),
+            (None, Some(token)) => tracing::warn!(
+                lock,
+                id,
+                %token,
+                act = "release",
+                "the loop is gone before the release is acknowledged: the lock is free when its \
+                 lease has run out; cancel, and wait for the end, before the runtime shuts down"
+            ),
+            (None, None) => {
+                tracing::warn!(lock, id, "the loop is gone: it panicked, or its runtime shut down")
+            }
+        });
+    }
+
+    pub(crate) fn last_handle_gone(&self, always_wanted: bool) {
+        let Journal { lock, id, .. } = self;
+        let (lock, id) = (&**lock, &**id);
+        say(|| {
+            if always_wanted {
+                tracing::warn!(lock, id, "the loop ends: its last handle was dropped");
+            } else {
+                tracing::info!(lock, id, "the loop ends: its last handle was dropped");
+            }
+        });
+    }
+
+    pub(crate) fn sends(&self, act: &'static str) {
+        let Journal { lock, id, .. } = self;
+        say(|| tracing::debug!(lock = &**lock, id = &**id, act, "request"));
+    }
+
+    pub(crate) fn answered(&self, act: &'static str, answer: &'static str) {
+        let Journal { lock, id, .. } = self;
+        say(|| tracing::debug!(lock = &**lock, id = &**id, act, answer, "answered"));
+    }
+
+    pub(crate) fn failed(
+        &self,
+        act: &'static str,
+        held: Option<FencingToken>,
+        error: &Error,
+        told: WrittenColumns,
+    ) {
+        let Journal { lock, id, .. } = self;
+        let (lock, id) = (&**lock, &**id);
+        let token = held.map(tracing::field::display);
+        say(|| match told {
+            WrittenColumns::First => tracing::warn!(lock, id, token, act, %error, "request failed"),
+            WrittenColumns::StillFails { count, lasting } => {
+                tracing::warn!(lock, id, token, act, count, ?lasting, %error, "requests still fail");
+            }
+            WrittenColumns::Enough => {
+                tracing::debug!(lock, id, token, act, %error, "request failed again")
+            }
+        });
+    }
+
+    /// `by` says what the end of the failures was.
+    pub(crate) fn recovered(&self, act: &'static str, over: Recovered, by: &'static str) {
+        let Journal { lock, id, .. } = self;
+        let (lock, id) = (&**lock, &**id);
+        let Recovered { count, lasted } = over;
+        say(|| tracing::info!(lock, id, act, count, ?lasted, by, "requests fail no more"));
+    }
+
+    /// Takes note of who holds.
+    pub(crate) fn observed(&mut self, observation: &Observation) {
+        if let Some(row) = &observation.row
+            && !row.is_released()
+        {
+            self.seen(&row.writer);
+        }
+    }
+
+    pub(crate) fn rejected(&mut self, rejection: &Rejection) {
+        if let Rejection::Changed(Some(seen)) = rejection {
+            self.seen(&seen.writer);
+        }
+    }
+
+    fn seen(&mut self, writer: &Writer) {
+        let (Named::Term { id: holder, .. } | Named::Stranger(holder)) = writer.names() else {
+            return;
+        };
+        if self.last_holder.as_deref() != Some(holder) {
+            self.last_holder = Some(holder.to_string());
+        }
+        if self.stranger_reported || !matches!(writer.names(), Named::Stranger(_)) {
+            return;
+        }
+        self.stranger_reported = true;
+        let (lock, id) = (&*self.lock, &*self.id);
+        say(|| {
+            tracing::warn!(
+                lock,
+                id,
+                holder,
+                "another implementation holds this lock: its heartbeats may overwrite rows that \
+                 are not its own, and I1 to I4 don't hold while it runs; stop it"
+            );
+        });
+    }
+}

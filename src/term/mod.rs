@@ -1,0 +1,244 @@
+//! A term: one holder's time with the lock, from one token to the next.
+
+mod contact;
+mod health;
+mod journal;
+mod published;
+mod succession;
+mod validity;
+mod watch;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use spindle_protocol::{Moment, Writer};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+use crate::error::TermEnd;
+use crate::system::Clock;
+use crate::token::FencingToken;
+
+pub use contact::Failing;
+pub use health::{Health, Role, Trouble};
+pub(crate) use journal::{Journal, say};
+pub(crate) use published::Published;
+pub(crate) use succession::succession;
+pub use watch::{TermChange, TermWatch};
+
+/// One holder's unbroken time with the lock. Cheap to clone.
+///
+/// A term is *cancelled* first, then it *expires*. Work stops when the term is cancelled, and has
+/// until [`remaining`](Term::remaining) is zero for that. So a loop asks
+/// [`is_cancelled`](Term::is_cancelled), or waits for [`cancelled`](Term::cancelled) beside its
+/// work.
+///
+/// A task of [`lead`](crate::Spindle::lead) or of a shard may be told to stop while the lock is
+/// still held. Its last writes still commit then, and others wait until it has ended:
+///
+/// | the term | `cancelled`, `is_cancelled` | [`has_lock`](crate::Spindle::has_lock) | its fence | `remaining` | [`loss`](Term::loss) |
+/// | --- | --- | --- | --- | --- | --- |
+/// | goes on | pending, false | its token | writes | renewed | none |
+/// | goes on, but its task is to stop: by `cancel`, `resign`, the watchdog, a shard that moves | fired, true | its token | writes | renewed | none |
+/// | is lost: superseded, evicted, deleted, out of contact, let go | fired, true | nothing | refused at once | counts down | the reason |
+/// | has run out by the clock, before anybody could say so | fires when the runtime runs, true | nothing | refused at once | zero | the reason, soon |
+///
+/// A fence that was serialized and read again asks Spanner each time, in every row of this table.
+///
+/// ```no_run
+/// # async fn step(fence: spindle::Fence) -> spindle::Result<()> { Ok(()) }
+/// use spindle::Term;
+///
+/// /// Goes on until the term is cancelled, one fenced step after the other.
+/// async fn work(term: Term) -> spindle::Result<()> {
+///     while !term.is_cancelled() {
+///         step(term.fence()).await?;
+///         term.progress();
+///     }
+///     Ok(()) // still held, if only this task was told to stop
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Term {
+    state: Arc<TermState>,
+    cancelled: CancellationToken,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+struct TermState {
+    lock: Arc<str>,
+    table: Arc<str>,
+    token: FencingToken,
+    writer: Writer,
+    life: Arc<Life>,
+}
+
+/// How long a term lasts, and why no longer.
+#[derive(Debug)]
+struct Life {
+    cancelled: CancellationToken,
+    valid_until: AtomicU64,
+    loss: OnceLock<TermEnd>,
+    clock: Clock,
+}
+
+impl Term {
+    /// Returns the fencing token, which every write that must not come late has to carry.
+    pub fn token(&self) -> FencingToken {
+        self.state.token
+    }
+
+    /// Returns the name of the lock.
+    pub fn lock(&self) -> &str {
+        &self.state.lock
+    }
+
+    /// Waits until work under the term is to stop. Cancellation safe.
+    pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
+        self.cancelled.cancelled()
+    }
+
+    /// Returns true if work under the term is to stop; stays true from then on.
+    ///
+    /// Unlike the token of [`cancellation`](Term::cancellation) it looks at the clock too. So it is
+    /// right at once after a pause of any length.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled() || self.is_over()
+    }
+
+    /// Returns a token that is cancelled when work under the term is to stop, to hand to what runs
+    /// under it.
+    ///
+    /// Cancelling it ends what was handed it, not the term.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.cancelled.child_token()
+    }
+
+    /// Returns the same term for a task that may be told to stop while the term goes on.
+    pub(crate) fn with_cancellation(&self, cancelled: CancellationToken) -> Term {
+        Term { state: Arc::clone(&self.state), cancelled, progress: Progress::default() }
+    }
+
+    /// Returns the term that a second commit began in place of this one, and that lives as long.
+    pub(crate) fn second(&self, token: FencingToken, writer: Writer) -> Term {
+        let TermState { lock, table, life, .. } = &*self.state;
+        let (lock, table, life) = (Arc::clone(lock), Arc::clone(table), Arc::clone(life));
+        let state = TermState { lock, table, token, writer, life };
+        let cancelled = self.cancelled.clone();
+        Term { state: Arc::new(state), cancelled, progress: Progress::default() }
+    }
+
+    /// Reports that the task that was given this term goes on: what the
+    /// [watchdog](crate::LeadOptions::watchdog) waits for. Without a watchdog it does nothing.
+    ///
+    /// It costs a clock read; report each unit of work.
+    pub fn progress(&self) {
+        self.progress.report();
+    }
+
+    pub(crate) fn reported(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Returns true if the lock is not held under this term any more; stays true from then on.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.life.cancelled.is_cancelled() || self.remaining().is_zero()
+    }
+
+    /// Returns how long the last heartbeat still protects whoever works under the term.
+    ///
+    /// It goes on counting down after the term was cancelled: that is the time left to stop.
+    /// Another instance may hold the lock once it is zero.
+    pub fn remaining(&self) -> Duration {
+        moment(self.state.life.valid_until.load(Ordering::Acquire))
+            .since(self.state.life.clock.now())
+    }
+
+    /// Returns why the term ended, once it has been announced.
+    pub fn loss(&self) -> Option<&TermEnd> {
+        self.state.life.loss.get()
+    }
+
+    /// Returns the name of the table that the lock is in.
+    pub(crate) fn table(&self) -> &str {
+        &self.state.table
+    }
+
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.state.writer
+    }
+}
+
+/// The beginning of a term: the lock, its holder, and when.
+struct Beginning {
+    lock: Arc<str>,
+    table: Arc<str>,
+    token: FencingToken,
+    writer: Writer,
+    valid_until: Moment,
+    clock: Clock,
+}
+
+impl Term {
+    fn begin(beginning: Beginning) -> Term {
+        let Beginning { lock, table, token, writer, valid_until, clock } = beginning;
+        let cancelled = CancellationToken::new();
+        let life = Life {
+            cancelled: cancelled.clone(),
+            valid_until: AtomicU64::new(nanoseconds(valid_until)),
+            loss: OnceLock::new(),
+            clock,
+        };
+        let state = TermState { lock, table, token, writer, life: life.into() };
+        Term { state: Arc::new(state), cancelled, progress: Progress::default() }
+    }
+
+    fn extend(&self, valid_until: Moment) {
+        self.state.life.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+    }
+
+    /// Says why it ended, and cancels what runs under it.
+    fn end(&self, loss: TermEnd) {
+        // The first reason stands; a term ends once.
+        let _ = self.state.life.loss.set(loss);
+        self.state.life.cancelled.cancel();
+    }
+}
+
+/// The time at which a task last said that it goes on.
+///
+/// Its clock stands still while the machine is suspended: then the task can't go on either.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    began: Instant,
+    last_ms: Arc<AtomicU64>,
+}
+
+impl Progress {
+    fn report(&self) {
+        let elapsed_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.fetch_max(elapsed_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn silent_for(&self) -> Duration {
+        let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(last)
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress { began: Instant::now(), last_ms: Arc::default() }
+    }
+}
+
+fn moment(nanoseconds: u64) -> Moment {
+    Moment(Duration::from_nanos(nanoseconds))
+}
+
+fn nanoseconds(moment: Moment) -> u64 {
+    // Zero stands for "no term".
+    u64::try_from(moment.0.as_nanos()).unwrap_or(u64::MAX).max(1)
+}

@@ -1,0 +1,226 @@
+//! The state that the loop publishes: the term, its gains and losses.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
+use tokio::sync::watch;
+
+use super::contact::{Failing, Recovered, WrittenColumns};
+use super::health::{Health, Vitals};
+use super::validity::Validity;
+use super::watch::TermWatch;
+use super::{Beginning, Term, moment, nanoseconds};
+use crate::error::{Error, TermEnd};
+use crate::system::Clock;
+use crate::token::FencingToken;
+
+/// The state that the loop writes and everybody reads.
+#[derive(Debug)]
+pub(crate) struct Published {
+    clock: Clock,
+    lock: Arc<str>,
+    table: Arc<str>,
+    validity: Validity,
+    term: Mutex<Option<Term>>,
+    /// The same for those who watch, once there are any.
+    watched: OnceLock<watch::Sender<Option<Term>>>,
+    vitals: Mutex<Vitals>,
+    /// The last poll's answer, and when it came.
+    polled: Mutex<Option<(Observation, Moment)>>,
+}
+
+impl Published {
+    pub(crate) fn new(clock: Clock, lock: Arc<str>, table: Arc<str>) -> Published {
+        Published {
+            clock,
+            lock,
+            table,
+            validity: Validity::default(),
+            term: Mutex::default(),
+            watched: OnceLock::new(),
+            vitals: Mutex::default(),
+            polled: Mutex::default(),
+        }
+    }
+
+    /// Judged by the clock at the moment of the call, not by a timer that has fired or not.
+    pub(crate) fn has_lock(&self) -> Option<FencingToken> {
+        let (token, valid_until) = self.validity.get()?;
+        let valid = self.clock.now() < moment(valid_until);
+        valid.then(|| FencingToken::from_nanoseconds(token))
+    }
+
+    pub(crate) fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    pub(crate) fn term(&self) -> Option<Term> {
+        self.present().clone()
+    }
+
+    pub(crate) fn watch(&self) -> TermWatch {
+        let term = self.present();
+        let watched = self.watched.get_or_init(|| watch::Sender::new(term.clone()));
+        TermWatch::new(watched.subscribe())
+    }
+
+    pub(crate) fn began(&self, token: FencingToken, writer: Writer, valid_until: Moment) {
+        let term = Term::begin(Beginning {
+            lock: Arc::clone(&self.lock),
+            table: Arc::clone(&self.table),
+            token,
+            writer,
+            valid_until,
+            clock: self.clock.clone(),
+        });
+        self.validity.begin(token.as_nanoseconds(), nanoseconds(valid_until));
+        self.tell(Some(term));
+    }
+
+    pub(crate) fn extended(&self, valid_until: Moment) {
+        if let Some(term) = &*self.present() {
+            term.extend(valid_until);
+        }
+        self.validity.extend(nanoseconds(valid_until));
+    }
+
+    /// Says that the term is over: first the truth, then the cancellation, then the news (I7).
+    pub(crate) fn ended(&self, loss: TermEnd) {
+        self.validity.end();
+        let Some(term) = self.term() else { return };
+        term.end(loss);
+        self.tell(None);
+    }
+
+    /// Notes that the loop was started, and ought to run before long.
+    pub(crate) fn starts(&self, slack: Duration) {
+        let now = self.clock.now();
+        self.vitals().starts(now + slack);
+    }
+
+    /// Notes that the loop runs, and ought to run again by `due`; never, if nothing can come but a
+    /// command.
+    pub(crate) fn runs(&self, due: Option<Moment>) {
+        self.vitals().runs(due);
+    }
+
+    pub(crate) fn wants(&self, wanted: bool) {
+        self.vitals().wants(wanted);
+    }
+
+    /// Notes that the loop is gone, whatever the reason; no reader may believe in a term after it.
+    pub(crate) fn loop_ended(&self, by_itself: bool) {
+        self.ended(TermEnd::Abandoned);
+        let now = self.clock.now();
+        self.vitals().ended(now, by_itself);
+    }
+
+    pub(crate) fn failed(&self, what: Failing, error: &Error) -> WrittenColumns {
+        let now = self.clock.now();
+        self.vitals().contact.failed(what, now, error)
+    }
+
+    pub(crate) fn succeeded(&self, what: Failing) -> Option<Recovered> {
+        let now = self.clock.now();
+        self.vitals().contact.succeeded(what, now)
+    }
+
+    /// Notes that a `lead` is under way.
+    pub(crate) fn lead_begins(&self) {
+        self.vitals().lead_begins();
+    }
+
+    /// Returns true if more than one `lead` is under way.
+    pub(crate) fn leads_twice(&self) -> bool {
+        self.vitals().leads_twice()
+    }
+
+    /// Notes that a `lead` is over, and why, if it ended by itself.
+    pub(crate) fn lead_ended(&self, by_itself: Option<Error>) {
+        let now = self.clock.now();
+        self.vitals().lead_ended(now, by_itself);
+    }
+
+    /// Notes that a task runs, and forgets its last failure once it has done so for `long_enough`.
+    pub(crate) fn task_runs(&self, long_enough: Duration) {
+        let now = self.clock.now();
+        self.vitals().contact.task_runs(now + long_enough);
+    }
+
+    /// Returns the error that kept the instance from the lock last, if one still does.
+    pub(crate) fn last_cause(&self) -> Option<Error> {
+        let now = self.clock.now();
+        self.vitals().contact.last_cause(now).cloned()
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let held = self.has_lock();
+        let now = self.clock.now();
+        self.vitals().health(&self.lock, held, now)
+    }
+
+    pub(crate) fn observed(&self, observation: &Observation) {
+        let polled = Some((observation.clone(), self.clock.now()));
+        *self.polled.lock().unwrap_or_else(PoisonError::into_inner) = polled;
+    }
+
+    /// Notes that another holds now: its commit came after the last poll, and it has been heard of
+    /// since.
+    pub(crate) fn lost_race_to(&self, winner: &Seen) {
+        let Seen { token, writer } = winner.clone();
+        let polled_until = self.polled().map(|(observation, age)| observation.read_at + age);
+        if writer.id().is_some() {
+            let read_at = polled_until.map_or(token, |read_at| read_at.max(token));
+            let row = Some(Row { heartbeat: read_at, token, writer, lease: None });
+            self.observed(&Observation { row, read_at, wait: Duration::ZERO });
+        }
+    }
+
+    /// Returns what the last poll saw, and how long ago.
+    pub(crate) fn polled(&self) -> Option<(Observation, Duration)> {
+        let polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (observation, at) = polled?;
+        Some((observation, self.clock.now().since(at)))
+    }
+
+    fn tell(&self, term: Option<Term>) {
+        let mut present = self.present();
+        if let Some(watched) = self.watched.get() {
+            watched.send_replace(term.clone());
+        }
+        *present = term;
+    }
+
+    fn present(&self) -> MutexGuard<'_, Option<Term>> {
+        // Nothing that is done under it can panic halfway.
+        self.term.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn vitals(&self) -> MutexGuard<'_, Vitals> {
+        // Nothing that is done under it can panic halfway.
+        self.vitals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing runs here that could end the term when its time is over.
+    #[tokio::test(start_paused = true)]
+    async fn a_term_is_cancelled_by_the_clock_before_anybody_says_so() {
+        let clock = Clock::runtime();
+        let published = Published::new(clock.clone(), "job".into(), "locktable".into());
+        let lease = Duration::from_secs(10);
+        let token = FencingToken::from_nanoseconds(7);
+        let writer = Writer::successor("a");
+        published.began(token, writer, clock.now() + lease);
+        let term = published.term().unwrap();
+        assert!(!term.is_cancelled() && published.has_lock() == Some(token));
+        tokio::time::advance(lease).await;
+        assert!(term.is_cancelled() && term.remaining().is_zero());
+        assert_eq!(published.has_lock(), None);
+        assert!(term.loss().is_none() && !term.cancellation().is_cancelled());
+    }
+}

@@ -1,0 +1,483 @@
+//! The loop on a simulated machine and lock table: for the simulation in this repository.
+//!
+//! No part of the library's interface; it may change or go at any time.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::{Code, Status};
+pub use rustix::time::ClockId;
+use spindle_protocol::{
+    Act, Answer, Change, Column, Holder, StoredRow, Succession, Timestamp, Timing, Write,
+};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::{
+    self, BatchHandle, Batchers, Budget, CommitOutcome, Snapshot, Ticks, Verdict, judge,
+};
+use crate::error::Error;
+use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
+use crate::runloop::{
+    Batched, BatchedRow, Command, Driver, Inbox, LockRow, Outbox, Role, UnderWay, WrittenColumns,
+};
+use crate::settings::Settings;
+use crate::store::{Answering, Leftovers, StandIn, Table};
+pub use crate::system::Machine;
+use crate::system::{Clock, chance};
+use crate::table::LockTable;
+use crate::term::{Published, Term};
+use crate::token::FencingToken;
+
+/// The clock that a machine stops while it is suspended, where it has one.
+pub const STANDS_STILL: Option<ClockId> = if cfg!(any(target_os = "linux", target_os = "android")) {
+    Some(ClockId::Monotonic)
+} else {
+    None
+};
+
+/// Returns a clock that reads a simulated machine's, as the system's clock is read.
+pub fn clock(machine: Arc<dyn Machine>) -> Clock {
+    Clock::simulated(machine)
+}
+
+/// A lock table in place of Spanner. Each call is one request, sent once.
+pub trait Store: Send + Sync + 'static {
+    /// A transaction that was begun.
+    type Transaction: Send;
+
+    /// Reads these rows at one timestamp.
+    fn read(
+        &self,
+        keys: Vec<Arc<str>>,
+    ) -> impl Future<Output = Result<(Vec<StoredRow>, Timestamp), Failure>> + Send;
+
+    /// Begins a transaction by reading the rows by which these changes are judged; [`reads`] tells
+    /// which.
+    fn begin(
+        &self,
+        changes: &[(Arc<str>, Change)],
+    ) -> impl Future<Output = Result<(Self::Transaction, Vec<StoredRow>), Failure>> + Send;
+
+    /// Commits the writes of these changes.
+    fn commit(
+        &self,
+        transaction: Self::Transaction,
+        changes: Vec<Accepted>,
+    ) -> impl Future<Output = Result<Timestamp, Failure>> + Send;
+
+    /// Ends a transaction without any writes.
+    fn roll_back(&self, transaction: Self::Transaction);
+
+    /// Reads the rows without a heartbeat among which the takeover rows of these locks for earlier
+    /// tokens are, in the order of their keys.
+    fn leftovers(
+        &self,
+        locks: &[(Arc<str>, Timestamp)],
+    ) -> impl Future<Output = Result<Vec<StoredRow>, Failure>> + Send;
+}
+
+/// Returns the keys and columns by which these changes are judged.
+pub fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
+    judge::reads(changes)
+}
+
+/// A change that was not refused, with its lock and what it writes.
+pub type Accepted = (Arc<str>, Change, Vec<Write>);
+
+/// Why a request came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A row that was to be inserted exists.
+    Exists,
+    /// It was not and will not be applied, and any of its rows may be the reason.
+    Refused,
+    /// It was not and will not be applied.
+    NotApplied,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A whole table in place of Spanner's, ranges of rows included.
+pub trait Whole: Store {
+    /// Reads, at one timestamp, the rows of these keys and of these ranges, whose ends are not part
+    /// of them; in the order of their keys.
+    fn rows(
+        &self,
+        keys: Vec<String>,
+        ranges: Vec<(String, String)>,
+    ) -> impl Future<Output = Result<(Vec<StoredRow>, Timestamp), Failure>> + Send;
+}
+
+/// Returns a lock table for everything that needs no fenced write and no history.
+pub fn table(store: impl Whole) -> LockTable {
+    LockTable::on(Arc::new(Simulated(store)))
+}
+
+/// Has all of this library on this thread draw from a seed: jitter, nonces, names.
+pub fn draw_from(seed: u64) {
+    chance::draw_from(seed);
+}
+
+struct Simulated<S>(S);
+
+impl<S: Store> Simulated<S> {
+    async fn carry_out(
+        &self,
+        changes: Vec<(Arc<str>, Change)>,
+        limit: Duration,
+    ) -> (Verdict, Vec<StoredRow>) {
+        let (mut may_commit, mut refused) = (false, vec![None; changes.len()]);
+        let mut shown = Vec::new();
+        let work = async {
+            let (transaction, found) = self.0.begin(&changes).await?;
+            let mut accepted = Vec::new();
+            shown.clone_from(&found);
+            let verdicts = judge::judge(&changes, found).into_iter();
+            for ((verdict, refused), (lock, change)) in verdicts.zip(&mut refused).zip(&changes) {
+                match verdict {
+                    Ok(writes) => accepted.push((Arc::clone(lock), change.clone(), writes)),
+                    Err(rejection) => *refused = Some(rejection),
+                }
+            }
+            if accepted.is_empty() {
+                self.0.roll_back(transaction);
+                return Ok(None);
+            }
+            may_commit = true;
+            self.0.commit(transaction, accepted).await.map(Some)
+        };
+        let (commit, error) = match timeout(limit, work).await {
+            // Nobody is left whom it concerns.
+            Ok(Ok(None)) => (CommitOutcome::NotApplied, None),
+            Ok(Ok(Some(at))) => (CommitOutcome::Applied { at }, None),
+            Ok(Err(failure @ Failure::Exists)) => {
+                (CommitOutcome::Exists, Some(failed(failure, limit)))
+            }
+            Ok(Err(failure @ Failure::Refused)) => {
+                (CommitOutcome::Spoilt, Some(failed(failure, limit)))
+            }
+            Ok(Err(Failure::Unknown)) | Err(_) if may_commit => {
+                (CommitOutcome::Unknown, Some(Error::unknown(DOING.to_string())))
+            }
+            Ok(Err(Failure::Unknown | Failure::NotApplied)) | Err(_) => {
+                (CommitOutcome::NotApplied, Some(failed(Failure::NotApplied, limit)))
+            }
+        };
+        (Verdict { refused, commit, error }, shown)
+    }
+
+    async fn leftover_rows(&self, locks: &[(Arc<str>, Timestamp)], limit: Duration) -> Leftovers {
+        let rows = within(limit, self.0.leftovers(locks)).await?;
+        Ok(judge::sort_leftovers(locks, &rows, false))
+    }
+}
+
+impl<S: Store> batch::Store for Simulated<S> {
+    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Snapshot, Error> {
+        let (rows, read_at) = within(limit, self.0.read(keys)).await?;
+        Ok(Snapshot { rows, read_at, with_lease: true })
+    }
+
+    async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
+        self.carry_out(changes, limit).await.0
+    }
+
+    async fn leftovers(
+        &self,
+        locks: Vec<(Arc<str>, Timestamp)>,
+        limit: Duration,
+    ) -> Result<Vec<(Vec<String>, bool)>, Error> {
+        self.leftover_rows(&locks, limit).await
+    }
+}
+
+impl<S: Whole> StandIn for Simulated<S> {
+    fn rows(
+        &self,
+        keys: Vec<String>,
+        ranges: Vec<(String, String)>,
+        limit: Duration,
+    ) -> Answering<'_, Result<(Vec<StoredRow>, Timestamp), Error>> {
+        Box::pin(within(limit, self.0.rows(keys, ranges)))
+    }
+
+    fn transact(
+        &self,
+        changes: Vec<(Arc<str>, Change)>,
+        limit: Duration,
+    ) -> Answering<'_, (Verdict, Vec<StoredRow>)> {
+        Box::pin(self.carry_out(changes, limit))
+    }
+
+    fn leftovers(
+        &self,
+        locks: Vec<(Arc<str>, Timestamp)>,
+        limit: Duration,
+    ) -> Answering<'_, Leftovers> {
+        Box::pin(async move { self.leftover_rows(&locks, limit).await })
+    }
+}
+
+impl<S> fmt::Debug for Simulated<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulated").finish_non_exhaustive()
+    }
+}
+
+const DOING: &str = "simulated request";
+
+async fn within<T>(
+    limit: Duration,
+    asking: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Error> {
+    let answer = timeout(limit, asking).await.unwrap_or(Err(Failure::NotApplied));
+    answer.map_err(|failure| failed(failure, limit))
+}
+
+/// Returns the error as the client would have it.
+fn failed(failure: Failure, limit: Duration) -> Error {
+    let code = match failure {
+        Failure::Exists => Code::AlreadyExists,
+        Failure::Refused => Code::Aborted,
+        Failure::NotApplied | Failure::Unknown => return Error::timed_out(DOING, limit),
+    };
+    let status = Status::default().set_code(code).set_message("said by the simulation");
+    Error::from_read(DOING, google_cloud_spanner::Error::service(status))
+}
+
+/// One process: instances of several locks, who share batchers, and a budget with all of them.
+pub struct House<S> {
+    batchers: Vec<Batchers>,
+    store: Arc<Simulated<S>>,
+}
+
+impl<S: Store> House<S> {
+    /// Returns a process on a simulated table, with so many batchers: one, and one for each thread of
+    /// a lock's own.
+    pub fn new(store: S, batchers: usize) -> House<S> {
+        let budget = Arc::new(Budget::new());
+        let batchers = (0..batchers.max(1)).map(|_| Batchers::new(Arc::clone(&budget)));
+        House { batchers: batchers.collect(), store: Arc::new(Simulated(store)) }
+    }
+
+    /// Returns the table that it is on.
+    pub fn store(&self) -> &S {
+        &self.store.0
+    }
+}
+
+impl<S> fmt::Debug for House<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("House").finish_non_exhaustive()
+    }
+}
+
+/// Sees the acts of one instance.
+pub trait Watch: Send + Sync + 'static {
+    /// Notes that it has decided to act.
+    fn before(&self, act: &Act);
+
+    /// Notes that it is written how the act ended.
+    fn after(&self, act: &Act, answer: &Answer);
+}
+
+struct Watched<W> {
+    row: BatchedRow,
+    watch: Arc<W>,
+}
+
+impl<W: Watch> LockRow for Watched<W> {
+    fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
+        self.watch.before(&act);
+        let (watch, sent) = (Arc::clone(&self.watch), self.row.carry_out(act.clone(), limit));
+        Box::pin(async move {
+            let outcome = sent.await;
+            watch.after(&act, &outcome.answer);
+            outcome
+        })
+    }
+
+    fn ticks(&self) -> Ticks {
+        self.row.ticks()
+    }
+
+    fn saw_seizure(&self) -> bool {
+        self.row.saw_seizure()
+    }
+}
+
+/// One instance of one lock, without a client.
+#[derive(Debug)]
+pub struct Member {
+    published: Arc<Published>,
+    commands: Arc<Outbox<Command>>,
+}
+
+/// The future that drives an instance, until it is cancelled.
+pub type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The identity of an instance.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The name of the lock.
+    pub lock: String,
+    /// The name that it gives itself.
+    pub id: String,
+    /// By which it lives.
+    pub timing: Timing,
+    /// Its clock, which comes from [`clock`].
+    pub clock: Clock,
+    /// The same seed draws the same numbers.
+    pub seed: u64,
+    /// The number of the batcher that it joins in its process.
+    pub batcher: usize,
+}
+
+impl Member {
+    /// Returns an instance in this process; `spawn` is given its batcher, if it has none yet.
+    pub fn on<S: Store>(
+        house: &House<S>,
+        identity: Identity,
+        watch: impl Watch,
+        spawn: impl FnOnce(Loop),
+        cancel: CancellationToken,
+    ) -> (Member, Loop) {
+        let lock = identity.lock.as_str().into();
+        let batcher = &house.batchers[identity.batcher % house.batchers.len()];
+        let handle = batcher.handle_on(&house.store, lock, identity.seed, spawn);
+        let row = row(handle, &identity, None);
+        Member::with_row(Watched { row, watch: Arc::new(watch) }, identity, cancel)
+    }
+
+    /// Returns an instance on a table behind the real client.
+    pub fn through(
+        table: &LockTable,
+        identity: Identity,
+        spawn: impl FnOnce(Loop),
+        cancel: CancellationToken,
+    ) -> (Member, Loop) {
+        let (table, lock) = (table.table(), identity.lock.as_str().into());
+        let handle = table.batchers.handle_on(table, lock, identity.seed, spawn);
+        let row = row(handle, &identity, Some(Arc::clone(table)));
+        Member::with_row(row, identity, cancel)
+    }
+
+    fn with_row(
+        row: impl LockRow,
+        identity: Identity,
+        cancel: CancellationToken,
+    ) -> (Member, Loop) {
+        let Identity { lock, id, timing, clock, seed, .. } = identity;
+        let (commands, inbox) = Inbox::new();
+        let lock: Arc<str> = lock.into();
+        let published = Published::new(clock.clone(), Arc::clone(&lock), "locktable".into());
+        let published = Arc::new(published);
+        let stop_limit = timing.release_limit;
+        let settings = Settings {
+            name: lock,
+            id: id.into(),
+            info: None,
+            timing,
+            stop_limit,
+            own_thread: false,
+            is_repeat: false,
+            rank: None,
+            clock,
+        };
+        let settings = Arc::new(settings);
+        let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
+        (Member { published, commands }, Box::pin(Box::new(driver).run(cancel)))
+    }
+
+    /// As [`Spindle::has_lock`](crate::Spindle::has_lock).
+    pub fn has_lock(&self) -> Option<FencingToken> {
+        self.published.has_lock()
+    }
+
+    /// Returns the term last published, until its end is; whether or not it is still valid.
+    pub fn term(&self) -> Option<Term> {
+        self.published.term()
+    }
+
+    /// Asks the loop to give up its term; false if it can't be asked now.
+    pub fn resign(&self, next: Succession) -> bool {
+        let (done, _) = oneshot::channel();
+        self.commands.send(Command::Resign { next, done })
+    }
+}
+
+/// The versions of one lock's row.
+pub trait Versions: Sync {
+    /// Returns the row now, and the timestamp of that.
+    fn now(&self) -> impl Future<Output = (Option<spindle_protocol::StoredRow>, Timestamp)> + Send;
+
+    /// Returns the row as it was then; none if that is forgotten.
+    fn at(
+        &self,
+        at: Timestamp,
+    ) -> impl Future<Output = Option<Option<spindle_protocol::StoredRow>>> + Send;
+}
+
+struct PastRow<'a, V>(&'a V, std::sync::OnceLock<Timestamp>);
+
+impl<V: Versions> Past for PastRow<'_, V> {
+    async fn now(&self) -> crate::Result<(Option<spindle_protocol::StoredRow>, Timestamp)> {
+        let (row, read_at) = self.0.now().await;
+        // It is asked once.
+        let _ = self.1.set(read_at);
+        Ok((row, read_at))
+    }
+
+    async fn at(&self, at: Timestamp) -> crate::Result<Version> {
+        Ok(match self.0.at(at).await {
+            Some(Some(row)) => Version::Row(row),
+            Some(None) => Version::None,
+            None => Version::End(HistoryEnd::Forgotten),
+        })
+    }
+
+    fn has_marks(&self) -> bool {
+        true
+    }
+}
+
+/// Returns what [`LockTable::history`](crate::LockTable::history) tells of such versions, and when the row was read.
+pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTerm>, Timestamp) {
+    let past = PastRow(versions, std::sync::OnceLock::new());
+    let mut walk = Walk::new(window);
+    let mut terms = Vec::new();
+    // Reading the versions can't fail here.
+    while let Ok(Some(term)) = walk.next(&past).await {
+        terms.push(term);
+    }
+    let read_at = past.1.get().copied().unwrap_or(Timestamp::EPOCH);
+    assert!(
+        walk.reads() <= 1 + 4 * (terms.len() as u64 + 1),
+        "{} reads for {} terms",
+        walk.reads(),
+        terms.len()
+    );
+    (terms, read_at)
+}
+
+fn row(handle: BatchHandle, identity: &Identity, table: Option<Arc<Table>>) -> BatchedRow {
+    BatchedRow(Arc::new(Batched {
+        handle,
+        table,
+        holder: Holder { lease: identity.timing.lease, info: None },
+        release_info: Arc::default(),
+        written: WrittenColumns::default(),
+        saw_lease: Arc::default(),
+        saw_seizure: Arc::default(),
+        role: Role::Lock,
+    }))
+}
+
+/// Returns the `writer` of a term, which a fenced write compares.
+pub fn writer(term: &Term) -> &str {
+    term.writer().as_str()
+}
