@@ -10,6 +10,8 @@ mod counts;
 #[path = "parts/google.rs"]
 mod google;
 mod parts;
+#[path = "parts/relay.rs"]
+mod relay;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,6 +28,7 @@ use tokio::time::{Instant, sleep};
 use crate::counts::counts;
 use crate::google::Google;
 use crate::parts::{Failure, Part, load};
+use crate::relay::Relay;
 
 const DATABASE: &str = "projects/test/instances/test/databases/test";
 /// How often each lock is looked at.
@@ -114,14 +117,16 @@ async fn held(
     let about = format!("processes={processes} locks={locks} lease_s={}", lease.as_secs());
     println!("{about}, {}", load());
     let start = Instant::now();
-    let part = |_| {
+    let (mut relays, mut parts) = (Vec::new(), Vec::new());
+    for _ in 0..processes {
+        let relay = Relay::start(&google.endpoint).await?;
         let arguments = [locks.to_string(), lease.as_secs().to_string()];
-        Part::start(&["holder", &google.endpoint, &arguments[0], &arguments[1]])
-    };
-    let mut parts = (0..processes).map(part).collect::<Result<Vec<_>, _>>()?;
-    for part in &mut parts {
+        let mut part = Part::start(&["holder", &relay.endpoint, &arguments[0], &arguments[1]])?;
         part.line()?;
+        relays.push(relay);
+        parts.push(part);
     }
+    let requests = || relays.iter().map(Relay::requests).collect::<Vec<_>>();
     let mut sum = |what: &str| -> Result<u64, Failure> {
         let each = parts.iter_mut().map(counts).collect::<Result<Vec<_>, _>>()?;
         Ok(each.iter().filter_map(|counts| counts.get(what)).sum())
@@ -136,15 +141,28 @@ async fn held(
     let lost_before = sum("lost")?;
     let start = Instant::now();
     let mut least = locks as u64;
+    let mut counted = vec![(start, requests())];
     while start.elapsed() < watched {
         sleep(Duration::from_secs(1)).await;
         least = least.min(sum("held")?);
+        counted.push((Instant::now(), requests()));
     }
     println!(
         "google-held: ok {about} held_after_s={held_after:.1} lost_before={lost_before} watched_s={} lost={} held_least={least}",
         watched.as_secs(),
         sum("lost")? - lost_before,
     );
+    for part in 0..processes {
+        let rate = |from: &(Instant, Vec<u64>), to: &(Instant, Vec<u64>)| {
+            (to.1[part] - from.1[part]) as f64 / (to.0 - from.0).as_secs_f64()
+        };
+        let worst = counted.windows(11).map(|these| rate(&these[0], &these[10]));
+        println!(
+            "google-held: process={part} requests_a_second={:.1} in_the_busiest_10_s={:.1}",
+            rate(&counted[0], &counted[counted.len() - 1]),
+            worst.fold(0.0, f64::max),
+        );
+    }
     println!("{}", load());
     Ok(())
 }

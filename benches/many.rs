@@ -7,6 +7,9 @@
 //! The first number is how many locks there are, the second for how many seconds they are watched
 //! while held. Real time, release build, lease 10 s, the embedded Spanner in a process of its own,
 //! which counts the requests.
+//!
+//! `cargo bench --bench many -- asked 100000 10 60` asks for 100,000 locks at a lease of 10 s and
+//! prints, each second for 60 s, how many are held and how many were lost.
 
 #[path = "parts/counts.rs"]
 mod counts;
@@ -17,7 +20,7 @@ mod serve;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, FencingToken, LockTable, RunHandle, Spindle};
 use tokio::time::{Instant, sleep};
 
 use crate::counts::counts;
@@ -27,6 +30,8 @@ use crate::serve::{DATABASE, serve};
 const LEASE: Duration = Duration::from_secs(10);
 /// The default for a lease of this length.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often each lock is looked at, where terms that end are counted.
+const LOOK: Duration = Duration::from_millis(250);
 /// When a measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -38,7 +43,10 @@ fn main() -> Result<(), Failure> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["server"] => runtime.block_on(serve(LockTable::DDL)),
         ["holder", endpoint, locks] => runtime.block_on(hold(endpoint, locks.parse()?)),
-        ["once", locks] => runtime.block_on(at_once(locks.parse()?, Duration::from_secs(60))),
+        ["asked", locks, lease, seconds] => {
+            let [lease, over] = [lease, seconds].map(|text| text.parse().map(Duration::from_secs));
+            runtime.block_on(asked(locks.parse()?, lease?, over?))
+        }
         [locks, seconds] => {
             runtime.block_on(measure(locks.parse()?, Duration::from_secs(seconds.parse()?)))
         }
@@ -48,7 +56,7 @@ fn main() -> Result<(), Failure> {
 
 /// A process that holds all the locks and is there to be killed.
 async fn hold(endpoint: &str, locks: usize) -> Result<(), Failure> {
-    let fleet = Fleet::start(endpoint, locks)?;
+    let fleet = Fleet::start(endpoint, locks, LEASE)?;
     fleet.until_held(locks).await?;
     println!("holds");
     std::future::pending().await
@@ -70,7 +78,7 @@ async fn held_at_once(
 ) -> Result<(), Failure> {
     let before = counts(server)?;
     let start = Instant::now();
-    let fleet = Fleet::start(endpoint, locks)?;
+    let fleet = Fleet::start(endpoint, locks, LEASE)?;
     fleet.until_held(locks).await?;
     let requests = total(&counts(server)?) - total(&before);
     println!(
@@ -101,7 +109,7 @@ async fn kill_to_held(server: &mut Part, endpoint: &str, locks: usize) -> Result
     let mut holder = Part::start(&["holder", endpoint, &locks.to_string()])?;
     holder.line()?;
     let of_holder = rate(server, POLL_INTERVAL * 20).await?;
-    let fleet = Fleet::start(endpoint, locks)?;
+    let fleet = Fleet::start(endpoint, locks, LEASE)?;
     sleep(LEASE).await;
     let of_both = rate(server, POLL_INTERVAL * 20).await?;
     println!(
@@ -123,25 +131,59 @@ async fn kill_to_held(server: &mut Part, endpoint: &str, locks: usize) -> Result
     fleet.stop().await
 }
 
-/// Prints, each second, how many are held; for a look at what goes wrong.
-async fn at_once(locks: usize, over: Duration) -> Result<(), Failure> {
+/// Asks for more locks than may be held, and says what comes of it.
+async fn asked(locks: usize, lease: Duration, over: Duration) -> Result<(), Failure> {
     let mut server = Part::start(&["server"])?;
     let endpoint = server.line()?;
-    let fleet = Fleet::start(&endpoint, locks)?;
-    let start = Instant::now();
+    let server_id = server.child.id();
+    println!("{locks} locks, lease {lease:?}, {}", load());
+    let fleet = Fleet::start(&endpoint, locks, lease)?;
+    let (start, mut lost, mut next) = (Instant::now(), 0, Duration::from_secs(1));
+    let mut tokens = vec![None::<FencingToken>; locks];
+    let [mut half, mut since] = [(0, 0.0, 0.0), (0, 0.0, 0.0)];
     while start.elapsed() < over {
-        sleep(Duration::from_secs(1)).await;
-        let troubles = fleet.troubles();
-        println!(
-            "{:.0} s: {} held; {:?}",
-            start.elapsed().as_secs_f64(),
-            fleet.held(),
-            counts(&mut server)?
-        );
-        for (trouble, count) in troubles {
-            println!("    {count} x {trouble}");
+        sleep(LOOK).await;
+        for ((lock, _), before) in fleet.locks.iter().zip(&mut tokens) {
+            let now = lock.has_lock();
+            lost += usize::from(before.is_some() && now != *before);
+            *before = now;
         }
+        if start.elapsed() < next {
+            continue;
+        }
+        next = start.elapsed() + Duration::from_secs(1);
+        let counts = counts(&mut server)?;
+        let now = (total(&counts), cpu()?, cpu_of(server_id)?);
+        if start.elapsed() < over / 2 {
+            half = now;
+        }
+        println!(
+            "{:.0} s: held={} lost={lost} requests={} cpu_s={:.1} server_cpu_s={:.1} {counts:?}",
+            start.elapsed().as_secs_f64(),
+            tokens.iter().flatten().count(),
+            now.0 - since.0,
+            now.1 - since.1,
+            now.2 - since.2,
+        );
+        if std::env::var_os("TROUBLES").is_some() {
+            for (trouble, count) in fleet.troubles() {
+                println!("    {count} x {trouble}");
+            }
+        }
+        since = now;
     }
+    let seconds = over.as_secs_f64() / 2.0;
+    println!(
+        "many-asked: ok locks={locks} lease_s={} seconds={} held={} lost={lost} \
+         second_half: requests_a_second={:.0} cpu_percent={:.0} server_cpu_percent={:.0}",
+        lease.as_secs(),
+        over.as_secs(),
+        tokens.iter().flatten().count(),
+        (since.0 - half.0) as f64 / seconds,
+        (since.1 - half.1) / seconds * 100.0,
+        (since.2 - half.2) / seconds * 100.0,
+    );
+    println!("{}", load());
     Ok(())
 }
 
@@ -152,11 +194,11 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn start(endpoint: &str, locks: usize) -> Result<Fleet, Failure> {
+    fn start(endpoint: &str, locks: usize, lease: Duration) -> Result<Fleet, Failure> {
         let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
         let cancel = CancellationToken::new();
         let start = |n| {
-            let lock = table.lock(format!("many-{n}")).lease(LEASE).build()?;
+            let lock = table.lock(format!("many-{n}")).lease(lease).build()?;
             let running = lock.run(cancel.clone());
             Ok((lock, running))
         };
@@ -222,6 +264,14 @@ fn total(counts: &BTreeMap<String, u64>) -> u64 {
 fn cpu() -> Result<f64, Failure> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Ok(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+}
+
+/// The same of another process, from Linux's hundredths of a second.
+fn cpu_of(process: u32) -> Result<f64, Failure> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').ok_or("no name of a program")?;
+    let hundredths = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    Ok(hundredths.sum::<Result<u64, _>>()? as f64 / 100.0)
 }
 
 fn resident_kib() -> Result<u64, Failure> {
