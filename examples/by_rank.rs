@@ -10,6 +10,8 @@
 
 #[path = "parts/process.rs"]
 mod process;
+#[path = "parts/server.rs"]
+mod server;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,11 +23,11 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{CancellationToken, LockTable, Term};
-use spindle_emulator::Emulator;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 
 use crate::process::Process;
+use crate::server::Server;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -53,8 +55,7 @@ fn main() -> ExitCode {
 }
 
 async fn tell() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
+    let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
     let endpoint = spanner.endpoint();
     let mut picture = Picture::default();
     let floor = picture.floor.clone();

@@ -4,6 +4,9 @@
 //! cargo run --example outside_spanner
 //! ```
 
+#[path = "parts/server.rs"]
+mod server;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,8 +19,9 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{CancellationToken, FencingToken, HighWaterMark, LockTable, RunHandle, Spindle};
-use spindle_emulator::Emulator;
 use tokio::time::{sleep, timeout};
+
+use crate::server::Server;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(2);
@@ -47,8 +51,7 @@ async fn main() -> ExitCode {
 }
 
 async fn tell(place: &Path) -> Result<String, Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, LockTable::DDL).await?;
+    let spanner = Server::start(DATABASE, LockTable::DDL).await?;
     let (a, _a_runs) = contend(&spanner, "a")?;
     let first = held(&a).await?;
     println!("a leads under {first}");
@@ -163,7 +166,7 @@ async fn judge(endpoint: &str, place: &Path, second: FencingToken) -> Result<Str
     Ok("outside_spanner: ok file_refused=2/2 sqlite_refused=1/1".to_string())
 }
 
-fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, RunHandle), Failure> {
+fn contend(spanner: &Server, id: &str) -> Result<(Spindle, RunHandle), Failure> {
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
     let lock = table.lock("ledger").id(id).lease(LEASE).build()?;
     let running = lock.run(CancellationToken::new());

@@ -8,6 +8,9 @@
 //! and its end under the fence of its permit. That is judged from outside: by the `uploads` table,
 //! read without the library.
 
+#[path = "parts/server.rs"]
+mod server;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,9 +23,10 @@ use spindle::{
     LockTable,
     fleet::{Permit, Semaphore},
 };
-use spindle_emulator::Emulator;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+
+use crate::server::Server;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -50,8 +54,7 @@ async fn main() -> ExitCode {
 }
 
 async fn tell() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
+    let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
     let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
     let client = client.database_client(DATABASE).build().await?;
 

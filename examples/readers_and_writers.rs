@@ -10,6 +10,9 @@
 //! prices of two versions at once. That is judged by what was read, and by the versions in
 //! the table.
 
+#[path = "parts/server.rs"]
+mod server;
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,10 +23,11 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::{FencingToken, LockTable};
-use spindle_emulator::Emulator;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+
+use crate::server::Server;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -55,8 +59,7 @@ async fn main() -> ExitCode {
 }
 
 async fn tell() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
+    let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
     let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
     let client = client.database_client(DATABASE).build().await?;
     // A connection of its own, as in a process of its own.

@@ -4,6 +4,9 @@
 //! cargo run --example takeover_by_hand
 //! ```
 
+#[path = "parts/server.rs"]
+mod server;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,8 +17,9 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{CancellationToken, LockTable, RunHandle, Spindle, operate::Observer};
-use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::server::Server;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(2);
@@ -38,8 +42,7 @@ async fn main() -> ExitCode {
 }
 
 async fn tell() -> Result<String, Failure> {
-    let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, LockTable::DDL).await?;
+    let spanner = Server::start(DATABASE, LockTable::DDL).await?;
     let outside = connect(&spanner.endpoint()).await?;
     // All that the operator has.
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
@@ -154,7 +157,7 @@ async fn row(client: &DatabaseClient) -> Result<Row, Failure> {
     })
 }
 
-fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, RunHandle), Failure> {
+fn contend(spanner: &Server, id: &str) -> Result<(Spindle, RunHandle), Failure> {
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
     let lock = table.lock("job").id(id).lease(LEASE).info(format!("the node called {id}"));
     let lock = lock.build()?;

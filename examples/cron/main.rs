@@ -15,6 +15,9 @@ mod fleet;
 #[cfg(unix)]
 mod node;
 #[cfg(unix)]
+#[path = "../parts/server.rs"]
+mod server;
+#[cfg(unix)]
 mod story;
 #[cfg(unix)]
 mod verdict;

@@ -1,10 +1,10 @@
 //! The events of the fleet.
 
 use rustix::process::Signal;
-use spindle_emulator::Emulator;
 
 use crate::fleet::{Entry, Failure, Fleet};
 use crate::node::{AT_LEAST, AT_MOST, DATABASE, PERIOD};
+use crate::server::Server;
 use crate::verdict;
 
 const RUNS: &str = "CREATE TABLE runs (
@@ -17,13 +17,12 @@ const RUNS: &str = "CREATE TABLE runs (
 const NODES: [&str; 5] = ["node-1", "node-2", "node-3", "node-4", "node-5"];
 
 pub async fn tell() -> Result<(), Failure> {
-    let spanner = Emulator::start().await?;
     let ddl = format!("{};\n{RUNS}", include_str!("../../ddl/googlesql.sql"));
-    spanner.create_database(DATABASE, &ddl).await?;
+    let spanner = Server::start(DATABASE, &ddl).await?;
     let mut fleet = Fleet::new(spanner.endpoint());
     let schedule =
         format!("a tick every {PERIOD:?}, kept at least {AT_LEAST:?}, at most {AT_MOST:?}");
-    fleet.tell("spanner", &format!("embedded, at {}; {schedule}", spanner.endpoint()));
+    fleet.tell("spanner", &format!("at {}; {schedule}", spanner.endpoint()));
     for id in NODES {
         fleet.start("worker", id)?;
     }
@@ -35,7 +34,6 @@ pub async fn tell() -> Result<(), Failure> {
     fleet.end().await?;
     told?;
     let verdict = verdict::judge(&spanner.endpoint()).await;
-    spanner.stop().await;
     println!("{}", verdict?);
     Ok(())
 }

@@ -64,6 +64,16 @@ impl OpKind {
         }
     }
 
+    /// Returns when the term began that a heartbeat prolongs.
+    pub(crate) fn term_began(&self) -> Option<Timestamp> {
+        match self {
+            OpKind::Change(
+                Change::Heartbeat { term, .. } | Change::KeepWriting { first: term, .. },
+            ) => Some(term.token),
+            _ => None,
+        }
+    }
+
     /// Returns the key of the writer's row that it may change besides its lock's own.
     pub(crate) fn writer_row(&self) -> Option<&str> {
         match self {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::budget::{Budget, Budgets};
 use super::op::{Class, Op};
-use super::window::{Overlap, Sample, Window};
+use super::window::{Growth, Overlap, Sample, Window};
 
 /// Rows of one request, at the most; Spanner allows 80,000 cells a commit.
 pub(crate) const ROWS_MAX: usize = 1_000;
@@ -29,6 +29,7 @@ pub(crate) struct Queues {
     queues: [Waiting; Class::ALL.len()],
     budgets: Budgets,
     overlap: Overlap,
+    growth: Growth,
     /// All requests on their way, and those among them that are to be alone.
     in_flight: usize,
     alone_in_flight: usize,
@@ -112,6 +113,7 @@ impl Queues {
             queues: Class::ALL.map(|class| Waiting::new(class.window())),
             budgets: Budgets::new(budget, now),
             overlap: Overlap::allowed(),
+            growth: Growth::allowed(),
             in_flight: 0,
             alone_in_flight: 0,
             last_departed: now,
@@ -156,10 +158,10 @@ impl Queues {
         if overtakes && self.overtakes_at().is_none_or(|at| now < at) {
             return None;
         }
-        let mut is_urgent_waiting = false;
+        let (mut is_urgent_waiting, is_late) = (false, now < self.late_until);
         for class in self.order(is_apart) {
             let leads_to_terms = matches!(class, Class::Polls | Class::Begins);
-            let holds_back = leads_to_terms && now < self.late_until;
+            let holds_back = leads_to_terms && (is_late || !self.growth.is_allowed(now));
             if holds_back || (overtakes && class != Class::Heartbeats) {
                 self.class(class).drop_idle(now);
                 continue;
@@ -167,7 +169,8 @@ impl Queues {
             let waiting = &mut self.queues[class as usize];
             // A slot of its own keeps a class from starving behind those before it.
             let room = if is_urgent_waiting { 1 } else { waiting.window.size() };
-            if let Some(batch) = waiting.next_batch(class, room, now, &mut self.budgets) {
+            if let Some(batch) = waiting.next_batch(class, room, (now, is_late), &mut self.budgets)
+            {
                 self.in_flight += 1;
                 self.alone_in_flight += usize::from(batch.repeat.is_alone);
                 self.last_departed = now;
@@ -193,7 +196,9 @@ impl Queues {
         let overtakes = self.overtakes_at().filter(|_| self.is_apart(now) && self.in_flight > 0);
         let held_back = [Class::Polls, Class::Begins].map(|class| !self.of(class).is_empty());
         let resumes = held_back.contains(&true).then_some(self.late_until);
-        let later = [gathered, overtakes, resumes].into_iter().flatten().filter(|at| *at > now);
+        let grows = self.growth.resumes(now).filter(|_| held_back.contains(&true));
+        let later =
+            [gathered, overtakes, resumes, grows].into_iter().flatten().filter(|at| *at > now);
         parts.into_iter().chain(paid).chain(later).min()
     }
 
@@ -212,6 +217,11 @@ impl Queues {
         if ending.is_done && repeat.is_alone {
             // It failed beside others.
             self.overlap.refuted(Instant::now());
+        }
+        if ending.is_done && class == Class::Heartbeats && self.of(Class::Begins).in_flight > 0 {
+            self.growth.kept(ending.acts);
+        } else if ending.is_done && class == Class::Begins && ending.acts >= ROWS_MAX {
+            self.growth.begun(ending.acts, Instant::now());
         }
         self.class(class).arrived(charge, ending);
     }
@@ -253,9 +263,13 @@ impl Queues {
         waiting.drop_idle(now);
         let Some(first) = waiting.first_trusted() else { return };
         let (limit, deadline) = (first.limit, first.deadline);
+        let are_many = waiting.fresh.len() + waiting.repeats.len() >= ROWS_MAX;
         let waits_since = deadline.checked_sub(limit).unwrap_or(now);
         if now.saturating_duration_since(waits_since) >= limit / LATE {
             self.late_until = self.late_until.max(now + limit);
+            if are_many {
+                self.growth.pause(now);
+            }
         }
     }
 
@@ -377,7 +391,7 @@ impl Waiting {
         &mut self,
         class: Class,
         room: usize,
-        now: Instant,
+        (now, is_late): (Instant, bool),
         budgets: &mut Budgets,
     ) -> Option<Batch> {
         if self.is_empty() || (self.in_flight >= room && self.isolated_in_flight > 1) {
@@ -401,7 +415,12 @@ impl Waiting {
             if is_gathering {
                 return None;
             }
-            if let Some((ops, is_paid)) = self.trusted(class, now, budgets) {
+            let taken = if class == Class::Heartbeats && is_late {
+                self.oldest_terms(now)
+            } else {
+                self.trusted(class, now, budgets)
+            };
+            if let Some((ops, is_paid)) = taken {
                 self.in_flight += 1;
                 let charge = Charge { is_isolated: false, is_paid };
                 return Some(Batch::new(class, ops, charge, Repeat::default()));
@@ -447,6 +466,30 @@ impl Waiting {
             queue.push_front((came, op));
         }
         (!ops.is_empty()).then_some((ops, is_paid && pays))
+    }
+
+    /// Takes the heartbeats of the oldest terms. Where there are more than the server carries, always
+    /// the same ones fail; in the order in which they came, all would be late in turn.
+    fn oldest_terms(&mut self, now: Instant) -> Option<(Vec<Arc<Op>>, bool)> {
+        let waiting = self.fresh.drain(..).chain(self.repeats.drain(..));
+        let is_of_use = |op: &Op| !op.is_idle() && !op.is_hopeless(now);
+        let mut waiting: Vec<_> = waiting.filter(|(_, op)| is_of_use(op)).collect();
+        waiting.sort_by_key(|(_, op)| op.kind.term_began());
+        let (mut chosen, mut left) = (Chosen::new(Class::Heartbeats), Vec::new());
+        for (came, op) in waiting {
+            if chosen.has_room_for(&op) {
+                chosen.add(came, op);
+            } else {
+                left.push((came, op));
+            }
+        }
+        left.append(&mut chosen.twice);
+        left.sort_by_key(|(came, _)| *came);
+        for (came, op) in left {
+            let queue = if op.is_repeat { &mut self.repeats } else { &mut self.fresh };
+            queue.push_back((came, op));
+        }
+        (!chosen.ops.is_empty()).then_some((chosen.ops, false))
     }
 
     fn next_isolated(&mut self, class: Class, budgets: &mut Budgets) -> Option<Batch> {
@@ -556,6 +599,7 @@ mod tests {
 
     use super::*;
     use crate::batch::op::OpKind;
+    use crate::batch::window::PAUSE_MIN;
     use crate::error::Outcome;
 
     const ISOLATED: Charge = Charge { is_isolated: true, is_paid: true };
@@ -714,13 +758,35 @@ mod tests {
         assert_eq!(waiters.next_batch(), None, "they may be late again");
         let from = waiters.queues.next(Instant::now());
         assert_eq!(from, Some(Instant::now() + LIMIT));
-        tokio::time::advance(LIMIT - Duration::from_millis(1)).await;
+        tokio::time::advance(PAUSE_MIN - Duration::from_millis(1)).await;
         waiters.add("c", begin(), false, 0);
         waiters.add("q", look(), false, 0);
         assert_eq!(waiters.next_batch(), None);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(waiters.next_batch().unwrap().0, Class::Polls);
         assert_eq!(waiters.next_batch().unwrap().0, Class::Begins);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_of_the_oldest_terms_go_first_where_they_are_late() {
+        let mut waiters = Waiters::none();
+        let window = Class::Heartbeats.window().size();
+        // The youngest terms come first.
+        for n in (0..(window + 2) * ROWS_MAX).rev() {
+            let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+            let term = TermId { token: Timestamp(n as i64), writer };
+            let kind = OpKind::Change(Change::Heartbeat { term, holder: None });
+            waiters.add(&format!("{n:05}"), kind, n % 2 == 0, 0);
+        }
+        let sent: Vec<_> = std::iter::from_fn(|| waiters.next_batch()).collect();
+        assert_eq!((sent.len(), &*sent[0].1[0]), (window, "09000"), "in the order they came");
+        tokio::time::advance(LIMIT / LATE).await;
+        assert_eq!(waiters.next_batch(), None);
+        for first in ["00000", "01000"] {
+            waiters.arrived(Class::Heartbeats, Charge::default(), true);
+            let (_, batch) = waiters.next_batch().unwrap();
+            assert_eq!((batch.len(), &*batch[0]), (ROWS_MAX, first));
+        }
     }
 
     #[tokio::test(start_paused = true)]

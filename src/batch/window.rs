@@ -121,6 +121,68 @@ impl Overlap {
     }
 }
 
+/// Says if more terms may begin, by what they leave to the heartbeats of those that have.
+///
+/// Each term is a promise of heartbeats, which come due only later. So begins that wait for each
+/// other measure the server: it has to carry twice as many of them as of the heartbeats beside them.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    begun: usize,
+    kept: usize,
+    paused_until: Option<Instant>,
+    /// For how long no term begins the next time.
+    pause: Duration,
+}
+
+/// Begins in so many full requests are a measurement.
+const MEASURED: usize = 8;
+/// For how long no term begins when heartbeats need the server: at first, and at most.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+impl Growth {
+    pub(crate) fn allowed() -> Growth {
+        Growth { begun: 0, kept: 0, paused_until: None, pause: PAUSE_MIN }
+    }
+
+    pub(crate) fn is_allowed(&self, now: Instant) -> bool {
+        self.paused_until.is_none_or(|until| until <= now)
+    }
+
+    /// Returns when terms may begin again, if none may now.
+    pub(crate) fn resumes(&self, now: Instant) -> Option<Instant> {
+        self.paused_until.filter(|until| now < *until)
+    }
+
+    /// Takes note of heartbeats that were answered while begins were on their way.
+    pub(crate) fn kept(&mut self, rows: usize) {
+        self.kept += rows;
+    }
+
+    /// Takes note of a full request of begins that was answered; `full` is how many rows it has.
+    pub(crate) fn begun(&mut self, full: usize, now: Instant) {
+        self.begun += full;
+        if self.begun < MEASURED * full {
+            return;
+        }
+        let is_much = self.kept * 2 > self.begun;
+        (self.begun, self.kept) = (0, 0);
+        if is_much {
+            self.pause(now);
+        } else {
+            self.pause = PAUSE_MIN;
+        }
+    }
+
+    /// Has no term begin for a while.
+    pub(crate) fn pause(&mut self, now: Instant) {
+        if self.is_allowed(now) {
+            self.paused_until = Some(now + self.pause);
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +260,29 @@ mod tests {
         overlap.refuted(start + APART_MIN);
         assert!(!overlap.is_allowed(start + APART_MIN * 3 - MILLISECOND));
         assert!(overlap.is_allowed(start + APART_MIN * 3));
+    }
+
+    #[test]
+    fn begins_pause_where_heartbeats_take_more_than_a_third_and_longer_each_time() {
+        let (mut growth, start) = (Growth::allowed(), Instant::now());
+        let measure = |growth: &mut Growth, kept, now| {
+            growth.kept(kept);
+            (0..MEASURED).for_each(|_| growth.begun(10, now));
+        };
+        measure(&mut growth, MEASURED * 5, start);
+        assert!(growth.is_allowed(start), "half as many as begin");
+        measure(&mut growth, MEASURED * 5 + 1, start);
+        assert!(!growth.is_allowed(start + PAUSE_MIN - MILLISECOND));
+        assert_eq!(growth.resumes(start), Some(start + PAUSE_MIN));
+        let later = start + PAUSE_MIN;
+        assert!(growth.is_allowed(later));
+        growth.pause(later);
+        growth.pause(later);
+        assert!(!growth.is_allowed(later + PAUSE_MIN * 2 - MILLISECOND));
+        let later = later + PAUSE_MIN * 2;
+        assert!(growth.is_allowed(later));
+        measure(&mut growth, 0, later);
+        growth.pause(later);
+        assert!(growth.is_allowed(later + PAUSE_MIN), "it went well in between");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use spindle::FencingToken;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep};
 
@@ -78,4 +79,38 @@ async fn reads_that_are_aborted_delay_a_free_lock_by_no_more_than_two_seconds() 
     world.spanner.inject(aborts);
     sleep(LEASE * 3).await;
     assert_eq!(kept.tokens(), tokens);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_of_more_locks_than_the_server_carries_keeps_what_it_holds() {
+    const LOCKS: usize = 1_500;
+    // So long that a request takes a few dozen of them: a thousand are many requests.
+    let long = "n".repeat(4_000);
+    let world = World::start().await;
+    let takes = |milliseconds| Effect::Queue(Duration::from_millis(milliseconds));
+    world.spanner.inject(Fault::any().effect(takes(100)));
+    let fleet = Fleet::start(&world.table(), names(LOCKS).map(|name| long.clone() + &name));
+    sleep(LEASE * 3).await;
+    let tokens = fleet.tokens();
+    let held = fleet.held();
+    assert!(held >= 200, "{held} held");
+    sleep(LEASE * 2).await;
+    let kept = |tokens: &[Option<FencingToken>]| {
+        let now = fleet.tokens();
+        tokens.iter().zip(&now).filter(|(then, now)| then.is_some() && then == now).count()
+    };
+    assert!(kept(&tokens) >= held * 2 / 3, "{} of {held}", kept(&tokens));
+    // Now it carries half of that, and it is the rest that goes.
+    let (tokens, held) = (fleet.tokens(), fleet.held());
+    world.spanner.clear_faults();
+    world.spanner.inject(Fault::any().effect(takes(200)));
+    sleep(LEASE * 3).await;
+    assert!(kept(&tokens) >= held / 3, "{} of {held}", kept(&tokens));
+    world.spanner.clear_faults();
+    // Some pauses, and a turn of all.
+    let start = Instant::now();
+    while fleet.held() < LOCKS {
+        assert!(start.elapsed() < LEASE * 18, "{} held", fleet.held());
+        sleep(LEASE / 10).await;
+    }
 }

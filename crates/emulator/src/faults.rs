@@ -17,6 +17,9 @@ use crate::rpc::Rpc;
 pub enum Effect {
     /// It is held up before it is applied.
     Delay(Duration),
+    /// It waits for its turn, and is then held up: of the requests that this meets, one at a time is
+    /// served. So a server is that carries no more.
+    Queue(Duration),
     /// It is applied at once, and its reply held up.
     DelayReply(Duration),
     /// It is refused with this code, and not applied.

@@ -110,6 +110,7 @@ fn effect(fields: &mut Fields) -> Result<Effect, Refused> {
     let name = fields.text("effect")?.ok_or_else(|| missing("effect"))?;
     Ok(match name.as_str() {
         "delay" => Effect::Delay(fields.duration("ms")?),
+        "queue" => Effect::Queue(fields.duration("ms")?),
         "delay_reply" => Effect::DelayReply(fields.duration("ms")?),
         "fail" => Effect::Fail(code(fields)?),
         "fail_after_applying" => Effect::FailAfterApplying(code(fields)?),

@@ -87,6 +87,12 @@ impl Core {
                 tokio::time::sleep(delay).await;
                 apply(core, message).await
             }
+            Effect::Queue(delay) => {
+                let turn = self.queue.lock().await;
+                tokio::time::sleep(delay).await;
+                drop(turn);
+                apply(core, message).await
+            }
             Effect::DelayReply(delay) => {
                 let answer = apply(core, message).await;
                 tokio::time::sleep(delay).await;

@@ -31,6 +31,8 @@ pub(crate) struct Core {
     /// True if DDL that asks for what isn't here is kept.
     pub lenient_ddl: bool,
     pub faults: Faults,
+    /// Held by the request whose turn it is, of those that a fault has wait for each other.
+    pub(super) queue: tokio::sync::Mutex<()>,
     pub counts: RequestCounts,
     /// The tasks of the server, connections included.
     pub tasks: TaskTracker,
@@ -51,6 +53,7 @@ impl Core {
             statements: Statements::default(),
             lenient_ddl: false,
             faults: Faults::default(),
+            queue: tokio::sync::Mutex::default(),
             counts: RequestCounts::default(),
             tasks: TaskTracker::new(),
             stopped: CancellationToken::new(),
