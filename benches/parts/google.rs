@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ impl Google {
             .args(["--http_port", &http.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()?;
         let google = Google { gateway, endpoint: format!("http://127.0.0.1:{grpc}") };
         let [_, project, _, instance, _, name] = database.split('/').collect::<Vec<_>>()[..] else {
@@ -60,10 +62,9 @@ impl Google {
 
 impl Drop for Google {
     fn drop(&mut self) {
-        // The gateway takes its other half with it, on a signal that it can hear. Both may have
-        // ended by themselves.
-        let gateway = rustix::process::Pid::from_child(&self.gateway);
-        let _ = rustix::process::kill_process(gateway, rustix::process::Signal::TERM);
+        // The other half is a process of its own. Both may have ended by themselves.
+        let group = rustix::process::Pid::from_child(&self.gateway);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
         let _ = self.gateway.wait();
     }
 }
