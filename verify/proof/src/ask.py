@@ -1,4 +1,4 @@
-"""Asks one solver the queries in the files named on standard input; prints a line of name, answer and milliseconds each."""
+"""Asks one solver the queries in the files named on standard input; prints a line of name, milliseconds and answer each."""
 import importlib, importlib.metadata, sys, time
 
 solver, limit_ms = sys.argv[1], sys.argv[2]
@@ -9,7 +9,11 @@ print("version", importlib.metadata.version({"z3": "z3-solver"}.get(solver, solv
 def z3(text):
     module.set_param("timeout", int(limit_ms))
     context = module.Context()
-    return module.Z3_eval_smtlib2_string(context.ref(), text)
+    try:
+        return module.Z3_eval_smtlib2_string(context.ref(), text)
+    except module.Z3Exception as error:
+        # Where there is no model, nothing can be told of it.
+        return error.args[0].decode()
 
 
 def cvc5(text):
@@ -25,7 +29,10 @@ def cvc5(text):
 
 
 for line in sys.stdin:
-    path = line.strip()
-    start = time.monotonic()
-    said = {"z3": z3, "cvc5": cvc5}[solver](open(path).read())
-    print(path, int((time.monotonic() - start) * 1000), " ".join(said.split()), sep="\t", flush=True)
+    # One after the other, until one has a model.
+    for path in line.split():
+        start = time.monotonic()
+        said = {"z3": z3, "cvc5": cvc5}[solver](open(path).read())
+        print(path, int((time.monotonic() - start) * 1000), " ".join(said.split()), sep="\t", flush=True)
+        if said.startswith("sat"):
+            break

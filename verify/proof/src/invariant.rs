@@ -10,6 +10,8 @@ pub const INITIAL: &[&str] = &[
     "(not present)",
     "(not has_current)",
     "(not meddled)",
+    "(not edited)",
+    "(not stray)",
     "(forall ((w Writer)) (not (or (observed w) (sent w) (settled w))))",
     "(forall ((t Term)) (not (or (begun t) (over t) (unprotected t) (believes t))))",
     "(forall ((h Beat)) (not (or (beat_sent h) (beat_applied h))))",
@@ -43,24 +45,28 @@ pub const CLAIMS: &[(&str, &str)] = &[
         "I4",
         "(forall ((h Beat)) (=> (and (beat_applied h) (over (beat_term h))) (< (beat_ts h) (over_at (beat_term h)))))",
     ),
+    ("I4-none-stray", "(not stray)"),
     (
         "I4-none-overlooked",
-        "(forall ((t Term) (h Beat)) (=> (and (begun t) (displaces t) (beat_applied h) (= (beat_term h) (displaced t))) (<= (beat_ts h) (read_at (writer t)))))",
+        "(=> (not edited) (forall ((t Term) (h Beat)) (=> (and (begun t) (displaces t) (beat_applied h) (= (beat_term h) (displaced t))) (<= (beat_ts h) (read_at (writer t))))))",
     ),
 ];
 
 /// The other clauses of the invariant: name and formula. `docs/proof.md` explains each.
 pub const CLAUSES: &[(&str, &str)] = &[
+    ("edits", "(=> edited meddled)"),
     ("time", "(and (> now 0) (>= last 0) (<= 0 id_at) (<= id_at last))"),
-    ("row-times", "(=> present (and (<= heartbeat last) (= token id_at) (> token 0)))"),
+    (
+        "row-times",
+        "(=> (and present (not edited)) (and (<= heartbeat last) (= token id_at) (> token 0)))",
+    ),
     (
         "row-term",
-        "(=> (and present (is_holder wr)) (and has_current (= wr (writer current)) (= token (term_token current)) (not (over current))))",
+        "(=> (and present (is_holder wr) (not (= heartbeat 0)) (not edited)) (and has_current (= wr (writer current)) (= token (term_token current)) (not (over current))))",
     ),
-    ("free", "(=> (and present (not has_current)) (= heartbeat 0))"),
     (
         "current",
-        "(=> has_current (and (begun current) (not (unprotected current)) present (>= heartbeat (term_token current)) (= lease_null (not has_column)) (= lease_cell (term_lease current))))",
+        "(=> has_current (and (begun current) (not (unprotected current)) present (or edited (and (>= heartbeat (term_token current)) (= lease_null (not has_column)) (= lease_cell (term_lease current))))))",
     ),
     (
         "unprotected",
@@ -85,7 +91,7 @@ pub const CLAUSES: &[(&str, &str)] = &[
     ),
     (
         "seen",
-        "(forall ((w Writer)) (and (=> (sent w) (observed w)) (=> (observed w) (and (is_holder w) (<= (read_at w) last) (=> (seen_present w) (and (<= (seen_token w) (read_at w)) (<= (seen_heartbeat w) (read_at w)))) (=> (and (seen_present w) present (= (seen_token w) token)) (and (= (seen_lease_null w) lease_null) (= (seen_lease w) lease_cell)))))))",
+        "(forall ((w Writer)) (and (=> (sent w) (observed w)) (=> (observed w) (and (is_holder w) (<= (read_at w) last) (=> (and (seen_present w) (not edited)) (and (<= (seen_token w) (read_at w)) (<= (seen_heartbeat w) (read_at w)))) (=> (and (seen_present w) present (= (seen_token w) token) (not edited)) (and (= (seen_lease_null w) lease_null) (= (seen_lease w) lease_cell)))))))",
     ),
     ("left", "(forall ((w Writer)) (=> (sent w) (and (<= (sent_at w) now) (may_leave w))))"),
     (
@@ -97,20 +103,16 @@ pub const CLAUSES: &[(&str, &str)] = &[
         "(forall ((t Term)) (=> (believes t) (and (begun t) (settled (writer t)) (< (term_token t) now) (<= (since_at t) now))))",
     ),
     (
-        "one-belief",
-        "(forall ((t Term) (u Term)) (=> (and (believes t) (believes u) (= (writer t) (writer u))) (= t u)))",
-    ),
-    (
         "first-lease",
         "(forall ((t Term)) (=> (and (begun t) (unprotected t) (not meddled) (not (settled (writer t)))) (<= (+ (sent_at (writer t)) (term_lease t)) (unprotected_at t))))",
     ),
     (
         "later-leases",
-        "(forall ((h Beat)) (=> (beat_applied h) (and (=> (and has_current (= (beat_term h) current)) (and (<= (beat_at h) heartbeat) (<= (beat_ts h) heartbeat))) (=> (and (unprotected (beat_term h)) (not meddled) (believes (beat_term h))) (<= (+ (beat_at h) (term_lease (beat_term h))) (unprotected_at (beat_term h)))))))",
+        "(forall ((h Beat)) (=> (beat_applied h) (and (=> (and has_current (= (beat_term h) current) (not edited)) (and (<= (beat_at h) heartbeat) (<= (beat_ts h) heartbeat))) (=> (and (unprotected (beat_term h)) (not meddled) (believes (beat_term h))) (<= (+ (beat_at h) (term_lease (beat_term h))) (unprotected_at (beat_term h)))))))",
     ),
     (
         "lease",
-        "(forall ((t Term)) (=> (believes t) (and (=> (and has_current (= t current)) (<= (since_at t) heartbeat)) (=> (and (unprotected t) (not meddled)) (<= (+ (since_at t) (term_lease t)) (unprotected_at t))))))",
+        "(forall ((t Term)) (=> (believes t) (and (=> (and has_current (= t current) (not edited)) (<= (since_at t) heartbeat)) (=> (and (unprotected t) (not meddled)) (<= (+ (since_at t) (term_lease t)) (unprotected_at t))))))",
     ),
     (
         "clocks",
@@ -122,7 +124,7 @@ pub const CLAUSES: &[(&str, &str)] = &[
     ),
     (
         "removers",
-        "(forall ((r Remover)) (=> (looked r) (and (<= (rem_read_at r) last) (<= (rem_heartbeat r) (rem_read_at r)) (<= (rem_token r) (rem_read_at r)) (=> (and has_current (= (rem_token r) token) (= (rem_heartbeat r) heartbeat)) (>= (- (rem_read_at r) heartbeat) (term_lease current))))))",
+        "(=> (not edited) (forall ((r Remover)) (=> (looked r) (and (<= (rem_read_at r) last) (<= (rem_heartbeat r) (rem_read_at r)) (<= (rem_token r) (rem_read_at r)) (=> (and has_current (= (rem_token r) token) (= (rem_heartbeat r) heartbeat)) (>= (- (rem_read_at r) heartbeat) (term_lease current)))))))",
     ),
     ("fences", "(forall ((f Fence)) (=> (fence_done f) (<= (fence_ts f) fenced_at)))"),
 ];

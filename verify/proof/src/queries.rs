@@ -14,6 +14,8 @@ pub struct Query {
     pub wanted: &'static str,
     /// In SMT-LIB 2.
     pub text: String,
+    /// The actions of a run, in their order.
+    pub plot: Vec<&'static str>,
 }
 
 /// A change of the proof that must break it.
@@ -41,16 +43,33 @@ pub fn proof(change: Change) -> Vec<Query> {
         let mut text = preamble(change);
         INITIAL.iter().for_each(|term| text += &assert(&Term::read(term)));
         text += &refute(clause);
-        queries.push(Query { name: format!("initial/{name}"), wanted: "unsat", text });
+        queries.push(Query {
+            name: format!("initial/{name}"),
+            wanted: "unsat",
+            text,
+            plot: Vec::new(),
+        });
     }
+    queries.extend(implied(change));
+    ACTIONS.iter().for_each(|action| queries.extend(steps(change, action)));
+    queries
+}
+
+/// Returns the queries of the claim that follows from the others.
+pub fn implied(change: Change) -> Vec<Query> {
+    let mut queries = Vec::new();
     for (name, claim) in CLAIMS.iter().filter(|(name, _)| name.starts_with("I1")) {
         let mut text = preamble(change);
-        let others = all().filter(|(other, _)| other != name);
+        let others = CLAUSES.iter().chain(CLAIMS).filter(|(other, _)| other != name);
         others.for_each(|(_, clause)| text += &assert(&Term::read(clause)));
         text += &refute(claim);
-        queries.push(Query { name: format!("implied/{name}"), wanted: "unsat", text });
+        queries.push(Query {
+            name: format!("implied/{name}"),
+            wanted: "unsat",
+            text,
+            plot: Vec::new(),
+        });
     }
-    ACTIONS.iter().for_each(|action| queries.extend(steps(change, action)));
     queries
 }
 
@@ -64,7 +83,12 @@ pub fn steps(change: Change, action: &'static Action) -> Vec<Query> {
         let after = clause.marked(&changed, "!");
         if after != clause {
             let text = format!("{step}(assert (not {after}))\n(check-sat)\n");
-            queries.push(Query { name: format!("{}/{name}", action.name), wanted: "unsat", text });
+            queries.push(Query {
+                name: format!("{}/{name}", action.name),
+                wanted: "unsat",
+                text,
+                plot: Vec::new(),
+            });
         }
     }
     queries
@@ -87,7 +111,7 @@ fn step(change: Change, action: &'static Action) -> (String, HashSet<String>) {
         text += &assert(&Term::read(guard.term));
     }
     let mut changed = HashSet::new();
-    for (head, value) in action.row.iter().chain(action.rest) {
+    for (head, value) in action.updates() {
         let update = Update::read(head, value);
         let (name, sorts, sort) = symbol(&update.name);
         let parameter = sorts.first().map(|sort| format!("(x {sort})")).unwrap_or_default();
@@ -151,7 +175,8 @@ fn preamble(change: Change) -> String {
     text
 }
 
-fn assert(term: &Term) -> String {
+/// Returns the text that asserts the term.
+pub fn assert(term: &Term) -> String {
     format!("(assert {term})\n")
 }
 

@@ -90,6 +90,8 @@ pub const STATE: &[Symbol] = &[
     ("rem_wr", &["Remover"], "Writer"),
     ("rem_read_at", &["Remover"], "Int"),
     ("meddled", &[], "Bool"),
+    ("edited", &[], "Bool"),
+    ("stray", &[], "Bool"),
 ];
 
 /// Abbreviations: a name, its parameters, and the term that takes its place.
@@ -124,6 +126,12 @@ pub const ABBREVIATIONS: &[(&str, &[&str], &str)] = &[
     ("is_in_row", &["t"], "(and present (= token (term_token t)) (= wr (writer t)))"),
     ("in_force", &["x"], "(and (begun x) (not (over x)))"),
     ("exposed", &["x"], "(and (begun x) (not (unprotected x)))"),
+    (
+        "ends_another",
+        &["tok", "w"],
+        "(exists ((x Term)) (and (in_force x) (not (and (= (term_token x) tok) (= (writer x) w)))))",
+    ),
+    ("names_as_before", &[], "(and present (= token token_set) (= wr wr_set))"),
 ];
 
 /// Who holds a guard.
@@ -135,8 +143,8 @@ pub enum Kind {
     Contract,
     /// Spanner and the clocks: an assumption.
     World,
-    /// Picks an element that stands for something new.
-    Fresh,
+    /// Picks an element that stands for something new: a way to write the relation.
+    Name,
 }
 
 /// One condition of an action.
@@ -158,9 +166,16 @@ pub struct Action {
     /// All must hold.
     pub guards: &'static [Guard],
     /// The cells of the rows after it: what `change.rs` writes.
-    pub row: &'static [(&'static str, &'static str)],
+    pub row: &'static [Updates],
     /// The rest of the state after it. `(f x)` is the function at every `x`, `(f @ t)` at `t` alone.
-    pub rest: &'static [(&'static str, &'static str)],
+    pub rest: &'static [Updates],
+}
+
+impl Action {
+    /// Returns all that changes: the place and its value after it.
+    pub fn updates(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        self.row.iter().chain(self.rest).copied().flatten()
+    }
 }
 
 const fn judge(name: &'static str, term: &'static str) -> Guard {
@@ -175,8 +190,8 @@ const fn world(name: &'static str, term: &'static str) -> Guard {
     Guard { name, kind: Kind::World, term }
 }
 
-const fn fresh(name: &'static str, term: &'static str) -> Guard {
-    Guard { name, kind: Kind::Fresh, term }
+const fn names_new(name: &'static str, term: &'static str) -> Guard {
+    Guard { name, kind: Kind::Name, term }
 }
 
 const AFTER_LAST: Guard = world("after-commits-and-reads", "(> ts last)");
@@ -197,17 +212,19 @@ pub const ACTIONS: &[Action] = &[
             ),
         ],
         row: &[],
-        rest: &[("now", "later"), ("(clock x)", "(next_clock x)")],
+
+        rest: &[&[("now", "later"), ("(clock x)", "(next_clock x)")]],
     },
     Action {
         name: "observe",
         parameters: &[("w", "Writer"), ("ts", "Int")],
         guards: &[
-            fresh("fresh-nonce", "(and (is_holder w) (not (observed w)))"),
+            world("fresh-nonce", "(and (is_holder w) (not (observed w)))"),
             world("read-sees-every-commit", "(>= ts last)"),
         ],
         row: &[],
-        rest: &[
+
+        rest: &[&[
             ("last", "ts"),
             ("(observed @ w)", "true"),
             ("(seen_present @ w)", "present"),
@@ -217,7 +234,7 @@ pub const ACTIONS: &[Action] = &[
             ("(seen_lease_null @ w)", "lease_null"),
             ("(seen_lease @ w)", "lease_cell"),
             ("(read_at @ w)", "ts"),
-        ],
+        ]],
     },
     Action {
         name: "send",
@@ -229,11 +246,12 @@ pub const ACTIONS: &[Action] = &[
             contract("vacant", "(may_leave w)"),
         ],
         row: &[],
-        rest: &[
+
+        rest: &[&[
             ("(sent @ w)", "true"),
             ("(sent_at @ w)", "now"),
             ("(sent_clock @ w)", "(clock (owner w))"),
-        ],
+        ]],
     },
     Action {
         name: "insert",
@@ -241,13 +259,18 @@ pub const ACTIONS: &[Action] = &[
         guards: &[
             judge("row-is-absent", "(not present)"),
             contract("was-sent", "(and (sent w) (not (seen_present w)))"),
-            fresh("new-term", "(and (not (begun t)) (= (writer t) w))"),
+            names_new("new-term", "(and (not (begun t)) (= (writer t) w))"),
             AFTER_LAST,
             AFTER_FENCES,
             AFTER_NOW,
         ],
-        row: BEGIN_ROW,
-        rest: BEGIN_REST,
+        row: &[BEGIN_ROW],
+        rest: &[
+            ENDS,
+            UNPROTECTS,
+            BEGINS,
+            &[("stray", "(or stray (exists ((x Term)) (in_force x)))")],
+        ],
     },
     Action {
         name: "takeover",
@@ -259,13 +282,18 @@ pub const ACTIONS: &[Action] = &[
             judge("same-writer", "(= wr (seen_wr w))"),
             judge("no-takeover-row", "(or (over_leftover w) (not (takeover_row (seen_token w))))"),
             contract("was-sent", "(and (sent w) (seen_present w))"),
-            fresh("new-term", "(and (not (begun t)) (= (writer t) w))"),
+            names_new("new-term", "(and (not (begun t)) (= (writer t) w))"),
             AFTER_LAST,
             AFTER_FENCES,
             AFTER_NOW,
         ],
-        row: TAKEOVER_ROW,
-        rest: BEGIN_REST,
+        row: &[BEGIN_ROW, &[("(takeover_row @ (seen_token w))", "true")]],
+        rest: &[
+            ENDS,
+            UNPROTECTS,
+            BEGINS,
+            &[("stray", "(or stray (ends_another (seen_token w) (seen_wr w)))")],
+        ],
     },
     Action {
         name: "send-heartbeat",
@@ -275,11 +303,12 @@ pub const ACTIONS: &[Action] = &[
             contract("sent-once", "(not (beat_sent h))"),
         ],
         row: &[],
-        rest: &[
+
+        rest: &[&[
             ("(beat_sent @ h)", "true"),
             ("(beat_at @ h)", "now"),
             ("(beat_clock @ h)", "(clock (owner (writer (beat_term h))))"),
-        ],
+        ]],
     },
     Action {
         name: "heartbeat",
@@ -292,8 +321,8 @@ pub const ACTIONS: &[Action] = &[
             AFTER_LAST,
             AFTER_NOW,
         ],
-        row: &[("heartbeat", "ts")],
-        rest: &[("last", "ts"), ("(beat_applied @ h)", "true"), ("(beat_ts @ h)", "ts")],
+        row: &[&[("heartbeat", "ts")]],
+        rest: &[&[("last", "ts"), ("(beat_applied @ h)", "true"), ("(beat_ts @ h)", "ts")]],
     },
     Action {
         name: "renew",
@@ -304,10 +333,11 @@ pub const ACTIONS: &[Action] = &[
             contract("not-expired", "(valid (beat_term h))"),
         ],
         row: &[],
-        rest: &[
+
+        rest: &[&[
             ("(since_at x)", "(ite (= x (beat_term h)) (beat_at h) (since_at x))"),
             ("(since_clock x)", "(ite (= x (beat_term h)) (beat_clock h) (since_clock x))"),
-        ],
+        ]],
     },
     Action {
         name: "believe",
@@ -318,26 +348,29 @@ pub const ACTIONS: &[Action] = &[
             contract("unsettled", "(not (settled (writer t)))"),
         ],
         row: &[],
-        rest: &[
+
+        rest: &[&[
             ("(believes @ t)", "true"),
             ("(settled x)", "(or (= x (writer t)) (settled x))"),
             ("(since_at @ t)", "(sent_at (writer t))"),
             ("(since_clock @ t)", "(sent_clock (writer t))"),
-        ],
+        ]],
     },
     Action {
         name: "abandon",
         parameters: &[("w", "Writer")],
         guards: &[],
         row: &[],
-        rest: &[("(settled @ w)", "true")],
+
+        rest: &[&[("(settled @ w)", "true")]],
     },
     Action {
         name: "stop-believing",
         parameters: &[("t", "Term")],
         guards: &[contract("believed", "(believes t)")],
         row: &[],
-        rest: &[("(believes @ t)", "false")],
+
+        rest: &[&[("(believes @ t)", "false")]],
     },
     Action {
         name: "release",
@@ -361,8 +394,19 @@ pub const ACTIONS: &[Action] = &[
             AFTER_FENCES,
             AFTER_NOW,
         ],
-        row: RELEASE_ROW_TAKEOVER,
-        rest: FREE_REST,
+        row: &[
+            FREE_ROW,
+            &[(
+                "(takeover_row @ (seen_token (writer t)))",
+                "(and (takeover_row (seen_token (writer t))) (not (seen_present (writer t))))",
+            )],
+        ],
+        rest: &[
+            ENDS,
+            UNPROTECTS,
+            FREES,
+            &[("stray", "(or stray (ends_another (term_token t) (writer t)))")],
+        ],
     },
     Action {
         name: "evict",
@@ -375,13 +419,8 @@ pub const ACTIONS: &[Action] = &[
             AFTER_FENCES,
             AFTER_NOW,
         ],
-        row: &[("token", "ts"), ("wr", "next")],
-        rest: &[
-            ("last", "ts"),
-            ("id_at", "ts"),
-            ("(over x)", "(or (over x) (begun x))"),
-            ("(over_at x)", "(ite (in_force x) ts (over_at x))"),
-        ],
+        row: &[&[("token", "ts"), ("wr", "next")]],
+        rest: &[ENDS],
     },
     Action {
         name: "seize",
@@ -396,29 +435,30 @@ pub const ACTIONS: &[Action] = &[
             AFTER_FENCES,
             AFTER_NOW,
         ],
-        row: RELEASE_ROW,
-        rest: SEIZE_REST,
+        row: &[FREE_ROW],
+        rest: &[ENDS, UNPROTECTS, FREES, MEDDLES],
     },
     Action {
         name: "look",
         parameters: &[("r", "Remover"), ("ts", "Int")],
         guards: &[
             world("read-sees-every-commit", "(>= ts last)"),
-            fresh("new-remover", "(not (looked r))"),
+            names_new("new-remover", "(not (looked r))"),
             contract(
                 "vacant",
                 "(and present (or (= heartbeat 0) (and (not lease_null) (>= (- ts heartbeat) lease_cell))))",
             ),
         ],
         row: &[],
-        rest: &[
+
+        rest: &[&[
             ("last", "ts"),
             ("(looked @ r)", "true"),
             ("(rem_heartbeat @ r)", "heartbeat"),
             ("(rem_token @ r)", "token"),
             ("(rem_wr @ r)", "wr"),
             ("(rem_read_at @ r)", "ts"),
-        ],
+        ]],
     },
     Action {
         name: "remove",
@@ -433,15 +473,64 @@ pub const ACTIONS: &[Action] = &[
             AFTER_FENCES,
             AFTER_NOW,
         ],
-        row: &[("present", "false")],
-        rest: FREE_REST,
+        row: &[&[("present", "false")]],
+        rest: &[
+            ENDS,
+            UNPROTECTS,
+            FREES,
+            &[("stray", "(or stray (ends_another (rem_token r) (rem_wr r)))")],
+        ],
     },
     Action {
         name: "delete-by-hand",
         parameters: &[("ts", "Int")],
         guards: &[AFTER_LAST, AFTER_FENCES, AFTER_NOW],
-        row: &[("present", "false")],
-        rest: SEIZE_REST,
+        row: &[&[("present", "false")]],
+        rest: &[ENDS, UNPROTECTS, FREES, MEDDLES],
+    },
+    Action {
+        name: "edit",
+        parameters: &[
+            ("ts", "Int"),
+            ("heartbeat_set", "Int"),
+            ("token_set", "Int"),
+            ("wr_set", "Writer"),
+            ("null", "Bool"),
+            ("lease_set", "Int"),
+        ],
+        guards: &[
+            world(
+                "revives-no-term",
+                "(forall ((t Term)) (=> (over t) (not (and (= token_set (term_token t)) (= wr_set (writer t))))))",
+            ),
+            AFTER_LAST,
+            world("after-fences", "(or (names_as_before) (> ts fenced_at))"),
+            AFTER_NOW,
+        ],
+        row: &[&[
+            ("present", "true"),
+            ("heartbeat", "heartbeat_set"),
+            ("token", "token_set"),
+            ("wr", "wr_set"),
+            ("lease_null", "null"),
+            ("lease_cell", "lease_set"),
+        ]],
+        rest: &[
+            MEDDLES,
+            &[
+                ("edited", "true"),
+                ("last", "ts"),
+                ("id_at", "(ite (names_as_before) id_at ts)"),
+                ("has_current", "(and has_current (names_as_before))"),
+                ("(over x)", "(or (over x) (and (begun x) (not (names_as_before))))"),
+                ("(over_at x)", "(ite (and (in_force x) (not (names_as_before))) ts (over_at x))"),
+                ("(unprotected x)", "(or (unprotected x) (and (begun x) (not (names_as_before))))"),
+                (
+                    "(unprotected_at x)",
+                    "(ite (and (exposed x) (not (names_as_before))) ts (unprotected_at x))",
+                ),
+            ],
+        ],
     },
     Action {
         name: "fence",
@@ -451,27 +540,30 @@ pub const ACTIONS: &[Action] = &[
             judge("same-token", "(= token (term_token (fence_term f)))"),
             judge("same-writer", "(= wr (writer (fence_term f)))"),
             contract("of-a-term", "(begun (fence_term f))"),
-            fresh("new-write", "(not (fence_done f))"),
+            names_new("new-write", "(not (fence_done f))"),
             world("after-the-row-it-read", "(> ts id_at)"),
             AFTER_NOW,
         ],
         row: &[],
-        rest: &[
+
+        rest: &[&[
             ("(fence_done @ f)", "true"),
             ("(fence_ts @ f)", "ts"),
             ("fenced_at", "(ite (> ts fenced_at) ts fenced_at)"),
-        ],
+        ]],
     },
     Action {
         name: "sweep",
         parameters: &[("swept", "Int")],
         guards: &[],
-        row: &[("(takeover_row @ swept)", "false")],
+        row: &[&[("(takeover_row @ swept)", "false")]],
         rest: &[],
     },
 ];
 
-const BEGIN_ROW: &[(&str, &str)] = &[
+type Updates = &'static [(&'static str, &'static str)];
+
+const BEGIN_ROW: Updates = &[
     ("present", "true"),
     ("heartbeat", "ts"),
     ("token", "ts"),
@@ -480,19 +572,16 @@ const BEGIN_ROW: &[(&str, &str)] = &[
     ("lease_cell", "(lease (owner w))"),
 ];
 
-const TAKEOVER_ROW: &[(&str, &str)] = &[
+const FREE_ROW: Updates = &[
     ("present", "true"),
-    ("heartbeat", "ts"),
+    ("heartbeat", "0"),
     ("token", "ts"),
-    ("wr", "w"),
-    ("lease_null", "(not has_column)"),
-    ("lease_cell", "(lease (owner w))"),
-    ("(takeover_row @ (seen_token w))", "true"),
+    ("wr", "next"),
+    ("lease_null", "null"),
+    ("lease_cell", "grace"),
 ];
 
-const BEGIN_REST: &[(&str, &str)] = &[
-    ("last", "ts"),
-    ("id_at", "ts"),
+const BEGINS: Updates = &[
     ("(begun @ t)", "true"),
     ("(term_token @ t)", "ts"),
     ("(nth @ t)", "count"),
@@ -501,51 +590,22 @@ const BEGIN_REST: &[(&str, &str)] = &[
     ("(displaced @ t)", "current"),
     ("has_current", "true"),
     ("current", "t"),
-    ("(over x)", "(or (over x) (begun x))"),
-    ("(over_at x)", "(ite (in_force x) ts (over_at x))"),
-    ("(unprotected x)", "(or (unprotected x) (begun x))"),
-    ("(unprotected_at x)", "(ite (exposed x) ts (unprotected_at x))"),
 ];
 
-const RELEASE_ROW: &[(&str, &str)] = &[
-    ("present", "true"),
-    ("heartbeat", "0"),
-    ("token", "ts"),
-    ("wr", "next"),
-    ("lease_null", "null"),
-    ("lease_cell", "grace"),
-];
+const FREES: Updates = &[("has_current", "false")];
 
-const RELEASE_ROW_TAKEOVER: &[(&str, &str)] = &[
-    ("present", "true"),
-    ("heartbeat", "0"),
-    ("token", "ts"),
-    ("wr", "next"),
-    ("lease_null", "null"),
-    ("lease_cell", "grace"),
-    (
-        "(takeover_row @ (seen_token (writer t)))",
-        "(and (takeover_row (seen_token (writer t))) (not (seen_present (writer t))))",
-    ),
-];
+const MEDDLES: Updates = &[("meddled", "true")];
 
-const FREE_REST: &[(&str, &str)] = &[
+/// Every term that began before is no longer in the row.
+const ENDS: Updates = &[
     ("last", "ts"),
     ("id_at", "ts"),
-    ("has_current", "false"),
     ("(over x)", "(or (over x) (begun x))"),
     ("(over_at x)", "(ite (in_force x) ts (over_at x))"),
-    ("(unprotected x)", "(or (unprotected x) (begun x))"),
-    ("(unprotected_at x)", "(ite (exposed x) ts (unprotected_at x))"),
 ];
 
-const SEIZE_REST: &[(&str, &str)] = &[
-    ("meddled", "true"),
-    ("last", "ts"),
-    ("id_at", "ts"),
-    ("has_current", "false"),
-    ("(over x)", "(or (over x) (begun x))"),
-    ("(over_at x)", "(ite (in_force x) ts (over_at x))"),
+/// Nor is the heartbeat of any.
+const UNPROTECTS: Updates = &[
     ("(unprotected x)", "(or (unprotected x) (begun x))"),
     ("(unprotected_at x)", "(ite (exposed x) ts (unprotected_at x))"),
 ];

@@ -49,16 +49,38 @@ impl Solver {
 
     /// Asks all of these; the answers come by the names of the queries.
     pub fn answers(&self, queries: &[Query]) -> io::Result<HashMap<String, Answer>> {
-        let folder = PathBuf::from("target/prove");
+        self.ask(queries.iter().map(std::slice::from_ref))
+    }
+
+    /// Asks each of these groups until a query of it has a model; returns that query and the answer.
+    pub fn models<'q>(
+        &self,
+        groups: &'q [Vec<Query>],
+    ) -> io::Result<Vec<Option<(&'q Query, String)>>> {
+        let answers = self.ask(groups.iter().map(Vec::as_slice))?;
+        let model = |query: &'q Query| {
+            let answer = answers.get(&query.name)?;
+            answer.said.starts_with("sat").then(|| (query, answer.said.clone()))
+        };
+        Ok(groups.iter().map(|group| group.iter().find_map(model)).collect())
+    }
+
+    fn ask<'q>(
+        &self,
+        groups: impl Iterator<Item = &'q [Query]>,
+    ) -> io::Result<HashMap<String, Answer>> {
+        let folder = PathBuf::from("target/prove").join(self.name);
         fs::create_dir_all(&folder)?;
-        let path = |query: &Query| folder.join(query.name.replace('/', "-") + ".smt2");
         let mut paths = String::new();
         let mut names = HashMap::new();
-        for query in queries {
-            let path = path(query);
-            fs::write(&path, &query.text)?;
-            paths += &format!("{}\n", path.display());
-            names.insert(path.display().to_string(), query.name.clone());
+        for group in groups {
+            for query in group {
+                let path = folder.join(query.name.replace('/', "-") + ".smt2");
+                fs::write(&path, &query.text)?;
+                paths += &format!("{} ", path.display());
+                names.insert(path.display().to_string(), query.name.clone());
+            }
+            paths += "\n";
         }
         let said = ask(self.name, &paths)?;
         let answers = said.lines().filter_map(|line| {
@@ -69,6 +91,19 @@ impl Solver {
             Some((names.get(path)?.clone(), answer))
         });
         Ok(answers.collect())
+    }
+
+    /// Returns the queries whose answer is not as wanted; `unknown` is none that is.
+    pub fn failures(&self, queries: &[Query]) -> io::Result<Vec<String>> {
+        let answers = self.answers(queries)?;
+        let failures = queries.iter().filter_map(|query| match answers.get(&query.name) {
+            Some(answer) if answer.said == query.wanted => None,
+            Some(answer) => {
+                Some(format!("{}: {} after {} ms", query.name, answer.said, answer.milliseconds))
+            }
+            None => Some(format!("{}: no answer", query.name)),
+        });
+        Ok(failures.collect())
     }
 }
 

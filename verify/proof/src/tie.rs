@@ -98,7 +98,7 @@ impl World {
             return None;
         }
         let mut written = Vec::new();
-        for (head, value) in action.row {
+        for (head, value) in action.row.iter().copied().flatten() {
             let Update { name, key, value } = Update::read(head, value);
             written.push((name, key.map(|key| self.value(&key)), self.value(&value)));
         }
