@@ -1,7 +1,6 @@
 //! The parameters of a statement.
 
 use std::collections::BTreeMap;
-use std::mem::{Discriminant, discriminant};
 
 use super::error::Pos;
 use super::untyped::{Untyped, untyped_value};
@@ -33,11 +32,13 @@ impl Parameters {
     /// Returns the values that a statement is given: the time, and parameters, each read as a type.
     /// `None` if one cannot be.
     pub(super) fn given(&self, now: Timestamp, readings: &[Reading]) -> Option<Vec<Value>> {
-        let value = |reading: &Reading| match self.by_name.values().nth(reading.place)? {
-            Parameter::Typed(_, value) => Some(value.clone()),
-            Parameter::Untyped(content) => {
-                untyped_value(content, reading.value_type, Pos::START).ok()?
-            }
+        let value = |reading: &Reading| {
+            Some(match self.by_name.values().nth(reading.place)? {
+                Parameter::Typed(_, value) => value.clone(),
+                Parameter::Untyped(content) => {
+                    untyped_value(content, reading.value_type, Pos::START).ok()?
+                }
+            })
         };
         let now = std::iter::once(Some(Value::Timestamp(now)));
         now.chain(readings.iter().map(value)).collect()
@@ -47,7 +48,7 @@ impl Parameters {
     pub(super) fn kinds(&self) -> impl Iterator<Item = (&str, Kind)> {
         self.by_name.iter().map(|(name, parameter)| match parameter {
             Parameter::Typed(value_type, _) => (&**name, Kind::Typed(*value_type)),
-            Parameter::Untyped(content) => (&**name, Kind::Untyped(discriminant(content))),
+            Parameter::Untyped(_) => (&**name, Kind::Untyped),
         })
     }
 }
@@ -57,8 +58,8 @@ impl Parameters {
 pub(super) enum Kind {
     /// The type that the sender gave.
     Typed(Type),
-    /// The form in which it came.
-    Untyped(Discriminant<Untyped>),
+    /// None: its use decides.
+    Untyped,
 }
 
 /// A parameter as a statement reads it.

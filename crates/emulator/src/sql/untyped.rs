@@ -21,58 +21,32 @@ pub enum Untyped {
     List(Vec<Untyped>),
 }
 
-impl Untyped {
-    /// Returns its value where nothing says which type it should have.
-    pub fn guess(&self) -> Value {
-        match self {
-            Untyped::Null => Value::Null,
-            Untyped::Bool(value) => Value::Bool(*value),
-            Untyped::Number(value) => Value::Float64(*value),
-            Untyped::Text(text) => Value::String(text.clone()),
-            Untyped::List(contents) => {
-                let values: Vec<Value> = contents.iter().map(Untyped::guess).collect();
-                let mut types = values.iter().filter_map(Value::value_type);
-                match types.next().and_then(Type::array) {
-                    Some(Type::Array(element)) => Value::Array { element, values },
-                    _ => Value::Array { element: &Type::Int64, values },
-                }
-            }
-        }
-    }
-}
-
-/// Reads a value that was sent without a type as one of type `target`, if it is in the form in
-/// which such values travel.
-pub fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Option<Value>> {
+/// Reads a value that was sent without a type as one of type `target`.
+///
+/// # Errors
+/// It is not in the form in which such values travel.
+pub fn untyped_value(content: &Untyped, target: Type, at: Pos) -> Result<Value> {
     let value = match (content, target) {
         (Untyped::Null, _) => Some(Value::Null),
         (Untyped::Bool(value), Type::Bool) => Some(Value::Bool(*value)),
         (Untyped::Number(value), Type::Float64) => Some(Value::Float64(*value)),
         (Untyped::List(contents), Type::Array(element)) => {
-            let mut values = Vec::with_capacity(contents.len());
-            for content in contents {
-                match untyped_value(content, *element, at)? {
-                    Some(value) => values.push(value),
-                    None => return Ok(None),
-                }
-            }
-            Some(Value::Array { element, values })
+            let values = contents.iter().map(|content| untyped_value(content, *element, at));
+            Some(Value::Array { element, values: values.collect::<Result<_>>()? })
         }
-        (Untyped::Text(_), Type::Array(_)) => None,
-        (Untyped::Text(text), _) => {
-            return match from_text(text, target) {
-                Some(value) => Ok(Some(value)),
-                // Whatever other type is tried, the sender meant this one.
-                None if target != Type::Bool => {
-                    let message = format!("Could not parse {text:?} as {target}");
-                    Err(SqlError::invalid(at, message))
-                }
-                None => Ok(None),
-            };
-        }
+        (Untyped::Text(text), _) => from_text(text, target),
         _ => None,
     };
-    Ok(value)
+    value.ok_or_else(|| {
+        let shown = match content {
+            Untyped::Null => "null".into(),
+            Untyped::Bool(value) => value.to_string(),
+            Untyped::Number(value) => value.to_string(),
+            Untyped::Text(text) => format!("{text:?}"),
+            Untyped::List(_) => "a list".into(),
+        };
+        SqlError::invalid(at, format!("Could not parse {shown} as {target}"))
+    })
 }
 
 /// Returns the value that a text means as one of this type, as requests carry it; `None` if no text

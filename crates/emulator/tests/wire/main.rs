@@ -17,6 +17,7 @@ mod sessions;
 mod statements;
 mod transactions;
 mod types;
+mod untyped;
 mod writes;
 
 use googleapis_tonic_google_rpc::google::rpc;

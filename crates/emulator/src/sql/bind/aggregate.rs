@@ -89,7 +89,7 @@ impl Binder<'_> {
             if is_literal(&item.expr.kind) {
                 return Err(SqlError::invalid(item.expr.at, "Cannot ORDER BY literal values"));
             }
-            let typed = self.expr(&item.expr)?;
+            let typed = self.expr(&item.expr)?.decided()?;
             order.push(self.order_by(typed, item)?);
         }
         let separator = (nodes.len() > 1).then(|| nodes.pop()).flatten();

@@ -54,17 +54,19 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let operand = self.expr(operand)?;
         let mut array = self.expr(array)?;
-        // A parameter without a type, and an array without elements, have elements of the operand's
-        // type, if they can.
-        let takes_any = matches!(
-            (&array.origin, array.value_type),
-            (Origin::Untyped(..), _) | (Origin::Literal, Some(_))
-        );
-        if takes_any
-            && let Some(wanted) = operand.value_type.and_then(Type::array)
-            && let Ok(Some(coerced)) = array.clone().coerced(wanted)
-        {
-            array = coerced;
+        // A parameter without a type has elements of the operand's type, and so has an array without
+        // elements, if it can.
+        let wanted = operand.value_type.and_then(Type::array);
+        match (&array.origin, wanted.or(Type::Int64.array())) {
+            (Origin::Untyped(_), Some(wanted)) => {
+                let found = format!("{}, {}", operand.type_name(), array.type_name());
+                let coerced = array.coerced(wanted)?;
+                array = coerced.ok_or_else(|| no_signature("IN UNNEST", &found, at))?;
+            }
+            (Origin::Literal, Some(wanted)) if array.value_type.is_some() => {
+                array = array.clone().coerced(wanted)?.unwrap_or(array);
+            }
+            _ => {}
         }
         let found = format!("{}, {}", operand.type_name(), array.type_name());
         let Some(Type::Array(element)) = array.value_type else { return Err(no_array(&array)) };

@@ -1,11 +1,12 @@
 //! Binds the parts of one statement: the schema, the parameters and the scopes that they see.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::scope::{Named, Scope};
-use crate::engine::{Dialect, Schema, Table, Timestamp};
+use crate::engine::{Dialect, Schema, Table, Timestamp, Type};
 use crate::sql::ast::TableName;
 use crate::sql::error::{Result, SqlError};
 use crate::sql::params::{Parameters, Reading};
@@ -18,6 +19,8 @@ pub struct Binder<'a> {
     pub(super) now: Option<Timestamp>,
     /// Those values, behind the time.
     pub(super) readings: Rc<RefCell<Vec<Reading>>>,
+    /// The types that parameters without one were taken for, by place.
+    pub(super) inferred: Rc<RefCell<BTreeMap<usize, Type>>>,
     pub(super) scope: Scope,
     /// The queries of `WITH` so far.
     pub(super) named: Vec<Named>,
@@ -34,8 +37,8 @@ impl<'a> Binder<'a> {
     /// binding fails.
     pub fn for_any_values(schema: &'a Schema, parameters: &'a Parameters) -> Binder<'a> {
         let (scope, named) = (Scope::default(), Vec::new());
-        let readings = Rc::default();
-        Binder { schema, parameters, now: None, readings, scope, named, queries: 0 }
+        let (readings, inferred) = Default::default();
+        Binder { schema, parameters, now: None, readings, inferred, scope, named, queries: 0 }
     }
 
     /// Returns the values that the plan for any values is given, behind the time.

@@ -3,7 +3,7 @@
 use super::Binder;
 use super::aggregate::AggregateCall;
 use super::operands::{no_signature, not_comparable};
-use super::typed::{Origin, Typed, type_names, unified};
+use super::typed::{Origin, Typed, common_type, type_names};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{Expr, ExprKind, Order};
 use crate::sql::error::{Pos, Result, SqlError};
@@ -106,7 +106,7 @@ impl Binder<'_> {
     pub(super) fn applied(
         &mut self,
         known: &'static Known,
-        arguments: Vec<Typed>,
+        mut arguments: Vec<Typed>,
         at: Pos,
     ) -> Result<Typed> {
         let name = known.function.name;
@@ -125,6 +125,12 @@ impl Binder<'_> {
             check_path(name, &arguments, at)?;
         }
         if name == format::NAME {
+            if let Some(pattern) = arguments.first_mut()
+                && matches!(pattern.origin, Origin::Untyped(_))
+                && let Some(coerced) = pattern.clone().coerced(Type::String)?
+            {
+                *pattern = coerced;
+            }
             check_format(&arguments, at)?;
         }
         let (nodes, value_type) = self.matched(known, arguments, at)?;
@@ -242,9 +248,9 @@ fn any_type(shapes: &[Shape], arguments: &[Typed]) -> Result<AnyType> {
     };
     let arrays = places(&[Shape::ArrayOfAny]);
     if !arrays.is_empty() {
-        return Ok(match unified(arrays)? {
-            Some((_, None)) => AnyType::Is(Type::Int64),
-            Some((_, Some(Type::Array(element)))) => AnyType::Is(*element),
+        return Ok(match common_type(&arrays)? {
+            Some(None) => AnyType::Is(Type::Int64),
+            Some(Some(Type::Array(element))) => AnyType::Is(*element),
             _ => AnyType::None,
         });
     }
@@ -252,8 +258,8 @@ fn any_type(shapes: &[Shape], arguments: &[Typed]) -> Result<AnyType> {
     if values.is_empty() {
         return Ok(AnyType::Unused);
     }
-    Ok(match unified(values)? {
-        Some((_, value_type)) => AnyType::Is(value_type.unwrap_or(Type::Int64)),
+    Ok(match common_type(&values)? {
+        Some(value_type) => AnyType::Is(value_type.unwrap_or(Type::Int64)),
         None => AnyType::None,
     })
 }

@@ -123,7 +123,7 @@ impl Binder<'_> {
             // Of literals, only those of no type take that of the column.
             let is_any = typed.value_type.is_none()
                 || matches!(&typed.node, Node::Constant(Value::Array { values, .. }) if values.is_empty())
-                || matches!(typed.origin, Origin::Untyped(..) | Origin::Parameter);
+                || matches!(typed.origin, Origin::Parameter);
             let origin = if is_any { typed.origin } else { Origin::Computed };
             output.node = assigned(column, Typed { origin, at: table.at, ..typed })?;
             output.value_type = column.column_type;

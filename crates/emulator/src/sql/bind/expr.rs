@@ -4,7 +4,7 @@ use super::Binder;
 use super::call::{CURRENT_TIMESTAMP, Modifiers};
 use super::constant::{constant, float, invalid_integer};
 use super::operands::{maybe_not, no_signature, pair, same_type};
-use super::typed::{Given, Origin, Typed, type_names, unified};
+use super::typed::{Given, Inferred, Origin, Typed, type_names, unified};
 use crate::engine::{Type, Value};
 use crate::sql::ast::{BinaryOp, Expr, ExprKind, Literal};
 use crate::sql::error::{Pos, Result, SqlError};
@@ -130,22 +130,25 @@ impl Binder<'_> {
             return Err(SqlError::invalid(at, format!("No parameter found for binding: {name}")));
         };
         let given = self.now.is_none().then(|| Given { place, readings: self.readings.clone() });
-        let (value, value_type, origin) = match parameter {
-            Parameter::Typed(value_type, value) => {
-                (value.clone(), Some(*value_type), Origin::Parameter)
-            }
+        let (value, value_type) = match parameter {
+            Parameter::Typed(value_type, value) => (value, value_type),
             Parameter::Untyped(content) => {
-                let value = content.guess();
-                let value_type = value.value_type();
-                (value, value_type, Origin::Untyped(content.clone(), given.clone()))
+                let (name, content) = (name.to_ascii_lowercase(), content.clone());
+                let types = self.inferred.clone();
+                let inferred = Inferred { name, place, content, given, types };
+                let node = Node::Constant(Value::Null);
+                return Ok(Typed { node, value_type: None, origin: Origin::Untyped(inferred), at });
             }
         };
-        let node = match (given, value_type) {
-            (None, _) => Node::Constant(value),
-            // How many elements there are says which keys to read, and NULL has any type.
-            (Some(_), None | Some(Type::Array(_))) => return Err(SqlError::value_needed(at)),
-            (Some(given), Some(value_type)) => given.read_as(value_type),
+        let node = match given {
+            None => Node::Constant(value.clone()),
+            // How many elements there are says which keys to read.
+            Some(_) if matches!(value_type, Type::Array(_)) => {
+                return Err(SqlError::value_needed(at));
+            }
+            Some(given) => given.read_as(*value_type),
         };
+        let (value_type, origin) = (Some(*value_type), Origin::Parameter);
         Ok(Typed { node, value_type, origin, at })
     }
 
@@ -183,7 +186,7 @@ impl Binder<'_> {
         if let ExprKind::Literal(Literal::Float(written)) = &operand.kind {
             return float(&format!("-{written}"), at);
         }
-        let operand = self.expr(operand)?;
+        let operand = self.expr(operand)?.decided()?;
         refuse_null("-", &operand)?;
         match operand.value_type {
             None | Some(Type::Int64 | Type::Float64 | Type::Numeric) => Ok(Typed {
@@ -197,7 +200,7 @@ impl Binder<'_> {
     }
 
     fn unsigned(&mut self, operand: &Expr, at: Pos) -> Result<Typed> {
-        let operand = self.expr(operand)?;
+        let operand = self.expr(operand)?.decided()?;
         refuse_null("+", &operand)?;
         match operand.value_type {
             None | Some(Type::Int64 | Type::Float64 | Type::Numeric) => Ok(operand),
@@ -238,7 +241,7 @@ impl Binder<'_> {
 
     fn is(&mut self, operand: &Expr, what: Option<bool>, negated: bool, at: Pos) -> Result<Typed> {
         let operand = match what {
-            None => self.expr(operand)?.node,
+            None => self.expr(operand)?.decided()?.node,
             Some(_) => self.operand(operand, Type::Bool, "IS")?,
         };
         Ok(maybe_not(negated, Node::Is(Box::new(operand), what), at))

@@ -89,6 +89,6 @@ impl Binder<'_> {
 
     /// Binds an expression that is known by its place in the text.
     fn placed(&mut self, expr: &Expr) -> Result<Typed> {
-        Ok(Typed { at: expr.at, ..self.expr(expr)? })
+        Ok(Typed { at: expr.at, ..self.expr(expr)?.decided()? })
     }
 }

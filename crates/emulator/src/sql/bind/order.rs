@@ -45,7 +45,7 @@ impl Binder<'_> {
                 _ if distinct => self.expr(&item.expr)?,
                 _ => self.of_group(&item.expr)?,
             };
-            bound.push(self.order_by(typed, item)?);
+            bound.push(self.order_by(typed.decided()?, item)?);
         }
         self.name_outputs(&[], output);
         Ok(bound)

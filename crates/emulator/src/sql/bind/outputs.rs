@@ -18,7 +18,7 @@ impl Binder<'_> {
             match item {
                 Item::Expr { expr, .. } => {
                     let name = name_of(item).unwrap_or_default().to_owned();
-                    outputs.push((name, self.of_group(expr)?));
+                    outputs.push((name, self.of_group(expr)?.decided()?));
                 }
                 Item::Star { table, at } => self.star(table.as_deref(), *at, &mut outputs)?,
             }

@@ -53,7 +53,7 @@ impl Binder<'_> {
         negated: bool,
         at: Pos,
     ) -> Result<Typed> {
-        let mut operand = self.expr(operand)?;
+        let mut operand = self.expr(operand)?.decided()?;
         if operand.is_literal() && operand.value_type.is_none() {
             // Here, NULL is an INT64 like any other.
             operand = Typed::computed(at, Type::Int64, operand.node);

@@ -1,6 +1,7 @@
 //! Types: what an expression has, and what it can be taken for.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::engine::{Json, Numeric, Type, Value};
@@ -16,7 +17,7 @@ use crate::sql::untyped::{Untyped, untyped_value};
 pub struct Typed {
     /// How to compute it.
     pub node: Node,
-    /// Its type; `None` for a NULL that could have any.
+    /// Its type; `None` for a NULL and for a parameter that could have any.
     pub value_type: Option<Type>,
     /// The origin, which decides the other types it can be taken for.
     pub origin: Origin,
@@ -35,9 +36,47 @@ pub enum Origin {
     Float(String),
     /// It is a parameter that was sent with a type.
     Parameter,
-    /// It is a parameter that was sent without one; the place where it stands decides. In a plan for
-    /// any values, it is one of those that the statement is given.
-    Untyped(Untyped, Option<Given>),
+    /// It is a parameter that was sent without one.
+    Untyped(Inferred),
+}
+
+/// A parameter without a type. Its use decides which it has, and its value never does.
+#[derive(Clone, Debug)]
+pub struct Inferred {
+    /// Its name.
+    pub name: String,
+    /// Its place among the parameters.
+    pub place: usize,
+    /// Its value.
+    pub content: Untyped,
+    /// The same in a plan for any values.
+    pub given: Option<Given>,
+    /// The types that such parameters of the statement were taken for, by place.
+    pub types: Rc<RefCell<BTreeMap<usize, Type>>>,
+}
+
+impl Inferred {
+    /// Returns the parameter as a value of this type.
+    ///
+    /// # Errors
+    /// Another use takes it for another type, or the value is none of this one.
+    fn read_as(&self, target: Type, at: Pos) -> Result<Node> {
+        let known = *self.types.borrow_mut().entry(self.place).or_insert(target);
+        if known != target {
+            let name = &self.name;
+            let message = format!(
+                "Undeclared parameter '{name}' is used assuming different types ({target} vs \
+                 {known})"
+            );
+            return Err(SqlError::invalid(at, message));
+        }
+        match &self.given {
+            // How many elements there are says which keys to read.
+            Some(_) if matches!(target, Type::Array(_)) => Err(SqlError::value_needed(at)),
+            Some(given) => Ok(given.read_as(target)),
+            None => untyped_value(&self.content, target, at).map(Node::Constant),
+        }
+    }
 }
 
 /// A parameter in a plan for any values.
@@ -77,7 +116,11 @@ impl Typed {
 
     /// Returns the type, as messages name it.
     pub fn type_name(&self) -> &'static str {
-        self.value_type.map_or("NULL", Type::name)
+        match (self.value_type, &self.origin) {
+            (Some(value_type), _) => value_type.name(),
+            (None, Origin::Untyped(_)) => Type::Int64.name(),
+            (None, _) => "NULL",
+        }
     }
 
     /// Returns true if it can be taken for a `target`.
@@ -85,14 +128,6 @@ impl Typed {
     /// # Errors
     /// It is a constant of the right kind whose content is no such value.
     pub fn fits(&self, target: Type) -> Result<bool> {
-        if let Origin::Untyped(content, given) = &self.origin {
-            let fits = untyped_value(content, target, self.at)?.is_some();
-            if let (true, Some(given)) = (fits, given) {
-                // Another value of this kind fits, or is refused.
-                given.read_as(target);
-            }
-            return Ok(fits);
-        }
         match (self.value_type, target, &self.origin, &self.node) {
             (None, ..) => Ok(true),
             (Some(own), target, ..) if own == target => Ok(true),
@@ -135,11 +170,8 @@ impl Typed {
         }
         let at = self.at;
         let value_type = Some(target);
-        if let Origin::Untyped(content, given) = &self.origin {
-            let node = match given {
-                Some(given) => given.read_as(target),
-                None => Node::Constant(untyped_value(content, target, at)?.unwrap_or(Value::Null)),
-            };
+        if let Origin::Untyped(inferred) = &self.origin {
+            let node = inferred.read_as(target, at)?;
             return Ok(Some(Typed { node, value_type, origin: Origin::Parameter, at }));
         }
         if self.value_type.is_none_or(|own| own == target) {
@@ -164,7 +196,22 @@ impl Typed {
         Ok(Some(Typed { node, value_type, origin: self.origin, at }))
     }
 
-    /// Returns true if it is a literal, or a NULL that may have any type.
+    /// This expression with a type where nothing decides on one: a parameter is an INT64 there.
+    ///
+    /// # Errors
+    /// Its value is none.
+    pub fn decided(self) -> Result<Typed> {
+        match self.origin {
+            Origin::Untyped(inferred) => {
+                let node = inferred.read_as(Type::Int64, self.at)?;
+                let value_type = Some(Type::Int64);
+                Ok(Typed { node, value_type, origin: Origin::Parameter, at: self.at })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Returns true if it is a literal, or has any type that is asked of it.
     pub fn is_literal(&self) -> bool {
         matches!(self.origin, Origin::Literal | Origin::Float(_)) || self.value_type.is_none()
     }
@@ -175,7 +222,7 @@ impl Typed {
             Origin::Computed => 0,
             Origin::Parameter => 1,
             Origin::Literal | Origin::Float(_) => 2,
-            Origin::Untyped(..) => 3,
+            Origin::Untyped(_) => 3,
         }
     }
 }
@@ -188,8 +235,24 @@ pub fn type_names(all: &[Typed]) -> String {
 /// These expressions as ones of the type that all of them can have. That type is `None` if all are
 /// NULL. The result is `None` if there is no such type.
 pub fn unified(all: Vec<Typed>) -> Result<Option<(Vec<Node>, Option<Type>)>> {
+    let is_parameter = |typed: &Typed| matches!(typed.origin, Origin::Untyped(_));
+    match common_type(&all)? {
+        None => Ok(None),
+        Some(None) if !all.iter().any(is_parameter) => {
+            Ok(Some((all.into_iter().map(|typed| typed.node).collect(), None)))
+        }
+        Some(found) => {
+            let found = found.unwrap_or(Type::Int64);
+            Ok(coerced_all(all, found)?.map(|nodes| (nodes, Some(found))))
+        }
+    }
+}
+
+/// Returns the type that all of these can have, which is `None` if they can have any; `None` if
+/// there is no such type.
+pub fn common_type(all: &[Typed]) -> Result<Option<Option<Type>>> {
     let mut candidates: Vec<(usize, Type)> = Vec::new();
-    for typed in &all {
+    for typed in all {
         if let Some(value_type) = typed.value_type {
             let rank = typed.rank();
             match candidates.iter_mut().find(|(_, known)| *known == value_type) {
@@ -199,14 +262,14 @@ pub fn unified(all: Vec<Typed>) -> Result<Option<(Vec<Node>, Option<Type>)>> {
         }
     }
     if candidates.is_empty() {
-        return Ok(Some((all.into_iter().map(|typed| typed.node).collect(), None)));
+        return Ok(Some(None));
     }
     // Of numbers, the narrowest comes first.
     candidates.sort_by_key(|(rank, value_type)| (*rank, *value_type == Type::Float64));
     for (_, candidate) in candidates {
         let fitting: Result<Vec<bool>> = all.iter().map(|typed| typed.fits(candidate)).collect();
         if fitting?.into_iter().all(|fits| fits) {
-            return Ok(coerced_all(all, candidate)?.map(|nodes| (nodes, Some(candidate))));
+            return Ok(Some(Some(candidate)));
         }
     }
     Ok(None)

@@ -90,9 +90,10 @@ fn an_array_without_elements_is_one_of_its_columns_type() {
 #[test]
 fn the_elements_of_an_array_are_rows() {
     let mut world = world();
-    let ids =
-        Untyped::List(vec![Untyped::Text("b".into()), Untyped::Null, Untyped::Text("a".into())]);
-    let parameters = Parameters::from_iter([("p", Parameter::Untyped(ids))]);
+    let values = vec![Value::String("b".into()), Value::Null, Value::String("a".into())];
+    let ids = Value::Array { element: &Type::String, values };
+    let typed = Parameter::Typed(Type::Array(&Type::String), ids);
+    let parameters = Parameters::from_iter([("p", typed)]);
     assert_eq!(world.rows_with("SELECT * FROM UNNEST(@p)", &parameters), ["b", "NULL", "a"]);
     let query = "SELECT x || '!' FROM UNNEST(@p) AS x WHERE x IS NOT NULL ORDER BY x";
     assert_eq!(world.rows_with(query, &parameters), ["a!", "b!"]);

@@ -217,32 +217,14 @@ fn what_cannot_be_computed_is_out_of_range() {
 }
 
 #[test]
-fn parameters_get_their_type_from_where_they_stand() {
+fn a_parameter_that_is_missing_or_of_two_types_is_named() {
     let mut world = world();
-    let untyped = |value: Untyped| Parameter::Untyped(value);
-    let params = Parameters::from_iter([
-        ("Two", text("2")),
-        ("half", untyped(Untyped::Number(1.5))),
-        ("yes", untyped(Untyped::Bool(true))),
-        ("none", untyped(Untyped::Null)),
-        ("day", text("2026-01-02")),
-        ("raw", text("/wA=")),
-        ("typed", Parameter::Typed(Type::Int64, Value::Int64(1))),
-    ]);
-    let insert = "INSERT INTO Orders (shard, id, note, price, paid, day, raw)
-        VALUES (@typed + 6, @two, @two, @half, @yes, @day, @raw), (7, 3, @none, @none, @none, @none, @none)";
-    assert_eq!(world.run(insert, &params).unwrap(), Outcome::Written(2));
-    assert_eq!(
-        world.rows_with(
-            "SELECT id, note, price, paid, day, raw FROM Orders
-             WHERE shard = 7 AND id IN (@two, 3) AND (day = @day OR @none IS NULL) AND @yes",
-            &params
-        ),
-        ["3 NULL NULL NULL NULL NULL", "2 2 1.5 true 2026-01-02 [255, 0]"]
-    );
-    assert_eq!(world.rows_with("SELECT @two, @half, @none", &params), ["2 1.5 NULL"]);
-    let wrong = world.run("SELECT 1 FROM Orders WHERE shard = @day", &params).unwrap_err();
-    assert_eq!(wrong.code(), Code::InvalidArgument);
+    let insert = "INSERT Flags (k, v) VALUES (@Both, @both)";
+    let both = Parameters::from_iter([("both", text("5"))]);
+    let refused = world.run(insert, &both).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let message = "parameter 'both' is used assuming different types (INT64 vs STRING)";
+    assert!(refused.message().contains(message), "{refused}");
     let missing = world.error("SELECT @nobody");
     assert_eq!(
         missing,
