@@ -98,7 +98,9 @@ impl State {
         Ok(Step::Done(Committed { timestamp, mutation_count }))
     }
 
-    /// Applies mutations to what a transaction has written and to the rows of `base`.
+    /// Applies mutations, one after another, to what a transaction has written and to the rows of
+    /// `base`. Each has to leave every row of an interleaved table with its parent; all else that a
+    /// schema asks for is asked of what the last one leaves.
     ///
     /// With `committing`, `now` is the commit's timestamp; before, nothing later can be written.
     fn apply_mutations(
@@ -133,12 +135,14 @@ impl State {
                 filled: 0,
                 cascades: is_asked && self.has_cascades(table),
             };
-            let gone = target.apply(&mutation, &mut locks)?;
+            let moved = target.apply(&mutation, &mut locks)?;
+            applied.filled += target.filled;
+            self.check_interleaved(table, &moved, &[&applied.drafts, draft], base)?;
             for child in self.cascades_to(&table.name) {
-                let mutation = Mutation::Delete { table: child.name.clone(), keys: gone.clone() };
+                let mutation =
+                    Mutation::Delete { table: child.name.clone(), keys: moved.gone.clone() };
                 waiting.push_front(Cow::Owned(mutation));
             }
-            applied.filled += target.filled;
             applied.locks.extend(locks.into_iter().map(|lock| (name.clone(), lock)));
         }
         Ok(applied)

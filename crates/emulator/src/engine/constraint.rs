@@ -7,7 +7,7 @@ use super::error::{Code, Error, Result};
 use super::foreign_key::References;
 use super::index::BoundIndex;
 use super::locks::{Columns, Lock, Mode};
-use super::mutation::{Draft, Drafts};
+use super::mutation::{Draft, Drafts, Moved};
 use super::state::State;
 use super::table::{OnDelete, Table};
 use super::value::{Key, KeyRange, Timestamp, Value};
@@ -50,7 +50,7 @@ impl State {
             if is_alone && keys.is_empty() && table.is_plain() {
                 continue;
             }
-            for (key, draft) in drafts {
+            for key in drafts.keys() {
                 let old = before.row(table, name, key)?;
                 let new = after.row(table, name, key)?;
                 if let Some(row) = &new {
@@ -58,12 +58,12 @@ impl State {
                 }
                 keys.note(old.as_deref(), new.as_deref());
                 if old.is_none() && new.is_some() {
-                    self.check_parent(table, key, &after, &mut found)?;
+                    found.looked_at.extend(self.check_parent(table, key, &after)?);
                 }
-                // A statement replaces no row, so what looks like it is one that it has made itself.
-                let is_replaced = below.is_none() && matches!(draft, Draft::Row(_));
-                if old.is_some() && (new.is_none() || is_replaced) {
-                    self.check_children(table, key, &after, &mut found)?;
+                if old.is_some() && new.is_none() {
+                    let children: Vec<&Table> = self.schema.children_of(&table.name).collect();
+                    let range = KeyRange::prefix(key.clone());
+                    found.looked_at.extend(check_children(table, &children, &range, &after)?);
                 }
                 for index in &indexes {
                     change_entry(index, old.as_deref(), new.as_deref(), stamp, &mut found);
@@ -118,17 +118,40 @@ impl State {
         Ok(())
     }
 
+    /// Makes sure that one mutation leaves the rows of interleaved tables with their parents. The
+    /// rows that go with their parent are those of mutations of their own.
+    pub fn check_interleaved(
+        &self,
+        table: &Table,
+        moved: &Moved,
+        layers: &[&Drafts],
+        base: Timestamp,
+    ) -> Result<()> {
+        let after = View { state: self, layers, base };
+        if let Some(key) = &moved.come {
+            self.check_parent(table, key, &after)?;
+        }
+        let stays = |child: &&Table| {
+            child.parent.as_ref().is_some_and(|parent| parent.on_delete != OnDelete::Cascade)
+        };
+        let children: Vec<&Table> = self.schema.children_of(&table.name).filter(stays).collect();
+        for range in &moved.gone {
+            check_children(table, &children, range, &after)?;
+        }
+        Ok(())
+    }
+
+    /// Returns what was read to find the parent of a row.
     fn check_parent(
         &self,
         table: &Table,
         key: &Key,
         after: &View<'_>,
-        found: &mut Consequences,
-    ) -> Result<()> {
+    ) -> Result<Option<(String, Lock)>> {
         let Some(parent) = table.parent.as_ref().filter(|parent| parent.is_enforced) else {
-            return Ok(());
+            return Ok(None);
         };
-        let Some(above) = self.schema.table(&parent.table) else { return Ok(()) };
+        let Some(above) = self.schema.table(&parent.table) else { return Ok(None) };
         let name = above.name.to_ascii_lowercase();
         let above_key = Key(key.0[..above.primary_key.len()].to_vec());
         if !after.exists(&name, &above_key) {
@@ -141,30 +164,7 @@ impl State {
                 ),
             ));
         }
-        found.looked_at.push((name, existence(KeyRange::prefix(above_key))));
-        Ok(())
-    }
-
-    fn check_children(
-        &self,
-        table: &Table,
-        key: &Key,
-        after: &View<'_>,
-        found: &mut Consequences,
-    ) -> Result<()> {
-        for child in self.schema.children_of(&table.name) {
-            let name = child.name.to_ascii_lowercase();
-            let range = KeyRange::prefix(key.clone());
-            if !after.first_two(&name, &range).is_empty() {
-                return Err(Error::failed_precondition(format!(
-                    "Delete failed because one or more keys exist within the child table:  Parent \
-                     Table: {}  Child Table: {}  Key: {key}",
-                    table.name, child.name
-                )));
-            }
-            found.looked_at.push((name, existence(range)));
-        }
-        Ok(())
+        Ok(Some((name, existence(KeyRange::prefix(above_key)))))
     }
 
     /// Returns the tables whose rows go with a row of this one.
@@ -174,6 +174,30 @@ impl State {
         };
         self.schema.children_of(table).filter(cascades)
     }
+}
+
+/// Makes sure that no row of these tables is in a range of keys of their parent's rows that go away.
+/// Returns what was read to find out.
+fn check_children(
+    table: &Table,
+    children: &[&Table],
+    range: &KeyRange,
+    after: &View<'_>,
+) -> Result<Vec<(String, Lock)>> {
+    let mut looked_at = Vec::with_capacity(children.len());
+    for child in children {
+        let name = child.name.to_ascii_lowercase();
+        if let Some(Key(parts)) = after.first_two(&name, range).first() {
+            let key = Key(parts[..table.primary_key.len()].to_vec());
+            return Err(Error::failed_precondition(format!(
+                "Delete failed because one or more keys exist within the child table:  Parent \
+                 Table: {}  Child Table: {}  Key: {key}",
+                table.name, child.name
+            )));
+        }
+        looked_at.push((name, existence(range.clone())));
+    }
+    Ok(looked_at)
 }
 
 /// A row's cells as values; a commit timestamp that isn't known yet counts as `stamp`.

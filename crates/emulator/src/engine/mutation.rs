@@ -155,6 +155,15 @@ pub(super) fn cells_of(table: &Table, row: &Row) -> Vec<Cell> {
     values.take(table.columns.len()).map(Cell::Value).collect()
 }
 
+/// The rows that come and go by one mutation.
+#[derive(Default)]
+pub(super) struct Moved {
+    /// The keys whose rows go away, though others may come in their place.
+    pub gone: Vec<KeyRange>,
+    /// The key of a row that comes where none was.
+    pub come: Option<Key>,
+}
+
 /// One table while mutations are applied to it.
 pub(super) struct Target<'a> {
     pub schema: &'a Schema,
@@ -177,9 +186,8 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Applies one mutation to the draft; `locks` gets what it must hold. Gives the keys whose rows
-    /// go away by it, though others may come in their place.
-    pub fn apply(&mut self, mutation: &Mutation, locks: &mut Vec<Lock>) -> Result<Vec<KeyRange>> {
+    /// Applies one mutation to the draft; `locks` gets what it must hold.
+    pub fn apply(&mut self, mutation: &Mutation, locks: &mut Vec<Lock>) -> Result<Moved> {
         match mutation {
             Mutation::Write { kind, columns, cells, .. } => {
                 self.write(*kind, columns, cells, locks)
@@ -189,7 +197,7 @@ impl Target<'_> {
                 let keys: Vec<_> =
                     keys.map(|range| self.stamped_range(range)).collect::<Result<_>>()?;
                 keys.iter().for_each(|range| self.delete(range, locks));
-                Ok(keys)
+                Ok(Moved { gone: keys, come: None })
             }
         }
     }
@@ -200,7 +208,7 @@ impl Target<'_> {
         columns: &[String],
         cells: &[Cell],
         locks: &mut Vec<Lock>,
-    ) -> Result<Vec<KeyRange>> {
+    ) -> Result<Moved> {
         let mut written = self.resolve(columns, cells)?;
         if kind != WriteKind::Update {
             let table = self.table;
@@ -238,9 +246,11 @@ impl Target<'_> {
             for (position, cell) in written {
                 cells[position] = cell;
             }
-            let gone = exists.then(|| KeyRange::prefix(key.clone()));
-            self.draft.insert(key, Draft::Row(cells));
-            return Ok(gone.into_iter().collect());
+            self.draft.insert(key.clone(), Draft::Row(cells));
+            return Ok(match exists {
+                true => Moved { gone: vec![KeyRange::prefix(key)], come: None },
+                false => Moved { gone: Vec::new(), come: Some(key) },
+            });
         }
         let below = self.below.and_then(|below| below.get(&key));
         let before = || below.cloned().unwrap_or_else(|| Draft::Patch(BTreeMap::new()));
@@ -251,7 +261,7 @@ impl Target<'_> {
             Draft::Patch(patch) => patch.extend(written),
             Draft::Deleted => debug_assert!(false, "a deleted row does not exist"),
         }
-        Ok(Vec::new())
+        Ok(Moved::default())
     }
 
     fn delete(&mut self, range: &KeyRange, locks: &mut Vec<Lock>) {

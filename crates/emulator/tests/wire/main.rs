@@ -10,6 +10,7 @@ mod definitions;
 mod http;
 mod life;
 mod limits;
+mod mutations;
 mod reads;
 mod relations;
 mod rest;
