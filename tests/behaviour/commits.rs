@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::world::{World, timed, until};
 
-/// What an answer of the embedded Spanner takes at most, repeats after a fault included.
+/// The longest that an answer of the embedded Spanner takes, repeats after a fault included.
 const SOON: Duration = Duration::from_secs(1);
 
 const STOCK: &str = "stock";
@@ -77,7 +77,7 @@ async fn one_fault_of_a_fenced_commit_costs_one_repetition() {
             assert!(took <= SOON, "{effect:?}: {took:?}");
             assert_eq!(fault.hits(), 1);
             assert_unhindered(&fence, &client).await;
-            // Nor of a release, which writes what the fence has read.
+            // The release writes what the fence has read, and isn't held up either.
             let (released, took) = timed(a.lock.resign()).await;
             assert!(released && took <= SOON, "{effect:?}: {took:?}");
         }
@@ -227,10 +227,22 @@ async fn a_fenced_transaction_that_ends_early_leaves_nothing_in_the_way() {
     assert_unhindered(&fence, &client).await;
 }
 
-/// As Google's emulator answers, once the session has begun another transaction.
+/// The answer of Google's emulator once the session has begun another transaction.
 fn gone() -> client::Error {
     let said = Status::default().set_code(NotFound).set_message("Transaction not found: 7");
     client::Error::service(said)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_was_applied_cannot_be_aborted_when_it_is_repeated() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    let lost = world.spanner.inject(on_commit(1, Effect::FailAfterApplying(Code::Unavailable)));
+    let aborted = world.spanner.inject(on_commit(1, Effect::Abort));
+    assert!(!restocked(fence.transaction(&client)).await.unwrap(), "it ran once");
+    assert_eq!((lost.hits(), aborted.hits()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -300,7 +312,7 @@ async fn a_fenced_transaction_that_is_aborted_time_and_again_locks_what_it_reads
     let rival = client.clone();
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
-    // Each time somebody inserts or deletes the row between its read and its commit.
+    // A rival inserts or deletes the row each time, between the read and the commit.
     let written = fence.transaction(&client).run(move |transaction| {
         let (rival, run) = (rival.clone(), counted.fetch_add(1, Ordering::Relaxed));
         async move {

@@ -285,14 +285,14 @@ impl Database {
 
     /// Returns true if this transaction has committed.
     pub fn has_committed(&self, id: TransactionId) -> bool {
-        matches!(self.state().committed(id.0), Ok(Some(_)))
+        self.state().has_committed(id.0)
     }
 
     /// Ends a read-write transaction with this error, which its later requests get. It returns true
     /// if it was still open. One that has committed stays so.
     pub fn fail(&self, id: TransactionId, error: Error) -> bool {
         let mut state = self.state();
-        if matches!(state.committed(id.0), Ok(Some(_))) {
+        if state.has_committed(id.0) {
             return false;
         }
         let open = state.open_transaction(id.0, self.now()).is_ok();

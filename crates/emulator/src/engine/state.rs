@@ -369,6 +369,11 @@ impl State {
         }
     }
 
+    /// Returns true if this transaction has committed.
+    pub fn has_committed(&self, number: TransactionNumber) -> bool {
+        matches!(self.committed(number), Ok(Some(_)))
+    }
+
     /// Returns the answer of an earlier commit of this transaction, if there was one.
     pub fn committed(&self, number: TransactionNumber) -> Result<Option<Committed>> {
         match self.transactions.get(&number).map(|transaction| &transaction.status) {

@@ -145,6 +145,23 @@ async fn a_read_at_a_future_moment_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_transaction_that_has_committed_cannot_be_made_to_fail() {
+    let world = World::with_accounts(1).await;
+    let transaction = world.begin();
+    assert!(!world.database.has_committed(transaction));
+    let committed = world.commit(transaction, 1, 5).await.unwrap();
+    assert!(world.database.has_committed(transaction));
+    assert!(!world.database.fail(transaction, Error::aborted("too late")), "it was open no more");
+    assert_eq!(world.commit(transaction, 1, 5).await.unwrap(), committed, "the same answer again");
+    assert!(!world.database.was_aborted(transaction));
+
+    let failed = world.begin();
+    assert!(world.database.fail(failed, Error::aborted("in time")));
+    assert!(is_aborted(world.commit(failed, 1, 6).await));
+    assert!(!world.database.has_committed(failed));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_older_transaction_aborts_a_younger_one_in_its_way() {
     let world = World::with_accounts(2).await;
     let (older, younger) = (world.begin(), world.begin());
