@@ -34,6 +34,8 @@ pub(crate) enum Charge {
     /// It reads what its changes are judged by, and commits.
     Transaction,
     ReadAndTransaction,
+    /// It finds what it is about, and what hangs on that, and changes both.
+    ReadsAndTransaction,
     /// One more read of a transaction whose first read was aborted. These may come all at once, since
     /// it takes about as many to get past a transaction whose process died; the sum is bounded.
     ReadAgain,
@@ -121,10 +123,10 @@ impl Budget {
     pub(crate) async fn tidying<T>(
         &self,
         doing: impl FnOnce() -> String,
+        charge: Charge,
         limit: Duration,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let charge = Charge::ReadAndTransaction;
         if timeout(limit, self.paid(charge)).await.is_err() {
             return Err(Error::timed_out(doing(), limit));
         }
@@ -219,6 +221,7 @@ impl Charge {
             Charge::Read | Charge::ReadAgain => 1,
             Charge::Transaction => 2,
             Charge::ReadAndTransaction => 3,
+            Charge::ReadsAndTransaction => 4,
         }
     }
 }
@@ -240,7 +243,9 @@ impl Buckets {
         let of = match charge {
             Charge::Read => [Some(reads), None],
             Charge::Transaction => [Some(transactions), None],
-            Charge::ReadAndTransaction => [Some(reads), Some(transactions)],
+            Charge::ReadAndTransaction | Charge::ReadsAndTransaction => {
+                [Some(reads), Some(transactions)]
+            }
             Charge::ReadAgain => [None, None],
             Charge::Connect => [Some(connects), None],
         };
@@ -380,11 +385,11 @@ mod tests {
     async fn tidying_gives_up_where_all_is_spent() {
         let budget = Budget::new();
         while budget.pay(Charge::Transaction) {}
-        let second = Duration::from_secs(1);
-        let tidying = budget.tidying(|| "tidy up".to_string(), second, async { Ok(()) });
-        assert!(tidying.await.is_err());
-        assert!(
-            budget.tidying(|| "tidy up".to_string(), second * 2, async { Ok(()) }).await.is_ok()
-        );
+        let tidy = async |seconds| {
+            let (doing, limit) = (|| "tidy up".to_string(), Duration::from_secs(seconds));
+            budget.tidying(doing, Charge::Transaction, limit, async { Ok(()) }).await
+        };
+        assert!(tidy(1).await.is_err());
+        assert!(tidy(2).await.is_ok());
     }
 }

@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::members::{MemberState, Members};
 use super::poll::poll_to_tidy;
-use super::tidy::{forget, tidy};
 use crate::error::{Error, Result};
 use crate::lock::{RunHandle, Spindle};
 use crate::names::{check_part, member_key, members_prefix};
 use crate::settings::LockBuilder;
 use crate::store::Table;
+use crate::store::membership::{remove_released, tidy};
 use crate::system::{Clock, chance};
 use crate::term::Health;
 use crate::token::FencingToken;
@@ -175,7 +175,7 @@ impl Member {
                 never = row.tidies() => match never {},
             };
             if ended.is_ok() {
-                forget(&row.table, &row.key).await;
+                remove_released(&row.table, &row.key).await;
             }
             // Nobody waits any more if it can't be delivered.
             let _ = done.send(ended);

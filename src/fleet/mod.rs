@@ -14,7 +14,6 @@ mod rw_write;
 mod semaphore;
 mod shard;
 mod shards;
-mod tidy;
 
 pub use member::{Member, MemberBuilder};
 pub use members::{MemberState, Members};

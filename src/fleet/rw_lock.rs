@@ -9,13 +9,13 @@ use tokio::time::{Instant, timeout};
 
 use super::poll::{poll_beside, poll_to_tidy, taken_until};
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
-use super::tidy::tidy;
 use crate::error::{Error, Kind, Result};
 use crate::lock::{Spindle, WAIT_MAX};
 use crate::names::{check_part, readers_prefix, writer_key};
 use crate::runloop::RowRole;
 use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
+use crate::store::membership::tidy;
 use crate::system::{Clock, chance};
 
 /// From one search for the rows of readers long gone to the next, and how long it may take.

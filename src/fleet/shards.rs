@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::member::Member;
 use super::poll::{Other, Place, Sight, declaration};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
-use super::tidy::{forget, tidy};
 use crate::error::{Error, Result};
 use crate::lock::{RunHandle, Spindle, joined};
 use crate::names::{check_part, shards_prefix, shares_prefix};
 use crate::settings::LockBuilder;
+use crate::store::membership::{remove_released, tidy};
 use crate::system::chance;
 use crate::term::say;
 
@@ -453,7 +453,7 @@ impl Controller {
             hand.leave(successors.get(*shard).cloned().flatten());
         }
         let left = running.await;
-        forget(self.member.table(), &self.place.share_key(self.member.id())).await;
+        remove_released(self.member.table(), &self.place.share_key(self.member.id())).await;
         while let Some(joined) = self.workers.tasks.join_next_with_id().await {
             self.finished(joined);
         }

@@ -111,6 +111,41 @@ async fn members_that_spanner_refuses_ask_no_more_than_the_table_may() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn members_whose_rows_cannot_be_deleted_leave_within_the_bound() {
+    let world = World::start().await;
+    let table = world.table();
+    let mut members = Vec::new();
+    for n in 0..40 {
+        let member = table.member("group").id(format!("m-{n:02}")).lease(LEASE * 60);
+        let member = member.clock(Clock::runtime()).build().unwrap();
+        let leave = CancellationToken::new();
+        let running = member.run(leave.clone());
+        members.push((member, leave, running, format!("spindle:member:group/m-{n:02}")));
+    }
+    sleep(LEASE).await;
+    // Each release is answered, and each deletion refused.
+    let deletions: Vec<_> = members
+        .iter()
+        .map(|(.., key)| {
+            let fault = Fault::on(Rpc::Commit).table("locktable").key(key.clone()).skip(1);
+            world.spanner.inject(fault.effect(Effect::Fail(Code::Unavailable)))
+        })
+        .collect();
+    let mut left = JoinSet::new();
+    for (member, leave, running, _) in members {
+        left.spawn(async move {
+            leave.cancel();
+            drop((running.await, member));
+        });
+        sleep(WINDOW / 40).await;
+    }
+    let deleted: u64 = deletions.iter().map(|fault| fault.hits()).sum();
+    // Each reads the row, looks for takeover rows, reads it again and commits.
+    assert!((1..=IN_VAIN_MAX / 4).contains(&deleted), "{deleted} in {WINDOW:?}");
+    left.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn ranked_contenders_that_nobody_wants_any_more_join_no_more() {
     let world = World::start().await;
     let table = world.table();

@@ -41,7 +41,7 @@ pub(crate) async fn poll_in_turn(
 /// As [`poll`], to find rows that nobody needs any more.
 pub(crate) async fn poll_to_tidy(table: &Arc<Table>, prefix: &str) -> Result<Rows> {
     let polling = async { poll(table, &[prefix]).await };
-    table.budget().tidying(|| subject(prefix), REQUEST_LIMIT, polling).await
+    table.budget().tidying(|| subject(prefix), Charge::Read, REQUEST_LIMIT, polling).await
 }
 
 /// Reads the rows of these keys, and all whose keys begin so.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
 
 use super::poll::{Rows, taken_until};
-use crate::batch::{CommitOutcome, Store as _};
+use crate::batch::{Charge, CommitOutcome, Store as _};
 use crate::error::Error;
 use crate::store::{Need, REQUEST_LIMIT, Table};
 use crate::term::say;
@@ -50,7 +50,7 @@ pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
         };
         verdict.error.map_or(Ok(deleted), Err)
     };
-    match table.budget().tidying(doing, REQUEST_LIMIT, deleting).await {
+    match table.budget().tidying(doing, Charge::Transaction, REQUEST_LIMIT, deleting).await {
         Ok(deleted) => say(|| tracing::debug!(deleted, of = rows, "rows of those that are gone")),
         Err(error) => say(|| tracing::debug!(of = rows, %error, "rows of those that are gone")),
     }
@@ -63,8 +63,9 @@ fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {
     taken_until(row, lease, read_at).is_none() && read_at.since(vacant_since) >= age
 }
 
-/// Deletes the row of a member that has left, unless it has come again; if that can't be done, another
-/// member deletes it later.
+/// Deletes the row of a member that has left, unless it has come again.
+///
+/// If that can't be done, another member deletes the row later.
 pub(crate) async fn remove_released(table: &Arc<Table>, key: &str) {
     let removed = async {
         let (found, _) = table.read(key, REQUEST_LIMIT).await?;
@@ -79,7 +80,8 @@ pub(crate) async fn remove_released(table: &Arc<Table>, key: &str) {
         verdict.error.map_or(Ok(()), Err)
     };
     let doing = || format!("lock `{key}`: delete its row");
-    if let Err(error) = table.budget().tidying(doing, REQUEST_LIMIT, removed).await {
+    let charge = Charge::ReadsAndTransaction;
+    if let Err(error) = table.budget().tidying(doing, charge, REQUEST_LIMIT, removed).await {
         say(|| tracing::debug!(lock = key, %error, "the row of a member that left stays for now"));
     }
 }
