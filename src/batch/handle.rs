@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -44,8 +43,38 @@ struct Batcher {
     histories: Arc<FailureHistories>,
     /// The batcher ends with the last of its handles.
     inbox: mpsc::WeakUnboundedSender<Arc<Op>>,
-    /// How many have sat down so far.
-    handles: Arc<AtomicUsize>,
+    groups: Groups,
+}
+
+/// How many locks each group has.
+type Groups = Arc<Mutex<Vec<usize>>>;
+
+/// A lock's place in a group, until the last clone of its handle is dropped.
+#[derive(Debug)]
+struct Place {
+    group: usize,
+    groups: Groups,
+}
+
+impl Place {
+    /// Takes a place in the first group that has one left, so that locks that come and go stay together.
+    fn in_one_of(groups: &Groups) -> Place {
+        let mut counts = groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = counts.iter().position(|count| *count < GROUP).unwrap_or_else(|| {
+            if counts.len() < GROUPS {
+                counts.push(0);
+            }
+            counts.len() - 1
+        });
+        counts[group] += 1;
+        Place { group, groups: Arc::clone(groups) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)[self.group] -= 1;
+    }
 }
 
 /// One lock's place in a batcher.
@@ -56,6 +85,7 @@ pub(crate) struct BatchHandle {
     inbox: mpsc::UnboundedSender<Arc<Op>>,
     history: Arc<FailureHistory>,
     histories: Arc<FailureHistories>,
+    _place: Arc<Place>,
 }
 
 impl Batchers {
@@ -91,11 +121,10 @@ impl Batchers {
         batchers.retain(|batcher| batcher.inbox.strong_count() > 0);
         let running = batchers.iter().find(|batcher| batcher.runtime == runtime);
         let running = running.and_then(|batcher| {
-            let (histories, handles) =
-                (Arc::clone(&batcher.histories), Arc::clone(&batcher.handles));
-            Some((batcher.inbox.upgrade()?, batcher.ticks, histories, handles))
+            let (histories, groups) = (Arc::clone(&batcher.histories), Arc::clone(&batcher.groups));
+            Some((batcher.inbox.upgrade()?, batcher.ticks, histories, groups))
         });
-        let (inbox, ticks, histories, handles) = running.unwrap_or_else(|| {
+        let (inbox, ticks, histories, groups) = running.unwrap_or_else(|| {
             let mut random = SmallRng::seed_from_u64(seed);
             let ticks = Ticks::new(&mut random);
             let (inbox, arriving) = mpsc::unbounded_channel();
@@ -103,19 +132,20 @@ impl Batchers {
             spawn(Box::pin(Dispatcher::new(store, arriving, budget, random).run()));
             let histories = Arc::<FailureHistories>::default();
             let known = Arc::clone(&histories);
-            let handles = Arc::<AtomicUsize>::default();
+            let groups = Groups::default();
             batchers.push(Batcher {
                 runtime,
                 ticks,
                 histories: known,
                 inbox: inbox.downgrade(),
-                handles: Arc::clone(&handles),
+                groups: Arc::clone(&groups),
             });
-            (inbox, ticks, histories, handles)
+            (inbox, ticks, histories, groups)
         });
-        let group = handles.fetch_add(1, Ordering::Relaxed) / GROUP;
-        let ticks = ticks.of_group(u32::try_from(group % GROUPS).unwrap_or_default());
-        BatchHandle { history: histories.of(&lock), lock, ticks, inbox, histories }
+        let place = Place::in_one_of(&groups);
+        let ticks = ticks.of_group(u32::try_from(place.group).unwrap_or_default());
+        let (history, _place) = (histories.of(&lock), Arc::new(place));
+        BatchHandle { history, lock, ticks, inbox, histories, _place }
     }
 }
 
@@ -219,6 +249,21 @@ mod tests {
             .block_on(async { batchers.handle(&store, "b".into(), 1).send(look(), LIMIT).await });
         assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.error);
         drop(first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn locks_that_come_and_go_share_the_marks_of_those_that_stay() {
+        let (batchers, store) =
+            (Batchers::new(Arc::new(Budget::new())), Arc::<Counting>::default());
+        let handle = || batchers.handle(&store, "a".into(), 1);
+        let distance = LIMIT * 10;
+        let mark = |handle: &BatchHandle| handle.ticks().before(distance, distance);
+        let first = handle();
+        for _ in 0..3 * GROUP {
+            assert_eq!(mark(&handle().clone()), mark(&first));
+        }
+        let _many: Vec<_> = (1..GROUP).map(|_| handle()).collect();
+        assert_ne!(mark(&handle()), mark(&first), "too many for one moment");
     }
 
     #[tokio::test(start_paused = true)]
