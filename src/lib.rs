@@ -89,8 +89,8 @@
 //!
 //! # Guides
 //!
-//! The repository and the package have them in `docs/`: `choosing.md` (which way to hold, and how they differ), `testing.md`
-//! (a service with two replicas on virtual time), `operating.md` (log, metrics, alerts, bad days), `moving.md` (from
+//! The repository and the package have them in `docs/`: `choosing.md` (which way to hold, and how they differ), `service.md`
+//! (axum, SIGTERM, probes, metrics, locks that come and go), `testing.md` (a service with two replicas on virtual time), `operating.md` (log, metrics, alerts, bad days), `moving.md` (from
 //! other implementations), `design.md` and `safety.md` (how it works, and why to believe it).
 //!
 //! # What to rely on
@@ -140,6 +140,8 @@ mod token;
 pub use google_cloud_spanner;
 pub use tokio_util::sync::CancellationToken;
 
+#[doc(hidden)]
+pub use error::told_by_client;
 pub use error::{Error, ReleaseOutcome, Result, TermEnd};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use lock::{Guard, JobOutcome, LastRun, LeadOptions, RunHandle, RunState, Spindle, TaskResult};
@@ -150,7 +152,7 @@ pub use table::LockTable;
 pub use term::{Term, TermChange, TermWatch};
 pub use token::FencingToken;
 
-/// How an instance charges: for probes, dashboards and people.
+/// The health of an instance: for probes, dashboards and people.
 pub mod health {
     pub use crate::term::{Failing, Health, Role, Trouble};
 }

@@ -17,6 +17,21 @@ use crate::store::{Connection, Table, ddl};
 ///
 /// Making one sends nothing and can't fail. [`lock`](LockTable::lock) makes instances that
 /// contend; the other methods need no instance.
+///
+/// ```no_run
+/// # async fn example() -> spindle::Result<()> {
+/// use spindle::LockTable;
+///
+/// let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+/// table.check().await?; // the table is there, and has the columns that it needs
+/// let lock = table.lock("billing").build()?;
+/// println!("{} would lead", lock.id());
+/// if let Some(leader) = table.inspect("billing").await?.holder() {
+///     println!("{leader} leads");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LockTable(Arc<Table>);
 

@@ -25,6 +25,20 @@ const CREDENTIALS_HINT: &str = "set GOOGLE_APPLICATION_CREDENTIALS to a key file
 ///
 /// Its text is for people and may change; the predicates tell a program what to do. Cheap to
 /// clone.
+///
+/// ```
+/// /// What a request that came to this error is answered by.
+/// fn status(error: &spindle::Error) -> u16 {
+///     match error {
+///         error if error.is_fenced() => 409, // another instance leads
+///         error if error.is_outcome_unknown() => 500, // look before you repeat it
+///         error if error.is_retryable() => 503,
+///         _ => 500,
+///     }
+/// }
+/// # let refused = spindle::LockTable::connect("d", "locktable").lock("job").build().unwrap_err();
+/// # assert_eq!(status(&refused), 500);
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Kind>);
 
@@ -380,17 +394,35 @@ impl Missing {
 }
 
 /// Returns an error's text, and that of its causes where it keeps them to itself.
+///
+/// An error that shows a cause as a debugger would, as tonic's does, is left out for its causes.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
+    let mut text = String::new();
+    for error in std::iter::successors(Some(error), |error| error.source()) {
         let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
+        let mut causes = std::iter::successors(error.source(), |error| error.source());
+        if causes.any(|cause| more.contains(&format!("{cause:?}"))) || text.contains(&more) {
+            continue;
         }
-        cause = error.source();
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&more);
     }
     text
+}
+
+/// Returns the client's account of what went wrong. The program of this repository shows it, too.
+#[doc(hidden)]
+pub fn told_by_client(error: &google_cloud_spanner::Error) -> String {
+    match code(error) {
+        Some(_) => error.to_string(),
+        None if error.is_connect() || error.is_transport() => {
+            let causes = with_causes(error);
+            format!("{causes}; see that the endpoint is right, and that this machine reaches it")
+        }
+        None => with_causes(error),
+    }
 }
 
 /// Returns the text that a panic was raised with.
@@ -474,19 +506,10 @@ impl fmt::Display for Error {
                 "{owner}: its session is gone; a client never makes a new one, a lock table with a \
                  connection of its own does"
             ),
-            Kind::Denied { doing, source } | Kind::Failed { doing, source }
-                if source.is_authentication() =>
-            {
-                let source = with_causes(source);
-                write!(f, "{doing}: no usable credentials ({CREDENTIALS_HINT}): {source}")
-            }
-            Kind::Denied { doing, source } if code(source) == Some(Code::Unauthenticated) => {
-                write!(f, "{doing}: credentials refused by spanner ({CREDENTIALS_HINT}): {source}")
-            }
-            Kind::Denied { doing, source } => write!(f, "{doing}: refused by spanner: {source}"),
-            Kind::Failed { doing, source } => write!(f, "{doing}: {source}"),
+            Kind::Denied { doing, source } => write_refusal(f, doing, source, true),
+            Kind::Failed { doing, source } => write_refusal(f, doing, source, false),
             Kind::Unknown { doing, source: Some(source) } => {
-                write!(f, "{doing}: outcome unknown: {source}")
+                write!(f, "{doing}: outcome unknown: {}", told_by_client(source))
             }
             Kind::Unknown { doing, source: None } => {
                 write!(f, "{doing}: outcome unknown: no answer in time")
@@ -516,6 +539,24 @@ impl fmt::Display for Error {
                 "lock `{lock}`: the background loop is gone; it panicked, or its runtime shut down"
             ),
         }
+    }
+}
+
+fn write_refusal(
+    f: &mut fmt::Formatter<'_>,
+    doing: &str,
+    source: &google_cloud_spanner::Error,
+    is_denied: bool,
+) -> fmt::Result {
+    let told = told_by_client(source);
+    if source.is_authentication() {
+        write!(f, "{doing}: no usable credentials ({CREDENTIALS_HINT}): {told}")
+    } else if is_denied && code(source) == Some(Code::Unauthenticated) {
+        write!(f, "{doing}: credentials refused by spanner ({CREDENTIALS_HINT}): {told}")
+    } else if is_denied {
+        write!(f, "{doing}: refused by spanner: {told}")
+    } else {
+        write!(f, "{doing}: {told}")
     }
 }
 

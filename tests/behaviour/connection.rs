@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spindle::{Clock, LockTable};
 use spindle_emulator::{Emulator, Rpc};
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -149,6 +149,38 @@ async fn a_channel_that_hears_nothing_is_replaced() {
     assert!(second > first);
     assert!(took < EVENTUALLY / 3, "{took:?}");
     a.stop().await;
+}
+
+/// Each is tried on the address where nobody, or nobody who speaks gRPC, listens.
+#[tokio::test]
+async fn an_error_of_the_connection_names_what_was_tried_in_plain_words_and_what_to_do() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let other = http.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = http.accept().await.unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    });
+    let (closing, _attempts) = refusing().await;
+    for endpoint in [
+        format!("http://{nobody}"),
+        format!("http://{other}"),
+        closing,
+        "http://no-such-host.invalid:9010".to_string(),
+    ] {
+        let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+        let told = table.inspect(LOCK).await.unwrap_err().to_string();
+        println!("{told}");
+        for part in [DATABASE, &endpoint, "see that the endpoint is right"] {
+            assert!(told.contains(part), "{told}");
+        }
+        for debugging in ["{", "Some(", "Error(", "source:", "\""] {
+            assert!(!told.contains(debugging), "{told}");
+        }
+        assert!(!told.starts_with(char::is_uppercase), "{told}");
+    }
 }
 
 /// A server that accepts each connection and closes it, and how many it has accepted.

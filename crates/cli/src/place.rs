@@ -89,7 +89,7 @@ async fn connect(database: &str) -> Result<(Spanner, DatabaseClient)> {
 
 fn refused(database: &str, error: &spindle::google_cloud_spanner::Error) -> Failure {
     use google_cloud_gax::error::rpc::Code as Status;
-    let text = format!("database `{database}`: {error}");
+    let text = format!("database `{database}`: {}", spindle::told_by_client(error));
     match error.status().map(|status| status.code) {
         Some(Status::NotFound) => Failure::new(Code::Missing, text).cure(
             "see that the name is right (`gcloud spanner databases list --instance=INSTANCE`), or \

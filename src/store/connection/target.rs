@@ -13,6 +13,10 @@ use crate::error::{self, Error, Missing, Result};
 /// less patience leave it to the next ones.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
+/// The places that the client goes to where it is given none.
+const EMULATOR: &str = "SPANNER_EMULATOR_HOST";
+const GOOGLES: &str = "spanner.googleapis.com";
+
 /// Where a connection leads.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -31,10 +35,13 @@ impl Target {
     }
 
     pub(super) fn connecting(&self) -> String {
-        match &self.endpoint {
-            Some(endpoint) => format!("database `{}`: connect to {endpoint}", self.database),
-            None => format!("database `{}`: connect", self.database),
-        }
+        let emulator = || std::env::var(EMULATOR).ok().filter(|endpoint| !endpoint.is_empty());
+        let place = match (&self.endpoint, emulator()) {
+            (Some(endpoint), _) => endpoint.clone(),
+            (None, Some(endpoint)) => format!("{EMULATOR}, which is {endpoint}"),
+            (None, None) => GOOGLES.to_string(),
+        };
+        format!("database `{}`: connect to {place}", self.database)
     }
 
     pub(super) async fn connect(&self) -> Result<DatabaseClient> {
