@@ -72,6 +72,24 @@ async fn the_beginning_of_a_term_says_how_it_came_about_from_whom_and_after_what
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_that_is_removed_is_logged_with_what_it_said_of_an_eviction() {
+    let world = World::start().await;
+    let (log, _guard) = Log::capture();
+    let a = world.elect("a").await;
+    let table = world.table();
+    table.evict(LOCK).by("alice").because("bad deploy").await.unwrap();
+    a.stop().await;
+    sleep(LEASE * 2).await;
+    assert!(table.remove(LOCK).await.unwrap());
+    let removed = log.the("the row was removed");
+    assert!(removed.level == Level::INFO && removed.says("lock=job"), "{removed:?}");
+    assert!(removed.says("alice") && removed.says("bad deploy"), "{removed:?}");
+    // Where there is no row, there is nothing to tell.
+    assert!(!table.remove(LOCK).await.unwrap());
+    log.the("the row was removed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_term_says_what_happened_to_the_row_and_a_loss_is_a_warning() {
     let world = World::start().await;
     let (log, _guard) = Log::capture();
