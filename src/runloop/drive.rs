@@ -69,7 +69,7 @@ pub(crate) struct Driver<R> {
     /// True if somebody has asked for a poll since the instance was last written to poll.
     is_poll_due: bool,
     journal: Journal,
-    /// The name of the act under way, and the row_role that fails with it.
+    /// The name of the act under way, and the part that fails with it.
     act: (&'static str, Failing),
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
@@ -508,7 +508,7 @@ async fn sleep_for(nap: Option<Duration>) {
     }
 }
 
-/// Returns the name of an act, and the row_role that fails with it.
+/// Returns the name of an act, and the part that fails with it.
 fn names(act: &Act) -> (&'static str, Failing) {
     match act {
         Act::Observe => ("observe", Failing::Reads),

@@ -12,7 +12,7 @@ use spindle_protocol::{Act, Moment, Row, Timestamp};
 use crate::error::{Error, TermEnd};
 use crate::term::succession;
 
-/// A loop that wakes this row_role of a lease late counts as stalled.
+/// A loop that wakes this part of a lease late counts as stalled.
 const STALLS_PER_LEASE: u32 = 10;
 
 /// The meter of one instance.

@@ -1,4 +1,4 @@
-//! The row_role that a row plays: what an instance's acts mean for it.
+//! The role that a row plays: what an instance's acts mean for it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use crate::batch::{BatchHandle, Batchers};
 use crate::store::Table;
 use crate::system::chance;
 
-/// The row_role that an instance plays, before it has a loop.
+/// The role that an instance plays, before it has a loop.
 #[derive(Clone, Debug)]
 pub(crate) enum RowRole {
     /// The holder of an ordinary lock.
@@ -21,7 +21,7 @@ pub(crate) enum RowRole {
     Writer(Arc<Mutex<Writing>>),
 }
 
-/// The row_role that a row plays.
+/// The role that a row plays.
 pub(crate) enum Role {
     Lock,
     Reader(Box<ReaderRow>),
@@ -37,7 +37,7 @@ pub(crate) struct ReaderRow {
 }
 
 impl RowRole {
-    /// Returns the row_role with what it needs of a batcher.
+    /// Returns the role with what it needs of a batcher.
     pub(crate) fn with_handles(self, table: &Arc<Table>, batchers: &Batchers) -> Role {
         match self {
             RowRole::Lock => Role::Lock,

@@ -1,4 +1,4 @@
-//! How an instance charges, for probes and for people.
+//! The health of an instance, for probes and for people.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::contact::{Contact, Failing};
 use crate::error::{Error, Kind};
 use crate::token::FencingToken;
 
-/// How an instance charges, for the probes of an orchestrator such as Kubernetes.
+/// The health of an instance, for the probes of an orchestrator such as Kubernetes.
 ///
 /// | probe | ask | because |
 /// | --- | --- | --- |
