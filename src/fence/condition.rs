@@ -41,6 +41,20 @@ use crate::token::FencingToken;
 /// the same term. A fence that came from a [`Term`] of this process knows when that term has ended
 /// here, cancelled or expired. It fails from then on without asking Spanner. A deserialized one
 /// leaves that to Spanner. Either is safe.
+///
+/// ```no_run
+/// # async fn pay(
+/// #     term: spindle::Term,
+/// #     client: google_cloud_spanner::client::DatabaseClient,
+/// #     order: google_cloud_spanner::mutation::Mutation,
+/// # ) -> spindle::Result<()> {
+/// match term.fence().write(&client, [order]).await {
+///     Err(error) if error.is_fenced() => println!("somebody else leads: {error}"),
+///     written => drop(written?), // committed before the next term begins
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Fence {
     pub(super) table: String,

@@ -65,12 +65,23 @@ impl Spindle {
     /// process that acquires again at once after a release may win over others that wait.
     ///
     /// ```no_run
+    /// # async fn tick() {}
+    /// # async fn bill(fence: spindle::Fence) -> spindle::Result<()> { Ok(()) }
     /// # async fn service(table: spindle::LockTable) -> spindle::Result<()> {
-    /// let lock = table.lock("migration").build()?;
-    /// let guard = lock.acquire().await?;
-    /// // … under guard.fence(), until guard.cancelled() …
-    /// guard.release().await;
-    /// # Ok(())
+    /// let lock = table.lock("billing").build()?;
+    /// loop {
+    ///     let guard = lock.acquire().await?;
+    ///     loop {
+    ///         tokio::select! {
+    ///             () = guard.cancelled() => break,
+    ///             () = tick() => {}
+    ///         }
+    ///         match bill(guard.fence()).await {
+    ///             Err(error) if error.is_fenced() => break, // the term is over
+    ///             billed => billed?,
+    ///         }
+    ///     }
+    /// } // a guard that is dropped is released, if it still holds
     /// # }
     /// ```
     ///

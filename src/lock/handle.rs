@@ -47,17 +47,22 @@ use crate::token::FencingToken;
 /// An effect that must not happen late has to carry the token: see [`Term::fence`].
 ///
 /// ```no_run
-/// # async fn service(client: google_cloud_spanner::client::DatabaseClient) -> spindle::Result<()> {
-/// use spindle::{CancellationToken, Spindle};
+/// # async fn work(token: spindle::FencingToken) {}
+/// # async fn service(
+/// #     client: google_cloud_spanner::client::DatabaseClient,
+/// #     cancel: spindle::CancellationToken,
+/// # ) -> spindle::Result<()> {
+/// use std::time::Duration;
+/// use spindle::Spindle;
 ///
-/// let cancel = CancellationToken::new();
 /// let lock = Spindle::new(client, "locktable", "billing");
 /// let running = lock.run(cancel.clone());
-///
-/// if let Some(token) = lock.has_lock() {
-///     println!("leading under {token}");
+/// while !cancel.is_cancelled() {
+///     if let Some(token) = lock.has_lock() {
+///         work(token).await;
+///     }
+///     tokio::time::sleep(Duration::from_secs(1)).await;
 /// }
-/// cancel.cancel();
 /// running.await // once the lock is released
 /// # }
 /// ```
@@ -81,7 +86,7 @@ struct Shared {
     row_role: RowRole,
 }
 
-/// A caller's waiter_guard for the lock, until it is dropped.
+/// A caller that wants the lock, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct WaiterGuard(Spindle);
 
@@ -102,7 +107,7 @@ enum Site {
 
 impl Spindle {
     /// Returns an instance with default settings: a lease of 10 s, and an id of host, process and a
-    /// random row_role.
+    /// random part.
     ///
     /// A shortcut for [`LockTable::lock`](crate::LockTable::lock) that doesn't fail: what is wrong with the arguments is
     /// what [`run`](Spindle::run) resolves to.
@@ -174,7 +179,7 @@ impl Spindle {
         RunHandle { result, lock }
     }
 
-    /// Starts the loop that wants the lock while somebody here waiters it, unless it runs already.
+    /// Starts the loop that wants the lock while somebody here wants it, unless it runs already.
     fn start_on_demand(&self) -> Result<()> {
         let (done, _nobody_waits) = oneshot::channel();
         match self.begin(Demand::Claimed, CancellationToken::new(), done) {

@@ -137,9 +137,19 @@ fn a_loop_that_nothing_drives_or_that_is_gone_shows_as_stalled() {
 
 /// A machine whose clock counts suspended time; tokio's timers don't.
 #[derive(Debug)]
-struct Suspendable {
+pub struct Suspendable {
     origin: tokio::time::Instant,
     suspended: Mutex<Duration>,
+}
+
+impl Suspendable {
+    pub fn new() -> Suspendable {
+        Suspendable { origin: tokio::time::Instant::now(), suspended: Mutex::default() }
+    }
+
+    pub fn suspend(&self, time: Duration) {
+        *self.suspended.lock().unwrap() += time;
+    }
 }
 
 impl Machine for Suspendable {
@@ -152,8 +162,7 @@ impl Machine for Suspendable {
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_wakes_from_suspension_announces_its_loss_within_a_tick() {
     let world = World::start().await;
-    let machine =
-        Arc::new(Suspendable { origin: tokio::time::Instant::now(), suspended: Mutex::default() });
+    let machine = Arc::new(Suspendable::new());
     let shared: Arc<dyn Machine> = Arc::clone(&machine) as _;
     let long = Duration::from_secs(100);
     let lock = world.table().lock(LOCK).lease(long).clock(spindle::simulation::clock(shared));
@@ -161,7 +170,7 @@ async fn a_holder_that_wakes_from_suspension_announces_its_loss_within_a_tick() 
     a.holds().await;
     let term = a.lock.term().unwrap();
     // Suspended right after the term began: the next heartbeat is 33 s of running away.
-    *machine.suspended.lock().unwrap() = long * 2;
+    machine.suspend(long * 2);
     assert_eq!(a.lock.has_lock(), None, "it knows at once");
     let (_, waited) = crate::world::timed(term.cancelled()).await;
     assert!(waited <= long / 10 + Duration::from_secs(1), "a tick: {waited:?}");

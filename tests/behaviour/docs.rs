@@ -7,6 +7,112 @@ fn the_page_on_testing_quotes_the_test_that_runs_here() {
 }
 
 #[test]
+fn the_page_on_a_service_quotes_the_example_that_is_tested_here() {
+    let (page, example) =
+        (include_str!("../../docs/service.md"), include_str!("../../examples/service.rs"));
+    let quotes: Vec<&str> = page.split("```rust\n").skip(1).collect();
+    assert!(quotes.len() > 5, "{}", quotes.len());
+    for quote in quotes {
+        let (quote, _) = quote.split_once("```").unwrap();
+        assert!(example.contains(quote), "the example has no such lines:\n{quote}");
+    }
+}
+
+/// Types whose example is that of the item that makes them.
+const SHOWN_BY: [(&str, &str); 24] = [
+    ("Checked", "pub struct LockTable"),
+    ("Deposed", "pub fn evict"),
+    ("Evict", "pub fn evict"),
+    ("FencedTransaction", "pub fn transaction"),
+    ("History", "pub fn history"),
+    ("JobOutcome", "pub async fn run_once"),
+    ("LastRun", "pub fn last_run"),
+    ("LockBuilder", "pub fn build"),
+    ("LockList", "pub fn list"),
+    ("LockState", "pub struct LockTable"),
+    ("MemberBuilder", "pub struct Member"),
+    ("MemberState", "pub fn members"),
+    ("Members", "pub fn members"),
+    ("PastTerm", "pub fn history"),
+    ("Permit", "pub struct Semaphore"),
+    ("ReadGuard", "pub struct RwLock"),
+    ("RunHandle", "pub struct Spindle"),
+    ("RwLockBuilder", "pub struct RwLock"),
+    ("Seize", "pub fn seize"),
+    ("SemaphoreBuilder", "pub struct Semaphore"),
+    ("Shard", "pub async fn run"),
+    ("Shards", "pub async fn run"),
+    ("TermChange", "pub struct TermWatch"),
+    ("WriteGuard", "pub struct RwLock"),
+];
+/// Types that a user only reads, by their fields, or never names.
+const NEED_NONE: [&str; 13] = [
+    "Cause",
+    "Clock",
+    "Failing",
+    "HistoryEnd",
+    "Holding",
+    "KeptAway",
+    "Obstacle",
+    "ReleaseOutcome",
+    "Role",
+    "RunState",
+    "TaskResult",
+    "TermEnd",
+    "Trouble",
+];
+
+#[test]
+fn every_public_type_has_an_example_or_is_shown_by_what_makes_it() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("src"), root.join("crates/protocol/src")];
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.is_dir() {
+                true => folders.push(entry),
+                false => sources.push(std::fs::read_to_string(entry).unwrap()),
+            }
+        }
+    }
+    // The comment before an item that begins so, in any file.
+    let has_example = |item: &str| {
+        sources.iter().any(|source| {
+            let lines: Vec<&str> = source.lines().map(str::trim_start).collect();
+            let is_item = |line: &str| {
+                let rest = line.strip_prefix(item);
+                rest.is_some_and(|rest| {
+                    !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                })
+            };
+            lines.iter().enumerate().filter(|(_, line)| is_item(line)).any(|(at, _)| {
+                let above = lines[..at]
+                    .iter()
+                    .rev()
+                    .take_while(|line| !line.is_empty() && !line.starts_with('}'));
+                above.into_iter().any(|line| line.starts_with("/// ```"))
+            })
+        })
+    };
+    let listed = include_str!("../../docs/public-api.txt").lines().filter_map(|line| {
+        let line = line.strip_prefix("#[non_exhaustive] ").unwrap_or(line);
+        let (kind, path) = line.strip_prefix("pub ")?.split_once(' ')?;
+        let name = path.split(['(', '<', ' ']).next()?.trim_end_matches(':').rsplit("::").next()?;
+        ["struct", "enum", "trait"].contains(&kind).then(|| (kind.to_string(), name.to_string()))
+    });
+    let mut count = 0;
+    for (kind, name) in listed {
+        count += 1;
+        let own = has_example(&format!("pub {kind} {name}"));
+        let by = SHOWN_BY.iter().find(|(of, _)| *of == name);
+        let is_shown = by.is_some_and(|(_, item)| has_example(item));
+        let needs_none = NEED_NONE.contains(&name.as_str());
+        assert_eq!(usize::from(own) + usize::from(is_shown) + usize::from(needs_none), 1, "{name}");
+    }
+    assert!(count > 50, "{count}");
+}
+
+#[test]
 fn every_published_package_carries_its_licences() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = |folder: &std::path::Path| std::fs::read_to_string(folder.join("Cargo.toml"));

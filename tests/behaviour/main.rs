@@ -6,6 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 mod log;
+#[path = "../../examples/service.rs"]
+#[expect(dead_code, reason = "what its `main` uses alone")]
+mod service_example;
 mod window;
 mod world;
 
@@ -17,6 +20,7 @@ mod commits;
 mod company;
 mod connection;
 mod credentials;
+mod deployed;
 mod docs;
 mod doubt;
 mod dropping;
@@ -29,6 +33,7 @@ mod history;
 mod lead;
 mod load;
 mod logs;
+mod loops;
 mod many;
 mod members;
 mod names;
