@@ -343,6 +343,17 @@ mod tests {
 
     const READS_MAX: usize = 14;
 
+    #[test]
+    fn a_charge_is_for_each_request_that_it_names() {
+        use Charge::*;
+        // A transaction reads what its changes are judged by, and commits.
+        for (charge, requests) in
+            [(Read, 1), (Transaction, 2), (ReadAndTransaction, 3), (ReadsAndTransaction, 4)]
+        {
+            assert_eq!(charge.requests(), requests, "{charge:?}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn users_of_one_budget_repeat_together_what_one_of_them_may() {
         let budget = Budget::new();

@@ -110,39 +110,26 @@ async fn members_that_spanner_refuses_ask_no_more_than_the_table_may() {
     .await;
 }
 
+/// The table is charged four for a deletion; see the unit tests of the budget.
 #[tokio::test(start_paused = true)]
-async fn members_whose_rows_cannot_be_deleted_leave_within_the_bound() {
+async fn a_member_that_leaves_sends_two_requests_for_its_release_and_four_to_delete_its_row() {
     let world = World::start().await;
-    let table = world.table();
-    let mut members = Vec::new();
-    for n in 0..40 {
-        let member = table.member("group").id(format!("m-{n:02}")).lease(LEASE * 60);
-        let member = member.clock(Clock::runtime()).build().unwrap();
-        let leave = CancellationToken::new();
-        let running = member.run(leave.clone());
-        members.push((member, leave, running, format!("spindle:member:group/m-{n:02}")));
-    }
+    // No heartbeat is due meanwhile.
+    let member = world.table().member("group").id("a").lease(LEASE * 60);
+    let member = member.clock(Clock::runtime()).build().unwrap();
+    let leave = CancellationToken::new();
+    let running = member.run(leave.clone());
     sleep(LEASE).await;
-    // Each release is answered, and each deletion refused.
-    let deletions: Vec<_> = members
-        .iter()
-        .map(|(.., key)| {
-            let fault = Fault::on(Rpc::Commit).table("locktable").key(key.clone()).skip(1);
-            world.spanner.inject(fault.effect(Effect::Fail(Code::Unavailable)))
-        })
-        .collect();
-    let mut left = JoinSet::new();
-    for (member, leave, running, _) in members {
-        left.spawn(async move {
-            leave.cancel();
-            drop((running.await, member));
-        });
-        sleep(WINDOW / 40).await;
-    }
-    let deleted: u64 = deletions.iter().map(|fault| fault.hits()).sum();
-    // Each reads the row, looks for takeover rows, reads it again and commits.
-    assert!((1..=IN_VAIN_MAX / 4).contains(&deleted), "{deleted} in {WINDOW:?}");
-    left.join_all().await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    leave.cancel();
+    running.await.unwrap();
+    assert!(world.row("spindle:member:group/a").await.is_none());
+    // The look at the row is a request of the test's.
+    let (reads, looks) = (requests.get(Rpc::StreamingRead), 1);
+    let queries = requests.get(Rpc::ExecuteStreamingSql);
+    let sent = reads - looks + queries + requests.get(Rpc::Commit);
+    assert_eq!(sent, 2 + 4, "{:?}", requests.each());
 }
 
 #[tokio::test(start_paused = true)]
