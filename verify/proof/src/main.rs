@@ -1,5 +1,7 @@
 //! Proves I1 to I4 of one lock inductively, by two solvers. `docs/proof.md` explains it.
 
+#[cfg(test)]
+mod contract;
 mod guards;
 mod invariant;
 mod queries;
@@ -9,6 +11,8 @@ mod stories;
 mod term;
 #[cfg(test)]
 mod tie;
+#[cfg(test)]
+mod value;
 
 use std::io;
 use std::process::ExitCode;

@@ -24,7 +24,7 @@ pub const RIGID: &[Symbol] = &[
     ("fence_term", &["Fence"], "Term"),
 ];
 
-/// What is assumed of them. The last is what half a margin breaks.
+/// The assumptions about them. Half a margin breaks the last.
 pub const AXIOMS: &[&str] = &[
     "(not (is_holder nobody))",
     "(forall ((i Instance)) (and (<= 0 (margin i)) (< (margin i) (lease i))))",
@@ -32,7 +32,7 @@ pub const AXIOMS: &[&str] = &[
     "(forall ((i Instance)) (= (deducted i) (margin i)))",
 ];
 
-/// What is taken for the last axiom to see the proof fail.
+/// The last axiom with half a margin, to see the proof fail.
 pub const HALF_MARGIN: &str =
     "(forall ((i Instance)) (and (< 0 (margin i)) (= (* 2 (deducted i)) (margin i))))";
 
@@ -134,7 +134,7 @@ pub const ABBREVIATIONS: &[(&str, &[&str], &str)] = &[
     ("names_as_before", &[], "(and present (= token token_set) (= wr wr_set))"),
 ];
 
-/// Who holds a guard.
+/// The keeper of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `change.rs`, by the rows that its transaction read.
@@ -151,7 +151,7 @@ pub enum Kind {
 pub struct Guard {
     /// The name by which it is taken out.
     pub name: &'static str,
-    /// Who holds it.
+    /// Its keeper.
     pub kind: Kind,
     /// The condition.
     pub term: &'static str,

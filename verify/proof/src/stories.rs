@@ -78,21 +78,31 @@ pub fn possible() -> Vec<Query> {
 }
 
 /// Returns the questions, of which one at least has an answer: how a claim breaks without a guard.
-/// The first asks it of the relation as it is.
 pub fn without(action: &'static Action, guard: &'static Guard) -> Vec<Query> {
-    let (start, broken) = (initial(), not_all(CLAIMS.iter()));
     let change = Change { without: Some((action.name, guard.name)), ..Change::default() };
+    told(&format!("{}/{}", action.name, guard.name), action.name, change)
+}
+
+/// Returns the questions, of which one at least has an answer: how a claim breaks by half the
+/// margin.
+pub fn half_margin() -> Vec<Query> {
+    told("half-margin", "tick", Change { half_margin: true, ..Change::default() })
+}
+
+/// Returns the questions for runs in which this action may happen.
+fn told(name: &str, action: &str, change: Change) -> Vec<Query> {
+    let (start, broken) = (initial(), not_all(CLAIMS.iter()));
     let plots = PLOTS.iter().enumerate();
-    let plots = plots.filter(|(_, plot)| plot.split(' ').any(|name| name == action.name));
+    let plots = plots.filter(|(_, plot)| plot.split(' ').any(|name| name == action));
     let run = |(number, plot): (usize, &&'static str)| {
         Run { start: &start, plot, skips: true, goal: &broken, change }
-            .query(format!("story/{}/{}/{number}", action.name, guard.name))
+            .query(format!("story/{name}/{number}"))
     };
     plots.map(run).collect()
 }
 
-/// Returns the questions, of which one at least has an answer: how a clause or claim breaks in one
-/// step, or none, if this clause is left out of the invariant.
+/// Returns the questions, of which one at least has an answer: how another clause or a claim breaks
+/// in one step at most, if this clause is left out of the invariant.
 pub fn without_clause(name: &str) -> Vec<Query> {
     let others = || CLAUSES.iter().chain(CLAIMS).filter(|(other, _)| *other != name);
     let start: Vec<Term> =

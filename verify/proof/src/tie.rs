@@ -14,17 +14,11 @@ use spindle_protocol::{
 use crate::queries::Update;
 use crate::relation::{ACTIONS, Action, Kind};
 use crate::term::Term;
+use crate::value::{Meaning, Value, holds, value as value_of};
 
 const LOCK: &str = "job";
 const COMMITTED_AT: i64 = 9;
 const LEASE_MS: i64 = 5;
-
-#[derive(Clone, Debug, PartialEq)]
-enum Value {
-    Bool(bool),
-    Int(i64),
-    Writer(String),
-}
 
 /// Values of an action's parameters.
 type Given = Vec<(&'static str, Value)>;
@@ -42,6 +36,24 @@ struct World {
     takeovers: BTreeSet<i64>,
 }
 
+impl Meaning for World {
+    fn value(&self, name: &str, at: &[Value]) -> Option<Value> {
+        match (name, at) {
+            ("is_holder", [Value::Writer(text)]) => {
+                Some(Value::Bool(Writer::from(text.as_str()).id().is_some()))
+            }
+            ("takeover_row", [Value::Int(token)]) => {
+                Some(Value::Bool(self.takeovers.contains(token)))
+            }
+            _ => self.names.get(name).cloned(),
+        }
+    }
+
+    fn elements(&self, sort: &str) -> Vec<Value> {
+        panic!("{sort}: a row is judged alone")
+    }
+}
+
 impl World {
     fn new(rows: &Rows, given: &[(&'static str, Value)]) -> World {
         let (heartbeat, token, writer, lease) = rows.lock.clone().unwrap_or_default();
@@ -57,50 +69,23 @@ impl World {
             ("has_column", Value::Bool(true)),
             ("lease", Value::Int(LEASE_MS)),
         ]);
+        // There is one of each: the action's own.
+        let own = ["w", "t", "h", "f", "r", "owner", "beat_term", "fence_term"];
+        names.extend(own.map(|name| (name, Value::Int(0))));
         names.extend(given.iter().cloned());
         World { names, takeovers: rows.takeovers.clone() }
-    }
-
-    fn value(&self, term: &Term) -> Value {
-        let at = |i: usize| self.value(&term.arguments()[i]);
-        let is_true = |term: &Term| self.value(term) == Value::Bool(true);
-        match term.head() {
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            "and" => Value::Bool(term.arguments().iter().all(is_true)),
-            "or" => Value::Bool(term.arguments().iter().any(is_true)),
-            "not" => Value::Bool(at(0) == Value::Bool(false)),
-            "=" => Value::Bool(at(0) == at(1)),
-            "is_holder" => match at(0) {
-                Value::Writer(text) => Value::Bool(Writer::from(text.as_str()).id().is_some()),
-                other => panic!("{other:?} is no writer"),
-            },
-            "takeover_row" => match at(0) {
-                Value::Int(token) => Value::Bool(self.takeovers.contains(&token)),
-                other => panic!("{other:?} is no token"),
-            },
-            name => match name.parse() {
-                Ok(number) => Value::Int(number),
-                Err(_) => {
-                    self.names.get(name).cloned().unwrap_or_else(|| panic!("`{term}` has no value"))
-                }
-            },
-        }
     }
 
     /// Returns the rows after the action, or none if a guard refuses it.
     fn after(mut self, action: &Action) -> Option<Rows> {
         let judges = action.guards.iter().filter(|guard| guard.kind == Kind::Judge);
-        if !judges
-            .map(|guard| self.value(&Term::read(guard.term)))
-            .all(|value| value == Value::Bool(true))
-        {
+        if !judges.map(|guard| Term::read(guard.term)).all(|guard| holds(&guard, &self)) {
             return None;
         }
         let mut written = Vec::new();
         for (head, value) in action.row.iter().copied().flatten() {
             let Update { name, key, value } = Update::read(head, value);
-            written.push((name, key.map(|key| self.value(&key)), self.value(&value)));
+            written.push((name, key.map(|key| value_of(&key, &self)), value_of(&value, &self)));
         }
         for (name, key, value) in written {
             match (key, &value) {
@@ -115,7 +100,7 @@ impl World {
                 other => panic!("`{name}` can't be written so: {other:?}"),
             }
         }
-        let cell = |name| self.value(&Term::Atom(String::from(name)));
+        let cell = |name| self.names[name].clone();
         let lock = match (
             cell("present"),
             cell("heartbeat"),
@@ -349,6 +334,34 @@ fn the_relation_does_to_every_small_row_what_the_code_does() {
         }
     }
     assert!(compared > 100_000, "only {compared} compared");
+}
+
+#[test]
+fn a_change_is_judged_by_its_own_rows_whatever_else_its_batch_has_read() {
+    let other = |key: &str, writer| StoredRow {
+        heartbeat: Some(Timestamp(1)),
+        token: Some(Timestamp(1)),
+        writer,
+        ..StoredRow::new(key)
+    };
+    let neighbours = || {
+        writers().into_iter().take(3).flat_map(|writer| {
+            let takeover = takeover_key("jobs", Timestamp(1));
+            [other("jobs", writer.clone()), other("a", writer.clone()), other(&takeover, writer)]
+        })
+    };
+    for (name, change, _) in changes() {
+        let reads = change.reads(LOCK);
+        for rows in tables() {
+            let alone = rows.found(&change);
+            let batch: Vec<StoredRow> = neighbours().chain(alone.clone()).collect();
+            let judged = change.judge(LOCK, &alone);
+            assert_eq!(change.judge(LOCK, &batch), judged, "{name}: {change:?} of {rows:?}");
+            for write in judged.into_iter().flatten() {
+                assert!(reads.keys.contains(&write.key), "{name} writes {write:?} unread");
+            }
+        }
+    }
 }
 
 #[test]
