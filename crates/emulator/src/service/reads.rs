@@ -6,12 +6,17 @@ use proto::read_request::LockHint;
 use super::Core;
 use super::convert::{key_ranges, row_type, table};
 use super::results::{Results, Source};
-use super::transactions::Handle;
+use super::transactions::{Handle, is_strong};
 use crate::engine::{BoundIndex, Code, Error, Read, Reading, Result, Schema, Table, Type};
 
 impl Core {
     /// Answers a read with what there is to send; the first rows are read.
     pub(super) async fn read(&self, request: &proto::ReadRequest) -> Result<Results> {
+        let is_strong = is_strong(request.transaction.as_ref());
+        self.beside_changes(&request.session, is_strong, || self.read_once(request)).await
+    }
+
+    async fn read_once(&self, request: &proto::ReadRequest) -> Result<Results> {
         let database = self.database_of(&request.session)?;
         check_supported(request)?;
         let mut selected = self.select(&request.session, request.transaction.as_ref())?;

@@ -17,7 +17,7 @@ use super::convert::{decode, row_type, type_of};
 use super::reads::check_directed;
 use super::replays::{Done, Written, begun};
 use super::results::Results;
-use super::transactions::{Handle, Selected};
+use super::transactions::{Handle, Selected, is_strong};
 use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId};
 use crate::sql::{
     InTransaction, Operator, Outcome, Parameter, Parameters, Prepared, Untyped, ast, check_query,
@@ -27,6 +27,11 @@ use crate::sql::{
 impl Core {
     /// Answers a statement.
     pub(super) async fn execute(&self, request: &proto::ExecuteSqlRequest) -> Result<Results> {
+        let is_strong = is_strong(request.transaction.as_ref());
+        self.beside_changes(&request.session, is_strong, || self.execute_once(request)).await
+    }
+
+    async fn execute_once(&self, request: &proto::ExecuteSqlRequest) -> Result<Results> {
         let database = self.database_of(&request.session)?;
         check_supported(request)?;
         check_dialect(&database, &request.sql)?;

@@ -1,5 +1,7 @@
 //! The transaction that a request means.
 
+use std::sync::Arc;
+
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use proto::transaction_options::read_only::TimestampBound as WireBound;
 use proto::transaction_options::read_write::ReadLockMode;
@@ -8,6 +10,7 @@ use proto::transaction_selector::Selector;
 
 use super::Core;
 use super::convert::{decode_duration, decode_timestamp, encode_timestamp};
+use super::results::Results;
 use crate::engine::{
     Code, Concurrency, Database, Error, ReadWriteOptions, Result, Timestamp, TimestampBound,
     TransactionId,
@@ -105,7 +108,42 @@ impl Drop for Begun {
     }
 }
 
+/// Returns true if a read or a query asks for the present, and for nothing before or after it.
+pub(super) fn is_strong(selector: Option<&proto::TransactionSelector>) -> bool {
+    let options = match selector.and_then(|selector| selector.selector.as_ref()) {
+        None => return true,
+        Some(Selector::SingleUse(options)) => options,
+        Some(Selector::Id(_) | Selector::Begin(_)) => return false,
+    };
+    match &options.mode {
+        None => true,
+        Some(Mode::ReadOnly(read_only)) => {
+            matches!(read_only.timestamp_bound, None | Some(WireBound::Strong(_)))
+        }
+        Some(Mode::ReadWrite(_) | Mode::PartitionedDml(_)) => false,
+    }
+}
+
 impl Core {
+    /// Answers once more what asks for the present, as long as a change of the schema fails it: the
+    /// moment that it chose was before the change.
+    pub(super) async fn beside_changes<A: Future<Output = Result<Results>>>(
+        &self,
+        session: &str,
+        is_strong: bool,
+        answer: impl Fn() -> A,
+    ) -> Result<Results> {
+        let database = self.database_of(session)?;
+        loop {
+            let schema = database.schema();
+            let answer = answer().await;
+            let is_overtaken = is_strong && !Arc::ptr_eq(&schema, &database.schema());
+            if answer.is_ok() || !is_overtaken {
+                return answer;
+            }
+        }
+    }
+
     /// Finds or begins the transaction that a read or a statement runs in.
     pub(super) fn select(
         &self,

@@ -1,5 +1,7 @@
 //! Statements: how they run, and how they are not run twice.
 
+use std::time::Duration;
+
 use proto::execute_batch_dml_request::Statement;
 use proto::result_set_stats::RowCount;
 
@@ -306,4 +308,39 @@ async fn a_plan_for_parameters_without_values_is_refused_by_name() {
     let error = world.client.execute_sql(request).await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
     assert!(error.message().contains("without values") && error.message().contains(": id"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_strong_query_is_answered_beside_changes_of_the_schema() {
+    let mut world = World::start().await;
+    for commit in 0..4 {
+        let users = (0..2_000).map(|user| insert(2_000 * commit + user));
+        world.commit_once(users.collect::<Vec<_>>()).await.unwrap();
+    }
+    let database = world.emulator.database(DATABASE).unwrap();
+    let [drop, add] = ["DROP COLUMN name", "ADD COLUMN name STRING(10)"].map(|what| {
+        spindle_emulator::sql::parse_ddl(&format!("ALTER TABLE users {what}")).unwrap()
+    });
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let changing = tokio::spawn(async move {
+        let mut changes = 0;
+        while stopped.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty) {
+            database.change_schema(if changes % 2 == 0 { &drop } else { &add }).unwrap();
+            changes += 1;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        changes
+    });
+    let mut failures = Vec::new();
+    for _ in 0..60 {
+        let request = proto::ExecuteSqlRequest {
+            session: world.session.clone(),
+            sql: "SELECT COUNT(*) FROM (SELECT * FROM users)".into(),
+            ..Default::default()
+        };
+        failures.extend(world.client.execute_sql(request).await.err());
+    }
+    stop.send(()).unwrap();
+    assert!(changing.await.unwrap() > 1, "the schema has not changed beside the queries");
+    assert!(failures.is_empty(), "{} failed: {:?}", failures.len(), failures[0]);
 }
