@@ -95,12 +95,60 @@ pub(super) fn commit_timestamp_not_allowed(table: &Table, column: &Column) -> Er
     ))
 }
 
+/// The most columns of a table.
+const COLUMNS_MAX: usize = 1_024;
+/// The most columns of a key.
+const KEY_COLUMNS_MAX: usize = 16;
+/// The longest name, in characters.
+const NAME_MAX: usize = 128;
+
+/// Refuses the name of a column, which may begin in any way.
+fn check_column_name(name: &str) -> Result<()> {
+    match (1..=NAME_MAX).contains(&name.chars().count()) {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!("Column name not valid: {name}."))),
+    }
+}
+
+/// Refuses a name that no `kind` of thing can have.
+pub(super) fn check_schema_name(kind: &str, name: &str) -> Result<()> {
+    let is_name = |part: &str| {
+        let first = part.chars().next();
+        first.is_some_and(|first| first != '_' && !first.is_ascii_digit())
+            && part.chars().count() <= NAME_MAX
+    };
+    match name.split('.').all(is_name) {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!("{kind} name not valid: {name}."))),
+    }
+}
+
+/// Refuses a key of too many columns; those of an index have the key of its table behind them.
+pub(super) fn check_key_length(kind: &str, entries: &Table) -> Result<()> {
+    let count = entries.primary_key.len();
+    match count <= KEY_COLUMNS_MAX {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!(
+            "{kind} {} has too many keys ({count}); the limit is {KEY_COLUMNS_MAX}.",
+            entries.name
+        ))),
+    }
+}
+
 /// Refuses a table that cannot be.
 pub(super) fn check_table(table: &Table) -> Result<()> {
+    if table.columns.len() > COLUMNS_MAX {
+        return Err(Error::failed_precondition(format!(
+            "Table {} has too many columns; the limit is {COLUMNS_MAX}.",
+            table.name
+        )));
+    }
+    check_key_length("Table", table)?;
     for (position, column) in table.columns.iter().enumerate() {
         if table.position(&column.name) != Some(position) {
             return Err(duplicate_column(&table.name, &column.name));
         }
+        check_column_name(&column.name)?;
         check_column(&table.name, column)?;
     }
     for (index, part) in table.primary_key.iter().enumerate() {
@@ -175,7 +223,7 @@ fn check_condition(table: &Table, check: &Check) -> Result<()> {
             ),
         )
     })?;
-    match columns.any(|column| column.generated.is_none()) {
+    match columns.any(|column| depends_on_written(table, column)) {
         true => Ok(()),
         false => Err(Error::invalid_argument(format!(
             "Check constraint `{}`.`{}` does not use any non generated column. Expression: '{}'. \
@@ -186,6 +234,15 @@ fn check_condition(table: &Table, check: &Check) -> Result<()> {
             check.condition.text()
         ))),
     }
+}
+
+/// Returns true if a column is written, or made of one that is. The formulas of a table that was
+/// checked so far make no circle.
+fn depends_on_written(table: &Table, column: &Column) -> bool {
+    column.generated.as_ref().is_none_or(|formula| {
+        let used = |other: &&Column| formula.uses(&other.name);
+        table.columns.iter().filter(used).any(|other| depends_on_written(table, other))
+    })
 }
 
 /// Checks that a row, which has a value for each column, satisfies the constraints of its table.

@@ -7,7 +7,7 @@ use super::error::{Code, Error, Result};
 use super::foreign_key::References;
 use super::index::BoundIndex;
 use super::locks::{Columns, Lock, Mode};
-use super::mutation::{Draft, Drafts, Moved};
+use super::mutation::{Draft, Drafts, Moved, check_key_size};
 use super::state::State;
 use super::table::{OnDelete, Table};
 use super::value::{Key, KeyRange, Timestamp, Value};
@@ -66,7 +66,7 @@ impl State {
                     found.looked_at.extend(check_children(table, &children, &range, &after)?);
                 }
                 for index in &indexes {
-                    change_entry(index, old.as_deref(), new.as_deref(), stamp, &mut found);
+                    change_entry(index, old.as_deref(), new.as_deref(), stamp, &mut found)?;
                 }
             }
             references.push(keys);
@@ -219,7 +219,7 @@ fn change_entry(
     new: Option<&[Cell]>,
     stamp: Timestamp,
     found: &mut Consequences,
-) {
+) -> Result<()> {
     let value = |cell: &Cell| match cell {
         Cell::Value(value) => value.clone(),
         Cell::CommitTimestamp => Value::Timestamp(stamp),
@@ -227,7 +227,11 @@ fn change_entry(
     let old = old.and_then(|row| index.entry(row, value));
     let new = new.and_then(|row| index.entry(row, value));
     if old == new {
-        return;
+        return Ok(());
+    }
+    if let Some((key, _)) = &new {
+        let values: Vec<Value> = key.values().cloned().collect();
+        check_key_size("index", &index.definition.name, &values)?;
     }
     let name = index.definition.name.to_ascii_lowercase();
     let gone = old.map(|(key, _)| (key, Draft::Deleted));
@@ -240,4 +244,5 @@ fn change_entry(
         found.entries.entry(name.clone()).or_default().insert(key, draft);
         found.changed_entries += 1;
     }
+    Ok(())
 }

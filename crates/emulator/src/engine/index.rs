@@ -1,6 +1,7 @@
 //! Secondary indexes: tables of their own that each commit keeps in step with the rows.
 
 use super::cell::Cell;
+use super::check::check_key_length;
 use super::column::Column;
 use super::error::{Error, Result};
 use super::table::{KeyColumn, Table};
@@ -78,9 +79,9 @@ impl BoundIndex {
                 )));
             }
             if !table.columns[part.0].column_type.is_comparable() {
-                return Err(Error::invalid_argument(format!(
-                    "Index {name} references {} of unsupported type {}.",
-                    table.columns[part.0].name, table.columns[part.0].column_type
+                return Err(Error::failed_precondition(format!(
+                    "Cannot reference {} {} in the creation of index {name}.",
+                    table.columns[part.0].column_type, table.columns[part.0].name
                 )));
             }
             entries.add_key_column(&table.columns[part.0], part.1);
@@ -92,12 +93,23 @@ impl BoundIndex {
                 sources.push(part.position);
             }
         }
-        for column in &definition.storing {
-            let position = find(column)?;
+        check_key_length("Index", &entries)?;
+        let own_key = &sources[..definition.columns.len()];
+        let is_table_key = |at: &usize| table.is_key(*at) && !own_key.contains(at);
+        let stored = definition.storing.iter().map(|column| find(column));
+        let stored = stored.collect::<Result<Vec<_>>>()?;
+        if let Some(at) = stored.iter().find(|at| is_table_key(at)) {
+            return Err(Error::failed_precondition(format!(
+                "Index {name} specifies stored column {} which is a key of table {}.",
+                table.columns[*at].name, table.name
+            )));
+        }
+        for position in stored {
             if sources.contains(&position) {
                 return Err(Error::invalid_argument(format!(
-                    "Index {name} specifies stored column {column} which is a key of the index, \
-                     or stored already."
+                    "Index {name} specifies stored column {} which is a key of the index, or \
+                     stored already.",
+                    table.columns[position].name
                 )));
             }
             entries.columns.push(plain(&table.columns[position]));

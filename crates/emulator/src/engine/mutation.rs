@@ -399,14 +399,7 @@ impl Target<'_> {
                 None => Value::Null,
             });
         }
-        let size = values.iter().map(Value::size).sum::<usize>();
-        if size > KEY_BYTES_MAX {
-            return Err(Error::invalid_argument(format!(
-                "Number of bytes for key of table {} is {size} which exceeds the maximum of \
-                 {KEY_BYTES_MAX}.",
-                self.table.name
-            )));
-        }
+        check_key_size("table", &self.table.name, &values)?;
         self.table.key(values)
     }
 
@@ -433,6 +426,18 @@ impl Target<'_> {
             Some((_, column)) => Err(omitted_not_null(self.table, column)),
             None => Ok(()),
         }
+    }
+}
+
+/// Refuses a key of too many bytes.
+pub(super) fn check_key_size(kind: &str, name: &str, values: &[Value]) -> Result<()> {
+    let size = values.iter().map(Value::size).sum::<usize>();
+    match size <= KEY_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!(
+            "Number of bytes for key of {kind} {name} is {size} which exceeds the maximum of \
+             {KEY_BYTES_MAX}."
+        ))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Expressions that a schema holds: defaults, generated columns, constraints.
 
 use super::ast::{Expr, ExprKind};
-use super::bind::Binder;
+use super::bind::{Binder, first_subquery};
 use super::error::SqlError;
 use super::eval::{Evaluation, Rows, Stop};
 use super::params::Parameters;
@@ -47,6 +47,10 @@ impl DefaultExpression for Written {
     }
 
     fn check(&self, column: &Column) -> Result<()> {
+        if let Some(at) = first_subquery(&self.expr) {
+            let message = "Cannot use non-scalar expressions inside column default.";
+            return Err(refused(column, &SqlError::invalid(at, message)));
+        }
         match self.bound(column, Timestamp::EPOCH)? {
             NewValue::CommitTimestamp if !column.allow_commit_timestamp => {
                 let message = "PENDING_COMMIT_TIMESTAMP() needs the option allow_commit_timestamp";
@@ -85,7 +89,7 @@ impl RowExpression for Written {
 
     fn check(&self, columns: &[(&str, Type)], value_type: Type) -> Result<()> {
         if let Some(function) = unsteady(&self.expr) {
-            return Err(Error::failed_precondition(format!(
+            return Err(Error::invalid_argument(format!(
                 "Expression is non-deterministic due to the use of non-determinstic function \
                  `{function}`. It must yield the same value for the same values of its columns."
             )));

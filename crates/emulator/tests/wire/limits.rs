@@ -343,3 +343,17 @@ async fn statements_in_one_transaction_cost_the_same_however_many_came_before() 
     let (first, last) = (took[..2].iter().min().unwrap(), took[6..].iter().min().unwrap());
     assert!(*last < *first * 5, "{took:?}");
 }
+
+#[tokio::test]
+async fn the_key_of_an_index_is_as_short_as_that_of_a_table() {
+    let mut world = with_table(
+        "CREATE TABLE T (k STRING(MAX), s STRING(MAX)) PRIMARY KEY (k); CREATE INDEX I ON T (s)",
+    )
+    .await;
+    let row = |key: &str, length| {
+        let values = [text(key), text("x".repeat(length))];
+        [mutation(Operation::Insert(write("T", ["k", "s"], values)))]
+    };
+    world.commit_once(row("a", 8_191)).await.unwrap();
+    assert_eq!(code(world.commit_once(row("b", 8_192)).await), Code::InvalidArgument);
+}

@@ -22,7 +22,7 @@ impl Schema {
             };
         }
         if column.not_null && column.default.is_none() && column.generated.is_none() {
-            return Err(Error::failed_precondition(format!(
+            return Err(Error::unimplemented(format!(
                 "Cannot add NOT NULL column {}.{} to existing table {}.",
                 table.name, column.name, table.name
             )));
@@ -47,8 +47,8 @@ impl Schema {
         }
         let (table, position) = self.column_mut(table, column)?;
         if table.is_key(position) {
-            return Err(Error::failed_precondition(format!(
-                "Cannot drop key column {} of table {}.",
+            return Err(Error::invalid_argument(format!(
+                "Cannot drop key column {} from table {}.",
                 table.columns[position].name, table.name
             )));
         }
@@ -138,7 +138,7 @@ impl Schema {
                 )));
             }
             _ if from != to => {
-                return Err(Error::failed_precondition(format!(
+                return Err(Error::invalid_argument(format!(
                     "Cannot change the type of {named} from {from} to {to}."
                 )));
             }
@@ -163,7 +163,7 @@ impl Schema {
                 )));
             }
             _ if old.not_null != new.not_null && table.is_key(position) => {
-                return Err(Error::failed_precondition(format!(
+                return Err(Error::invalid_argument(format!(
                     "Cannot change NOT NULL of key {named}."
                 )));
             }

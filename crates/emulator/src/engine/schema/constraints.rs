@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::check::check_table;
+use super::super::check::{check_schema_name, check_table};
 use super::super::column::Column;
 use super::super::error::{Code, Error, Result};
 use super::super::index::{Index, IndexColumn};
@@ -21,6 +21,7 @@ impl Schema {
         let table = self.table_mut(name)?.clone();
         match constraint {
             Constraint::Check(check) => {
+                check_constraint_name("Check Constraint", &check.name)?;
                 let name = self.constraint_name(&check.name, &format!("CK_{}", table.name))?;
                 let mut changed = table;
                 changed.checks.push(Check { name, ..check.clone() });
@@ -29,6 +30,7 @@ impl Schema {
                 Ok(())
             }
             Constraint::ForeignKey(key) => {
+                check_constraint_name("Foreign Key", &key.name)?;
                 let stem = format!("FK_{}_{}", table.name, key.table);
                 let name = self.constraint_name(&key.name, &stem)?;
                 let key = ForeignKey { name, ..key.clone() };
@@ -264,6 +266,23 @@ impl Schema {
                 check.name
             ))),
         }
+    }
+}
+
+/// Refuses a name that a constraint cannot be given.
+fn check_constraint_name(kind: &str, name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    check_schema_name(kind, name)?;
+    let begins = |prefix: &&str| {
+        name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    match ["PK_", "CK_IS_NOT_NULL_"].iter().find(|prefix| begins(prefix)) {
+        None => Ok(()),
+        Some(prefix) => Err(Error::invalid_argument(format!(
+            "Invalid {kind} name: {name}. Prefix {prefix} cannot be used."
+        ))),
     }
 }
 

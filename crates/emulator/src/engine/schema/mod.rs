@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::check::check_table;
+use super::check::{check_schema_name, check_table};
 use super::column::Column;
 use super::error::{Code, Error, Result};
 use super::index::{BoundIndex, Index};
@@ -36,6 +36,11 @@ pub(super) fn in_lower_case(name: &str) -> Cow<'_, str> {
         false => Cow::Borrowed(name),
     }
 }
+
+/// The most tables that are interleaved in each other.
+const DEPTH_MAX: usize = 7;
+/// The most indexes of a table.
+const INDEXES_MAX: usize = 128;
 
 /// The tables of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -205,6 +210,7 @@ impl Schema {
         if if_not_exists && self.table(&table.name).is_some() {
             return Ok(());
         }
+        check_schema_name("Table", &table.name)?;
         self.check_name(&table.name)?;
         check_table(table)?;
         self.check_interleaving(table)?;
@@ -228,6 +234,12 @@ impl Schema {
     fn check_interleaving(&self, table: &Table) -> Result<()> {
         let Some(parent) = &table.parent else { return Ok(()) };
         let above = self.named(&parent.table)?;
+        if self.with_above(table).count() > DEPTH_MAX {
+            return Err(Error::failed_precondition(format!(
+                "Table {} is too deeply nested; the limit is {DEPTH_MAX}.",
+                table.name
+            )));
+        }
         for (at, part) in above.primary_key.iter().enumerate() {
             let column = &above.columns[part.position];
             let own = table.primary_key.get(at).filter(|own| {
@@ -320,11 +332,31 @@ impl Schema {
         if if_not_exists && self.index(&index.name).is_some() {
             return Ok(());
         }
+        if !index.is_managed {
+            self.check_limits(index)?;
+        }
         self.check_name(&index.name)?;
         let bound = BoundIndex::new(index.clone(), self.named(&index.table)?)?;
         self.check_interleaved_index(&bound)?;
         self.indexes.insert(index.name.to_ascii_lowercase(), Arc::new(bound));
         Ok(())
+    }
+
+    /// Refuses an index that a table cannot have.
+    fn check_limits(&self, index: &Index) -> Result<()> {
+        let Index { name, table, .. } = index;
+        check_schema_name("Index", name)?;
+        if name.eq_ignore_ascii_case("PRIMARY_KEY") {
+            return Err(Error::invalid_argument(format!(
+                "Cannot use reserved name {name} for a secondary index"
+            )));
+        }
+        match self.indexes_of(table).count() < INDEXES_MAX {
+            true => Ok(()),
+            false => Err(Error::failed_precondition(format!(
+                "Cannot add index {name} to table {table}: too many indices (limit {INDEXES_MAX}                  per table)."
+            ))),
+        }
     }
 
     /// Follows a change of a table's columns.

@@ -65,8 +65,13 @@ impl Binder<'_> {
         }
     }
 
+    /// Returns the error for a function that GoogleSQL has and that is absent here, or that nobody
+    /// has.
     pub(super) fn unknown(&self, function: &str, at: Pos) -> SqlError {
-        SqlError::unsupported(at, format_args!("the function {function}"))
+        match functions::is_absent(&function.to_ascii_uppercase()) {
+            true => SqlError::unsupported(at, format_args!("the function {function}")),
+            false => SqlError::invalid(at, format!("Function not found: {function}")),
+        }
     }
 
     /// Binds the arguments of a call. A date part is a text, and an interval an amount and a part.

@@ -83,7 +83,7 @@ impl Binder<'_> {
         for item in items {
             // It would see the rows as they were, or as they will be.
             if let Item::Expr { expr, .. } = item
-                && let Some(at) = subquery(expr)
+                && let Some(at) = first_subquery(expr)
             {
                 return Err(SqlError::unsupported(at, "a subquery in THEN RETURN"));
             }
@@ -198,7 +198,7 @@ impl Binder<'_> {
         expr: &Expr,
         value_type: Type,
     ) -> Result<(Node, Vec<(usize, usize)>)> {
-        if let Some(at) = subquery(expr) {
+        if let Some(at) = first_subquery(expr) {
             let message = "a subquery cannot be used in an expression of a schema";
             return Err(SqlError::invalid(at, message));
         }
@@ -235,12 +235,12 @@ impl Binder<'_> {
 }
 
 /// Where the first subquery of an expression stands, if it has one.
-fn subquery(expr: &Expr) -> Option<Pos> {
+pub fn first_subquery(expr: &Expr) -> Option<Pos> {
     if let ExprKind::Subquery { .. } | ExprKind::InQuery { .. } = expr.kind {
         return Some(expr.at);
     }
     let mut found = None;
-    expr.kind.for_each_child(&mut |child| found = found.or_else(|| subquery(child)));
+    expr.kind.for_each_child(&mut |child| found = found.or_else(|| first_subquery(child)));
     found
 }
 

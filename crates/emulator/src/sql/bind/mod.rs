@@ -24,6 +24,7 @@ use super::error::Result;
 use super::plan::{Plan, Write};
 
 pub use binder::Binder;
+pub use dml::first_subquery;
 
 impl Binder<'_> {
     /// Binds a statement.

@@ -1,5 +1,6 @@
 //! Every function and operator that is called by name: its signatures and its code, in one table.
 
+mod absent;
 pub mod array;
 pub mod date;
 mod encoding;
@@ -24,6 +25,7 @@ use std::sync::LazyLock;
 
 use table::TABLE;
 
+pub use absent::is_absent;
 pub use function::{Code, Function, Shape, Signature};
 
 /// A function with its signatures read.
@@ -65,6 +67,12 @@ mod tests {
     fn called() -> Vec<&'static str> {
         let names = functions().map(|function| function.name);
         names.filter(|name| name.starts_with(char::is_alphabetic) && *name != "LIKE").collect()
+    }
+
+    #[test]
+    fn no_function_is_absent_that_is_here() {
+        let both: Vec<_> = called().into_iter().filter(|name| is_absent(name)).collect();
+        assert!(both.is_empty(), "{both:?}");
     }
 
     #[test]

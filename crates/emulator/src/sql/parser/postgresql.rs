@@ -120,15 +120,24 @@ impl Parser {
         self.expect_symbol("(")?;
         loop {
             self.refuse(OTHER_ELEMENTS)?;
-            if self.keyword("PRIMARY KEY") {
+            let at = self.at();
+            let has_key = !table.primary_key.is_empty();
+            let mut is_key = self.keyword("PRIMARY KEY");
+            if is_key {
                 self.primary_key(&mut table)?;
             } else {
-                let (column, is_key) = self.postgresql_column()?;
+                let column;
+                (column, is_key) = self.postgresql_column()?;
                 if is_key {
                     let position = table.columns.len();
                     table.primary_key.push(KeyColumn { position, descending: false });
                 }
                 table.columns.push(column);
+            }
+            if has_key && is_key {
+                let message =
+                    format!("multiple primary keys for table \"{}\" are not allowed", table.name);
+                return Err(SqlError::invalid(at, message));
             }
             if !self.symbol(",") {
                 break;
@@ -259,8 +268,12 @@ mod tests {
             assert_eq!(error.code(), Code::Unimplemented, "{text}: {error}");
             assert!(error.to_string().contains(said), "{text}: {error}");
         }
-        for text in ["CREATE TABLE `t` (k text PRIMARY KEY)", "CREATE TABLE t (k text)", "SELECT 1"]
-        {
+        for text in [
+            "CREATE TABLE t (k text PRIMARY KEY, v text PRIMARY KEY)",
+            "CREATE TABLE `t` (k text PRIMARY KEY)",
+            "CREATE TABLE t (k text)",
+            "SELECT 1",
+        ] {
             assert_eq!(schema(text).unwrap_err().code(), Code::InvalidArgument, "{text}");
         }
     }

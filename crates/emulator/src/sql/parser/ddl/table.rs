@@ -2,8 +2,8 @@
 
 use super::Parser;
 use crate::engine::{
-    Check, Column, Constraint, ForeignKey, Formula, KeyColumn, OnDelete, Parent, SchemaChange,
-    Table,
+    Check, Code, Column, Constraint, ForeignKey, Formula, KeyColumn, OnDelete, Parent,
+    SchemaChange, Table,
 };
 use crate::sql::error::{Result, SqlError};
 
@@ -81,13 +81,12 @@ impl Parser {
     pub(in super::super) fn primary_key(&mut self, table: &mut Table) -> Result<()> {
         let found: &Table = table;
         table.primary_key = self.listed(|parser| {
-            let at = parser.at();
             let name = parser.identifier()?;
             let is_meant = |column: &Column| column.name == name;
             let position = found.columns.iter().position(is_meant).ok_or_else(|| {
                 let table = &found.name;
                 let message = format!("Table {table} references nonexistent key column {name}.");
-                SqlError::invalid(at, message)
+                SqlError::unplaced(Code::FailedPrecondition, message)
             })?;
             Ok(KeyColumn { position, descending: parser.is_descending() })
         })?;

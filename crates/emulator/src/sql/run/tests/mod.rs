@@ -4,6 +4,7 @@ mod alter;
 mod arrays;
 mod casts;
 mod defaults;
+mod definitions;
 mod indexes;
 mod joins;
 mod kept;
