@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::server::Server;
 
-const DATABASE: &str = "projects/p/instances/i/databases/d";
+const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 const LEASE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -318,7 +318,7 @@ pub async fn the_simple_example(place: &Place, report: &mut Report) {
         Err(error) => Verdict::Broken(error.to_string()),
     };
     report.add(name, verdict);
-    let others = "all others start a Spanner of their own, whose faults they need";
+    let others = "some need the faults of the embedded Spanner; `on_google long` runs the rest";
     report.add("the other examples", Verdict::NotApplicable(others.into()));
 }
 
