@@ -175,7 +175,15 @@ impl<S: Store> Dispatcher<S> {
                 }
             }
         }
-        self.part(class, &again);
+        if class == Class::Heartbeats
+            && !back.is_heard
+            && self.queues.late_until(Instant::now()).is_some()
+        {
+            // The server is slow, and no row holds it up. Their instances come again.
+            again.into_iter().for_each(|op| self.queues.add(op));
+        } else {
+            self.part(class, &again);
+        }
     }
 
     /// Sends a request once more as it was, if that may help and can be paid for.
