@@ -175,13 +175,9 @@ impl<S: Store> Dispatcher<S> {
                 }
             }
         }
-        if class == Class::Heartbeats
-            && !back.is_heard
-            && self.queues.late_until(Instant::now()).is_some()
-        {
-            // The server is slow, and no row holds it up. Their instances come again.
-            again.into_iter().for_each(|op| self.queues.add(op));
-        } else {
+        let is_late = self.queues.late_until(Instant::now()).is_some();
+        // Where late heartbeats come to nothing, no row holds them up: their instances come again.
+        if class != Class::Heartbeats || back.is_heard || !is_late {
             self.part(class, &again);
         }
     }
