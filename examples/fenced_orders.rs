@@ -4,8 +4,8 @@
 //! cargo run --example fenced_orders
 //! ```
 //!
-//! A leader writes orders and hands its fence to a clerk in another process, so to speak. Then
-//! the leader is cut off and a successor takes over. The clerk, who has heard of nothing, goes on
+//! A process acquires the lock, writes orders and hands its fence to a clerk in another process, so to
+//! speak. Then it is cut off, and the next one acquires the lock. The clerk, who has heard of nothing, goes on
 //! writing in every way there is. The content of the table is then judged from outside.
 
 use std::process::ExitCode;
@@ -18,9 +18,9 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::statement::Statement;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, Error, Fence, LockTable, RunHandle, Spindle, Term};
+use spindle::{Error, Fence, Guard, LockTable, Term};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(2);
@@ -51,9 +51,8 @@ async fn tell() -> Result<String, Failure> {
     spanner.create_database(DATABASE, &format!("{};\n{ORDERS}", LockTable::DDL)).await?;
     let client = connect(&spanner.endpoint()).await?;
 
-    let (a, _a_runs) = contend(&spanner, "a")?;
-    let term = held(&a).await?;
-    println!("a leads under {}", term.token());
+    let term = acquire(&spanner, "a").await?;
+    println!("a holds the lock under {}", term.token());
     // A fence travels to whoever works for the same term.
     let letter = serde_json::to_string(&term.fence())?;
     println!("its clerk gets the fence by mail: {letter}");
@@ -65,10 +64,9 @@ async fn tell() -> Result<String, Failure> {
 
     cut_off(&spanner)?;
     println!("a is cut off: Spanner hears of it no more");
-    let (b, _b_runs) = contend(&spanner, "b")?;
     let cut = Instant::now();
-    let next = held(&b).await?;
-    println!("b leads under {}, {:.1} s later", next.token(), cut.elapsed().as_secs_f64());
+    let next = acquire(&spanner, "b").await?;
+    println!("b holds it under {}, {:.1} s later", next.token(), cut.elapsed().as_secs_f64());
 
     let here = term.fence().write(&client, [order("late-here")]).await;
     let Err(here) = here else { return Err("a wrote after its term".into()) };
@@ -190,23 +188,10 @@ async fn judge(endpoint: &str, first: i128, second: i128) -> Result<String, Fail
     Ok("fenced_orders: ok on_time=4/4 late_refused=5/5 next=1/1".to_string())
 }
 
-fn contend(spanner: &Emulator, id: &str) -> Result<(Spindle, RunHandle), Failure> {
+async fn acquire(spanner: &Emulator, id: &str) -> Result<Guard, Failure> {
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
     let lock = table.lock("orders").id(id).lease(LEASE).build()?;
-    let running = lock.run(CancellationToken::new());
-    Ok((lock, running))
-}
-
-async fn held(lock: &Spindle) -> Result<Term, Failure> {
-    let holding = async {
-        loop {
-            if let Some(term) = lock.term() {
-                return term;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    Ok(timeout(PATIENCE, holding).await.map_err(|_| format!("{} never led", lock.id()))?)
+    Ok(lock.acquire_within(PATIENCE).await?)
 }
 
 /// From here on Spanner doesn't hear the heartbeats of the only instance there is.
