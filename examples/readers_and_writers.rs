@@ -41,7 +41,7 @@ const TABLE: &str = "CREATE TABLE prices (
     version INT64,
 ) PRIMARY KEY (article)";
 
-/// The sights of one reader under one guard.
+/// The versions that one reader saw under one guard.
 struct Seen {
     token: FencingToken,
     versions: BTreeSet<i64>,

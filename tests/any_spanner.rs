@@ -1,5 +1,5 @@
 //! A check that the lock can rest on a Spanner. It tries the assumptions of `docs/safety.md`, and
-//! the laws that need no fault injection, on whatever database it is pointed at.
+//! the cases that need no fault injection, on whatever database it is pointed at.
 //!
 //! ```text
 //! SPINDLE_TEST_DATABASE=projects/p/instances/i/databases/d cargo test --test any_spanner
@@ -11,8 +11,8 @@
 //! that somebody else has run them. Without a database it starts an embedded Spanner and goes there,
 //! with nothing but these variables.
 
-#[path = "any_spanner/laws.rs"]
-mod laws;
+#[path = "any_spanner/cases.rs"]
+mod cases;
 #[path = "any_spanner/place.rs"]
 mod place;
 #[path = "any_spanner/points.rs"]
@@ -77,10 +77,11 @@ async fn examine(database: &str) -> Result<bool, Failure> {
     let can_be_locked = report.held(points::READ_TIMESTAMP);
     check_says_so(&place, can_be_locked, &mut report).await;
     if can_be_locked {
-        laws::hold(&place, &mut report).await;
-        laws::the_simple_example(&place, &mut report).await;
+        cases::hold(&place, &mut report).await;
+        cases::the_simple_example(&place, &mut report).await;
     } else {
-        report.add("the laws", Verdict::NotApplicable("not run: no lock can be taken here".into()));
+        report
+            .add("the cases", Verdict::NotApplicable("not run: no lock can be taken here".into()));
     }
     place.remove().await?;
     println!("{report}");

@@ -12,9 +12,9 @@
 #[cfg(unix)]
 mod clerk;
 #[cfg(unix)]
-mod fleet;
+mod drawing;
 #[cfg(unix)]
-mod lanes;
+mod fleet;
 #[cfg(unix)]
 mod orders;
 #[cfg(unix)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use spindle_emulator::Emulator;
 
+use crate::drawing::{self, KILLED, STOPPED, WOKEN};
 use crate::fleet::{Entry, Failure, Fleet};
-use crate::lanes::{self, KILLED, STOPPED, WOKEN};
 use crate::orders::DATABASE;
 use crate::verdict::{self, Evidence, StaleWrites};
 use crate::worker::LEASE;
@@ -45,7 +45,7 @@ pub async fn tell() -> Result<(), Failure> {
         Evidence { log: fleet.log.clone(), last_heartbeat, stale_writes, graceful_handover };
     let verdict = verdict::judge(&spanner.endpoint(), evidence).await;
     spanner.stop().await;
-    println!("{}", lanes::draw(&CONTENDERS, &fleet.log));
+    println!("{}", drawing::draw(&CONTENDERS, &fleet.log));
     println!("{}", verdict?);
     Ok(())
 }

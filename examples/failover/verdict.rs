@@ -1,4 +1,4 @@
-//! The laws, judged from outside: by the tables and the logs, read without the library.
+//! The rules, judged from outside: by the tables and the logs, read without the library.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub async fn heartbeat(endpoint: &str) -> Result<i128, Failure> {
     Ok(nanoseconds(row.get("heartbeat")?))
 }
 
-/// The last line of the demonstration, or the law that was broken.
+/// The last line of the demonstration, or the rule that was broken.
 pub async fn judge(endpoint: &str, evidence: Evidence) -> Result<String, Failure> {
     let terms: Vec<i128> = evidence
         .log

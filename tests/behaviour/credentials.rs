@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::world::{DATABASE, LOCK};
 
 /// Set in the process whose environment names the credentials.
-const CHILD: &str = "SPINDLE_LAW_CHILD";
+const CHILD: &str = "SPINDLE_TEST_CHILD";
 
 const LEASE: Duration = Duration::from_secs(1);
 
@@ -28,9 +28,9 @@ fn credentials_that_cannot_be_had_are_named_and_the_loop_goes_on() {
             // A missing file needn't be removed.
             None => drop(fs::remove_file(&file)),
         }
-        let law = "credentials::credentials_that_cannot_be_had_are_named_and_the_loop_goes_on";
+        let test = "credentials::credentials_that_cannot_be_had_are_named_and_the_loop_goes_on";
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", law, "--nocapture"])
+            .args(["--exact", test, "--nocapture"])
             .env(CHILD, "1")
             .env("GOOGLE_APPLICATION_CREDENTIALS", &file)
             .env_remove("SPANNER_EMULATOR_HOST")

@@ -210,7 +210,7 @@ async fn a_table_without_marks_does_not_tell_a_release_from_a_seizure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parked_lock_is_told_with_the_time_it_is_parked_until_and_that_is_no_vacancy() {
+async fn a_lock_that_cools_down_is_told_with_the_time_until_which_and_that_is_no_vacancy() {
     let world = World::start().await;
     let (least, most) = (Duration::from_secs(120), Duration::from_secs(200));
     let once = world.lock("a").run_once(least, most, |_| async {}).await.unwrap();

@@ -1,6 +1,6 @@
 //! The rules of the lock, through the official client, on the embedded Spanner.
 //!
-//! Timing laws run on a virtual clock: tokio's, which stands still until everything sleeps, and
+//! Tests of timing run on a virtual clock: tokio's, which stands still until everything sleeps, and
 //! which lock and server both follow.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
@@ -17,7 +17,6 @@ mod admin;
 mod ambient;
 mod columns;
 mod commits;
-mod company;
 mod connection;
 mod credentials;
 mod deployed;
@@ -27,13 +26,14 @@ mod dropping;
 mod fencing;
 mod guard;
 mod handles;
-mod hands;
 mod health;
 mod history;
+mod isolation;
 mod lead;
 mod load;
 mod logs;
 mod loops;
+mod manual_edits;
 mod many;
 mod members;
 mod names;

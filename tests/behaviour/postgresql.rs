@@ -1,4 +1,4 @@
-//! The same laws on a database of the PostgreSQL dialect, with the table of the ddl folder.
+//! The same tests on a database of the PostgreSQL dialect, with the table of the ddl folder.
 
 use spindle::LockTable;
 use spindle_emulator::Emulator;

@@ -240,7 +240,7 @@ async fn a_writer_whose_heartbeat_was_cleared_by_hand_is_refused_once_a_reader_h
         let row = Mutation::new_update_builder("locktable").set("name").to(WRITER_ROW);
         let cleared = cleared.map(str::to_string);
         world.write(row.set("heartbeat").to(cleared).build()).await;
-        let reading = lock(&world, "b").try_read().await.unwrap().expect("outside hands freed it");
+        let reading = lock(&world, "b").try_read().await.unwrap().expect("a manual edit freed it");
         assert!(reading.token() > writing.token());
         assert!(is_refused(&world, sent(&writing.fence()), "late").await);
         assert!(timeout(LEASE, writing.cancelled()).await.is_ok(), "it learns that it was ended");

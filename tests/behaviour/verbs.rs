@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed};
 
-/// A row as outside hands may write it; without a heartbeat it is a takeover row, or looks so.
+/// A row as somebody may write it by hand; without a heartbeat it is a takeover row, or looks so.
 fn row(name: &str, heartbeat: Option<&str>, token: &str) -> Mutation {
     Mutation::new_insert_builder("locktable")
         .set("name")

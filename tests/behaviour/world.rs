@@ -94,7 +94,7 @@ impl World {
         self.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
     }
 
-    /// A client of the test's own, to look at the table and to be the outside hands.
+    /// A client of the test's own, to look at the table and to edit it by hand.
     pub async fn client(&self) -> DatabaseClient {
         let spanner = Spanner::builder().with_endpoint(self.spanner.endpoint());
         let spanner = spanner.build().await.unwrap();

@@ -1,4 +1,4 @@
-//! The alert rules, on what an exporter prints in fair weather and in foul.
+//! The alert rules, on what an exporter prints when all is well and when not.
 
 use std::time::Duration;
 

@@ -19,12 +19,12 @@ impl Readers {
     pub fn among<'a>(rows: impl IntoIterator<Item = &'a LockState>) -> Readers {
         let mut readers = BTreeMap::<String, usize>::new();
         for row in rows {
-            if let Some(gate) = row.fleet()
-                && gate.starts_with(KIND)
-                && gate != row.name
+            if let Some(writer_row) = row.fleet()
+                && writer_row.starts_with(KIND)
+                && writer_row != row.name
                 && keeps_writers_out(row)
             {
-                *readers.entry(gate.to_string()).or_default() += 1;
+                *readers.entry(writer_row.to_string()).or_default() += 1;
             }
         }
         Readers(readers)

@@ -171,7 +171,7 @@ impl FaultHandle {
         self.hits.load(Ordering::SeqCst)
     }
 
-    /// Ends it. Requests that it has met already keep their fate.
+    /// Ends it. Requests that it has met keep their outcome.
     pub fn remove(&self) {
         self.faults.remove(self.id);
     }

@@ -88,7 +88,7 @@ pub struct StoredRow {
     pub heartbeat: Option<Timestamp>,
     /// The token, unless it is NULL.
     pub token: Option<Timestamp>,
-    /// The writer; NULL, which outside hands may leave, names no one.
+    /// The writer; NULL, which a manual edit may leave, names no one.
     pub writer: Writer,
     /// The lease, unless it is NULL or the table lacks the column.
     pub lease_ms: Option<i64>,
@@ -123,7 +123,7 @@ impl StoredRow {
 
     /// Returns the row as the protocol looks at it.
     ///
-    /// Returns the row. A NULL that outside hands have set reads as the epoch: released, or older
+    /// Returns the row. A NULL that a manual edit has set reads as the epoch: released, or older
     /// than any token.
     pub fn row(&self) -> Row {
         let lease = self.lease_ms.and_then(|lease_ms| u64::try_from(lease_ms).ok());
@@ -140,7 +140,7 @@ impl StoredRow {
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The most that `lease_ms` is taken for. It is the most that the library can have written: a run
-/// that parks its lock for the longest lease and one per cent. A row that says more is damaged, and
+/// that lets its lock cool down for the longest lease and one per cent. A row that says more is damaged, and
 /// would otherwise never fall vacant.
 pub const LEASE_BELIEVED_MAX: Duration = Duration::from_secs(24 * 60 * 60 / 100 * 101);
 

@@ -290,7 +290,7 @@ impl Change {
                 unchanged(lock_row, seen.as_ref())?;
                 let kind = if seen.is_some() { WriteKind::Update } else { WriteKind::Insert };
                 let mut writes = vec![begin(lock, kind, writer, holder)];
-                // By its writer too: a heartbeat that outside hands have set leaves the term in it.
+                // By its writer too: a heartbeat that a manual edit has set leaves the term in it.
                 let is_over =
                     |writer_row: &Row| writer_row.is_released() && writer_row.writer.id().is_none();
                 if vacant.as_ref().is_some_and(|vacant| !is_over(vacant)) {

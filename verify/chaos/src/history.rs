@@ -94,7 +94,7 @@ pub enum Phase {
     /// Faults of every kind, by the rules.
     Storm,
     /// Somebody outside the protocol deletes and edits the lock row.
-    Hands,
+    Edits,
     /// No more faults: somebody has to lead again.
     Recovery,
     End,
@@ -133,7 +133,7 @@ macro_rules! named {
 }
 
 named!(Outcome: Committed Fenced NotSent Unknown);
-named!(Phase: Storm Hands Recovery End);
+named!(Phase: Storm Edits Recovery End);
 named!(Fault: Kill Stop Cut Silence Slow Restart Outage Lossy Resign Join Leave Delete Edit);
 
 impl Record {

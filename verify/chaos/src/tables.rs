@@ -1,4 +1,4 @@
-//! Spanner's tables, by the client alone: what was written, and hands that don't ask.
+//! Spanner's tables, by the client alone: what was written, and edits that don't ask.
 
 use std::collections::{BTreeMap, BTreeSet};
 

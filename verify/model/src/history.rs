@@ -145,7 +145,7 @@ goals! {
         CooldownWaited: "a lock that was cooldown was taken after its time",
         Lapsed: "a term was left to lapse",
         GivenBack: "an attempt under way was given back, for nobody wanted it any more",
-        TookInterfered: "a lock was taken after outside hands",
+        TookInterfered: "a lock was taken after a manual edit",
         CameBack: "an evicted holder came back after its time",
         TookFromKeptAway: "another took over from an evicted holder that keeps away",
         Removed: "the row of a vacant lock was removed",

@@ -112,7 +112,7 @@ impl LockModel {
         !self.is_continued(world) || world.leads_to_a_holder(&self.scenario)
     }
 
-    /// Rows of other implementations, and what careless hands leave, are excepted.
+    /// Rows of other implementations, and what careless people leave, are excepted.
     fn tidies(&self, world: &World) -> bool {
         let excepted = world.history.interfered || self.scenario.has_peers();
         excepted || !self.is_continued(world) || world.is_tidied(&self.scenario)

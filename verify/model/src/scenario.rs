@@ -107,7 +107,7 @@ pub struct Budget {
     /// A takeover row of a peer that died halfway.
     pub leftovers: u8,
     /// A hand outside the protocol.
-    pub hands: u8,
+    pub manual_edits: u8,
 }
 
 /// Returns a timing in ticks, with the lease's hair taken off.

@@ -26,7 +26,7 @@ fn larger() -> Vec<Scenario> {
         peers(),
         owners(),
         holds(),
-        hands(),
+        manual_edits(),
         forged(),
         broken_clocks(),
     ]
@@ -58,13 +58,13 @@ pub fn long() -> Vec<Scenario> {
         expected: vec![],
         ..scenario
     };
-    let two_hands = Budget { hands: 2, ..Budget::default() };
+    let two_edits = Budget { manual_edits: 2, ..Budget::default() };
     let mut scenarios: Vec<_> = short().into_iter().map(longer).collect();
     scenarios.extend([
         hasty(one_term(), "one term, hasty", 5),
         hasty(leases(), "leases, hasty", 8),
         hasty(three(), "three, hasty", 5),
-        Scenario { name: "two hands", budget: two_hands, ..hands() },
+        Scenario { name: "two manual edits", budget: two_edits, ..manual_edits() },
     ]);
     scenarios
 }
@@ -235,7 +235,7 @@ pub fn owners() -> Scenario {
     }
 }
 
-/// Owners that want the lock for a while, let go of it, park it, or leave their term to lapse.
+/// Owners that want the lock for a while, let go of it, let it cool down, or leave their term to lapse.
 pub fn holds() -> Scenario {
     Scenario {
         name: "holds",
@@ -379,13 +379,13 @@ pub fn three() -> Scenario {
     }
 }
 
-/// Hands outside the protocol delete, edit, lose and seize; I1 is exempt from then on.
-pub fn hands() -> Scenario {
+/// People outside the protocol delete, edit, lose and seize; I1 is exempt from then on.
+pub fn manual_edits() -> Scenario {
     Scenario {
-        name: "hands",
+        name: "manual edits",
         starts: vec![Start::Held, Start::EpochToken],
         ticks: 7,
-        budget: Budget { hands: 1, ..faults(1) },
+        budget: Budget { manual_edits: 1, ..faults(1) },
         expected: vec![Goal::TookInterfered, Goal::Superseded, Goal::FenceRefused],
         ..pair()
     }
@@ -399,7 +399,7 @@ pub fn forged() -> Scenario {
         members: vec![Member::new("a", timing_of_all.clone()), Member::new("b", timing_of_all)],
         starts: vec![Start::Abandoned],
         ticks: 3,
-        budget: Budget { hands: 2, ..faults(1) },
+        budget: Budget { manual_edits: 2, ..faults(1) },
         expected: vec![Goal::TookInterfered],
         ..pair()
     }

@@ -1,4 +1,4 @@
-//! The possible next steps: every interleaving of processes, network, time, faults and hands.
+//! The possible next steps: every interleaving of processes, network, time, faults and manual edits.
 
 use spindle_protocol::{Act, Change, Event, Succession, Timestamp};
 
@@ -165,7 +165,7 @@ impl World {
             if self.left.leftovers > 0 {
                 steps.push(Step::LeaveTakeoverRow);
             }
-            if self.left.hands > 0 {
+            if self.left.manual_edits > 0 {
                 steps.extend(MANUAL_EDITS.map(Step::ManualEdit));
             }
         }
@@ -331,7 +331,7 @@ impl World {
                 self.leave_takeover_row();
             }
             Step::ManualEdit(hand) => {
-                left.hands -= 1;
+                left.manual_edits -= 1;
                 self.interfere(scenario, hand);
             }
         }

@@ -55,7 +55,7 @@ pub enum CoverageGoal {
     Restarted,
     /// The server was unreachable for longer than a lease.
     LongOutage,
-    /// Outside hands deleted a row.
+    /// Somebody deleted a row.
     RowDeleted,
     /// They edited a token.
     TokenEdited,

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::checks::Purpose;
 use crate::coverage::CoverageGoal;
-use crate::hands;
+use crate::manual_edits;
 use crate::network_faults::Outage;
 use crate::process::{Cut, Process};
 use crate::rows::TABLE;
@@ -30,7 +30,7 @@ pub(crate) enum Fault {
     Outage(Outage),
     Restart,
     BadNetwork,
-    ManualEdits(hands::ManualEdit),
+    ManualEdits(manual_edits::ManualEdit),
 }
 
 /// Does harm until the storm is over.
@@ -62,7 +62,7 @@ pub(crate) async fn rage(world: &Arc<World>) {
             }),
             15 => Fault::Restart,
             16 | 17 => Fault::BadNetwork,
-            _ => Fault::ManualEdits(hands::ManualEdit::any(world)),
+            _ => Fault::ManualEdits(manual_edits::ManualEdit::any(world)),
         };
         // Holders are more interesting than those who stand by.
         let process = world.process(who);
@@ -125,7 +125,7 @@ async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
             process.resign(successor.unwrap_or_default());
         }
         Fault::Cooldown => process.resign(Succession::Cooldown { rest: short }),
-        Fault::Evict => hands::evict(world, process).await,
+        Fault::Evict => manual_edits::evict(world, process).await,
         Fault::Leftover => leave(world, process).await,
         Fault::Outage(outage) => {
             let long = world.plan.longest_lease().mul_f64(factor * factor / 3.0);
@@ -145,7 +145,7 @@ async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
             world.set_loss(world.plan.loss);
             after(world, process, long * 2, |_, world| world.set_loss(world.plan.loss / 20.0));
         }
-        Fault::ManualEdits(hand) => hands::lay_on(world, process, hand).await,
+        Fault::ManualEdits(hand) => manual_edits::lay_on(world, process, hand).await,
     }
 }
 
@@ -211,7 +211,7 @@ fn successor(world: &World, process: &Process) -> Option<Succession> {
 /// Leaves the takeover row of the present term, as a peer of another implementation does that dies
 /// between its two steps.
 async fn leave(world: &World, process: &Process) {
-    let Some(row) = hands::row(world, &process.lock_name).await else { return };
+    let Some(row) = manual_edits::row(world, &process.lock_name).await else { return };
     let cells = [
         ("name", Cell::from(takeover_key(&process.lock_name, row.token))),
         ("token", Cell::CommitTimestamp),
@@ -219,5 +219,5 @@ async fn leave(world: &World, process: &Process) {
     ];
     world.peer_leaves(takeover_key(&process.lock_name, row.token));
     let leftover = Mutation::write(WriteKind::InsertOrUpdate, TABLE, cells);
-    hands::write(world, &process.lock_name, Purpose::Peer, vec![leftover]).await;
+    manual_edits::write(world, &process.lock_name, Purpose::Peer, vec![leftover]).await;
 }

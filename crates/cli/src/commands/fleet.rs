@@ -240,16 +240,19 @@ pub async fn permits(place: &Place, out: &Output, name: Option<&str>) -> Result<
 /// Tells who reads and who writes, or waits to write.
 pub async fn readers(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
     let Some(name) = name else { return fleets(place, out, "rw", "readers and writers").await };
-    let gate = format!("{KIND}{name}");
+    let writer_row = format!("{KIND}{name}");
     // Other names may begin alike.
-    let mut records = rows(place, &gate).await?;
-    records.retain(|record| record.fleet.as_ref() == Some(&gate));
+    let mut records = rows(place, &writer_row).await?;
+    records.retain(|record| record.fleet.as_ref() == Some(&writer_row));
     if records.is_empty() {
         return Err(none("readers and writers", name));
     }
     let row = |record: Record| {
-        let (role, part) =
-            if record.name == gate { ("writer", "-") } else { ("reader", last_part(&record.name)) };
+        let (role, part) = if record.name == writer_row {
+            ("writer", "-")
+        } else {
+            ("reader", last_part(&record.name))
+        };
         Row { role, part: part.to_string(), record }
     };
     out.rows(&records.into_iter().map(row).collect::<Vec<_>>())?;

@@ -162,10 +162,10 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     assert_eq!([lines[2][0], lines[2][2], lines[2][3]], ["reader", "node-3", "held"], "{table}");
     assert!(lines[2][1].starts_with("node-3-"), "the row's name has a nonce: {table}");
     // No command takes it for a holder.
-    let gate = "spindle:rw:jobs";
-    let who = world.run(&["who", gate]).await;
+    let writer_row = "spindle:rw:jobs";
+    let who = world.run(&["who", writer_row]).await;
     assert_eq!((who.code, who.out.as_str()), (Some(1), ""));
-    let shown = ok(world.run(&["show", gate]).await);
+    let shown = ok(world.run(&["show", writer_row]).await);
     assert!(shown.contains("state       waiting\ncontender   node-2\n"), "{shown}");
     assert!(shown.contains("next        waits until no reader is left (1 now)"), "{shown}");
     let ls = ok(world.run(&["ls"]).await);
@@ -179,7 +179,7 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     let alone = readers().await;
     assert_eq!(alone.as_array().unwrap().len(), 1, "a reader's row goes with it: {alone}");
     assert_eq!((&alone[0]["holder"], &alone[0]["state"]), (&"node-2".into(), &"held".into()));
-    assert_eq!(ok(world.run(&["who", gate]).await), "node-2\n");
+    assert_eq!(ok(world.run(&["who", writer_row]).await), "node-2\n");
     let _ = guard.release().await;
     let released = readers().await;
     assert_eq!(

@@ -69,7 +69,7 @@ pub struct ForeignKey {
     pub table: String,
     /// The columns there, in the same order.
     pub referenced: Vec<String>,
-    /// The fate of a row whose reference is deleted; `None` where DDL doesn't say, which is
+    /// The effect on a row whose reference is deleted; `None` where DDL doesn't say, which is
     /// [`OnDelete::NoAction`].
     pub on_delete: Option<OnDelete>,
     /// True if it is more than a remark: not `NOT ENFORCED`.
@@ -92,11 +92,11 @@ pub struct Parent {
     pub table: String,
     /// True if each row needs one above it: `INTERLEAVE IN PARENT`.
     pub is_enforced: bool,
-    /// The fate of the rows below one that is deleted.
+    /// The effect on the rows below one that is deleted.
     pub on_delete: OnDelete,
 }
 
-/// The fate of rows that depend on one that is deleted.
+/// The effect on rows that depend on one that is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDelete {
     /// While there are some, it cannot be deleted.

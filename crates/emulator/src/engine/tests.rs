@@ -1,4 +1,4 @@
-//! Laws of transactions, by way of what a program can see.
+//! Rules of transactions, by way of what a program can see.
 
 use std::future::Future;
 use std::sync::Arc;

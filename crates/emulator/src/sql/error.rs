@@ -1,4 +1,4 @@
-//! The answer of the SQL room when it cannot do what a text asks, with the place in the text.
+//! The answer of this module when it cannot do what a text asks, with the place in the text.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ pub struct SqlError {
     at: Option<Pos>,
 }
 
-/// A result of the SQL room.
+/// A result of this module.
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 impl SqlError {
@@ -72,7 +72,7 @@ impl SqlError {
         SqlError::invalid(at, format!("Syntax error: {message}"))
     }
 
-    /// Something that Cloud Spanner may do and this room doesn't. `construct` names it.
+    /// Something that Cloud Spanner may do and this module doesn't. `construct` names it.
     pub fn unsupported(at: Pos, construct: impl fmt::Display) -> SqlError {
         SqlError { at: Some(at), ..SqlError::unsupported_value(construct) }
     }

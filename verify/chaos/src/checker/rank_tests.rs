@@ -142,9 +142,9 @@ fn whoever_takes_a_vacant_lock_before_its_turn_is_seen() {
 }
 
 #[test]
-fn ranks_are_nobodys_fault_while_hands_are_at_the_row() {
+fn ranks_are_nobodys_fault_while_somebody_edits_the_row() {
     let mut evidence = crashed("w1", 12_050);
-    tell(&mut evidence, 11_000, "nemesis", Event::Phase(Phase::Hands));
+    tell(&mut evidence, 11_000, "nemesis", Event::Phase(Phase::Edits));
     evidence.records.retain(|record| record.event != Event::Phase(Phase::Recovery));
     tell(&mut evidence, 5_400, "nemesis", Event::Phase(Phase::Recovery));
     assert_eq!(broken(&evidence), [Property::InTurn], "they left the row alone");

@@ -160,7 +160,7 @@ impl<'a> Contest<'a> {
         self.terms.iter().any(|term| term.id == id && term.last() > recent && term.token < now)
     }
 
-    /// Each version of the lock's row and the next one, where no hands were at it.
+    /// Each version of the lock's row and the next one, where nobody edited it.
     fn changes(&self) -> impl Iterator<Item = (&'a Version, &'a Version)> {
         let pairs = self.versions.windows(2).map(|pair| (pair[0], pair[1]));
         pairs.filter(|(earlier, later)| {

@@ -80,7 +80,7 @@ pub fn in_part(time: (u64, u64), exempt: Option<(u64, u64)>) -> bool {
     exempt.is_some_and(|(from, to)| time.0 < to && from < time.1)
 }
 
-/// At no instant two processes hold, unless hands from outside were at the row then.
+/// At no instant two processes hold, unless somebody edited the row then.
 pub fn one_holder(terms: &[Term], exempt: Option<(u64, u64)>) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut longest: Option<&Term> = None;

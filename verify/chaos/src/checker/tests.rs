@@ -125,10 +125,10 @@ fn whoever_lets_go_may_be_followed_at_once() {
 }
 
 #[test]
-fn two_holders_are_nobodys_fault_while_hands_are_at_the_row() {
+fn two_holders_are_nobodys_fault_while_somebody_edits_the_row() {
     let mut evidence = story();
     hold(&mut evidence, "c", 3_500, 3_510, 3_520);
-    tell(&mut evidence, 3_400, "nemesis", Event::Phase(Phase::Hands));
+    tell(&mut evidence, 3_400, "nemesis", Event::Phase(Phase::Edits));
     assert_eq!(broken(&evidence), [Property::OneHolder], "they left the row alone");
     let edit = Event::Fault { fault: Fault::Edit, on: None };
     tell_of(Some(0), &mut evidence, 3_450, "nemesis", edit);

@@ -109,7 +109,7 @@ impl<'a> Nemesis<'a> {
 
     /// Runs the whole of it, and leaves no worker behind.
     pub async fn run(&mut self, length: Duration) -> Result<(), Failure> {
-        let hands = (length / 8).clamp(Duration::from_secs(6), Duration::from_secs(60));
+        let edits = (length / 8).clamp(Duration::from_secs(6), Duration::from_secs(60));
         self.journal.write(Event::Run(self.target))?;
         let time = self.spanner.clock().now().nanos();
         self.journal.write(Event::Spanner(u64::try_from(time)?))?;
@@ -120,11 +120,11 @@ impl<'a> Nemesis<'a> {
         // So that there is somebody to be hit.
         sleep(Duration::from_secs(3)).await;
         let recovery = Duration::from_secs(6);
-        self.storm(length.saturating_sub(hands + recovery + Duration::from_secs(3))).await?;
+        self.storm(length.saturating_sub(edits + recovery + Duration::from_secs(3))).await?;
         self.cure_all().await?;
         self.muster().await?;
-        self.journal.write(Event::Phase(Phase::Hands))?;
-        self.hands(hands).await?;
+        self.journal.write(Event::Phase(Phase::Edits))?;
+        self.edit(edits).await?;
         self.journal.write(Event::Phase(Phase::Recovery))?;
         self.recovery(recovery).await?;
         self.journal.write(Event::Phase(Phase::End))?;

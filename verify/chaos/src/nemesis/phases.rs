@@ -1,4 +1,4 @@
-//! The phases in which nothing else is amiss: a muster of ranks, hands at the rows, the recovery.
+//! The phases in which nothing else is amiss: a muster of ranks, manual edits of the rows, the recovery.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Nemesis<'_> {
 
     /// Edits or deletes lock rows, each kind in turn. Of many locks it leaves every second one
     /// alone: what is done to one row must not be felt under another.
-    pub(super) async fn hands(&mut self, length: Duration) -> Result<(), Failure> {
+    pub(super) async fn edit(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
         let mut kinds: Vec<Hand> = Vec::new();
         sleep(self.between(500, 1_500)).await;

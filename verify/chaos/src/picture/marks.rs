@@ -17,7 +17,7 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 .lossy { fill: #bf8700 }
 .restart { stroke: #cf222e; stroke-width: 1; stroke-dasharray: 3 3; fill: none }
 .restart-mark { stroke: #cf222e; stroke-width: 2; fill: none }
-.hands { fill: #8250df; fill-opacity: 0.09 } .recovery { fill: #1a7f37; fill-opacity: 0.09 }
+.edits { fill: #8250df; fill-opacity: 0.09 } .recovery { fill: #1a7f37; fill-opacity: 0.09 }
 .hand { stroke: #8250df; stroke-width: 0.8; stroke-dasharray: 2 3 }
 .delete { fill: #8250df; stroke: #8250df; stroke-width: 1.5 }
 .edit { fill: #ffffff; stroke: #8250df; stroke-width: 1.5 }
@@ -38,7 +38,7 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 .outage-shade { fill: #f85149; fill-opacity: 0.16 }
 .lossy { fill: #d29922 } .reading { fill: #58a6ff } .waits { fill: #d29922 }
 .restart, .restart-mark { stroke: #f85149 }
-.hands { fill: #ab7df8; fill-opacity: 0.14 } .recovery { fill: #3fb950; fill-opacity: 0.12 }
+.edits { fill: #ab7df8; fill-opacity: 0.14 } .recovery { fill: #3fb950; fill-opacity: 0.12 }
 .hand { stroke: #ab7df8 } .delete { fill: #ab7df8; stroke: #ab7df8 }
 .edit { fill: #0d1117; stroke: #ab7df8 }
 .halo { stroke: #0d1117 } .kill { stroke: #f85149 }

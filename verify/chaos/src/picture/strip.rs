@@ -72,18 +72,17 @@ impl Strip<'_> {
         svg
     }
 
-    /// Draws the part where hands are at the row, and the recovery after it.
+    /// Draws the part where people edit the rows, and the recovery after it.
     fn phases(&self) -> String {
         let mut svg = String::new();
-        for (phase, name) in [(Phase::Hands, "outside hands"), (Phase::Recovery, "no more faults")]
-        {
+        for (phase, name) in [(Phase::Edits, "manual edits"), (Phase::Recovery, "no more faults")] {
             let is = |wanted: Phase| move |record: &Record| record.event == Event::Phase(wanted);
-            let next = if phase == Phase::Hands { Phase::Recovery } else { Phase::End };
+            let next = if phase == Phase::Edits { Phase::Recovery } else { Phase::End };
             for span in self.run.spans(is(phase), is(next)) {
                 if !self.overlaps(span) {
                     continue;
                 }
-                let class = if phase == Phase::Hands { "hands" } else { "recovery" };
+                let class = if phase == Phase::Edits { "edits" } else { "recovery" };
                 let (x, to) = (self.x(span.0).max(LEFT), self.x(span.1));
                 svg += &marks::rect(class, (x, self.top - 14.0), (to - x, self.height + 14.0));
                 svg += &format!(
@@ -96,7 +95,7 @@ impl Strip<'_> {
         svg
     }
 
-    /// Draws the faults of the server, and the hands at the rows: in its own lane, and through all
+    /// Draws the faults of the server, and the manual edits of the rows: in its own lane, and through all
     /// below it.
     pub fn server(&self, y: f64, lane: f64) -> String {
         let below = self.top + self.height - y;

@@ -138,15 +138,15 @@ impl Party {
         self.asked[1].is_none() && self.poll_at.is_some_and(|at| at <= now)
     }
 
-    pub(super) fn is_out_of_time(&self, lane: usize, now: Moment) -> bool {
+    pub(super) fn is_out_of_time(&self, queue: usize, now: Moment) -> bool {
         let limit = pace().attempt_limit(&Act::Observe);
-        self.asked[lane].as_ref().is_some_and(|asked| asked.sent + limit <= now)
+        self.asked[queue].as_ref().is_some_and(|asked| asked.sent + limit <= now)
     }
 
     /// Returns true if a process that gets its time would have acted before the clock goes on.
     pub(super) fn is_prompt(&self, now: Moment) -> bool {
         let overdue = self.wake.is_some_and(|wake| wake.at + wake.spread <= now);
-        let late = (0..2).any(|lane| self.is_out_of_time(lane, now));
+        let late = (0..2).any(|queue| self.is_out_of_time(queue, now));
         self.instance.is_none() || self.paused || !(overdue || late || self.poll_is_due(now))
     }
 
@@ -205,9 +205,9 @@ impl Party {
         }
     }
 
-    fn ask(&mut self, lane: usize, ask: Ask, sent: Moment) -> Option<Change> {
+    fn ask(&mut self, queue: usize, ask: Ask, sent: Moment) -> Option<Change> {
         let asked = Asked { ask, passage: Passage::Leaving, sent };
-        self.asked[lane].replace(asked).and_then(Asked::late)
+        self.asked[queue].replace(asked).and_then(Asked::late)
     }
 
     fn holds(&mut self, term: TermId) {
@@ -222,11 +222,11 @@ impl Party {
         self.ask(1, Ask::Poll, now);
     }
 
-    /// Hears an answer to what the lane asked; gives back what may arrive late.
-    pub(super) fn hear(&mut self, lane: usize, reply: Reply, now: Moment) -> Vec<Change> {
-        self.asked[lane] = None;
+    /// Hears an answer to what the queue asked; gives back what may arrive late.
+    pub(super) fn hear(&mut self, queue: usize, reply: Reply, now: Moment) -> Vec<Change> {
+        self.asked[queue] = None;
         self.paused = false;
-        if lane == 1 {
+        if queue == 1 {
             self.hear_of_second(reply, now);
             return Vec::new();
         }

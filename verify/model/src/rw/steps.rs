@@ -8,7 +8,7 @@ use super::party::{Party, Passage, Reply};
 use super::scenarios::Scenario;
 use super::world::World;
 
-/// One step of the world. Numbers are of parties, of their lanes, or of changes that are late.
+/// One step of the world. Numbers are of parties, of their queues, or of changes that are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Time passes.
@@ -46,11 +46,11 @@ pub enum Step {
 impl World {
     pub(super) fn steps(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         for index in 0..self.parties.len() {
-            for lane in 0..2 {
-                let asked = self.parties[index].asked[lane].as_ref();
+            for queue in 0..2 {
+                let asked = self.parties[index].asked[queue].as_ref();
                 if asked.is_some_and(|asked| asked.passage == Passage::Leaving) {
                     // Its outcome is settled before anything else happens.
-                    return self.outcomes(index, lane, steps);
+                    return self.outcomes(index, queue, steps);
                 }
             }
         }
@@ -75,16 +75,16 @@ impl World {
         }
     }
 
-    fn outcomes(&self, index: usize, lane: usize, steps: &mut Vec<Step>) {
-        steps.push(Step::Exchange(index, lane));
+    fn outcomes(&self, index: usize, queue: usize, steps: &mut Vec<Step>) {
+        steps.push(Step::Exchange(index, queue));
         if self.left.faults == 0 {
             return;
         }
         if self.left.delays > 0 {
-            steps.extend([Step::HoldUp(index, lane), Step::Arrive(index, lane)]);
+            steps.extend([Step::HoldUp(index, queue), Step::Arrive(index, queue)]);
         }
         if self.left.unknowns > 0 {
-            steps.extend([Step::Lose(index, lane), Step::Abort(index, lane)]);
+            steps.extend([Step::Lose(index, queue), Step::Abort(index, queue)]);
         }
         if self.left.crashes > 0 {
             steps.push(Step::Crash(index));
@@ -99,15 +99,15 @@ impl World {
         if is_next {
             steps.push(if party.wake_is_due(now) { Step::Wake(index) } else { Step::Poll(index) });
         }
-        for lane in 0..2 {
-            let Some(asked) = &party.asked[lane] else { continue };
+        for queue in 0..2 {
+            let Some(asked) = &party.asked[queue] else { continue };
             match asked.passage {
-                Passage::HeldUp => steps.push(Step::Exchange(index, lane)),
-                Passage::Answered(_) => steps.push(Step::Answer(index, lane)),
+                Passage::HeldUp => steps.push(Step::Exchange(index, queue)),
+                Passage::Answered(_) => steps.push(Step::Answer(index, queue)),
                 Passage::Leaving => {}
             }
-            if party.is_out_of_time(lane, now) {
-                steps.push(Step::TimeOut(index, lane));
+            if party.is_out_of_time(queue, now) {
+                steps.push(Step::TimeOut(index, queue));
             }
         }
     }
@@ -141,20 +141,20 @@ impl World {
             Step::Tick => world.tick += 1,
             Step::Wake(index) => world.decide(index, Event::Wake),
             Step::Poll(index) => world.party_mut(index).poll(now),
-            Step::Exchange(index, lane) => {
-                world.arrive(index, lane);
-                world.answer(index, lane);
+            Step::Exchange(index, queue) => {
+                world.arrive(index, queue);
+                world.answer(index, queue);
             }
-            Step::HoldUp(index, lane) => {
-                if let Some(asked) = &mut world.party_mut(index).asked[lane] {
+            Step::HoldUp(index, queue) => {
+                if let Some(asked) = &mut world.party_mut(index).asked[queue] {
                     asked.passage = Passage::HeldUp;
                 }
             }
-            Step::Arrive(index, lane) => world.arrive(index, lane),
-            Step::Answer(index, lane) => world.answer(index, lane),
-            Step::TimeOut(index, lane) | Step::Lose(index, lane) => world.lose(index, lane),
-            Step::Abort(index, lane) => {
-                world.hear(index, lane, Reply::Answer(Answer::NotApplied));
+            Step::Arrive(index, queue) => world.arrive(index, queue),
+            Step::Answer(index, queue) => world.answer(index, queue),
+            Step::TimeOut(index, queue) | Step::Lose(index, queue) => world.lose(index, queue),
+            Step::Abort(index, queue) => {
+                world.hear(index, queue, Reply::Answer(Answer::NotApplied));
             }
             Step::ArriveLate(at) => world.arrive_late(at),
             Step::Crash(index) => world.crash(index),

@@ -89,11 +89,11 @@ impl World {
         self.late.extend(late.into_iter().take(room).map(|change| (key, change)));
     }
 
-    /// Carries out what the lane asked for, and holds up the answer.
-    pub(super) fn arrive(&mut self, index: usize, lane: usize) {
+    /// Carries out what the queue asked for, and holds up the answer.
+    pub(super) fn arrive(&mut self, index: usize, queue: usize) {
         let party = &self.parties[index];
         let (key, is_writer) = (party.key, party.is_writer());
-        let Some(asked) = &party.asked[lane] else { return };
+        let Some(asked) = &party.asked[queue] else { return };
         let reply = match asked.ask.clone() {
             Ask::Change(change) => Reply::Answer(self.carry_out(key, &change)),
             // It is for tidiness, and the proof of one lock has it.
@@ -106,7 +106,7 @@ impl World {
                 Reply::Rows { writer_row, readers, read_at: self.spanner() }
             }
         };
-        if let Some(asked) = &mut self.party_mut(index).asked[lane] {
+        if let Some(asked) = &mut self.party_mut(index).asked[queue] {
             asked.passage = Passage::Answered(reply);
         }
     }
@@ -132,36 +132,36 @@ impl World {
         answer
     }
 
-    /// Delivers the answer to what the lane asked.
-    pub(super) fn answer(&mut self, index: usize, lane: usize) {
-        let asked = self.parties[index].asked[lane].as_ref();
+    /// Delivers the answer to what the queue asked.
+    pub(super) fn answer(&mut self, index: usize, queue: usize) {
+        let asked = self.parties[index].asked[queue].as_ref();
         let Some(Passage::Answered(reply)) = asked.map(|asked| asked.passage.clone()) else {
             return;
         };
-        self.hear(index, lane, reply);
+        self.hear(index, queue, reply);
     }
 
-    /// Tells the process that nothing is known of what the lane asked; it may still arrive.
-    pub(super) fn lose(&mut self, index: usize, lane: usize) {
-        let asked = self.party_mut(index).asked[lane].take();
+    /// Tells the process that nothing is known of what the queue asked; it may still arrive.
+    pub(super) fn lose(&mut self, index: usize, queue: usize) {
+        let asked = self.party_mut(index).asked[queue].take();
         let (is_change, late) = match asked {
             Some(asked) => (matches!(asked.ask, Ask::Change(_)), asked.late()),
             None => return,
         };
         self.give_up(index, late.into_iter().collect());
         let answer = if is_change { Answer::Unknown } else { Answer::NotApplied };
-        self.hear(index, lane, Reply::Answer(answer));
+        self.hear(index, queue, Reply::Answer(answer));
     }
 
     /// Delivers an answer, and notes what comes of it.
-    pub(super) fn hear(&mut self, index: usize, lane: usize, reply: Reply) {
+    pub(super) fn hear(&mut self, index: usize, queue: usize, reply: Reply) {
         let now = self.now();
         let held = self.parties[index].held.is_some();
         let was_late = matches!(
             &reply,
-            Reply::Rows { .. } | Reply::Answer(Answer::Rejected(_)) if lane == 1
+            Reply::Rows { .. } | Reply::Answer(Answer::Rejected(_)) if queue == 1
         );
-        let late = self.party_mut(index).hear(lane, reply, now);
+        let late = self.party_mut(index).hear(queue, reply, now);
         self.give_up(index, late);
         let party = &self.parties[index];
         if !held && party.held.is_some() && was_late {
@@ -174,7 +174,7 @@ impl World {
         if at_work(false) > 1 {
             self.history.meet(Goal::ReadTogether);
         }
-        if lane == 1 && at_work(false) > 0 && self.parties[index].is_waiting() {
+        if queue == 1 && at_work(false) > 0 && self.parties[index].is_waiting() {
             self.history.meet(Goal::WriterWaited);
         }
     }
@@ -220,10 +220,10 @@ impl World {
             let mut is_still = true;
             for index in 0..self.parties.len() {
                 let now = self.now();
-                for lane in 0..2 {
-                    if self.parties[index].asked[lane].is_some() {
-                        self.arrive_unless_answered(index, lane);
-                        self.answer(index, lane);
+                for queue in 0..2 {
+                    if self.parties[index].asked[queue].is_some() {
+                        self.arrive_unless_answered(index, queue);
+                        self.answer(index, queue);
                         is_still = false;
                     }
                 }
@@ -245,10 +245,10 @@ impl World {
         }
     }
 
-    fn arrive_unless_answered(&mut self, index: usize, lane: usize) {
-        let asked = self.parties[index].asked[lane].as_ref();
+    fn arrive_unless_answered(&mut self, index: usize, queue: usize) {
+        let asked = self.parties[index].asked[queue].as_ref();
         if asked.is_some_and(|asked| !matches!(asked.passage, Passage::Answered(_))) {
-            self.arrive(index, lane);
+            self.arrive(index, queue);
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct History {
     latest: BTreeMap<String, Timestamp>,
     /// The terms that were published after a later one of their lock: lock, token, the later token.
     overtaken: Vec<(String, Timestamp, Timestamp)>,
-    /// When hands edited or deleted a lock's row; without a lock, when all rows were lost.
+    /// When somebody edited or deleted a lock's row; without a lock, when all rows were lost.
     touched: BTreeSet<(Timestamp, Option<String>)>,
     reserved: Reservations,
 }
@@ -56,7 +56,7 @@ impl History {
         *self = History { slots: std::mem::take(&mut self.slots), ..History::default() };
     }
 
-    /// Returns the id of a slot's instance; hands have no slot.
+    /// Returns the id of a slot's instance; an edit has none.
     fn id(&self, slot: usize) -> String {
         self.slots.get(slot).map(|slot| slot.id.clone()).unwrap_or_default()
     }
@@ -124,7 +124,7 @@ impl History {
         Ok(())
     }
 
-    /// An instance may hear of its term after another heard of a later one, but only if hands freed the lock
+    /// An instance may hear of its term after another heard of a later one, but only if somebody freed the lock
     /// between the two commits: that is the freedom that I1 gives them. Tokens follow the commits all the same.
     fn judge_overtaken(&mut self, until: Timestamp) -> Result<(), (Invariant, String)> {
         let (due, waiting) =

@@ -121,7 +121,7 @@ impl Checks {
 
     /// A term was published with this token.
     ///
-    /// While I1 holds, terms are published in the order of their tokens. Where hands touch rows, the order is that
+    /// While I1 holds, terms are published in the order of their tokens. Where people edit rows, the order is that
     /// of the commits alone.
     fn published(&mut self, lock: usize, name: &str, token: u64, now: Duration) {
         match self.tokens.began(lock, token) {

@@ -157,7 +157,7 @@ pub struct Limit {
 /// `INSERT [OR UPDATE | OR IGNORE] INTO table (columns) … [THEN RETURN …]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insert {
-    /// The fate of rows that are there already.
+    /// The effect on rows that are there already.
     pub mode: InsertMode,
     /// Where to.
     pub table: TableName,

@@ -110,7 +110,7 @@ mod tests {
         texts
     }
 
-    /// The meaning of LIKE, said without any haste.
+    /// The meaning of LIKE, said slowly.
     fn looks_like(text: &[char], pattern: &[char]) -> bool {
         match pattern {
             [] => text.is_empty(),

@@ -46,7 +46,7 @@ pub struct Target {
 pub struct Insertion {
     /// The table, and what of the new rows is shown.
     pub target: Target,
-    /// The fate of rows that are there already.
+    /// The effect on rows that are there already.
     pub mode: InsertMode,
     /// The columns that get values, by position in the table.
     pub columns: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Administration over gRPC: the laws that set-up code relies on.
+//! Administration over gRPC: the rules that set-up code relies on.
 
 mod databases;
 mod instances;

@@ -1,4 +1,4 @@
-//! The laws that need no fault injection, in real time, each on locks of its own and all at once.
+//! The cases that need no fault injection, in real time, each on locks of its own and all at once.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ const LEASE: Duration = Duration::from_secs(3);
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-type Law = Result<String, Failure>;
+type Case = Result<String, Failure>;
 
 pub async fn hold(place: &Arc<Place>, report: &mut Report) {
-    macro_rules! laws {
-        ($($law:ident: $name:literal,)*) => {
-            let running = [$(($name, tokio::spawn($law(Arc::clone(place))))),*];
-            for (name, law) in running {
-                let verdict = match law.await {
+    macro_rules! cases {
+        ($($case:ident: $name:literal,)*) => {
+            let running = [$(($name, tokio::spawn($case(Arc::clone(place))))),*];
+            for (name, case) in running {
+                let verdict = match case.await {
                     Ok(Ok(seen)) => Verdict::Held(seen),
                     Ok(Err(error)) => Verdict::Broken(error.to_string()),
                     Err(panic) => Verdict::Broken(panic.to_string()),
@@ -37,7 +37,7 @@ pub async fn hold(place: &Arc<Place>, report: &mut Report) {
             }
         };
     }
-    laws! {
+    cases! {
         alone: "an instance alone takes a free lock, and everybody is told so",
         racing: "of racing first acquisitions one wins, and heartbeats keep it",
         same_id: "two instances with one id hold one at a time",
@@ -108,7 +108,7 @@ fn expect(held: bool, otherwise: impl Into<String>) -> Result<(), Failure> {
     if held { Ok(()) } else { Err(otherwise.into().into()) }
 }
 
-async fn alone(place: Arc<Place>) -> Law {
+async fn alone(place: Arc<Place>) -> Case {
     let table = place.table();
     let a = Contender::start(&table, "alone", "a")?;
     let token = a.holds().await?;
@@ -121,7 +121,7 @@ async fn alone(place: Arc<Place>) -> Law {
     Ok(String::new())
 }
 
-async fn racing(place: Arc<Place>) -> Law {
+async fn racing(place: Arc<Place>) -> Case {
     let mut contenders = Vec::new();
     for number in 0..4 {
         // A busy machine may hold heartbeats up for as long as a short lease.
@@ -143,7 +143,7 @@ async fn racing(place: Arc<Place>) -> Law {
     Ok("four contenders, one and a half leases".into())
 }
 
-async fn same_id(place: Arc<Place>) -> Law {
+async fn same_id(place: Arc<Place>) -> Case {
     let a = Contender::start(&place.table(), "same", "same")?;
     let b = Contender::start(&place.table(), "same", "same")?;
     let end = Instant::now() + LEASE * 2;
@@ -161,7 +161,7 @@ async fn same_id(place: Arc<Place>) -> Law {
 }
 
 /// A process of its own would be killed; here its runtime is, with everything in it.
-async fn crashed(place: Arc<Place>) -> Law {
+async fn crashed(place: Arc<Place>) -> Case {
     let (database, locks) = (place.database().to_string(), place.locks());
     let dies = std::thread::spawn(move || -> Result<FencingToken, Failure> {
         let runtime = tokio::runtime::Runtime::new()?;
@@ -195,7 +195,7 @@ async fn crashed(place: Arc<Place>) -> Law {
     ))
 }
 
-async fn released(place: Arc<Place>) -> Law {
+async fn released(place: Arc<Place>) -> Case {
     let a = Contender::start(&place.table(), "released", "a")?;
     let first = a.holds().await?;
     let b = Contender::start(&place.table(), "released", "b")?;
@@ -210,7 +210,7 @@ async fn released(place: Arc<Place>) -> Law {
     Ok(format!("after {} ms", took.as_millis()))
 }
 
-async fn deleted(place: Arc<Place>) -> Law {
+async fn deleted(place: Arc<Place>) -> Case {
     let a = Contender::start(&place.table(), "deleted", "a")?;
     let first = a.holds().await?;
     let keys = KeySet::builder().add_key(key!["deleted"]).build();
@@ -222,7 +222,7 @@ async fn deleted(place: Arc<Place>) -> Law {
     Ok(String::new())
 }
 
-async fn fenced(place: Arc<Place>) -> Law {
+async fn fenced(place: Arc<Place>) -> Case {
     let a = Contender::start(&place.table(), "fenced", "a")?;
     a.holds().await?;
     let term = a.lock.term().ok_or("the term ended by itself")?;
@@ -243,7 +243,7 @@ async fn fenced(place: Arc<Place>) -> Law {
     Ok(String::new())
 }
 
-async fn guarded(place: Arc<Place>) -> Law {
+async fn guarded(place: Arc<Place>) -> Case {
     let lock = |id: &str| place.table().lock("guarded").id(id).lease(LEASE).build();
     let (a, b) = (lock("a")?, lock("b")?);
     let guard = timeout(PATIENCE, a.acquire()).await??;
@@ -256,7 +256,7 @@ async fn guarded(place: Arc<Place>) -> Law {
     Ok(String::new())
 }
 
-async fn once(place: Arc<Place>) -> Law {
+async fn once(place: Arc<Place>) -> Case {
     let (at_least, at_most) = (LEASE * 3, LEASE * 6);
     // Others of this examination may be in the way for a while.
     let lock = || place.table().lock("once").start_limit(LEASE * 2);
@@ -270,7 +270,7 @@ async fn once(place: Arc<Place>) -> Law {
     Ok(String::new())
 }
 
-async fn seized(place: Arc<Place>) -> Law {
+async fn seized(place: Arc<Place>) -> Case {
     let table = place.table();
     let a = Contender::start(&table, "seized", "a")?;
     let first = a.holds().await?;
@@ -285,7 +285,7 @@ async fn seized(place: Arc<Place>) -> Law {
     Ok(String::new())
 }
 
-async fn half_taken(place: Arc<Place>) -> Law {
+async fn half_taken(place: Arc<Place>) -> Case {
     // As `spindle_rs` leaves them: an expired row, its takeover begun, its token never changed.
     let row =
         |name: &str| Mutation::new_insert_or_update_builder(place.locks()).set("name").to(name);
@@ -305,7 +305,7 @@ async fn half_taken(place: Arc<Place>) -> Law {
     Ok(format!("after {:.2} leases", took.as_secs_f64() / LEASE.as_secs_f64()))
 }
 
-async fn named(place: Arc<Place>) -> Law {
+async fn named(place: Arc<Place>) -> Case {
     let names = ["o'brien", "a\"b\\c", "größe ☃", "-- DROP", "named_1", "named_10"];
     for name in names {
         let a = Contender::start(&place.table(), name, "it's me")?;

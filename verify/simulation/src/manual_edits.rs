@@ -67,7 +67,7 @@ pub(crate) async fn lay_on(world: &World, process: &Process, hand: ManualEdit) {
         }
         ManualEdit::Seize => {
             world.saw(CoverageGoal::Seized);
-            let info = Some("seized by hands: a storm".to_string());
+            let info = Some("seized by hand: a storm".to_string());
             let seize = Change::Seize { next: Succession::Anyone, info };
             let Some(writes) = judged(world, name, &seize).await else { return };
             write(world, name, Purpose::ManualEdits, writes).await;
@@ -84,7 +84,7 @@ pub(crate) async fn evict(world: &World, process: &Process) {
     let keep_away = world.random(|random| {
         random.random_bool(0.5).then(|| lease.mul_f64(random.random_range(0.0..1.0)))
     });
-    let evict = Change::Evict { keep_away, info: Some("evicted by hands".into()) };
+    let evict = Change::Evict { keep_away, info: Some("evicted by hand".into()) };
     let Some(writes) = judged(world, &process.lock_name, &evict).await else { return };
     write(world, &process.lock_name, Purpose::Evict { keep_away }, writes).await;
 }

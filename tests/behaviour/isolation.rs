@@ -1,4 +1,4 @@
-//! Locks in trouble, and the company that they travel in: none has another's, and the load of all
+//! Locks in trouble, and the batches that they are sent in: none has another's, and the load of all
 //! stays bounded.
 
 use std::time::Duration;

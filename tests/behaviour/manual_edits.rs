@@ -1,4 +1,4 @@
-//! Outside hands: the row is deleted or edited, ids are shared.
+//! Manual edits: the row is deleted or edited, ids are shared.
 
 use std::time::Duration;
 
