@@ -104,7 +104,7 @@ pub enum CoverageGoal {
     /// An evicted instance kept away, and another or it itself held after that.
     KeptAway,
     /// A lock that was cooldown was taken when that was over.
-    ParkedTook,
+    CooldownTook,
     /// The tool removed the row of a vacant lock.
     RemovedByTool,
     /// The tool kept an evicted holder away, and another held meanwhile.
@@ -201,7 +201,7 @@ const ALL: [CoverageGoal; 71] = {
         S::FollowedPrevious,
         S::PreviousFollowed,
         S::KeptAway,
-        S::ParkedTook,
+        S::CooldownTook,
         S::RemovedByTool,
         S::KeptAwayByTool,
         S::MemberCrashed,

@@ -87,7 +87,7 @@ fn a_fleet_half_of_which_is_of_the_previous_version_keeps_them_too() {
         CoverageGoal::PreviousFollowed,
         CoverageGoal::SuccessorTook,
         CoverageGoal::KeptAway,
-        CoverageGoal::ParkedTook,
+        CoverageGoal::CooldownTook,
         CoverageGoal::LongerLease,
     ] {
         assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");

@@ -79,7 +79,7 @@ impl Reserved {
             return Err(format!("`{id}` took the lock, which was {self:?}"));
         }
         Ok(match &self.whom {
-            Whom::Nobody => Some(CoverageGoal::ParkedTook),
+            Whom::Nobody => Some(CoverageGoal::CooldownTook),
             Whom::AllBut(_) => Some(CoverageGoal::KeptAway),
             Whom::Only(_) => None,
         })
