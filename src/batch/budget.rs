@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// The budget of one table, for all its connections, runtimes and threads together.
 ///
-/// Requests that may be in vain are charged to it, and those that bring answers are refunded. Its
+/// A token bucket: it charges requests that may achieve nothing, and refunds those that bring answers. Its
 /// lock is held for moments only.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -27,7 +27,7 @@ pub(crate) struct Budget {
     refunded: Notify,
 }
 
-/// The price of a request that may be in vain.
+/// The price of a request that may achieve nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charge {
     Read,

@@ -42,7 +42,7 @@ pub(crate) enum OpKind {
     },
     /// A change of its row.
     Change(Change),
-    /// That its takeover rows of tokens before this one go.
+    /// Deletes its takeover rows of tokens before this one.
     Sweep(Timestamp),
 }
 

@@ -91,7 +91,7 @@ pub(crate) struct Batch {
 pub(crate) struct Charge {
     /// True if its acts are isolated of holding others up.
     pub(crate) is_isolated: bool,
-    /// True if it counts as one that may be in vain.
+    /// True if it consumes retry budget.
     pub(crate) is_paid: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
 use crate::runloop::{End, Grant, Occupied, ReleaseNote, WaitMode};
 use crate::term::Term;
 
-/// A wait that nobody can mean.
+/// The longest wait that is accepted.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The lock, held. It is renewed in the background until this is released or dropped.

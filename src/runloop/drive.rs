@@ -185,7 +185,7 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    /// Decides, starts what was decided, and tells everybody whom it concerns.
+    /// Decides, starts what was decided, and notifies waiters.
     ///
     /// Apart from the loop, whose future keeps only what outlasts the nap.
     fn turn(&mut self, event: Event, stopping: bool, under_way: &mut Option<UnderWay>) -> Pass {

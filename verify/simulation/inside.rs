@@ -151,7 +151,7 @@ impl<S: Store> Simulated<S> {
             self.0.commit(transaction, accepted).await.map(Some)
         };
         let (commit, error) = match timeout(limit, work).await {
-            // Nobody is left whom it concerns.
+            // Nobody waits for it any more.
             Ok(Ok(None)) => (CommitOutcome::NotApplied, None),
             Ok(Ok(Some(at))) => (CommitOutcome::Applied { at }, None),
             Ok(Err(failure @ Failure::Exists)) => {

@@ -30,7 +30,7 @@ use schema::Optional;
 /// How long a column that was found missing counts as missing.
 const MISSING_FOR: Duration = Duration::from_secs(60);
 
-/// Before a question that went unanswered is asked again, at first and at most.
+/// The first and the longest delay before an unanswered question is repeated.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 

@@ -329,7 +329,7 @@ impl Share {
         moves.map(|moved| moved.shard).filter(|shard| others(*shard)).collect()
     }
 
-    /// Returns how soon to poll while so many are awaited: the later, the longer none has arrived.
+    /// Returns how soon to poll while so many are awaited: it polls slower the longer none arrives.
     fn fast_poll(&mut self, now: Moment, count: usize) -> Option<Duration> {
         self.awaited = match self.awaited {
             _ if count == 0 => None,

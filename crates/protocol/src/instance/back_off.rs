@@ -6,7 +6,7 @@ use super::Instance;
 use super::failures::Failures;
 use crate::{Moment, Wake};
 
-/// Failures that nothing has followed for so long are forgotten: longer than the longest pause and
+/// The counters reset after so long without a failure: longer than the longest pause and
 /// the time that an attempt may take.
 const MEMORY: Duration = Duration::from_secs(60);
 

@@ -24,7 +24,7 @@ pub struct Instance {
     wanted: bool,
     attempts: u64,
     phase: Phase,
-    /// From here on nobody in this process believes in a term of ours that has ended.
+    /// From here on no term of ours that has ended looks valid in this process.
     quiet_from: Moment,
     leftover: Option<Leftover>,
     failures: Failures,

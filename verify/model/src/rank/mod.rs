@@ -2,7 +2,7 @@
 //!
 //! The lock is that of a [`World`](crate::world::World). Beside each of its processes stands what
 //! `spindle_protocol::fleet` remembers for a ranked contender: for how long it leaves a vacant lock to
-//! others, and to whom it hands over as a leader. The rows of the members are told: one that lives is
+//! others, and to whom it hands over as a leader. The rows of the members are inputs: one that lives is
 //! listed, and one that has died until its lease is over. A contender decides by the members as they
 //! are, or as it knew them a poll ago.
 
