@@ -11,6 +11,35 @@
 //! - [`Term`] is what it holds: the token, a cancellation, and a [`Fence`] that makes a
 //!   transaction in the same database conditional on it.
 //!
+//! ```no_run
+//! use spindle::{CancellationToken, Spindle};
+//!
+//! # async fn service(
+//! #     client: spindle::google_cloud_spanner::client::DatabaseClient,
+//! #     cancel: CancellationToken,
+//! # ) -> spindle::Result<()> {
+//! let lock = Spindle::new(client, "locktable", "billing");
+//! let running = lock.run(cancel.clone());
+//! if let Some(token) = lock.has_lock() {
+//!     println!("leading under {token}");
+//! }
+//! # running.await
+//! # }
+//! ```
+//!
+//! Or [`lead`](Spindle::lead) runs a task while this process leads, and stops it when it doesn't:
+//!
+//! ```no_run
+//! # async fn service(lock: spindle::Spindle, cancel: spindle::CancellationToken) -> spindle::Result<()> {
+//! lock.lead(cancel, |term| async move {
+//!     println!("leading under {}", term.token());
+//!     term.cancelled().await;
+//! })
+//! .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # From nothing to a fenced write
 //!
 //! On the embedded Spanner, which needs nothing but this process; in production the client is that
@@ -144,13 +173,18 @@ pub use tokio_util::sync::CancellationToken;
 pub use error::told_by_client;
 pub use error::{Error, ReleaseOutcome, Result, TermEnd};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
-pub use lock::{Guard, JobOutcome, LastRun, LeadOptions, RunHandle, RunState, Spindle, TaskResult};
+pub use lock::{Guard, LeadOptions, RunHandle, Spindle, TaskResult};
 pub use operate::{Holding, LockState};
 pub use settings::LockBuilder;
 pub use system::Clock;
 pub use table::LockTable;
 pub use term::{Term, TermChange, TermWatch};
 pub use token::FencingToken;
+
+/// A scheduled job: what came of [`run_once`](LockBuilder::run_once), and of the last run.
+pub mod job {
+    pub use crate::lock::{JobOutcome, LastRun, RunState};
+}
 
 /// The health of an instance: for probes, dashboards and people.
 pub mod health {

@@ -273,7 +273,7 @@ impl LockBuilder {
     /// while lock.has_lock().is_none() {
     ///     tokio::task::yield_now().await;
     /// }
-    /// let contenders = table.members("billing").now().await?;
+    /// let contenders = table.members("billing").list().await?;
     /// assert_eq!(contenders[0].info.as_deref(), Some("rank 3"));
     /// cancel.cancel();
     /// running.await?;

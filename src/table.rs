@@ -109,11 +109,11 @@ impl LockTable {
 
     /// Shows the live members of the group, once or each time that they change. It joins nothing.
     ///
-    /// Nothing is sent before [`now`](Members::now) or [`next`](Members::next).
+    /// Nothing is sent before [`list`](Members::list) or [`next`](Members::next).
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// for member in table.members("orders").now().await? {
+    /// for member in table.members("orders").list().await? {
     ///     println!("{} at {:?} since {}", member.id, member.info, member.since());
     /// }
     /// # Ok(())
@@ -247,7 +247,7 @@ impl LockTable {
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
     /// table.evict("jobs").await?;
     /// let ten_minutes = Duration::from_secs(600);
-    /// table.evict("jobs").by("alice").because("bad deploy").keep_away(ten_minutes).await?;
+    /// table.evict("jobs").by("alice").reason("bad deploy").keep_away(ten_minutes).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -281,7 +281,7 @@ impl LockTable {
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
     /// table.seize("jobs").await?;
-    /// table.seize("jobs").for_contender("node-2").by("alice").because("node-1 hangs").await?;
+    /// table.seize("jobs").for_contender("node-2").by("alice").reason("node-1 hangs").await?;
     /// # Ok(())
     /// # }
     /// ```

@@ -26,7 +26,7 @@ pub async fn measure(server: &mut Server, members: usize) -> Result<(), Failure>
         Ok((member.run(cancel.clone()), member))
     };
     let joined = (0..members).map(join).collect::<Result<Vec<_>, Failure>>()?;
-    while table.members(GROUP).now().await?.len() < members {
+    while table.members(GROUP).list().await?.len() < members {
         sleep(Duration::from_millis(100)).await;
     }
     let before = server.requests()?;
@@ -35,7 +35,7 @@ pub async fn measure(server: &mut Server, members: usize) -> Result<(), Failure>
     println!(
         "fleets-poll: ok members={members} requests={:.2} rows={} median_ms={:.2} worst_ms={:.2}",
         (server.requests()? - before) as f64 / f64::from(POLLS),
-        table.members(GROUP).now().await?.len(),
+        table.members(GROUP).list().await?.len(),
         milliseconds(took.get(took.len() / 2)),
         milliseconds(took.last()),
     );
@@ -51,7 +51,7 @@ async fn polls(table: &LockTable, count: u32) -> Result<Vec<Duration>, Failure> 
     let mut took = Vec::new();
     for _ in 0..count {
         let start = Instant::now();
-        table.members(GROUP).now().await?;
+        table.members(GROUP).list().await?;
         took.push(start.elapsed());
     }
     Ok(took)

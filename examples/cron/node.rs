@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
-use spindle::{JobOutcome, LockTable, Term};
+use spindle::job::JobOutcome;
+use spindle::{LockTable, Term};
 use tokio::time::sleep;
 
 use crate::fleet::Failure;

@@ -42,8 +42,8 @@ impl TermEnd {
     }
 }
 
-impl From<EndReason> for TermEnd {
-    fn from(reason: EndReason) -> TermEnd {
+impl TermEnd {
+    pub(crate) fn of(reason: EndReason) -> TermEnd {
         match reason {
             EndReason::Released => TermEnd::LetGo,
             EndReason::Lapsed => TermEnd::Lapsed,

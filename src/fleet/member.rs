@@ -193,7 +193,7 @@ impl Member {
     ///
     /// Dropping the future changes nothing.
     pub async fn members(&self) -> Result<Vec<MemberState>> {
-        self.watch().now().await
+        self.watch().list().await
     }
 
     /// Returns a watch on the group, as [`LockTable::members`](crate::LockTable::members) makes it.
@@ -208,7 +208,7 @@ impl Member {
 
     /// Returns the token of this member's row while it is live by its own clock. Local, as
     /// [`Spindle::has_lock`].
-    pub fn is_live(&self) -> Option<FencingToken> {
+    pub fn token(&self) -> Option<FencingToken> {
         self.0.own.has_lock()
     }
 

@@ -24,10 +24,10 @@ const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// shown until then, and one that has left is not. Where the table has no column `lease_ms`, a member
 /// judges the others by its own lease, and [`LockTable::members`](crate::LockTable::members) by the default of 10 s.
 ///
-/// It works only while [`now`](Members::now) or [`next`](Members::next) is awaited: there is no task
+/// It works only while [`list`](Members::list) or [`next`](Members::next) is awaited: there is no task
 /// behind it. Each poll is one strong read, however many members there are.
 #[derive(Clone, Debug)]
-#[must_use = "it reads nothing until `now` or `next` is called"]
+#[must_use = "it reads nothing until `list` or `next` is called"]
 pub struct Members {
     table: Arc<Table>,
     group: String,
@@ -101,7 +101,7 @@ impl Members {
     /// # Cancellation safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn now(&self) -> Result<Vec<MemberState>> {
+    pub async fn list(&self) -> Result<Vec<MemberState>> {
         check_table_name(&self.table.name)?;
         check_part("group", &self.group)?;
         let found = poll(&self.table, &[&members_prefix(&self.group)]).await?;
@@ -126,7 +126,7 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// As [`now`](Members::now); [`is_config`](Error::is_config) also for an interval that is too
+    /// As [`list`](Members::list); [`is_config`](Error::is_config) also for an interval that is too
     /// short or too long. The next call polls again, an interval later.
     ///
     /// # Cancellation safety
@@ -144,7 +144,7 @@ impl Members {
             if let Some(poll_at) = self.poll_at {
                 sleep_until(poll_at).await;
             }
-            let polled = self.now().await;
+            let polled = self.list().await;
             self.poll_at = Some(Instant::now() + self.interval);
             let members = polled?;
             let seen = members.iter().map(|member| (member.id.clone(), member.token)).collect();

@@ -129,7 +129,7 @@ impl LockBuilder {
     /// # async fn report(term: spindle::Term) -> usize { 0 }
     /// # async fn nightly(table: spindle::LockTable) -> spindle::Result<()> {
     /// use std::time::Duration;
-    /// use spindle::JobOutcome;
+    /// use spindle::job::JobOutcome;
     ///
     /// let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     /// let job = table.lock("nightly-report");

@@ -14,7 +14,7 @@ use crate::names::{check_id, check_lock_name, check_table_name};
 use crate::store::{PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
 
-/// The most that `by` and `because` may have together, so that `info` stays a line.
+/// The most that `by` and `reason` may have together, so that `info` stays a line.
 const MARK_BYTES_MAX: usize = 1_000;
 
 /// The holder whose term was ended.
@@ -57,8 +57,8 @@ impl Evict {
     }
 
     /// Says in `info` why.
-    pub fn because(mut self, reason: impl Into<String>) -> Evict {
-        self.step.because = Some(reason.into());
+    pub fn reason(mut self, reason: impl Into<String>) -> Evict {
+        self.step.reason = Some(reason.into());
         self
     }
 
@@ -98,8 +98,8 @@ impl Seize {
     }
 
     /// Says in `info` why.
-    pub fn because(mut self, reason: impl Into<String>) -> Seize {
-        self.step.because = Some(reason.into());
+    pub fn reason(mut self, reason: impl Into<String>) -> Seize {
+        self.step.reason = Some(reason.into());
         self
     }
 
@@ -153,29 +153,29 @@ struct Step {
     table: Arc<Table>,
     lock: String,
     by: Option<String>,
-    because: Option<String>,
+    reason: Option<String>,
 }
 
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step { table, lock, by, because } = self;
+        let Step { table, lock, by, reason } = self;
         let mut step = f.debug_struct("Step");
         step.field("table", &table.name).field("lock", lock);
-        step.field("by", by).field("because", because).finish()
+        step.field("by", by).field("reason", reason).finish()
     }
 }
 
 impl Step {
     fn new(table: Arc<Table>, lock: String) -> Step {
-        Step { table, lock, by: None, because: None }
+        Step { table, lock, by: None, reason: None }
     }
 
     /// Such as `evicted by alice: bad deploy`.
     fn mark(&self, how: &str) -> Result<String> {
-        let Step { lock, by, because, .. } = self;
+        let Step { lock, by, reason, .. } = self;
         let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        let because = because.as_ref().map(|because| format!(": {because}")).unwrap_or_default();
-        let mark = format!("{how}{by}{because}");
+        let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let mark = format!("{how}{by}{reason}");
         if mark.len() > MARK_BYTES_MAX || mark.chars().any(char::is_control) {
             return Err(Error::config(format!(
                 "lock `{lock}`: mark {mark:?} has a control character or more than \

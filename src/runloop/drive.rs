@@ -433,7 +433,7 @@ impl<R: LockRow> Driver<R> {
             Announcement::Extended { valid_until } => self.published.extended(valid_until),
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
-                let loss = TermEnd::from(reason);
+                let loss = TermEnd::of(reason);
                 self.published.ended(loss.clone());
                 self.meter.ended(&loss);
                 self.waiters.term_ended();

@@ -81,7 +81,7 @@ impl Journal {
                 "is left as it was, until its lease has run out"
             }
         };
-        say(|| tracing::warn!(lock, id, %token, ?loss, row, "term ends unexpectedly"));
+        say(|| tracing::warn!(lock, id, %token, cause = ?loss, row, "term ends unexpectedly"));
     }
 
     pub(crate) fn released(&self, token: FencingToken, outcome: &ReleaseOutcome) {
@@ -96,7 +96,7 @@ impl Journal {
                 id,
                 %token,
                 act = "release",
-                ?loss,
+                cause = ?loss,
                 "nothing was released: the row was another's already"
             ),
             ReleaseOutcome::Unacknowledged => tracing::warn!(

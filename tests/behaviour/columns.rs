@@ -169,7 +169,7 @@ async fn nobody_deletes_the_row_of_a_live_member_whose_longer_lease_was_not_read
         let member = world.table().member("orders").id(id).lease(lease).clock(Clock::runtime());
         let member = member.build().unwrap();
         let running = member.run(CancellationToken::new());
-        until("it is a member", || member.is_live()).await;
+        until("it is a member", || member.token()).await;
         (member, running)
     };
     let old = join("old", SHORT).await;
@@ -177,7 +177,7 @@ async fn nobody_deletes_the_row_of_a_live_member_whose_longer_lease_was_not_read
     let silence = silence_the_information_schema(&world);
     upgrade(&world);
     let new = join("new", LONG * 60).await;
-    let (name, since) = ("spindle:member:orders/new", new.0.is_live());
+    let (name, since) = ("spindle:member:orders/new", new.0.token());
     // Rows of those that are gone are deleted every ten minutes at the latest.
     for _ in 0..30 {
         sleep(Duration::from_secs(60)).await;
@@ -185,7 +185,7 @@ async fn nobody_deletes_the_row_of_a_live_member_whose_longer_lease_was_not_read
     }
     silence.remove();
     sleep(Duration::from_secs(1_800)).await;
-    assert_eq!((new.0.is_live(), old.0.is_live().is_some()), (since, true));
+    assert_eq!((new.0.token(), old.0.token().is_some()), (since, true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -144,7 +144,7 @@ async fn a_deleted_row_ends_a_term_in_a_way_that_nobody_knows_and_not_the_histor
     a.holds().await;
     sleep(Duration::from_secs(600)).await;
     // Neither the eviction is in the versions that are read, nor the term after it.
-    world.table().evict(LOCK).by("alice").because("bad deploy").await.unwrap();
+    world.table().evict(LOCK).by("alice").reason("bad deploy").await.unwrap();
     a.stop().await;
     sleep(LEASE).await;
     world.elect("between").await.stop().await;
@@ -214,7 +214,7 @@ async fn a_lock_that_cools_down_is_told_with_the_time_until_which_and_that_is_no
     let world = World::start().await;
     let (least, most) = (Duration::from_secs(120), Duration::from_secs(200));
     let once = world.lock("a").run_once(least, most, |_| async {}).await.unwrap();
-    assert!(matches!(once, spindle::JobOutcome::Ran(())));
+    assert!(matches!(once, spindle::job::JobOutcome::Ran(())));
     let b = world.elect("b").await;
     let (terms, ..) = history(&world.table()).await;
     let Some(Cause::Cooldown { until, .. }) = terms[1].cause else { panic!("{:?}", terms[1]) };

@@ -77,7 +77,7 @@ async fn a_row_that_is_removed_is_logged_with_what_it_said_of_an_eviction() {
     let (log, _guard) = Log::capture();
     let a = world.elect("a").await;
     let table = world.table();
-    table.evict(LOCK).by("alice").because("bad deploy").await.unwrap();
+    table.evict(LOCK).by("alice").reason("bad deploy").await.unwrap();
     a.stop().await;
     sleep(LEASE * 2).await;
     assert!(table.remove(LOCK).await.unwrap());

@@ -25,7 +25,7 @@ fn join(table: &LockTable, id: &str) -> Joined {
 
 impl Joined {
     async fn is_live(&self) {
-        until("it is a member", || self.member.is_live()).await;
+        until("it is a member", || self.member.token()).await;
     }
 
     async fn leave(self) {
@@ -35,7 +35,7 @@ impl Joined {
 }
 
 async fn ids(table: &LockTable) -> Vec<String> {
-    table.members("orders").now().await.unwrap().into_iter().map(|member| member.id).collect()
+    table.members("orders").list().await.unwrap().into_iter().map(|member| member.id).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +48,7 @@ async fn members_are_seen_while_they_live_and_leave_no_row() {
     let members = a.member.members().await.unwrap();
     let said: Vec<_> = members.iter().map(|it| (&*it.id, it.info.as_deref())).collect();
     assert_eq!(said, [("a", Some("http://a")), ("b", Some("http://b"))]);
-    assert_eq!(Some(members[0].token), a.member.is_live());
+    assert_eq!(Some(members[0].token), a.member.token());
     sleep(LEASE * 3).await;
     assert_eq!(ids(&table).await, ["a", "b"], "they are renewed");
 
@@ -135,7 +135,7 @@ async fn of_two_with_one_id_one_is_a_member_at_a_time() {
     first.is_live().await;
     let second = join(&world.table(), "a");
     sleep(LEASE * 3).await;
-    assert!(first.member.is_live().is_some() && second.member.is_live().is_none());
+    assert!(first.member.token().is_some() && second.member.token().is_none());
     first.leave().await;
     second.is_live().await;
     assert_eq!(ids(&world.table()).await, ["a"]);
@@ -163,9 +163,9 @@ async fn the_row_of_a_member_that_is_long_gone_is_deleted_by_another() {
 async fn an_error_says_first_of_what_the_rows_could_not_be_read() {
     let world = World::start().await;
     let table = world.table();
-    assert!(table.members("orders").now().await.unwrap().is_empty());
+    assert!(table.members("orders").list().await.unwrap().is_empty());
     world.spanner.inject(Fault::on(Rpc::StreamingRead));
-    let error = table.members("orders").now().await.unwrap_err().to_string();
+    let error = table.members("orders").list().await.unwrap_err().to_string();
     assert!(error.starts_with("group `orders`: read its rows"), "{error}");
     let permits = table.semaphore("uploads", 5).build().unwrap();
     let error = permits.available().await.unwrap_err().to_string();
@@ -184,7 +184,7 @@ async fn an_interval_that_no_watch_can_have_is_refused() {
         let mut watch = world.table().members("orders").interval(interval);
         let refused = watch.next().await.unwrap_err();
         assert!(refused.is_config() && refused.to_string().contains("interval"), "{refused}");
-        assert!(watch.now().await.unwrap().is_empty(), "a single look needs none");
+        assert!(watch.list().await.unwrap().is_empty(), "a single look needs none");
     }
 }
 

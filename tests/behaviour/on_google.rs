@@ -8,7 +8,8 @@ use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
-use spindle::{CancellationToken, JobOutcome, LockTable, RunHandle, Spindle};
+use spindle::job::JobOutcome;
+use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::until;

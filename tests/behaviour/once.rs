@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use spindle::{Holding, JobOutcome, LockBuilder, RunState, Term};
+use spindle::job::{JobOutcome, RunState};
+use spindle::{Holding, LockBuilder, Term};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 

@@ -45,7 +45,7 @@ impl Rival {
 async fn is_member(world: &World, id: &str) {
     let table = world.table();
     let joins = async {
-        while !table.members(LOCK).now().await.unwrap().iter().any(|member| member.id == id) {
+        while !table.members(LOCK).list().await.unwrap().iter().any(|member| member.id == id) {
             sleep(Duration::from_millis(50)).await;
         }
     };
@@ -298,7 +298,7 @@ async fn a_member_that_cannot_take_starves_nobody() {
     let idle = world.table().member(LOCK).id("z").info("rank 9").lease(LEASE);
     let idle = idle.clock(Clock::runtime()).build().unwrap();
     let running = idle.run(CancellationToken::new());
-    until("it is a member", || idle.is_live()).await;
+    until("it is a member", || idle.token()).await;
     let low = Contender::run(world.lock("a").by_rank(1));
     let (_, took) = timed(low.holds()).await;
     assert!((GRACE..=GRACE + SOON).contains(&took), "{took:?}");

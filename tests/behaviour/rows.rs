@@ -70,7 +70,7 @@ async fn an_eviction_leaves_its_mark_and_keeps_the_evicted_away_until_its_time()
     let a = world.elect("a").await;
     let away = Duration::from_secs(60);
     let table = world.table();
-    let evicted = table.evict(LOCK).by("alice").because("bad deploy").keep_away(away).await;
+    let evicted = table.evict(LOCK).by("alice").reason("bad deploy").keep_away(away).await;
     assert_eq!(evicted.unwrap().unwrap().id, "a");
     let state = table.inspect(LOCK).await.unwrap();
     assert_eq!(state.info.as_deref(), Some("evicted by alice: bad deploy"));
@@ -108,7 +108,7 @@ async fn marks_and_times_that_cannot_work_are_refused() {
     for away in [Duration::ZERO, Duration::from_secs(3_601)] {
         assert!(table.evict(LOCK).keep_away(away).await.unwrap_err().is_config());
     }
-    assert!(table.evict(LOCK).because("two\nlines").await.unwrap_err().is_config());
+    assert!(table.evict(LOCK).reason("two\nlines").await.unwrap_err().is_config());
     assert!(table.seize(LOCK).by("x".repeat(2_000)).await.unwrap_err().is_config());
     assert!(a.lock.verify().await.is_ok());
     assert!(world.lock("!a").build().is_err(), "it would look like one that is kept away");

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
-use spindle::{CancellationToken, Clock, JobOutcome, LockTable, RunHandle, Spindle};
+use spindle::job::JobOutcome;
+use spindle::{CancellationToken, Clock, LockTable, RunHandle, Spindle};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{advance, sleep};

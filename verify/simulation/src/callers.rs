@@ -6,7 +6,8 @@ use std::time::Duration;
 use google_cloud_spanner::client::DatabaseClient;
 use google_cloud_spanner::mutation::Mutation;
 use rand::RngExt as _;
-use spindle::{CancellationToken, Guard, JobOutcome, LockTable, Spindle, Term, simulation};
+use spindle::job::JobOutcome;
+use spindle::{CancellationToken, Guard, LockTable, Spindle, Term, simulation};
 use tokio::time::{sleep, timeout};
 
 use crate::coverage::CoverageGoal;

@@ -33,7 +33,7 @@ pub async fn evict(place: &Place, out: &Output, evict: &Evict) -> Result<ExitCod
     confirm(&depose.confirmation, &question)?;
     let mut act = place.locks.evict(name).by(by(depose));
     if let Some(reason) = &depose.reason {
-        act = act.because(reason);
+        act = act.reason(reason);
     }
     if let Some(time) = keep_away {
         act = act.keep_away(*time);
@@ -59,7 +59,7 @@ pub async fn seize(place: &Place, out: &Output, seize: &Depose) -> Result<ExitCo
     confirm(&seize.confirmation, &question)?;
     let mut act = place.locks.seize(name).by(by(seize));
     if let Some(reason) = &seize.reason {
-        act = act.because(reason);
+        act = act.reason(reason);
     }
     let deposed = act.await?;
     let expect = match &deposed {
@@ -83,7 +83,7 @@ pub async fn resign_to(place: &Place, out: &Output, resign: &ResignTo) -> Result
     confirm(&depose.confirmation, &question)?;
     let mut act = place.locks.seize(name).for_contender(id).by(by(depose));
     if let Some(reason) = &depose.reason {
-        act = act.because(reason);
+        act = act.reason(reason);
     }
     let deposed = act.await?;
     let expect = format!(

@@ -6,9 +6,9 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use spindle::job::JobOutcome;
 use spindle::{
-    CancellationToken, Guard, JobOutcome, LockBuilder, LockState, LockTable, ReleaseOutcome,
-    Spindle, Term,
+    CancellationToken, Guard, LockBuilder, LockState, LockTable, ReleaseOutcome, Spindle, Term,
 };
 use tokio::time::{sleep, timeout};
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use spindle::{LockState, RunState};
+use spindle::LockState;
+use spindle::job::RunState;
 
 use super::board::Seen;
 use crate::readers::Readers;

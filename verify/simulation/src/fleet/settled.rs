@@ -259,7 +259,7 @@ fn steady(world: &FleetWorld, members: u64) -> u64 {
 async fn members_are_told(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
     // Rows of those that crashed count until their leases are over.
     sleep(world.plan.lease * 2).await;
-    let told = world.tools_table().members("fleet").now().await;
+    let told = world.tools_table().members("fleet").list().await;
     let told = told.map_err(|error| (Invariant::I5, error.to_string()))?;
     let told: Vec<_> = told.into_iter().map(|member| member.id).collect();
     let mut ids: Vec<_> = slots.iter().map(|slot| slot.id.clone()).collect();
