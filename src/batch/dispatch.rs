@@ -57,7 +57,7 @@ struct InFlight {
     repeat: Repeat,
     sent: Instant,
     /// True if another request was on its way at the same time.
-    had_company: bool,
+    was_beside_others: bool,
     /// When its acts are sent again in parts.
     late_from: Option<Instant>,
 }
@@ -143,11 +143,11 @@ impl<S: Store> Dispatcher<S> {
             let back = replies.catch_unwind().await;
             (request, back.unwrap_or_else(|panic| panicked(&row, &panic_message(&*panic))))
         }));
-        let had_company = !self.in_flight.is_empty();
-        self.in_flight.values_mut().for_each(|other| other.had_company = true);
+        let was_beside_others = !self.in_flight.is_empty();
+        self.in_flight.values_mut().for_each(|other| other.was_beside_others = true);
         let sent = now;
-        let trip_of = InFlight { class, ops, charge, repeat, sent, had_company, late_from };
-        self.in_flight.insert(request, trip_of);
+        let in_flight = InFlight { class, ops, charge, repeat, sent, was_beside_others, late_from };
+        self.in_flight.insert(request, in_flight);
     }
 
     fn arrived(&mut self, request: u64, back: Return) {
@@ -189,7 +189,9 @@ impl<S: Store> Dispatcher<S> {
             None => return false,
             Some(Whole::Aborted { at_read: true }) => (count < READS_MAX, true),
             Some(Whole::Aborted { at_read: false }) => (count < COMMITS_MAX, false),
-            Some(Whole::Gone) => (request.had_company && !is_alone, lane_reads(request.class)),
+            Some(Whole::Gone) => {
+                (request.was_beside_others && !is_alone, is_one_read(request.class))
+            }
         };
         let (now, is_gone) = (Instant::now(), whole == Some(Whole::Gone));
         let pause = if is_gone {
@@ -279,7 +281,7 @@ impl InFlight {
 }
 
 /// Returns true if requests of this kind are one read.
-fn lane_reads(class: Class) -> bool {
+fn is_one_read(class: Class) -> bool {
     class == Class::Polls
 }
 

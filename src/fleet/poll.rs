@@ -27,7 +27,7 @@ pub(super) struct Place {
 
 /// One poll of a [`Place`].
 #[derive(Debug)]
-pub(super) struct Sight {
+pub(super) struct Polled {
     pub(super) view: View,
     /// The live members that share another number of shards.
     pub(super) others: Vec<Other>,
@@ -55,7 +55,7 @@ impl Place {
         format!("{}{id}", self.shares)
     }
 
-    pub(super) async fn poll(&self) -> Result<Sight> {
+    pub(super) async fn poll(&self) -> Result<Polled> {
         let prefixes = [&*self.shares, &*self.shards];
         let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
         let Rows { rows, takeovers, read_at, with_leases } = rows;
@@ -83,7 +83,7 @@ impl Place {
         }
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards };
-        Ok(Sight { view, others, shares: Rows { rows: shares, takeovers, read_at, with_leases } })
+        Ok(Polled { view, others, shares: Rows { rows: shares, takeovers, read_at, with_leases } })
     }
 
     /// Returns the least number of shards of which the member can have the one that it has: no member
@@ -107,7 +107,7 @@ impl Place {
     }
 
     /// Polls these shards alone; all else is as it was seen last.
-    pub(super) async fn poll_some(&self, last: &View, shards: &[usize]) -> Result<Sight> {
+    pub(super) async fn poll_some(&self, last: &View, shards: &[usize]) -> Result<Polled> {
         let keys: Vec<String> = shards.iter().map(|shard| self.shard_key(*shard)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let found = poll_in_turn(&self.table, &self.repeats, &keys, &[]).await?;
@@ -118,7 +118,7 @@ impl Place {
         }
         self.note(&mut view.shards, &rows, read_at);
         let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, with_leases };
-        Ok(Sight { view, others: Vec::new(), shares })
+        Ok(Polled { view, others: Vec::new(), shares })
     }
 
     fn note(&self, shards: &mut [Piece], rows: &[FullRow], read_at: Timestamp) {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::member::Member;
-use super::poll::{Other, Place, Sight, declaration};
+use super::poll::{Other, Place, Polled, declaration};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
 use crate::error::{Error, Result};
 use crate::lock::{RunHandle, Spindle, joined};
@@ -284,8 +284,8 @@ impl Controller {
                 polled = self.poll_due(is_all) => polled,
             };
             next_poll = match polled {
-                Ok(sight) => {
-                    let pause = self.act(sight, is_all, task).await?;
+                Ok(polled) => {
+                    let pause = self.act(polled, is_all, task).await?;
                     if is_all {
                         self.all_due = Instant::now() + self.poll;
                     }
@@ -296,14 +296,14 @@ impl Controller {
         }
     }
 
-    async fn poll_due(&self, is_all: bool) -> Result<Sight> {
+    async fn poll_due(&self, is_all: bool) -> Result<Polled> {
         match &self.last {
             Some(last) if !is_all => self.place.poll_some(last, &self.awaited).await,
             _ => self.place.poll().await,
         }
     }
 
-    async fn act<F, Fut>(&mut self, sight: Sight, is_all: bool, task: &Arc<F>) -> Result<Duration>
+    async fn act<F, Fut>(&mut self, polled: Polled, is_all: bool, task: &Arc<F>) -> Result<Duration>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
@@ -314,12 +314,12 @@ impl Controller {
             self.failures = 0;
         }
         if is_all {
-            self.check_count(&sight)?;
+            self.check_count(&polled)?;
         }
         let parts = self.hands.iter().map(|(shard, hand)| (*shard, hand.part())).collect();
         let is_member = self.own.has_lock().is_some();
         let now = self.own.settings()?.clock.now();
-        let step = self.share.decide(now, &sight.view, &parts, is_member);
+        let step = self.share.decide(now, &polled.view, &parts, is_member);
         let Step { take, hand_over, is_more, poll_again, mut awaited } = step;
         awaited.truncate(AWAITED_MAX);
         (self.is_more, self.awaited) = (is_more, awaited);
@@ -331,8 +331,8 @@ impl Controller {
                 hand.leave(Some(to));
             }
         }
-        self.tidy(&sight).await;
-        self.last = Some(sight.view);
+        self.tidy(&polled).await;
+        self.last = Some(polled.view);
         // A little later than the change that it waits for, and not at the same time as the others.
         let spread = (self.poll / 4).min(POLL_PAUSE_MIN);
         let jitter = spread.mul_f64(chance::random::<f64>());
@@ -340,12 +340,12 @@ impl Controller {
     }
 
     /// Refuses to go on beside members that came before and share another number.
-    fn check_count(&mut self, sight: &Sight) -> Result<()> {
+    fn check_count(&mut self, polled: &Polled) -> Result<()> {
         let own = self.own.has_lock().map(|token| token.to_timestamp());
         let is_before = |since| own.is_none_or(|own| since < own);
         let (ours, shards) = (self.place.count, &*self.place.shards);
-        let Some(other) = sight.others.iter().find(|other| is_before(other.since)) else {
-            self.warn_of(&sight.others);
+        let Some(other) = polled.others.iter().find(|other| is_before(other.since)) else {
+            self.warn_of(&polled.others);
             return Ok(());
         };
         let Other { id, count, says, .. } = other;
@@ -434,12 +434,12 @@ impl Controller {
     }
 
     /// Deletes the rows of those that are long gone; one member does it for all.
-    async fn tidy(&mut self, sight: &Sight) {
-        let first = sight.view.members.iter().map(|member| &*member.id).min();
-        let was_read = !sight.shares.rows.is_empty();
+    async fn tidy(&mut self, polled: &Polled) {
+        let first = polled.view.members.iter().map(|member| &*member.id).min();
+        let was_read = !polled.shares.rows.is_empty();
         if was_read && first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {
             self.tidied = Instant::now();
-            tidy(&self.place.table, &sight.shares, self.place.lease).await;
+            tidy(&self.place.table, &polled.shares, self.place.lease).await;
         }
     }
 

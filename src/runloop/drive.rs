@@ -462,7 +462,7 @@ impl<R: LockRow> Driver<R> {
         };
         let Some(wake) = wake else { return (is_busy.then_some(tick), false) };
         let now: Moment = self.settings.clock.now();
-        // In ticks with the other locks of this process, so that what is due travels together.
+        // In ticks with the other locks of this process, so that what is due shares a request.
         let (ticks, latest) = (self.row.ticks(), |wake: Wake| (wake.at + wake.spread).since(now));
         let nap = ticks.before(latest(wake), wake.spread);
         let early = early.map(|early| ticks.next(latest(early), early.spread));

@@ -122,7 +122,7 @@ impl Batched {
         OpKind::Observe { saw_lease, saw_seizure }
     }
 
-    /// Polls a reader's own row and the writers', which travel together.
+    /// Polls a reader's own row and the writers' in one request.
     fn observe_both(
         self: &Arc<Self>,
         reader: &ReaderRow,

@@ -212,7 +212,7 @@ async fn however_many_locks_wait_for_a_wrong_table_it_is_asked_about_once_a_seco
             Contender::run(lock)
         })
         .collect();
-    // The locks travel together; whoever looks by hand comes when it likes.
+    // The locks share requests; whoever looks by hand comes when it likes.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
         assert!(table.inspect(LOCK).await.is_err_and(|error| error.is_schema()));

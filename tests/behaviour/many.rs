@@ -1,4 +1,4 @@
-//! Many locks of one process: they travel together, and no lock's trouble is another's.
+//! Many locks of one process: they share requests, and no lock's trouble is another's.
 
 use std::time::Duration;
 

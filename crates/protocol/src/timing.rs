@@ -72,7 +72,7 @@ impl Timing {
         self.lease.saturating_sub(self.clock_drift_margin)
     }
 
-    /// Returns how much before it is due a heartbeat may go, to travel with those of other locks.
+    /// Returns how much before it is due a heartbeat may go, to share a request with those of other locks.
     ///
     /// By all of its interval: with less, locks that were begun at different times would keep to
     /// different rounds for ever.

@@ -33,7 +33,7 @@ pub struct Node {
     /// The act under way.
     pub asked: Option<Asked>,
     wake: Option<Wake>,
-    /// When a heartbeat may go early, to travel with others.
+    /// When a heartbeat may go early, to share a request.
     early: Option<Wake>,
     clock: u16,
     /// Ticks since the clock last went wrong, as far as it matters.

@@ -17,7 +17,7 @@ pub enum Step {
     },
     /// The moment to ask again has come.
     Wake(usize),
-    /// A heartbeat goes before it is due, to travel with others.
+    /// A heartbeat goes before it is due, to share a request.
     Early(usize),
     /// The request is carried out, and the answer reaches its process in no time.
     Exchange(usize),

@@ -56,7 +56,7 @@ pub(super) enum Ask {
     Change(Change),
     Observe,
     Sweep,
-    /// The writer_row and all readers' rows, at one timestamp.
+    /// The writers' row and all readers' rows, at one timestamp.
     Poll,
 }
 
@@ -70,7 +70,7 @@ pub(super) enum Passage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reply {
     Answer(Answer),
-    /// The party's own row and the writer_row.
+    /// The party's own row and the writers' row.
     Both(Observation, Observation),
     Rows {
         writer_row: Option<Row>,
