@@ -29,8 +29,9 @@ pub enum JobOutcome<T> {
     /// It was not started: it runs elsewhere, or ran recently, or its last run was interrupted and
     /// its time is not over. Here is that run, where the row tells.
     Skipped(Option<LastRun>),
-    /// The lock was had only after the start limit, `after` the call, and was released at once, or
-    /// others got in the way until then: the job was not started here. Another node within its own limit may start it; possibly none does.
+    /// The lock was had only after the start limit, `after` the call, and was released at once,
+    /// or others got in the way until then: the job was not started here. Another node within its
+    /// own limit may start it; possibly none does.
     #[non_exhaustive]
     TooLate {
         /// The time from the call.
@@ -108,9 +109,10 @@ impl LockBuilder {
     /// A run begins within the *start limit* after the call, by the process's own clock. The limit
     /// is a tenth of `at_least`, but from 5 s to 10 s, and at most `at_most`, unless
     /// [`start_limit`](LockBuilder::start_limit) says otherwise. Set it below an `at_least` that is
-    /// shorter: a call that is answered later than `at_least` may otherwise run the job again. A lock that is won later, because Spanner's answer was lost or late, is
-    /// released at once for others, and the call ends with [`TooLate`](JobOutcome::TooLate). If
-    /// that happens to each node that wins, **nobody runs the job** until a schedule asks again.
+    /// shorter: a call that is answered later than `at_least` may otherwise run the job again. A lock
+    /// that is won later, because Spanner's answer was lost or late, is released at once for others,
+    /// and the call ends with [`TooLate`](JobOutcome::TooLate). If that happens to each node that wins,
+    /// **nobody runs the job** until a schedule asks again.
     ///
     /// The call itself can take longer. It waits until it knows whether it won the lock, to release
     /// it then, but no longer than `at_most`.
