@@ -157,7 +157,7 @@ mod runloop;
 mod settings;
 #[cfg(all(feature = "__simulation", unix))]
 #[doc(hidden)]
-#[path = "../verify/simulation/inside.rs"]
+#[path = "../verify/inside.rs"]
 pub mod simulation;
 mod store;
 mod system;
