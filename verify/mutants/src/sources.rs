@@ -75,11 +75,9 @@ impl Sources {
         let found = found.ok_or_else(|| wrong(format!("no package is called `{package}`")))?;
         let (modules, function) = name.rsplit_once("::").unwrap_or(("", name));
         let head = format!("fn {function}(");
-        let mut files: Vec<&String> =
-            found.files.iter().filter(|(_, text)| text.contains(&head)).map(|it| it.0).collect();
-        if files.len() > 1 {
-            files.retain(|file| is_in(file, modules));
-        }
+        let has_it =
+            |(file, text): &(&String, &String)| text.contains(&head) && is_in(file, modules);
+        let files: Vec<&String> = found.files.iter().filter(has_it).map(|(file, _)| file).collect();
         let [file] = files[..] else {
             let places = files.len();
             return Err(wrong(format!("expected one test `{name}` in {package}, found {places}")));
@@ -105,13 +103,13 @@ impl Package {
     }
 }
 
-/// Returns true if a file can have the module of a test: `a::b::tests` is in `a/b.rs` or `a/b/mod.rs`.
+/// Returns true if a file can have the module of a test: `a::b::tests` is in `a/b.rs`, `a/b/mod.rs`
+/// or `a/b/tests.rs`.
 fn is_in(file: &str, modules: &str) -> bool {
-    let mut names = modules.rsplit("::").filter(|name| *name != "tests");
-    let Some(last) = names.next().filter(|name| !name.is_empty()) else { return true };
-    [format!("/{last}.rs"), format!("/{last}/mod.rs"), format!("/{last}/tests.rs")]
-        .iter()
-        .any(|end| file.ends_with(end.as_str()))
+    let names: Vec<&str> = modules.split("::").filter(|name| *name != "tests").collect();
+    let module = names.join("/");
+    let ends = [".rs", "/mod.rs", "/tests.rs"];
+    module.is_empty() || ends.iter().any(|end| file.ends_with(&format!("/{module}{end}")))
 }
 
 fn manifest(file: &Path) -> io::Result<Manifest> {
@@ -150,5 +148,6 @@ mod tests {
         assert!(is_in("src/batch/dispatch.rs", "batch::dispatch::tests"));
         assert!(is_in("src/batch/mod.rs", "batch::tests"));
         assert!(!is_in("src/batch/dispatch.rs", "batch::queues::tests"));
+        assert!(!is_in("src/batch/dispatch.rs", "other::dispatch::tests"));
     }
 }
