@@ -93,9 +93,7 @@ impl Window {
 /// says so but what becomes of them.
 #[derive(Debug)]
 pub(crate) struct Overlap {
-    apart_until: Option<Instant>,
-    /// For how long they stay apart the next time.
-    apart_for: Duration,
+    apart: Pause,
 }
 
 /// For how long transactions stay apart when the server has ended one for another: at first, and at
@@ -105,19 +103,16 @@ const APART_MAX: Duration = Duration::from_secs(600);
 
 impl Overlap {
     pub(crate) fn allowed() -> Overlap {
-        Overlap { apart_until: None, apart_for: APART_MIN }
+        Overlap { apart: Pause::new(APART_MIN, APART_MAX) }
     }
 
     pub(crate) fn is_allowed(&self, now: Instant) -> bool {
-        self.apart_until.is_none_or(|until| until <= now)
+        self.apart.ends(now).is_none()
     }
 
     /// Takes note of a transaction that failed beside another one and succeeded without.
     pub(crate) fn refuted(&mut self, now: Instant) {
-        if self.is_allowed(now) {
-            self.apart_until = Some(now + self.apart_for);
-            self.apart_for = (self.apart_for * 2).min(APART_MAX);
-        }
+        self.apart.begin(now);
     }
 }
 
@@ -129,9 +124,7 @@ impl Overlap {
 pub(crate) struct Growth {
     begun: usize,
     kept: usize,
-    paused_until: Option<Instant>,
-    /// For how long no term begins the next time.
-    pause: Duration,
+    paused: Pause,
 }
 
 /// Begins in so many full requests are a measurement.
@@ -142,16 +135,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 impl Growth {
     pub(crate) fn allowed() -> Growth {
-        Growth { begun: 0, kept: 0, paused_until: None, pause: PAUSE_MIN }
+        Growth { begun: 0, kept: 0, paused: Pause::new(PAUSE_MIN, PAUSE_MAX) }
     }
 
     pub(crate) fn is_allowed(&self, now: Instant) -> bool {
-        self.paused_until.is_none_or(|until| until <= now)
+        self.resumes(now).is_none()
     }
 
     /// Returns when terms may begin again, if none may now.
     pub(crate) fn resumes(&self, now: Instant) -> Option<Instant> {
-        self.paused_until.filter(|until| now < *until)
+        self.paused.ends(now)
     }
 
     /// Takes note of heartbeats that were answered while begins were on their way.
@@ -170,16 +163,41 @@ impl Growth {
         if is_much {
             self.pause(now);
         } else {
-            self.pause = PAUSE_MIN;
+            self.paused.next = PAUSE_MIN;
         }
     }
 
     /// Has no term begin for a while.
     pub(crate) fn pause(&mut self, now: Instant) {
-        if self.is_allowed(now) {
-            self.paused_until = Some(now + self.pause);
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.paused.begin(now);
+    }
+}
+
+/// A pause, each time twice as long.
+#[derive(Debug)]
+struct Pause {
+    until: Option<Instant>,
+    /// The length of the next one.
+    next: Duration,
+    longest: Duration,
+}
+
+impl Pause {
+    fn new(shortest: Duration, longest: Duration) -> Pause {
+        Pause { until: None, next: shortest, longest }
+    }
+
+    /// Begins, unless one goes on.
+    fn begin(&mut self, now: Instant) {
+        if self.ends(now).is_none() {
+            self.until = Some(now + self.next);
+            self.next = (self.next * 2).min(self.longest);
         }
+    }
+
+    /// Returns when the one that goes on ends.
+    fn ends(&self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| now < *until)
     }
 }
 

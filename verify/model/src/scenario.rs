@@ -40,6 +40,26 @@ pub struct Scenario {
     pub expected: Vec<Goal>,
 }
 
+impl Scenario {
+    /// Returns a small world of a holder and a contender, in which one thing of each kind goes wrong.
+    pub(crate) fn of_two(name: &'static str, ticks: u16) -> Scenario {
+        let timing_of_all = timing(4, 1, 2, 1, 1);
+        Scenario {
+            name,
+            members: vec![Member::new("a", timing_of_all.clone()), Member::new("b", timing_of_all)],
+            starts: vec![Start::Held],
+            ticks,
+            budget: Budget { faults: 1, delays: 1, unknowns: 1, crashes: 1, ..Budget::default() },
+            late_requests_max: 1,
+            optional_columns: true,
+            keep_away: None,
+            progress_checked_one_in: 32,
+            clocks_break_i1: false,
+            expected: vec![],
+        }
+    }
+}
+
 /// One participant.
 #[derive(Clone, Debug)]
 pub struct Member {

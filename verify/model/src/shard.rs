@@ -15,7 +15,7 @@ use stateright::{Model, Property};
 use crate::goals::{Meets, Met, goals};
 use crate::history::{Goal, Invariant};
 use crate::model::of_any_lock;
-use crate::scenario::{Budget, Member, Scenario, Start, TICK, timing};
+use crate::scenario::{Member, Scenario, Start, TICK};
 use crate::steps::Step;
 use crate::world::World;
 
@@ -80,21 +80,7 @@ pub enum ShardStep {
 impl ShardModel {
     /// Returns the exploration that runs in CI.
     pub fn short() -> ShardModel {
-        let timing_of_all = timing(4, 1, 2, 1, 1);
-        let budget = Budget { faults: 1, delays: 1, unknowns: 1, crashes: 1, ..Budget::default() };
-        let scenario = Scenario {
-            name: "shard",
-            members: vec![Member::new("a", timing_of_all.clone()), Member::new("b", timing_of_all)],
-            starts: vec![Start::Held],
-            ticks: 8,
-            budget,
-            late_requests_max: 1,
-            optional_columns: true,
-            keep_away: None,
-            progress_checked_one_in: 32,
-            clocks_break_i1: false,
-            expected: vec![],
-        };
+        let scenario = Scenario::of_two("shard", 8);
         ShardModel { scenario, old_views: 1 }
     }
 

@@ -1,7 +1,7 @@
 //! Fleets of the lock that ships, in virtual time, with faults of every kind.
 //!
 //! A [`Plan`] follows from a seed: how many locks and instances, their leases, the rates of their
-//! clocks, the network_faults. [`run`] lives it. The real loop and the real protocol of every instance run
+//! clocks, the network's faults. [`run`] lives it. The real loop and the real protocol of every instance run
 //! on tokio's paused clock, on one thread. The embedded server's own engine answers them through a
 //! network that delays, loses and reorders. For a share of the seeds the embedded server answers
 //! through the real client. There, others hold the locks by `acquire`, `lead` and `run_once`
@@ -21,6 +21,7 @@ mod chronicle;
 mod coverage;
 mod fleet;
 mod format;
+mod in_vain;
 mod machine;
 mod manual_edits;
 mod nemesis;

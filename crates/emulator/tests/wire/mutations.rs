@@ -103,10 +103,6 @@ fn noted(note: &str) -> proto::Mutation {
 
 /// Returns the name of a code, as Google's documents write it.
 fn code_name(code: Code) -> String {
-    let name = format!("{code:?}");
-    let word = |(place, letter): (usize, char)| {
-        let gap = if place > 0 && letter.is_uppercase() { "_" } else { "" };
-        format!("{gap}{}", letter.to_ascii_uppercase())
-    };
-    name.chars().enumerate().map(word).collect()
+    let mut all = spindle_emulator::engine::Code::ALL.into_iter();
+    all.find(|known| known.number() == code as i32).unwrap().to_string()
 }

@@ -34,21 +34,7 @@ impl RankModel {
 
     /// A leader of the lower rank, and one of the higher.
     fn two() -> RankModel {
-        let timing_of_all = timing(4, 1, 2, 1, 1);
-        let budget = Budget { faults: 1, delays: 1, unknowns: 1, crashes: 1, ..Budget::default() };
-        let scenario = Scenario {
-            name: "rank",
-            members: vec![Member::new("a", timing_of_all.clone()), Member::new("b", timing_of_all)],
-            starts: vec![Start::Held],
-            ticks: 9,
-            budget,
-            late_requests_max: 1,
-            optional_columns: true,
-            keep_away: None,
-            progress_checked_one_in: 32,
-            clocks_break_i1: false,
-            expected: vec![],
-        };
+        let scenario = Scenario::of_two("rank", 9);
         let expected =
             vec![Goal::HandedOver, Goal::HandedAgain, Goal::HandedByOldView, Goal::MisledTurn];
         RankModel { scenario, ranks: vec![1, 2], old_views: 1, expected }

@@ -6,11 +6,7 @@ use std::time::Duration;
 
 use spindle_protocol::{Act, Answer};
 
-/// Over any window of this length.
-const WINDOW: Duration = Duration::from_secs(10);
-
-/// As many more than healthy locks send in a window: three a second.
-const EXCESS: usize = 30;
+use crate::in_vain::{IN_VAIN_MAX, InVain, WINDOW};
 
 /// An act leaves no later than this after it was asked for, whatever the lease.
 const ACT_MAX: Duration = Duration::from_secs(10);
@@ -59,8 +55,7 @@ pub(super) struct Batchers {
 /// The requests of all batchers of one process, heartbeats left out.
 #[derive(Debug, Default)]
 struct Load {
-    /// Those that came to nothing, or are under way.
-    in_vain: VecDeque<(Duration, Sent)>,
+    in_vain: InVain,
     /// Acts that don't repeat one that failed; all of one kind in one batcher at one instant are one
     /// request.
     due: VecDeque<(Duration, Kind, usize)>,
@@ -111,10 +106,8 @@ impl Batchers {
 
     /// It brought answers.
     pub(super) fn came_to_something(&mut self, house: usize, sent: Sent) {
-        if let Some(load) = self.by_house.get_mut(&house)
-            && let Ok(at) = load.in_vain.binary_search_by_key(&sent, |(_, sent)| *sent)
-        {
-            load.in_vain.remove(at);
+        if let Some(load) = self.by_house.get_mut(&house) {
+            load.in_vain.came_to_something(sent.0);
         }
     }
 
@@ -134,15 +127,12 @@ impl Load {
     }
 
     fn sent(&mut self, sent: Sent, now: Duration) -> Result<(), String> {
-        self.in_vain.push_back((now, sent));
-        while self.in_vain.front().is_some_and(|(sent, _)| *sent + WINDOW <= now) {
-            self.in_vain.pop_front();
-        }
+        let in_vain = self.in_vain.sent(now, sent.0);
         while self.due.front().is_some_and(|(due, ..)| *due + WINDOW + ACT_MAX <= now) {
             self.due.pop_front();
         }
         let due: usize = self.due.iter().map(|(_, kind, _)| kind.requests()).sum();
-        let (in_vain, limit) = (self.in_vain.len(), due + EXCESS);
+        let limit = due + IN_VAIN_MAX;
         if in_vain <= limit {
             return Ok(());
         }
@@ -160,7 +150,7 @@ mod tests {
     fn only_what_comes_to_nothing_counts_and_what_was_due_is_allowed() {
         let mut batchers = Batchers::default();
         batchers.asked((7, 0), 1, &Act::Observe, Duration::ZERO);
-        for _ in 0..EXCESS {
+        for _ in 0..IN_VAIN_MAX {
             batchers.sent(7, Duration::ZERO).1.unwrap();
         }
         for _ in 0..100 {
@@ -179,7 +169,7 @@ mod tests {
         let mut batchers = Batchers::default();
         batchers.answered(1, &Act::Observe, &Answer::NotApplied);
         batchers.asked((7, 0), 1, &Act::Observe, Duration::ZERO);
-        for _ in 0..EXCESS {
+        for _ in 0..IN_VAIN_MAX {
             batchers.sent(7, Duration::ZERO).1.unwrap();
         }
         batchers.sent(7, Duration::ZERO).1.unwrap_err();

@@ -5,11 +5,7 @@ use std::time::Duration;
 
 use spindle_protocol::Timing;
 
-/// Over any window of this length.
-const WINDOW: Duration = Duration::from_secs(10);
-
-/// As many more than a healthy instance sends in a window: three a second.
-const EXCESS: usize = 30;
+use crate::in_vain::{IN_VAIN_MAX, WINDOW};
 
 /// A takeover, its sweep and a release, which a healthy instance sends besides its polls.
 const TERM: usize = 9;
@@ -26,7 +22,7 @@ impl Load {
         while self.sent.front().is_some_and(|sent| *sent + WINDOW <= now) {
             self.sent.pop_front();
         }
-        let limit = healthy(timing) + EXCESS;
+        let limit = healthy(timing) + IN_VAIN_MAX;
         if self.sent.len() <= limit {
             return Ok(());
         }
@@ -48,7 +44,7 @@ mod tests {
     #[test]
     fn only_what_was_sent_within_the_window_counts() {
         let timing = Timing::from_lease(Duration::from_secs(20));
-        let limit = healthy(&timing) + EXCESS;
+        let limit = healthy(&timing) + IN_VAIN_MAX;
         let mut load = Load::default();
         for _ in 0..limit {
             load.sent(&timing, Duration::ZERO).unwrap();

@@ -11,13 +11,8 @@ use std::time::Duration;
 use spindle_protocol::Change;
 
 use super::network::Network;
+use crate::in_vain::{IN_VAIN_MAX, InVain, WINDOW};
 use crate::machine::lock;
-
-/// Over any window of this length.
-const WINDOW: Duration = Duration::from_secs(10);
-
-/// So many repeats of one table may come to nothing: three requests a second.
-const REPEATS_MAX: usize = 30;
 
 /// The requests of a caller that asks, though others for the same rows have failed: a read, a
 /// transaction that begins and one that ends, and a read to find out.
@@ -55,7 +50,7 @@ pub(super) struct Load {
     /// When callers have asked.
     asked: VecDeque<Duration>,
     /// Repeats that came to nothing, or are under way.
-    in_vain: VecDeque<(Duration, u64)>,
+    in_vain: InVain,
     sent: u64,
     excess: Option<String>,
 }
@@ -82,15 +77,12 @@ impl Load {
 
     fn sent(&mut self, now: Duration) -> u64 {
         self.sent += 1;
-        self.in_vain.push_back((now, self.sent));
-        while self.in_vain.front().is_some_and(|(sent, _)| *sent + WINDOW <= now) {
-            self.in_vain.pop_front();
-        }
+        let in_vain = self.in_vain.sent(now, self.sent);
         // A request may leave so long after it was asked for.
         while self.asked.front().is_some_and(|asked| *asked + WINDOW * 2 <= now) {
             self.asked.pop_front();
         }
-        let (in_vain, most) = (self.in_vain.len(), self.asked.len() * ASKED_MAX + REPEATS_MAX);
+        let most = self.asked.len() * ASKED_MAX + IN_VAIN_MAX;
         if in_vain > most {
             let what =
                 format!("{in_vain} repeats within {WINDOW:?} came to nothing; at most {most}");
@@ -109,7 +101,7 @@ impl Load {
             };
         }
         if is_answered {
-            self.in_vain.retain(|(_, other)| !sent.contains(other));
+            sent.iter().for_each(|number| self.in_vain.came_to_something(*number));
         }
     }
 }
@@ -195,7 +187,7 @@ mod tests {
         assert_eq!(load.excess(), None, "answers are no load");
         load.sent(second * 11);
         assert_eq!(load.excess(), None, "the window is over");
-        for _ in 0..REPEATS_MAX {
+        for _ in 0..IN_VAIN_MAX {
             load.sent(second * 12);
         }
         assert!(load.excess().is_some());

@@ -13,12 +13,10 @@ use super::slot::{Slot, crash};
 use super::world::FleetWorld;
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
+use crate::in_vain::WINDOW;
 use crate::rows::TABLE;
 
 pub(super) type Judged = Result<(), (Invariant, String)>;
-
-/// Over any window of this length (I8).
-const WINDOW: Duration = Duration::from_secs(10);
 
 /// Sees that shards are shared well. The `guest` is a slot for members that come later.
 pub(super) async fn shares(
