@@ -83,7 +83,7 @@ pub struct Settings {
     pub database: String,
     /// Where Spanner is; nothing for Google's own.
     pub endpoint: Option<String>,
-    /// What the locks go by.
+    /// The clock of the locks.
     pub clock: Clock,
 }
 
@@ -286,7 +286,7 @@ async fn liveness(State(service): State<Arc<Service>>) -> (StatusCode, String) {
     })
 }
 
-/// What stands in the way of each lock of which `is_fine` is false.
+/// Names the trouble of each lock that is not fine.
 fn troubles(tenants: &Tenants, is_fine: fn(&Health) -> bool) -> Vec<String> {
     let all = tenants.values().map(|tenant| (tenant.lock.name(), tenant.lock.health()));
     let troubled = all.filter(|(_, health)| !is_fine(health));

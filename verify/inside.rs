@@ -281,7 +281,7 @@ pub trait Watch: Send + Sync + 'static {
     /// Notes that it has decided to act.
     fn before(&self, act: &Act);
 
-    /// Notes that it is written how the act ended.
+    /// Notes that it is told how the act ended.
     fn after(&self, act: &Act, answer: &Answer);
 }
 

@@ -25,7 +25,7 @@ use crate::error::panic_message;
 /// rounds find one row among a thousand, well within the lease, at the price of three failures.
 const PARTS: usize = 32;
 /// How long parts of a batch that was refused stay, at the most. By then, others that wanted the
-/// same rows at the same time are out of ticks.
+/// same rows at the same time are out of step.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// How long a request stays whose first read was aborted, and until it has been often: at first, and
 /// at most.
@@ -134,14 +134,14 @@ impl<S: Store> Dispatcher<S> {
         // Where requests go one at a time, the server is slow and no row holds it up.
         let shares = if self.queues.is_apart(now) { 1 } else { 3 };
         let late_from = is_parted.then(|| now + shortest(&ops) / shares);
-        let (store, row) = (Arc::clone(&self.store), Arc::clone(&ops));
+        let (store, sent_ops) = (Arc::clone(&self.store), Arc::clone(&ops));
         self.sent += 1;
         let request = self.sent;
         self.replies.push(Box::pin(async move {
             // A panic in it, such as a log subscriber's, must not cost all the others their batcher.
-            let replies = AssertUnwindSafe(send(&*store, class, &row, limit));
-            let back = replies.catch_unwind().await;
-            (request, back.unwrap_or_else(|panic| panicked(&row, &panic_message(&*panic))))
+            let sending = AssertUnwindSafe(send(&*store, class, &sent_ops, limit));
+            let back = sending.catch_unwind().await;
+            (request, back.unwrap_or_else(|panic| panicked(&sent_ops, &panic_message(&*panic))))
         }));
         let was_beside_others = !self.in_flight.is_empty();
         self.in_flight.values_mut().for_each(|other| other.was_beside_others = true);
@@ -197,7 +197,7 @@ impl<S: Store> Dispatcher<S> {
         let pause = if is_gone {
             Duration::ZERO
         } else {
-            // Others in the way are out of ticks by then, and a dead one is soon found out.
+            // Others in the way are out of step by then, and a dead one is soon found out.
             let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(count.min(8))).min(PAUSE_MAX);
             ABORTED_PAUSE + longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random())
         };
@@ -224,7 +224,7 @@ impl<S: Store> Dispatcher<S> {
         }
     }
 
-    /// Sends heartbeats again, in smaller isolated_max, if their request is slow. One row that waits for
+    /// Sends heartbeats again, in smaller batches, if their request is slow. One row that waits for
     /// a lock makes all the others in its request wait. A repeat is harmless (I4).
     ///
     /// A large one and two others at a time: where more are slow it is the server that is, and more

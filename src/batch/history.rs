@@ -15,7 +15,7 @@ use crate::error::Outcome;
 const LOCKS_MAX: usize = 1_000;
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// The histories of locks that are isolated, for whoever sits down next.
+/// The histories of locks that are isolated, for the next handle of each.
 #[derive(Debug, Default)]
 pub(crate) struct FailureHistories(Mutex<HashMap<Arc<str>, Noted>>);
 
@@ -34,8 +34,8 @@ pub(crate) struct FailureHistory {
 }
 
 impl FailureHistories {
-    /// Returns a history for an instance of a lock, with the failure_counts of those before it. Nothing
-    /// that it asks for repeats what they asked for.
+    /// Returns a history for an instance of a lock, with the failures counted before it.
+    /// Nothing that it asks for repeats what they asked for.
     pub(crate) fn of(&self, lock: &str) -> Arc<FailureHistory> {
         let histories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = histories.get(lock).filter(|(noted_at, _)| noted_at.elapsed() < MEMORY);

@@ -10,11 +10,11 @@ use spindle_protocol::{
 /// Returns the keys and the columns that all of the changes are judged by.
 pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
     let (mut keys, mut columns) = (Vec::new(), Vec::new());
-    let mut gates = HashSet::new();
+    let mut writer_rows = HashSet::new();
     for (lock, change) in changes {
         let mut reads = change.reads(lock);
         if let Change::BeginRead { writer_row, .. } = change
-            && !gates.insert(writer_row)
+            && !writer_rows.insert(writer_row)
         {
             reads.keys.retain(|key| key != writer_row);
         }

@@ -180,14 +180,14 @@ impl Op {
         self.went_alone.store(alone, Ordering::Relaxed);
     }
 
-    /// Notes that it waits again, to go in smaller isolated_max.
+    /// Notes that it waits again, to go in smaller batches.
     pub(crate) fn returns(&self) {
         self.is_out.store(false, Ordering::Relaxed);
     }
 
     /// Returns true if this act, which failed, may be the reason why others failed with it.
     ///
-    /// Most kinds go again in smaller isolated_max, which shows the reason. An attempt to begin a term
+    /// Most kinds go again in smaller batches, which shows the reason. An attempt to begin a term
     /// is sent once: each that fails is isolated. A slow server has thousands of heartbeats meet
     /// their limits: only those that went alone are isolated.
     pub(crate) fn is_isolated(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The queue of acts: in which order they go, and in which isolated_max.
+//! The queue of acts: in which order they go, and in which batches.
 
 use std::collections::HashSet;
 use std::collections::VecDeque;
@@ -89,7 +89,7 @@ pub(crate) struct Batch {
 /// On what terms a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Charge {
-    /// True if its acts are isolated of holding others up.
+    /// True if its acts are suspected of holding others up.
     pub(crate) is_isolated: bool,
     /// True if it consumes retry budget.
     pub(crate) is_paid: bool,
@@ -158,7 +158,7 @@ impl Queues {
         if overtakes && self.overtakes_at().is_none_or(|at| now < at) {
             return None;
         }
-        let (mut is_urgent_waiting, is_late) = (false, now < self.late_until);
+        let (mut is_urgent_waiting, is_late) = (false, self.late_until(now).is_some());
         for class in self.order(is_apart) {
             let leads_to_terms = matches!(class, Class::Polls | Class::Begins);
             let holds_back = leads_to_terms && (is_late || !self.growth.is_allowed(now));
@@ -544,7 +544,7 @@ struct Chosen {
     locks: HashSet<Arc<str>>,
     /// The writers' rows that they may change besides: all who begin to read under one write the same
     /// into it.
-    gates: HashSet<String>,
+    writer_rows: HashSet<String>,
     bytes: usize,
     /// Those of a row that is written already. Two writes of one row would have to be judged by
     /// each other.
@@ -553,8 +553,8 @@ struct Chosen {
 
 impl Chosen {
     fn new(class: Class) -> Chosen {
-        let (locks, gates) = (HashSet::new(), HashSet::new());
-        Chosen { class, ops: Vec::new(), locks, gates, bytes: 0, twice: Vec::new() }
+        let (locks, writer_rows) = (HashSet::new(), HashSet::new());
+        Chosen { class, ops: Vec::new(), locks, writer_rows, bytes: 0, twice: Vec::new() }
     }
 
     fn has_room_for(&self, op: &Op) -> bool {
@@ -565,15 +565,15 @@ impl Chosen {
     fn add(&mut self, came: u64, op: Arc<Op>) {
         let (lock, writer_row) = (&op.lock, op.kind.writer_row());
         let meets_another = || {
-            let meets_gate = self.gates.contains(&**lock) || self.locks.contains(lock);
-            meets_gate || writer_row.is_some_and(|writer_row| self.locks.contains(writer_row))
+            let meets_writer_row = self.writer_rows.contains(&**lock) || self.locks.contains(lock);
+            meets_writer_row || writer_row.is_some_and(|writer_row| self.locks.contains(writer_row))
         };
         if self.class != Class::Polls && meets_another() {
             self.twice.push((came, op));
             return;
         }
         self.locks.insert(Arc::clone(lock));
-        self.gates.extend(writer_row.map(str::to_string));
+        self.writer_rows.extend(writer_row.map(str::to_string));
         self.bytes += op.bytes();
         self.ops.push(op);
     }

@@ -15,7 +15,7 @@ use crate::error::{Error, Outcome, Result};
 /// The result of a request.
 #[derive(Debug)]
 pub(crate) struct Return {
-    /// One for each act; none for one that is to be sent again, in smaller isolated_max.
+    /// One for each act; none for one that is to be sent again, in smaller batches.
     pub(crate) outcomes: Vec<Option<Outcome>>,
     /// True if the request was not in vain: it brought answers.
     pub(crate) is_answered: bool,

@@ -1,4 +1,4 @@
-//! The ticks in which the locks of a process act, so that what is due goes together.
+//! The marks at which the locks of a process act, so that what is due goes together.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Marks on the time line, as far apart as anybody asks for.
 ///
-/// All who share a ticks and ask for the same distance get the same marks; marks of twice the
+/// All who share these and ask for the same distance get the same marks; marks of twice the
 /// distance are among them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticks {

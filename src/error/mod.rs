@@ -27,7 +27,7 @@ const CREDENTIALS_HINT: &str = "set GOOGLE_APPLICATION_CREDENTIALS to a key file
 /// clone.
 ///
 /// ```
-/// /// What a request that came to this error is answered by.
+/// /// The HTTP status that answers a request which came to this error.
 /// fn status(error: &spindle::Error) -> u16 {
 ///     match error {
 ///         error if error.is_fenced() => 409, // another instance leads

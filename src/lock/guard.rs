@@ -167,7 +167,7 @@ impl Spindle {
     /// Polls, and after a lost race polls again, but not after `until`.
     pub(crate) async fn try_until(&self, until: Moment) -> Result<Result<Guard, Occupied>> {
         let asked = self.settings()?.clock.now();
-        let claimed = self.waiter(WaitMode::Tries { asked, until }, None).await?;
+        let claimed = self.ask(WaitMode::Tries { asked, until }, None).await?;
         Ok(claimed.map(|grant| Guard::new(self.clone(), grant)))
     }
 
@@ -180,7 +180,7 @@ impl Spindle {
         let _waiter_guard = self.waiter_guard();
         loop {
             // A caller that waits is not told that the lock is occupied.
-            if let Ok(grant) = self.waiter(mode, resign.clone()).await? {
+            if let Ok(grant) = self.ask(mode, resign.clone()).await? {
                 return Ok(Guard::new(self.clone(), grant));
             }
         }

@@ -388,8 +388,8 @@ impl Spindle {
         Ok(self.resign_for(next).await)
     }
 
-    /// Asks the loop for the lock; dropping the future withdraws the waiter.
-    pub(crate) async fn waiter(
+    /// Asks the loop for the lock; dropping the future withdraws that.
+    pub(crate) async fn ask(
         &self,
         mode: WaitMode,
         resign: Option<CancellationToken>,

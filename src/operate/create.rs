@@ -97,7 +97,7 @@ async fn change_schema(
         let changed = change.set_statements(statements.clone()).poller().until_done().await;
         let Err(error) = changed else { return Ok(()) };
         let error = Error::from_read(&*doing, error);
-        // It is not row out beside another change or, on an emulator, a transaction.
+        // It is not carried out beside another change or, on an emulator, a transaction.
         let is_beside_another =
             matches!(error.code(), Some(Code::Aborted | Code::FailedPrecondition));
         if !is_beside_another || Instant::now() >= deadline {

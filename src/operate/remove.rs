@@ -71,7 +71,7 @@ fn not_vacant(name: &str, full: FullRow, read_at: Timestamp) -> Error {
     let holding = match holding {
         Holding::Held { id } => format!("held by `{id}`"),
         Holding::Promised { to } => format!("reserved for `{to}`"),
-        Holding::Cooldown { remaining } => format!("cooldown for another {remaining:?}"),
+        Holding::Cooldown { remaining } => format!("cooling down for another {remaining:?}"),
         Holding::Expired { id } => format!("`{id}` may still hold"),
         Holding::Evicted => "its holder was evicted".to_string(),
         Holding::NeverHeld | Holding::Released => format!("{holding:?}"),

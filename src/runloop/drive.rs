@@ -64,9 +64,9 @@ pub(crate) struct Driver<R> {
     release_info: Arc<Mutex<Option<String>>>,
     /// A resignation that the holder was asked to carry out.
     asked: Option<Resignation>,
-    /// True if the instance was written that the lock is wanted.
+    /// True if the instance was told that the lock is wanted.
     wanted: bool,
-    /// True if somebody has asked for a poll since the instance was last written to poll.
+    /// True if somebody has asked for a poll since the instance was last told to poll.
     is_poll_due: bool,
     journal: Journal,
     /// The name of the act under way, and the part that fails with it.
@@ -74,7 +74,7 @@ pub(crate) struct Driver<R> {
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
     last_term_end: TermEnd,
-    /// Set when the loop has ended as it was written to.
+    /// Set when the loop has ended as it was told to.
     finished: bool,
     meter: Meter,
 }
@@ -214,7 +214,7 @@ impl<R: LockRow> Driver<R> {
         Pass::Naps { nap, is_early }
     }
 
-    /// Returns what the instance has to be written of the demand for the lock.
+    /// Returns what the instance has to be told of the demand for the lock.
     fn demanded(&mut self) -> Option<Event> {
         let wanted = self.demand == Demand::Always || self.waiters.are_any();
         // Once for each that asks: what fails after that, the instance repeats at its own pace.
@@ -228,7 +228,7 @@ impl<R: LockRow> Driver<R> {
         Some(Event::Contend(wanted))
     }
 
-    /// Gives those who waiter the lock what there is to give.
+    /// Gives those who wait for the lock what there is to give.
     fn serve(&mut self, now: Moment) {
         if let Some((token, _)) = self.instance.term()
             && self.demand == Demand::Claimed
@@ -340,8 +340,8 @@ impl<R: LockRow> Driver<R> {
                 self.succeeded(Failing::Reads, "contact");
             }
             Some(error) => {
-                let written = self.published.failed(what, error);
-                self.journal.failed(act, self.published.has_lock(), error, written);
+                let told = self.published.failed(what, error);
+                self.journal.failed(act, self.published.has_lock(), error, told);
             }
             None => {
                 self.journal.answered(act, answer_name(&answer));
@@ -462,7 +462,7 @@ impl<R: LockRow> Driver<R> {
         };
         let Some(wake) = wake else { return (is_busy.then_some(tick), false) };
         let now: Moment = self.settings.clock.now();
-        // In ticks with the other locks of this process, so that what is due shares a request.
+        // In step with the other locks of this process, so that what is due shares a request.
         let (ticks, latest) = (self.row.ticks(), |wake: Wake| (wake.at + wake.spread).since(now));
         let nap = ticks.before(latest(wake), wake.spread);
         let early = early.map(|early| ticks.next(latest(early), early.spread));

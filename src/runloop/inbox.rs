@@ -97,7 +97,7 @@ impl<T> Drop for Inbox<T> {
             state.is_inbox_gone = true;
             (std::mem::take(&mut state.commands), state.waker.take())
         };
-        // Those who wait for an answer are written when their commands are dropped.
+        // Those who wait for an answer are told when their commands are dropped.
         drop((commands, waker));
     }
 }

@@ -25,7 +25,7 @@ pub(crate) trait LockRow: Send + Sync + 'static {
     /// Carries out one act, sent once, in not much more than `limit`.
     fn carry_out(&self, act: Act, limit: Duration) -> UnderWay;
 
-    /// In which ticks to act, together with the other locks that share a batcher.
+    /// The marks at which to act, together with the other locks that share a batcher.
     fn ticks(&self) -> Ticks;
 
     /// Returns true if the row, when it was last looked at, said that it was seized.

@@ -1,4 +1,4 @@
-//! What the machine gives: time and chance. The simulation puts its own in their place.
+//! Time and chance, from the machine. The simulation puts its own in their place.
 
 pub(crate) mod chance;
 mod clock;

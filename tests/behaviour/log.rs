@@ -26,8 +26,8 @@ pub struct Log(Arc<Mutex<Vec<Line>>>);
 
 impl Log {
     pub fn capture() -> (Log, DefaultGuard) {
-        // Whoever logs first decides if a line is of interest to anybody: while another thread's log
-        // comes or goes, nobody might be.
+        // The first line of a place decides if such lines are of interest to anybody: while another
+        // thread's log comes or goes, nobody might be.
         static EVERYBODY: Once = Once::new();
         EVERYBODY.call_once(|| set_global_default(Nobodys).unwrap());
         let log = Log::default();

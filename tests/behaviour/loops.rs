@@ -1,7 +1,7 @@
 //! The loops that the docs show, in trouble: none works after its term, none spins, each leads again,
 //! and each ends when it is told to.
 //!
-//! What stands between the marks is what the docs say, word for word.
+//! The docs quote the code between the marks, word for word.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::world::{EVENTUALLY, LEASE, LOCK, World, until};
 /// Quicker than a loop of the library's, which would tell first.
 const PACE: Duration = Duration::from_millis(100);
 
-/// What the loop of this thread has done; a test has one thread.
+/// The work of the loop of this thread; a test has one thread.
 #[derive(Default)]
 struct Book {
     client: Option<DatabaseClient>,

@@ -24,7 +24,7 @@ impl Recording {
         let rules = include_str!("../../deploy/alerts.yml");
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
             let (series, value) = line.rsplit_once(' ').unwrap();
-            // Whatever no rule reads would only cost time.
+            // A series that no rule reads would only cost time.
             if !series.split('{').next().is_some_and(|name| rules.contains(name)) {
                 continue;
             }

@@ -170,7 +170,7 @@ fn next(state: &LockState) -> String {
             }
         }
         Holding::Cooldown { remaining, .. } => {
-            format!("waits {}: the lock is cooldown", in_words(*remaining))
+            format!("waits {}: the lock cools down", in_words(*remaining))
         }
         _ => "may take it at once".to_string(),
     };

@@ -36,7 +36,7 @@ impl Nonce {
 
 /// The `writer` column: who holds, or who may hold next.
 ///
-/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, and `>` a lock that is cooldown. An
+/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, and `>` a lock that cools down. An
 /// evicted holder that keeps away for so long is `!<id>!<milliseconds>`. The empty string is
 /// nobody. Anything else is a holder of another implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -279,7 +279,7 @@ impl Row {
     ///
     /// A holder is owed the longer of its own lease and the contender's (I1), so that a rolling
     /// change of the lease deposes no one. All others owe a named successor its grace, and everyone
-    /// owes a cooldown lock its rest. An evicted holder keeps away for as long as it was told.
+    /// owes a lock that cools down its rest. An evicted holder keeps away for as long as it was told.
     pub fn vacant_from(&self, id: &str, lease: Duration) -> Timestamp {
         let vacant_from = if self.is_released() {
             Timestamp::EPOCH

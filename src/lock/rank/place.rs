@@ -95,7 +95,7 @@ impl Place {
             };
             let ((), has_handed_over) = tokio::join!(self.member(&leave), until);
             if has_handed_over {
-                // It backs off, so it is no contender; then it has a waiter to the lock again.
+                // It backs off, so it is no contender; then it has a claim to the lock again.
                 tokio::select! {
                     biased;
                     () = over.cancelled() => return,

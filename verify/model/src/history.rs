@@ -142,7 +142,7 @@ goals! {
         Swept: "an old takeover row was swept",
         LongerLease: "a contender waited out a holder's longer lease",
         FenceRefused: "a fenced write of a deposed term was refused",
-        CooldownWaited: "a lock that was cooldown was taken after its time",
+        CooldownWaited: "a lock that cooled down was taken after its time",
         Lapsed: "a term was left to lapse",
         GivenBack: "an attempt under way was given back, for nobody wanted it any more",
         TookInterfered: "a lock was taken after a manual edit",

@@ -60,7 +60,7 @@ struct Beat {
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct Known {
     clock: i64,
-    /// What was read last, until an attempt rests on it.
+    /// The last read, until an attempt rests on it.
     read: Option<Observation>,
     attempts: Vec<Attempt>,
     terms: Vec<Begun>,
@@ -385,7 +385,7 @@ impl Process {
                     Act::Takeover { seen, .. } => Some(seen),
                     _ => None,
                 };
-                // Who attempts again has given up what it attempted before.
+                // An instance that attempts again has given up its attempts before.
                 known.attempts.iter_mut().for_each(|attempt| attempt.settled = true);
                 let read = known.read.take();
                 if read.as_ref().is_some_and(|read| read.row.as_ref() != seen) {

@@ -62,7 +62,7 @@ pub struct Found {
     pub spare: usize,
     /// How many it uses, without a story.
     pub untold: usize,
-    /// What failed.
+    /// A line for each failure.
     pub failures: Vec<String>,
 }
 

@@ -10,7 +10,7 @@ pub enum Value {
     Writer(String),
 }
 
-/// What the names of a term stand for.
+/// The values that the names of a term stand for.
 pub trait Meaning {
     /// Returns the value of a name, or of a function at these arguments.
     fn value(&self, name: &str, at: &[Value]) -> Option<Value>;

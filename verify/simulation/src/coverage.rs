@@ -103,7 +103,7 @@ pub enum CoverageGoal {
     PreviousFollowed,
     /// An evicted instance kept away, and another or it itself held after that.
     KeptAway,
-    /// A lock that was cooldown was taken when that was over.
+    /// A lock that cooled down was taken when that was over.
     CooldownTook,
     /// The tool removed the row of a vacant lock.
     RemovedByTool,

@@ -1,4 +1,4 @@
-//! ManualEdits outside of the protocol, which edit and delete rows.
+//! Manual edits: rows that are edited and deleted outside of the protocol.
 
 use std::collections::HashMap;
 

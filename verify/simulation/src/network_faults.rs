@@ -1,4 +1,4 @@
-//! The network_faults, and how a request charges in it.
+//! The network's faults, and what becomes of a request in them.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(crate) enum Delivery {
 }
 
 impl Delivery {
-    /// Draws how one charges badly; what takes long takes up to one and a half times as long as
+    /// Draws how one goes wrong; what takes long takes up to one and a half times as long as
     /// `longest`.
     pub(crate) fn bad(
         random: &mut SmallRng,
@@ -86,7 +86,7 @@ pub(crate) fn abort(database: &Database, commit: Option<TransactionId>) -> Code 
     Code::Aborted
 }
 
-/// Has a request charge as its delivery says. Once it is sent it is on its way whether or not its sender
+/// Carries a request as its delivery says. Once it is sent it is on its way whether or not its sender
 /// lives to hear the answer, which may never come. `landed` is told of one that is applied late.
 pub(crate) async fn carry<T: Send + 'static>(
     delivery: Delivery,

@@ -26,7 +26,7 @@ pub struct Plan {
     pub uncertainty: Duration,
     /// How often a fault of an instance, a server or a network begins: the mean time between two.
     pub fault_every: Duration,
-    /// How likely a request charges badly, from 0 to 1, while the network is bad.
+    /// How likely a request goes wrong, from 0 to 1, while the network is bad.
     pub loss: f64,
     /// How long a request takes each way at most, while the network is well.
     pub delay_max: Duration,
@@ -63,7 +63,7 @@ pub struct LockPlan {
     pub members: Vec<MemberPlan>,
 }
 
-/// One slot of the fleet, whoever sits in it after a crash.
+/// One slot of the fleet, which another process takes after a crash.
 #[derive(Clone, Debug)]
 pub struct MemberPlan {
     /// Its own id; two may share one.
@@ -184,7 +184,7 @@ impl Plan {
 
     /// Returns the bound within which every lock must have a holder once nothing goes wrong any
     /// more (I5). It counts leases: one until the row is vacant, one for a leftover, and one for a
-    /// resigned holder that backs off. Another lease is for a lock that is reserved or cooldown or
+    /// resigned holder that backs off. Another lease is for a lock that is reserved or cools down or
     /// its evicted holder kept away. Then come an attempt and a poll, and Spanner's 10 s for a
     /// transaction that somebody left open. The last part is the longest pause after polls and
     /// attempts that failed, 10 s each (I8).

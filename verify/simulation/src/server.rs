@@ -79,7 +79,7 @@ impl Server {
         &self.client
     }
 
-    /// Has requests charge as the outage and the cuts say, and no other fault.
+    /// Has requests go as the outage and the cuts say, and no other fault.
     pub(crate) fn inject(&self, outage: Option<Outage>, cuts: &[Cut]) {
         self.emulator.clear_faults();
         let all = match outage {
@@ -100,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Has a share of the requests charge badly in one way or another.
+    /// Has a share of the requests go wrong in one way or another.
     pub(crate) fn inject_loss(&self, long: Duration, loss: f64, seed: u64) {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut lease = |share| long.mul_f64(random.random_range(0.0..share));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spindle_simulation::{Plan, run};
 
-/// Every cause that these worlds give rise to. ManualEdits that delete a row also edit it, and what came
+/// Every cause that these worlds give rise to. Manual edits that delete a row also edit it, and what came
 /// before an edit isn't compared. So deletions are left to the behaviour tests, as are tables without marks.
 const CAUSES: [&str; 7] =
     ["evicted", "handed_to", "lease_ran_out", "cooldown", "released", "seized", "unheard"];

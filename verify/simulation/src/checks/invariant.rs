@@ -22,7 +22,7 @@ pub enum Invariant {
     I7,
     /// Requests and rows stay bounded.
     I8,
-    /// A named successor has first refusal, nobody takes a cooldown lock, and an evicted instance
+    /// A named successor has first refusal, nobody takes a lock that cools down, and an evicted instance
     /// keeps away for as long as it was told to.
     Reserved,
     /// No more shards change hands than the plan asks for.

@@ -65,7 +65,7 @@ impl Checks {
         let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
         Checks {
             history: History::new(slots),
-            // ManualEdits that delete or edit rows can cause two holders.
+            // Manual edits that delete or edit rows can cause two holders.
             one_holder: !plan.has_manual_edits,
             writes: Writes::default(),
             // One more, for the scheduled runs.

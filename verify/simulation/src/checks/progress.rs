@@ -22,7 +22,7 @@ pub(crate) async fn settles(world: &Arc<World>) -> Result<(), String> {
         }
         sleep(pause).await;
     }
-    // All requests from before the settled have arrived by now, and nothing more is to come of them.
+    // All requests from before the quiet time have arrived by now, and nothing more is to come of them.
     sleep((settled_since + limit).saturating_sub(world.now())).await;
     let holders = world.holders();
     sleep(world.plan.longest_lease() * 2).await;

@@ -29,7 +29,7 @@ use crate::trace::Trace;
 
 const COLUMNS: [&str; 6] = ["name", "heartbeat", "token", "writer", "lease_ms", "info"];
 
-/// How requests charge at present.
+/// How requests go at present.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkFaults {
     pub(crate) outage: Option<Outage>,
@@ -38,7 +38,7 @@ pub(crate) struct NetworkFaults {
     pub(crate) lines: Vec<Line>,
 }
 
-/// How one connection charges.
+/// How requests on one connection go.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
     pub(crate) cut: Option<Effect>,
@@ -59,7 +59,7 @@ pub(crate) struct Network {
     tally: Mutex<Tally>,
     /// How many requests each connection has sent.
     sent: Mutex<Vec<u64>>,
-    /// What all that uses the table of each connection has sent.
+    /// The requests of all that uses the table of each connection.
     pub(super) loads: Mutex<Vec<Load>>,
     pages: Mutex<Pages>,
 }
@@ -172,7 +172,7 @@ impl Network {
         lock(&self.tally).trace.count(now, line, what);
     }
 
-    /// Draws how a request charges.
+    /// Draws how a request goes.
     fn delivery(&self, line: usize, rpc: Rpc, of_shards: bool) -> Delivery {
         let (outage, loss, of_line) = {
             let network_faults = lock(&self.network_faults);

@@ -44,7 +44,7 @@ pub struct FleetPlan {
     pub uncertainty: Duration,
     /// The mean time between two faults.
     pub fault_every: Duration,
-    /// How likely a request charges badly, from 0 to 1, while the network is bad.
+    /// How likely a request goes wrong, from 0 to 1, while the network is bad.
     pub loss: f64,
     /// The trials once nothing goes wrong any more.
     pub trials: Vec<Trial>,

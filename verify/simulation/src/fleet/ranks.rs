@@ -89,7 +89,7 @@ pub(super) async fn judge(
     // Rows of the dead, and late requests of theirs.
     sleep(world.plan.lease * 5).await;
     let highest = slots.iter().max_by_key(|slot| slot.rank()).expect("there are slots");
-    // It may have led in its membership, and lost the lock. In its next one it has a waiter again.
+    // It may have led in its membership, and lost the lock. In its next one it has a claim again.
     let before = highest.life().map(|life| life.number);
     highest.leave(Duration::ZERO);
     while highest.life().is_none_or(|life| Some(life.number) == before) {

@@ -1,4 +1,4 @@
-//! The world of a fleet: a server, its network_faults, and the books.
+//! The world of a fleet: a server, the faults of its network, and the books.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -112,7 +112,7 @@ impl FleetWorld {
         &self.tables[self.tools_line()]
     }
 
-    /// The number of the tool's connection, which only charges badly together with all others.
+    /// The number of the tool's connection, which only fails together with all others.
     pub(super) fn tools_line(&self) -> usize {
         self.tables.len() - 1
     }

@@ -39,7 +39,7 @@ impl World {
         compared(LEDGER, &|rows| told::compare(&lock(&self.told), rows), Invariant::I3);
     }
 
-    /// Counts the rows beside each lock's own (I8). ManualEdits may have left any.
+    /// Counts the rows beside each lock's own (I8). Manual edits may have left any.
     fn look_at_rows(&self) {
         let Ok(rows) = self.database.rows(TABLE) else { return };
         if self.plan.has_manual_edits {
