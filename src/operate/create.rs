@@ -96,14 +96,19 @@ async fn change_schema(
         let change = admin.update_database_ddl().set_database(database);
         let changed = change.set_statements(statements.clone()).poller().until_done().await;
         let Err(error) = changed else { return Ok(()) };
-        let error = Error::from_read(&*doing, error);
-        // It is not carried out beside another change or, on an emulator, a transaction.
-        let is_beside_another =
-            matches!(error.code(), Some(Code::Aborted | Code::FailedPrecondition));
-        if !is_beside_another || Instant::now() >= deadline {
-            return Err(error);
+        if !is_beside_another(&error) || Instant::now() >= deadline {
+            return Err(Error::from_read(&*doing, error));
         }
         sleep(PAUSE).await;
+    }
+}
+
+/// Returns true if a schema change may have met another one or, on an emulator, a transaction.
+/// Google's emulator answers in a form of which the client reads the HTTP status alone.
+fn is_beside_another(error: &google_cloud_gax::error::Error) -> bool {
+    match error.status() {
+        Some(status) => matches!(status.code, Code::Aborted | Code::FailedPrecondition),
+        None => matches!(error.http_status_code(), Some(400 | 409)),
     }
 }
 
@@ -145,6 +150,18 @@ mod tests {
                 "{statement}"
             );
         }
+    }
+
+    #[test]
+    fn a_change_beside_a_transaction_is_repeated_whatever_form_the_answer_has() {
+        use google_cloud_gax::error::Error;
+        use google_cloud_gax::error::rpc::Status;
+        let told = |code| Error::service(Status::default().set_code(code));
+        let bare = |status| Error::http(status, http::HeaderMap::new(), "{\"code\":9}".into());
+        assert!(
+            is_beside_another(&told(Code::FailedPrecondition)) && is_beside_another(&bare(400))
+        );
+        assert!(!is_beside_another(&told(Code::InvalidArgument)) && !is_beside_another(&bare(403)));
     }
 
     #[test]

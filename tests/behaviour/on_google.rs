@@ -156,6 +156,16 @@ async fn an_abandoned_transaction_delays_a_lone_contender_by_seconds() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Google's emulator"]
+async fn a_table_is_made_beside_an_abandoned_transaction() {
+    let google = Google::with("beside").await;
+    for table in ["made", "made_next", "made_last"] {
+        abandon_a_transaction(&google).await;
+        Google::with(table).await.table().inspect("job").await.unwrap();
+    }
+}
+
 /// Reads in a transaction, whose process then dies.
 async fn abandon_a_transaction(google: &Google) {
     let (database, table) = (google.database.clone(), google.table);
