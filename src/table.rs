@@ -499,6 +499,7 @@ impl LockTable {
         LockTable(Arc::new(Table { stand_in: Some(stand_in), ..table }))
     }
 
+    #[cfg(all(feature = "__simulation", unix))]
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.0
     }

@@ -1,7 +1,7 @@
 //! This library beside its peers on one server: each participant a process, the requests counted
 //! where they arrive.
 //!
-//! `bench/peers/run` builds everything and starts this; see there.
+//! `verify/peers/run` builds everything and starts this; see there.
 
 #![allow(
     clippy::disallowed_methods,
@@ -9,7 +9,6 @@
 )]
 
 mod both;
-mod chart;
 mod many;
 mod moving;
 mod participant;
@@ -17,10 +16,12 @@ mod report;
 mod server;
 mod single;
 
-use std::path::{Path, PathBuf};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::Parser as _;
 use participant::Library;
 use report::Measured;
 use server::Server;
@@ -31,33 +32,63 @@ const OURS: &str = "ours";
 const GO: &str = "go-v2";
 const RUST: &str = "spindle_rs";
 
-const USAGE: &str = "usage: peers compare|move|both [--rounds N] [--lease-ms N] [--many-lease-ms N] \
-                     [--locks N] [--most N] [--spinners N] [--together yes] [--with go-v2|spindle_rs] [--svg FILE]";
-
-/// The options of the command line; see `run` for what each means.
-#[derive(Clone, Debug)]
-struct Options {
-    rounds: usize,
-    lease: Duration,
-    many_lease: Duration,
-    locks: usize,
-    most: usize,
-    spinners: usize,
-    /// All libraries at the same time, each on a server of its own.
-    together: bool,
+/// Libraries that keep their locks in one table, as processes on one server; `run` builds them.
+#[derive(Debug, clap::Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+    /// Leave out all peers but this one.
+    #[arg(long, global = true, value_parser = [GO, RUST])]
     with: Option<String>,
-    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// Measure each library by itself.
+    Compare(Compare),
+    /// Move over from each peer and back.
+    Move {
+        #[arg(long, default_value = "1000")]
+        lease_ms: NonZeroU32,
+        #[arg(long, default_value = "5")]
+        locks: NonZeroUsize,
+    },
+    /// Measure one set of locks for two libraries.
+    Both {
+        #[arg(long, default_value = "6")]
+        rounds: NonZeroUsize,
+        #[arg(long, default_value = "5000")]
+        lease_ms: NonZeroU32,
+        #[arg(long, default_value = "100")]
+        locks: NonZeroUsize,
+        /// Threads that keep the processors busy.
+        #[arg(long, default_value_t = 0)]
+        spinners: usize,
+    },
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct Compare {
+    #[arg(long, default_value = "10")]
+    rounds: NonZeroUsize,
+    #[arg(long, default_value = "5000")]
+    lease_ms: NonZeroU32,
+    #[arg(long, default_value = "200")]
+    locks: NonZeroUsize,
+    /// Locks of a last measurement of this library alone; 0 leaves it out.
+    #[arg(long, default_value_t = 10_000)]
+    most: usize,
+    /// The lease of that measurement.
+    #[arg(long, default_value = "10000")]
+    many_lease_ms: NonZeroU32,
+    /// All libraries at the same time, each on a server of its own.
+    #[arg(long)]
+    together: bool,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let task = arguments.next().unwrap_or_default();
-    let done = match Options::parse(&task, arguments) {
-        Some(options) => run(&task, &options).await,
-        None => Err(USAGE.into()),
-    };
-    match done {
+    match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("peers: {error}");
@@ -66,47 +97,11 @@ async fn main() -> ExitCode {
     }
 }
 
-impl Options {
-    fn parse(task: &str, mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-        let (rounds, lease_ms, locks) = match task {
-            "compare" => (10, 5_000, 200),
-            "move" => (1, 1_000, 5),
-            "both" => (6, 5_000, 100),
-            _ => return None,
-        };
-        let mut options = Options {
-            rounds,
-            lease: Duration::from_millis(lease_ms),
-            many_lease: Duration::from_secs(10),
-            locks,
-            most: 10_000,
-            spinners: 0,
-            together: false,
-            with: None,
-            svg: None,
-        };
-        while let Some(flag) = arguments.next() {
-            let value = arguments.next()?;
-            match flag.as_str() {
-                "--rounds" => options.rounds = value.parse().ok().filter(|rounds| *rounds > 0)?,
-                "--lease-ms" => options.lease = Duration::from_millis(value.parse().ok()?),
-                "--many-lease-ms" => {
-                    options.many_lease = Duration::from_millis(value.parse().ok()?)
-                }
-                "--locks" => options.locks = value.parse().ok().filter(|locks| *locks > 0)?,
-                "--most" => options.most = value.parse().ok()?,
-                "--spinners" => options.spinners = value.parse().ok()?,
-                "--together" => options.together = value == "yes",
-                "--with" => options.with = Some(value),
-                "--svg" => options.svg = Some(value.into()),
-                _ => return None,
-            }
-        }
-        Some(options)
-    }
+fn millis(count: NonZeroU32) -> Duration {
+    Duration::from_millis(count.get().into())
 }
 
-async fn run(task: &str, options: &Options) -> Result<(), Failure> {
+async fn run(arguments: Arguments) -> Result<(), Failure> {
     let programs =
         std::env::var_os("PEERS_PROGRAMS").ok_or("PEERS_PROGRAMS is not set: start `run`")?;
     let programs = Path::new(&programs);
@@ -115,33 +110,31 @@ async fn run(task: &str, options: &Options) -> Result<(), Failure> {
     let ours = library(OURS, "contend-ours");
     let peers = [library(GO, "contend-go"), library(RUST, "contend-spindle-rs")];
     // A peer that could not be built is left out, and the script has said so.
-    let wanted = |peer: &Library| options.with.as_ref().is_none_or(|name| name == peer.name);
+    let wanted = |peer: &Library| arguments.with.as_ref().is_none_or(|name| name == peer.name);
     let peers: Vec<Library> =
         peers.into_iter().filter(|peer| peer.program.exists() && wanted(peer)).collect();
-    match task {
-        "compare" => compare(&server, &ours, &peers, options).await,
-        "both" => {
+    match arguments.task {
+        Task::Compare(options) => compare(&server, &ours, &peers, &options).await?,
+        Task::Both { rounds, lease_ms, locks, spinners } => {
             for peer in &peers {
-                let size = (options.locks, options.lease);
-                let how = (options.rounds, options.spinners);
-                both::measure(&server, (&ours, peer), size, how).await?;
+                let size = (locks.get(), millis(lease_ms));
+                both::measure(&server, (&ours, peer), size, (rounds.get(), spinners)).await?;
             }
-            Ok(())
         }
-        _ => {
+        Task::Move { lease_ms, locks } => {
             for peer in &peers {
-                moving::carry_out(&server, &ours, peer, options.locks, options.lease).await?;
+                moving::carry_out(&server, &ours, peer, locks.get(), millis(lease_ms)).await?;
             }
-            Ok(())
         }
     }
+    Ok(())
 }
 
 async fn compare(
     program: &Path,
     ours: &Library,
     peers: &[Library],
-    options: &Options,
+    options: &Compare,
 ) -> Result<(), Failure> {
     let libraries: Vec<&Library> = std::iter::once(ours).chain(peers).collect();
     let mut measured = Vec::new();
@@ -164,16 +157,13 @@ async fn compare(
         let server = Server::start(program).await?;
         eprintln!("{}: {} locks, load {}", ours.name, options.most, report::load());
         let before = report::load();
-        let many = many::measure(ours, &server, options.many_lease, options.most, false).await?;
+        let many = many::measure(ours, &server, millis(options.many_lease_ms), options.most, false)
+            .await?;
         Some((many, (before, report::load())))
     } else {
         None
     };
     print!("{}", report::tables(&measured, most.as_ref(), options));
-    if let Some(path) = &options.svg {
-        std::fs::write(path, chart::draw(&measured, options.lease))?;
-        println!("\nchart: {}", path.display());
-    }
     Ok(())
 }
 
@@ -181,14 +171,16 @@ async fn compare(
 async fn measure(
     program: &Path,
     library: &Library,
-    options: &Options,
+    options: &Compare,
 ) -> Result<Measured, Failure> {
     let server = Server::start(program).await?;
     let before = report::load();
     eprintln!("{}: one lock, {} rounds, load {before}", library.name, options.rounds);
-    let single = single::measure(library, &server, options.lease, options.rounds).await?;
+    let single =
+        single::measure(library, &server, millis(options.lease_ms), options.rounds.get()).await?;
     eprintln!("{}: {} locks, load {}", library.name, options.locks, report::load());
-    let many = many::measure(library, &server, options.lease, options.locks, true).await?;
+    let many = many::measure(library, &server, millis(options.lease_ms), options.locks.get(), true)
+        .await?;
     Ok(Measured { name: library.name, single, many, load: (before, report::load()) })
 }
 

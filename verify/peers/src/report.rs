@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::single::Rounds;
-use crate::{Options, many, single};
+use crate::{Compare, many, millis, single};
 
 /// The figures of one library, and the machine's load before and after.
 pub struct Measured {
@@ -38,19 +38,19 @@ pub fn worst(values: &[f64]) -> Option<f64> {
 pub fn tables(
     measured: &[Measured],
     most: Option<&(many::Figures, (String, String))>,
-    options: &Options,
+    options: &Compare,
 ) -> String {
     let mut text = String::new();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let _ = writeln!(
         text,
         "Lease {} s, {} rounds; {cores} cores; medians, and the worst after the comma.\n",
-        options.lease.as_secs_f64(),
+        millis(options.lease_ms).as_secs_f64(),
         options.rounds,
     );
     text += &row("", measured.iter().map(|it| it.name.to_string()));
     text += &row("---", measured.iter().map(|_| "---".to_string()));
-    text += &single_rows(measured, options.lease);
+    text += &single_rows(measured, millis(options.lease_ms));
     text += &many_rows(measured);
     text += &row(
         "load of the machine, before and after",
