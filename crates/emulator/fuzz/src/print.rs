@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::sql::ast::{
-    Assignment, Expr, ExprKind, FromItem, FromStep, InsertMode, Item, Join, JoinCondition, Literal,
-    Name, Order, Select, Source, Statement, SubqueryKind, TableName,
+    Assignment, Expr, ExprKind, FromItem, FromStep, InsertMode, Item, Join, Literal, Name,
+    Order, Select, Source, Statement, SubqueryKind, TableName,
 };
 
 /// The text of a statement. Every operator gets its own parentheses.
@@ -107,12 +107,7 @@ impl Display for Text<'_, TableName> {
 impl Display for Text<'_, Select> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let select = self.0;
-        for (place, (name, query)) in select.with.iter().enumerate() {
-            let before = if place == 0 { "WITH" } else { "," };
-            write!(f, "{before} {} AS ({}) ", Text(name), Text(query))?;
-        }
-        let distinct = if select.distinct { "DISTINCT " } else { "" };
-        write!(f, "SELECT {distinct}{}", list(&select.items))?;
+        write!(f, "SELECT {}", list(&select.items))?;
         for (place, step) in select.from.iter().enumerate() {
             let before = match step.join {
                 Join::Comma if place == 0 => " FROM",
@@ -125,12 +120,6 @@ impl Display for Text<'_, Select> {
         }
         if let Some(filter) = &select.filter {
             write!(f, " WHERE {}", Text(filter))?;
-        }
-        if !select.group.is_empty() {
-            write!(f, " GROUP BY {}", list(&select.group))?;
-        }
-        if let Some(having) = &select.having {
-            write!(f, " HAVING {}", Text(having))?;
         }
         if !select.order.is_empty() {
             write!(f, " ORDER BY {}", list(&select.order))?;
@@ -156,14 +145,6 @@ impl Display for Text<'_, FromStep> {
         };
         match &self.0.item {
             FromItem::Table(table) => write!(f, "{}", Text(table))?,
-            FromItem::Unnest { array, alias, offset } => {
-                write!(f, "UNNEST({})", Text(array))?;
-                called(f, alias)?;
-                if offset.is_some() {
-                    f.write_str(" WITH OFFSET")?;
-                    called(f, offset)?;
-                }
-            }
             FromItem::Query { query, alias } => {
                 write!(f, "({})", Text(&**query))?;
                 called(f, alias)?;
@@ -171,8 +152,7 @@ impl Display for Text<'_, FromStep> {
         }
         match &self.0.condition {
             None => Ok(()),
-            Some(JoinCondition::On(condition)) => write!(f, " ON {}", Text(condition)),
-            Some(JoinCondition::Using(columns)) => write!(f, " USING ({})", list(columns)),
+            Some(condition) => write!(f, " ON {}", Text(condition)),
         }
     }
 }
@@ -282,51 +262,29 @@ impl Display for Text<'_, Expr> {
                 write!(f, "[{}]", list(items))
             }
             ExprKind::Default => f.write_str("DEFAULT"),
-            ExprKind::Call { function, arguments, distinct, ignores_nulls, order } => {
+            ExprKind::Call { function, arguments, distinct } => {
                 // The one function that has a keyword for its name can't be quoted.
                 match function.eq_ignore_ascii_case("IF") {
                     true => f.write_str(function)?,
                     false => identifier(f, function)?,
                 }
                 let distinct = if *distinct { "DISTINCT " } else { "" };
-                write!(f, "({distinct}{}", list(arguments))?;
-                match ignores_nulls {
-                    Some(true) => f.write_str(" IGNORE NULLS")?,
-                    Some(false) => f.write_str(" RESPECT NULLS")?,
-                    None => {}
-                }
-                if !order.is_empty() {
-                    write!(f, " ORDER BY {}", list(order))?;
-                }
-                f.write_str(")")
+                write!(f, "({distinct}{})", list(arguments))
             }
             ExprKind::CountRows => f.write_str("COUNT(*)"),
             ExprKind::Interval { amount, unit } => {
                 write!(f, "INTERVAL {} {}", Text(&**amount), Text(unit))
             }
-            ExprKind::Extract { part, operand, zone } => {
-                write!(f, "EXTRACT({} FROM {}", Text(part), Text(&**operand))?;
-                if let Some(zone) = zone {
-                    write!(f, " AT TIME ZONE {}", Text(&**zone))?;
-                }
-                f.write_str(")")
-            }
             ExprKind::Subquery { kind, query } => {
                 let word = match kind {
                     SubqueryKind::Value => "",
                     SubqueryKind::Exists => "EXISTS ",
-                    SubqueryKind::Array => "ARRAY ",
                 };
                 write!(f, "{word}({})", Text(&**query))
             }
             ExprKind::InQuery { operand, query, negated } => {
                 let (operand, query) = (Text(&**operand), Text(&**query));
                 write!(f, "({operand} {}IN ({query}))", negation(*negated))
-            }
-            ExprKind::Element { array, place, first, safe } => {
-                let kind = if *first == 1 { "ORDINAL" } else { "OFFSET" };
-                let safe = if *safe { "SAFE_" } else { "" };
-                write!(f, "{}[{safe}{kind}({})]", Text(&**array), Text(&**place))
             }
         }
     }

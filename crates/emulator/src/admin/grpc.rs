@@ -36,7 +36,6 @@ async fn instances(method: &str, admin: Arc<Admin>, request: http::Request<Incom
         "CreateInstance" => unary(admin, request, Admin::create_instance).await,
         "GetInstance" => unary(admin, request, Admin::get_instance).await,
         "ListInstances" => unary(admin, request, Admin::list_instances).await,
-        "UpdateInstance" => unary(admin, request, Admin::update_instance).await,
         "DeleteInstance" => unary(admin, request, Admin::delete_instance).await,
         _ => unknown(request.uri().path()),
     }
@@ -49,7 +48,6 @@ async fn databases(method: &str, admin: Arc<Admin>, request: http::Request<Incom
         "ListDatabases" => unary(admin, request, Admin::list_databases).await,
         "DropDatabase" => unary(admin, request, Admin::drop_database).await,
         "UpdateDatabaseDdl" => unary(admin, request, Admin::update_database_ddl).await,
-        "ListDatabaseOperations" => unary(admin, request, Admin::list_database_operations).await,
         "GetDatabaseDdl" => unary(admin, request, Admin::get_database_ddl).await,
         _ => unknown(request.uri().path()),
     }
@@ -58,10 +56,6 @@ async fn databases(method: &str, admin: Arc<Admin>, request: http::Request<Incom
 async fn operations(method: &str, admin: Arc<Admin>, request: http::Request<Incoming>) -> Reply {
     match method {
         "GetOperation" => unary(admin, request, Admin::get_operation).await,
-        "ListOperations" => unary(admin, request, Admin::list_operations).await,
-        "WaitOperation" => unary(admin, request, Admin::wait_operation).await,
-        "CancelOperation" => unary(admin, request, Admin::cancel_operation).await,
-        "DeleteOperation" => unary(admin, request, Admin::delete_operation).await,
         _ => unknown(request.uri().path()),
     }
 }

@@ -2,54 +2,13 @@
 
 use super::configuration::{CONFIG, capacity, config, implied};
 use super::operations::Done;
-use super::{Admin, encode, instance, longrunning, names, page, refuse};
+use super::{Admin, instance, longrunning, names, page, refuse};
 use crate::engine::{Code, Error, Result};
 
 /// Returns the error for an instance that isn't there.
 pub(super) fn not_found(name: &str) -> Error {
     let kind = "type.googleapis.com/google.spanner.admin.instance.v1.Instance";
     Error::resource_not_found(kind, "Instance", name)
-}
-
-/// The filter of a list of instances: terms such as `labels.env:dev`, all of which must hold.
-struct Filter(Vec<(String, char, String)>);
-
-impl Filter {
-    fn parse(text: &str) -> Result<Filter> {
-        let refused = || Error::unimplemented(format!("Not supported here: the filter `{text}`"));
-        let terms = text.split_whitespace().filter(|term| *term != "AND");
-        let term = |term: &str| {
-            let at = term.find([':', '=']).ok_or_else(refused)?;
-            let (field, rest) = (term[..at].to_ascii_lowercase(), &term[at..]);
-            let value = rest[1..].trim_matches('"').to_ascii_lowercase();
-            let is_known = ["name", "display_name"].contains(&field.as_str())
-                || field.strip_prefix("labels.").is_some_and(|label| !label.is_empty());
-            match is_known && !value.contains(['(', ')', '"']) {
-                true => Ok((field, if rest.starts_with(':') { ':' } else { '=' }, value)),
-                false => Err(refused()),
-            }
-        };
-        terms.map(term).collect::<Result<_>>().map(Filter)
-    }
-
-    fn passes(&self, found: &instance::Instance) -> bool {
-        self.0.iter().all(|(field, operator, value)| {
-            let own = match field.as_str() {
-                "name" if value.contains('/') => Some(found.name.as_str()),
-                "name" => Some(found.name.rsplit('/').next().unwrap_or_default()),
-                "display_name" => Some(found.display_name.as_str()),
-                label => {
-                    let label = label.strip_prefix("labels.").unwrap_or(label);
-                    found.labels.get(label).map(String::as_str)
-                }
-            };
-            let own = own.map(str::to_ascii_lowercase);
-            own.is_some_and(|own| match operator {
-                ':' => value == "*" || own.contains(value),
-                _ => own == *value,
-            })
-        })
-    }
 }
 
 impl Admin {
@@ -146,56 +105,15 @@ impl Admin {
         request: instance::ListInstancesRequest,
     ) -> Result<instance::ListInstancesResponse> {
         names::project(&request.parent)?;
-        let filter = Filter::parse(&request.filter)?;
+        refuse("a filter of instances", !request.filter.is_empty())?;
         let registry = self.registry();
         let below = format!("{}/", request.parent);
         let all = registry.instances.values();
-        let all = all.filter(|found| found.name.starts_with(&below) && filter.passes(found));
+        let all = all.filter(|found| found.name.starts_with(&below));
         let (instances, next_page_token) =
             page(all, |found| &found.name, request.page_size, &request.page_token);
         let instances = instances.into_iter().cloned().collect();
         Ok(instance::ListInstancesResponse { instances, next_page_token, ..Default::default() })
-    }
-
-    pub(super) fn update_instance(
-        &self,
-        request: instance::UpdateInstanceRequest,
-    ) -> Result<longrunning::Operation> {
-        let asked = request.instance.unwrap_or_default();
-        let paths = request.field_mask.unwrap_or_default().paths;
-        if paths.is_empty() {
-            return Err(Error::invalid_argument("an update needs a field mask"));
-        }
-        let (node_count, processing_units) = capacity(&asked)?;
-        let mut registry = self.registry();
-        let current =
-            registry.instances.get_mut(&asked.name).ok_or_else(|| not_found(&asked.name))?;
-        let mut updated = current.clone();
-        for path in paths {
-            match path.as_str() {
-                "display_name" => updated.display_name.clone_from(&asked.display_name),
-                "labels" => updated.labels.clone_from(&asked.labels),
-                "node_count" | "processing_units" => {
-                    (updated.node_count, updated.processing_units) = (node_count, processing_units);
-                }
-                other => return Err(Error::unimplemented(format!("an update of {other}"))),
-            }
-        }
-        updated.update_time = Some(encode(self.core.clock().now()));
-        current.clone_from(&updated);
-        let metadata = instance::UpdateInstanceMetadata {
-            instance: Some(updated.clone()),
-            start_time: updated.update_time,
-            end_time: updated.update_time,
-            ..Default::default()
-        };
-        let name = updated.name.clone();
-        Ok(registry.operations.add(
-            &name,
-            "UpdateInstanceMetadata",
-            &metadata,
-            Done::Instance(updated),
-        ))
     }
 
     /// Deletes an instance with its databases.

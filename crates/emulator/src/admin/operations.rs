@@ -18,38 +18,8 @@ const DATABASE: &str = "type.googleapis.com/google.spanner.admin.database.v1";
 /// The operations that there have been, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    pub recent: VecDeque<longrunning::Operation>,
+    recent: VecDeque<longrunning::Operation>,
     numbered: u64,
-}
-
-/// The filter of a list of operations: terms `(metadata.@type:TYPE)` and `(name:PART)`, all of which
-/// must hold.
-#[derive(Debug, Default)]
-pub(super) struct Filter(Vec<(bool, String)>);
-
-impl Filter {
-    pub fn parse(text: &str) -> Result<Filter> {
-        let refused = || Error::unimplemented(format!("Not supported here: the filter `{text}`"));
-        let terms = text.split(" AND ").map(str::trim).filter(|term| !term.is_empty());
-        let term = |term: &str| {
-            let inner = term.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-            let (field, value) = inner.unwrap_or(term).split_once(':').ok_or_else(refused)?;
-            let is_plain = !value.is_empty() && !value.contains([' ', '(', ')', '"', '*']);
-            match field {
-                "metadata.@type" | "name" if is_plain => Ok((field == "name", value.to_owned())),
-                _ => Err(refused()),
-            }
-        };
-        terms.map(term).collect::<Result<_>>().map(Filter)
-    }
-
-    pub fn passes(&self, found: &longrunning::Operation) -> bool {
-        let kind = found.metadata.as_ref().map_or("", |metadata| metadata.type_url.as_str());
-        self.0.iter().all(|(is_name, part)| match is_name {
-            true => found.name.contains(part),
-            false => kind.contains(part),
-        })
-    }
 }
 
 /// How an operation ended.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::operations::{Filter, Operations};
-use super::{configuration, database, instance, longrunning, names, page, refuse};
-use crate::engine::{Database, Dialect, Error, Result, SchemaChange};
+use super::operations::Operations;
+use super::{configuration, instance, longrunning};
+use crate::engine::{Database, Dialect, Result, SchemaChange};
 use crate::service::Core;
 
 /// The resources to administer. The databases themselves are the server's.
@@ -85,13 +85,6 @@ impl Admin {
         self.registry().operations.find(&request.name).cloned()
     }
 
-    pub(super) fn wait_operation(
-        &self,
-        request: longrunning::WaitOperationRequest,
-    ) -> Result<longrunning::Operation> {
-        self.registry().operations.find(&request.name).cloned()
-    }
-
     /// Copies a database under another name.
     pub fn copy_database(&self, from: &str, to: &str) -> Result<Database> {
         let copied = self.add_made(to, self.core.database(from)?.copy())?;
@@ -100,79 +93,5 @@ impl Admin {
             registry.proto_descriptors.insert(to.to_owned(), told);
         }
         Ok(copied)
-    }
-
-    /// Lists the operations of one resource, whose name with `/operations` is what is asked for.
-    pub(super) fn list_operations(
-        &self,
-        request: longrunning::ListOperationsRequest,
-    ) -> Result<longrunning::ListOperationsResponse> {
-        if !request.name.ends_with("/operations") {
-            return Err(Error::invalid_argument(format!(
-                "`{}` is not the name of a collection of operations",
-                request.name
-            )));
-        }
-        refuse("a filter of operations", !request.filter.is_empty())?;
-        let below = format!("{}/", request.name);
-        let (operations, next_page_token) = self.operations_below(
-            &below,
-            &Filter::default(),
-            request.page_size,
-            &request.page_token,
-        );
-        Ok(longrunning::ListOperationsResponse {
-            operations,
-            next_page_token,
-            ..Default::default()
-        })
-    }
-
-    /// Lists the operations of an instance's databases.
-    pub(super) fn list_database_operations(
-        &self,
-        request: database::ListDatabaseOperationsRequest,
-    ) -> Result<database::ListDatabaseOperationsResponse> {
-        names::instance(&request.parent)?;
-        let filter = Filter::parse(&request.filter)?;
-        let below = format!("{}/databases/", request.parent);
-        let (operations, next_page_token) =
-            self.operations_below(&below, &filter, request.page_size, &request.page_token);
-        Ok(database::ListDatabaseOperationsResponse { operations, next_page_token })
-    }
-
-    /// Returns one page of the operations whose names begin with `below`, and the token of the next.
-    fn operations_below(
-        &self,
-        below: &str,
-        filter: &Filter,
-        page_size: i32,
-        page_token: &str,
-    ) -> (Vec<longrunning::Operation>, String) {
-        let registry = self.registry();
-        let recent = registry.operations.recent.iter();
-        let mut all: Vec<_> =
-            recent.filter(|found| found.name.starts_with(below) && filter.passes(found)).collect();
-        all.sort_by(|left, right| left.name.cmp(&right.name));
-        let (operations, next) = page(all.into_iter(), |found| &found.name, page_size, page_token);
-        (operations.into_iter().cloned().collect(), next)
-    }
-
-    /// Changes nothing: what is done is done.
-    pub(super) fn cancel_operation(
-        &self,
-        request: longrunning::CancelOperationRequest,
-    ) -> Result<()> {
-        self.registry().operations.find(&request.name).map(|_| ())
-    }
-
-    pub(super) fn delete_operation(
-        &self,
-        request: longrunning::DeleteOperationRequest,
-    ) -> Result<()> {
-        let mut registry = self.registry();
-        registry.operations.find(&request.name)?;
-        registry.operations.recent.retain(|operation| operation.name != request.name);
-        Ok(())
     }
 }

@@ -74,54 +74,6 @@ impl Numeric {
         self.signed_like_product(other, rounded_quotient(dividend, other.steps.unsigned_abs())?)
     }
 
-    /// Returns the remainder of the division, with the sign of `self`; `None` for a division by
-    /// zero.
-    pub fn checked_rem(self, other: Numeric) -> Option<Numeric> {
-        self.steps.checked_rem(other.steps).map(|steps| Numeric { steps })
-    }
-
-    /// Returns the quotient without what is behind its point; `None` if it is too large, or of a
-    /// division by zero.
-    pub fn checked_quotient(self, other: Numeric) -> Option<Numeric> {
-        let whole = self.steps.checked_div(other.steps)?;
-        whole.checked_mul(ONE as i128).and_then(Numeric::of_steps)
-    }
-
-    /// Returns the number with this many digits behind the point, or before it if negative, rounded
-    /// half away from zero; `None` if it is too large.
-    pub fn rounded(self, places: i64) -> Option<Numeric> {
-        let Some(unit) = Numeric::unit(places) else { return Some(self) };
-        if unit > LIMIT * 2 {
-            return Some(Numeric::default());
-        }
-        let (whole, rest) = (self.steps.unsigned_abs() / unit, self.steps.unsigned_abs() % unit);
-        let steps = (whole + u128::from(rest >= unit - rest)).checked_mul(unit)?;
-        let steps = i128::try_from(steps).ok()?;
-        Numeric::of_steps(if self.steps < 0 { -steps } else { steps })
-    }
-
-    /// Returns the number with this many digits behind the point, or before it if negative, cut
-    /// off.
-    pub fn truncated(self, places: i64) -> Numeric {
-        match Numeric::unit(places).map(i128::try_from) {
-            None => self,
-            Some(Ok(unit)) => Numeric { steps: self.steps - self.steps % unit },
-            Some(Err(_)) => Numeric::default(),
-        }
-    }
-
-    /// How many steps a digit at this place counts, if more than one.
-    fn unit(places: i64) -> Option<u128> {
-        let exponent = i64::from(SCALE).saturating_sub(places);
-        let exponent = u32::try_from(exponent).unwrap_or(if exponent < 0 { 0 } else { u32::MAX });
-        (exponent > 0).then(|| 10_u128.checked_pow(exponent).unwrap_or(u128::MAX))
-    }
-
-    /// Returns the largest whole number that isn't larger; `None` if there is none.
-    pub fn floor(self) -> Option<Numeric> {
-        Numeric::of_steps(self.steps.div_euclid(ONE as i128).checked_mul(ONE as i128)?)
-    }
-
     /// Returns the sum, which only has to fit in the end; `None` if it doesn't.
     pub fn sum(all: impl Iterator<Item = Numeric>) -> Option<Numeric> {
         let (high, low) = Numeric::halves(all);
@@ -350,8 +302,6 @@ mod tests {
             show(number("123456789012345678901.5").checked_mul(number("1000.1"))),
             "123469134691246913469390.15"
         );
-        assert_eq!(show(number("-7.5").checked_rem(number("2"))), "-1.5");
-        assert_eq!(number("7").checked_rem(number("0")), None);
     }
 
     #[test]
@@ -384,20 +334,6 @@ mod tests {
         assert_eq!(mean(&["1", "1", "0"]).to_string(), "0.666666667");
         assert_eq!(mean(&["-1", "-1", "0"]).to_string(), "-0.666666667");
         assert_eq!(Numeric::mean(std::iter::empty()), None);
-    }
-
-    #[test]
-    fn digits_are_rounded_and_cut_off_at_any_place() {
-        let shown = |value: Numeric| value.to_string();
-        assert_eq!(number("2.5").rounded(0).map(shown), Some("3".into()));
-        assert_eq!(number("-2.45").rounded(1).map(shown), Some("-2.5".into()));
-        assert_eq!(number("15").rounded(-1).map(shown), Some("20".into()));
-        assert_eq!(number("15").rounded(-50).map(shown), Some("0".into()));
-        assert_eq!(number("1.5").rounded(20).map(shown), Some("1.5".into()));
-        assert_eq!(Numeric::MAX.rounded(0), None);
-        assert_eq!(shown(number("-2.59").truncated(1)), "-2.5");
-        assert_eq!(number("-2.5").floor().map(shown), Some("-3".into()));
-        assert_eq!(number("-7").checked_quotient(number("2")).map(shown), Some("-3".into()));
     }
 
     #[test]

@@ -20,8 +20,7 @@ use super::results::Results;
 use super::transactions::{Handle, Selected, is_strong};
 use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId};
 use crate::sql::{
-    InTransaction, Operator, Outcome, Parameter, Parameters, Prepared, Untyped, ast, check_query,
-    execute, explain,
+    InTransaction, Outcome, Parameter, Parameters, Prepared, Untyped, ast, check_query, execute,
 };
 
 impl Core {
@@ -36,9 +35,6 @@ impl Core {
         check_supported(request)?;
         check_dialect(&database, &request.sql)?;
         let statement = self.prepare(&request.sql)?;
-        if request.query_mode() == QueryMode::Plan {
-            return self.plan(&database, request, &statement);
-        }
         if !matches!(statement.statement(), ast::Statement::Query(_)) {
             return self.execute_dml(&database, request).await;
         }
@@ -73,41 +69,6 @@ impl Core {
             undeclared_parameters: None,
         };
         Ok(Results { metadata, rows, more: None, stats: None, precommit_token })
-    }
-
-    /// Says how a statement would be executed.
-    fn plan(
-        &self,
-        database: &Database,
-        request: &proto::ExecuteSqlRequest,
-        statement: &Prepared,
-    ) -> Result<Results> {
-        let parameters = parameters(request.params.as_ref(), &request.param_types)?;
-        let mut selected = match statement.statement() {
-            ast::Statement::Query(_) => {
-                self.select(&request.session, request.transaction.as_ref())?
-            }
-            _ => self.select_to_write(&request.session, request.transaction.as_ref())?.0,
-        };
-        let (access, precommit_token) = match selected.handle {
-            Handle::ReadWrite(id) => {
-                let token = self.precommit_token(&request.session, id)?;
-                (InTransaction::read_write(database, id), token)
-            }
-            Handle::ReadOnly(moment) => (InTransaction::read_only(database, moment), None),
-        };
-        let explained = explain(statement, &parameters, &access).map_err(plan_needs_values)?;
-        selected.keep();
-        let columns = explained.columns.iter().map(|(name, kind)| (name.as_str(), *kind));
-        let metadata = proto::ResultSetMetadata {
-            row_type: Some(row_type(columns)),
-            transaction: selected.described.take(),
-            undeclared_parameters: None,
-        };
-        let nodes = explained.operators.into_iter().zip(0..).map(plan_node).collect();
-        let query_plan = Some(proto::QueryPlan { plan_nodes: nodes, ..Default::default() });
-        let stats = Some(proto::ResultSetStats { query_plan, ..Default::default() });
-        Ok(Results { metadata, rows: Vec::new(), more: None, stats, precommit_token })
     }
 
     async fn execute_dml(
@@ -296,36 +257,6 @@ fn stats(count: u64) -> proto::ResultSetStats {
     proto::ResultSetStats { row_count, ..proto::ResultSetStats::default() }
 }
 
-/// An operator of a plan as the API shows it.
-fn plan_node((operator, index): (Operator, i32)) -> proto::PlanNode {
-    let link = |input: usize| proto::plan_node::ChildLink {
-        child_index: i32::try_from(input).unwrap_or(i32::MAX),
-        ..Default::default()
-    };
-    let detail = |(name, value): (&str, String)| {
-        (name.to_owned(), prost_types::Value { kind: Some(Kind::StringValue(value)) })
-    };
-    proto::PlanNode {
-        index,
-        kind: proto::plan_node::Kind::Relational.into(),
-        display_name: operator.name.to_owned(),
-        child_links: operator.inputs.into_iter().map(link).collect(),
-        metadata: Some(Struct { fields: operator.details.into_iter().map(detail).collect() }),
-        ..Default::default()
-    }
-}
-
-/// Cloud Spanner finds out the types of parameters that a plan is asked without.
-fn plan_needs_values(error: Error) -> Error {
-    match error.message().starts_with("No parameter found") {
-        true => Error::unimplemented(format!(
-            "a plan for parameters without values: {}",
-            error.message()
-        )),
-        false => error,
-    }
-}
-
 fn check_supported(request: &proto::ExecuteSqlRequest) -> Result<()> {
     if !request.partition_token.is_empty() {
         return Err(Error::unimplemented("query by partition_token"));
@@ -335,7 +266,7 @@ fn check_supported(request: &proto::ExecuteSqlRequest) -> Result<()> {
         return Err(Error::invalid_argument("Invalid resume token."));
     }
     match QueryMode::try_from(request.query_mode) {
-        Ok(QueryMode::Normal | QueryMode::Plan) => Ok(()),
+        Ok(QueryMode::Normal) => Ok(()),
         Ok(mode) => Err(Error::unimplemented(format!("query mode {}", mode.as_str_name()))),
         Err(_) => Err(Error::unimplemented("this query mode")),
     }

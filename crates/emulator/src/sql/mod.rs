@@ -45,6 +45,6 @@ pub use parser::{
     parse_statement,
 };
 pub use prepared::{Prepared, Statements};
-pub use run::{Explained, Operator, Outcome, execute, explain};
+pub use run::{Outcome, execute};
 pub(crate) use token::is_reserved;
 pub use untyped::{Untyped, from_text};

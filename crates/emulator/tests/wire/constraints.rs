@@ -330,32 +330,6 @@ async fn foreign_keys_are_added_and_dropped_and_hold_what_they_need() {
 }
 
 #[tokio::test]
-async fn the_information_schema_shows_what_each_foreign_key_does() {
-    let mut world = World::start().await;
-    change(
-        &world,
-        "CREATE TABLE person (id INT64, code INT64) PRIMARY KEY (id);
-         CREATE TABLE cart (
-           id INT64, owner INT64, payer INT64,
-           CONSTRAINT owned FOREIGN KEY (owner) REFERENCES person (id) ON DELETE CASCADE,
-           CONSTRAINT paid FOREIGN KEY (payer) REFERENCES person (code),
-         ) PRIMARY KEY (id)",
-    )
-    .unwrap();
-    let sql =
-        "SELECT constraint_name, unique_constraint_name, match_option, update_rule, delete_rule,
-                      spanner_state
-               FROM information_schema.referential_constraints ORDER BY constraint_name";
-    assert_eq!(
-        world.query(sql).await.unwrap(),
-        [
-            "owned PK_person SIMPLE NO ACTION CASCADE COMMITTED",
-            "paid IDX_person_code_U_paid SIMPLE NO ACTION NO ACTION COMMITTED"
-        ]
-    );
-}
-
-#[tokio::test]
 async fn lenient_ddl_keeps_what_is_not_here_and_refuses_what_uses_it() {
     let emulator = Emulator::builder().lenient_ddl().start().await.unwrap();
     let mut world = World::on(emulator, false).await;

@@ -276,54 +276,6 @@ async fn a_statement_that_goes_by_an_index_locks_what_it_read_and_no_more() {
     world.commit(&id, []).await.unwrap();
 }
 
-impl World {
-    /// The operators of a statement's plan from the top down, each with what it scans or writes.
-    async fn plan(&mut self, sql: &str, selector: Option<Selector>) -> Vec<String> {
-        let request = proto::ExecuteSqlRequest {
-            session: self.session.clone(),
-            transaction: selector
-                .map(|selector| proto::TransactionSelector { selector: Some(selector) }),
-            sql: sql.into(),
-            query_mode: proto::execute_sql_request::QueryMode::Plan.into(),
-            seqno: 1,
-            ..Default::default()
-        };
-        let result = self.client.execute_sql(request).await.unwrap().into_inner();
-        assert!(result.rows.is_empty(), "{sql}");
-        let nodes = result.stats.unwrap().query_plan.unwrap().plan_nodes;
-        let shown = |node: &proto::PlanNode| {
-            let fields = &node.metadata.as_ref().unwrap().fields;
-            let target = fields.get("scan_target").or(fields.get("table"));
-            let full = if fields.contains_key("Full scan") { " (all)" } else { "" };
-            let target = target.map(|target| format!(" {}", self::shown(target)));
-            format!("{}{}{full}", node.display_name, target.unwrap_or_default())
-        };
-        nodes.iter().map(shown).collect()
-    }
-}
-
-#[tokio::test]
-async fn a_plan_says_what_would_be_read_and_reads_nothing() {
-    let mut world = start().await;
-    world.commit_once([customer(1, Some("a"), Some("b"), 1)]).await.unwrap();
-    let plan = world.plan("SELECT id FROM customer", None).await;
-    assert_eq!(plan, ["Serialize Result", "Table Scan customer (all)"]);
-    let plan = world.plan("SELECT age FROM customer WHERE email = 'a' LIMIT 1", None).await;
-    let by_email = ["Filter", "Table Lookup customer", "Index Scan by_email"];
-    assert_eq!(plan, [["Serialize Result", "Limit"].as_slice(), &by_email].concat());
-    let join = "SELECT o.number FROM customer AS c JOIN orders AS o ON o.id = c.id WHERE c.id = 1";
-    let plan = world.plan(join, None).await;
-    let scans = ["Table Scan customer", "Table Scan orders"];
-    assert_eq!(plan, [["Serialize Result", "Filter", "Cross Apply"].as_slice(), &scans].concat());
-
-    let id = world.begin_read_write().await;
-    let own = Some(Selector::Id(id.clone()));
-    let plan = world.plan("DELETE FROM customer WHERE id = 1", own).await;
-    assert_eq!(plan, ["Delete customer", "Filter", "Table Scan customer"]);
-    world.commit(&id, []).await.unwrap();
-    assert_eq!(world.query("SELECT COUNT(*) FROM customer").await.unwrap(), ["1"]);
-}
-
 #[tokio::test]
 async fn a_row_below_needs_one_above_and_goes_with_it_or_keeps_it() {
     let mut world = start().await;

@@ -171,7 +171,7 @@ async fn what_is_made_of_all_rows_has_its_type() {
     assert_eq!(rows(&found), ["3.5 1 2 1.5"]);
     assert_eq!(types(&found), ["s NUMERIC", "c INT64", "m STRING", "f FLOAT64"]);
     for (sql, named) in [
-        ("SELECT note FROM things GROUP BY ROLLUP (note)", "ROLLUP [at 1:34]"),
+        ("SELECT note FROM things GROUP BY note", "GROUP [at 1:25]"),
         ("SELECT 1 FROM things AS a FULL JOIN users", "FULL [at 1:27]"),
         ("SELECT SUM(price) OVER () FROM things", "OVER [at 1:19]"),
         ("SELECT SOUNDEX(note) FROM things", "the function SOUNDEX [at 1:8]"),

@@ -1,8 +1,6 @@
 //! Calls of functions.
 
 use super::Generator;
-use super::texts::{EXPRESSIONS, FORMATS, PATHS, REPLACEMENTS, TIME_FORMATS, TIMES};
-use crate::random::Random;
 use crate::sql::{FunctionCode, functions};
 use crate::tree::Tree;
 
@@ -13,52 +11,10 @@ impl Generator {
             return self.leaf(kind);
         }
         let (name, parameters) = self.random.pick(&forms).clone();
-        let mut arguments = self.arguments(&parameters, kind, depth);
-        if name == "EXTRACT" {
-            let zone = if arguments.len() > 2 { " AT TIME ZONE 'UTC'" } else { "" };
-            arguments.truncate(2);
-            arguments.reverse();
-            return Tree::node(&format!("EXTRACT(# FROM #{zone})"), arguments);
-        }
-        if name.starts_with("JSON_") && arguments.len() > 1 {
-            // A path has to be written out.
-            arguments[1] = Tree::leaf(*self.random.pick(PATHS));
-        }
-        self.write_out(name, &mut arguments, depth);
+        let arguments = self.arguments(&parameters, kind, depth);
         match name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "LIKE" {
             true => Tree::node(&format!("{name}(#)"), [Tree::list(arguments, ", ")]),
             false => Tree::node(&format!("(# {name} #)"), arguments),
-        }
-    }
-
-    /// Replaces arguments by texts that mean something to the function.
-    fn write_out(&mut self, name: &str, arguments: &mut Vec<Tree>, depth: usize) {
-        let mut written = |place: usize, texts: &[&'static str], random: &mut Random| {
-            if random.percent(95)
-                && let Some(argument) = arguments.get_mut(place)
-            {
-                *argument = Tree::leaf(*random.pick(texts));
-            }
-        };
-        match name {
-            "REGEXP_CONTAINS" | "REGEXP_EXTRACT" | "REGEXP_REPLACE" => {
-                written(1, EXPRESSIONS, &mut self.random);
-                written(2, REPLACEMENTS, &mut self.random);
-            }
-            "FORMAT_DATE" => written(0, TIME_FORMATS, &mut self.random),
-            "FORMAT_TIMESTAMP" | "PARSE_DATE" | "PARSE_TIMESTAMP" => {
-                written(0, TIME_FORMATS, &mut self.random);
-                if name.starts_with("PARSE") {
-                    written(1, TIMES, &mut self.random);
-                }
-                written(2, &["'UTC'"], &mut self.random);
-            }
-            "FORMAT" => {
-                let (format, kinds) = *self.random.pick(FORMATS);
-                *arguments = vec![Tree::leaf(format)];
-                arguments.extend(kinds.iter().map(|kind| self.expr(kind, depth)));
-            }
-            _ => {}
         }
     }
 
@@ -80,10 +36,6 @@ impl Generator {
                 arguments.push(match text {
                     "T" | "T=" => self.expr(any, depth),
                     "ARRAY<T>" => self.expr(&format!("ARRAY<{any}>"), depth),
-                    "ANY" => {
-                        let kind = self.kind();
-                        self.expr(kind, depth)
-                    }
                     "PART" => Tree::leaf(self.part()),
                     "INTERVAL" => {
                         let part = self.part();
@@ -106,13 +58,8 @@ impl Generator {
             "HOUR",
             "DAY",
             "WEEK",
-            "ISOWEEK",
             "MONTH",
-            "QUARTER",
             "YEAR",
-            "ISOYEAR",
-            "DAYOFWEEK",
-            "DAYOFYEAR",
         ])
     }
 }

@@ -56,14 +56,6 @@ impl Generator {
                 let not = if self.random.percent(30) { " NOT" } else { "" };
                 Tree::node(&format!("#{not} IN (#)"), [operand, self.query(Some(own)).0])
             }
-            "ARRAY<INT64>" | "ARRAY<STRING>" => {
-                let element = kind.trim_start_matches("ARRAY<").trim_end_matches('>');
-                let name = self.alias();
-                Tree::node(
-                    &format!("ARRAY(SELECT * FROM (#) AS {name} ORDER BY 1)"),
-                    [self.query(Some(element)).0],
-                )
-            }
             _ => Tree::node("(#)", [self.query(Some(kind)).0]),
         }
     }
@@ -112,11 +104,6 @@ impl Generator {
                 let pattern =
                     ["(# + #)", "(# - #)", "(# * #)", "(# / #)", "(-#)", "(+#)"][place % 6];
                 Tree::node(pattern, [self.expr(own, depth), self.expr(kind, depth)])
-            }
-            ("STRING", 0..3) => {
-                let place = self.expr("INT64", depth);
-                let pattern = *self.random.pick(&["#[OFFSET(#)]", "#[SAFE_ORDINAL(#)]"]);
-                Tree::node(pattern, [self.expr("ARRAY<STRING>", 0), place])
             }
             ("STRING" | "BYTES" | "ARRAY<INT64>" | "ARRAY<STRING>", _) => {
                 Tree::node("(# || #)", [self.expr(kind, depth), self.expr(kind, depth)])

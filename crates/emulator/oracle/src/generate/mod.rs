@@ -67,8 +67,7 @@ impl Generator {
         self.parameters = true;
         match self.random.below(24) {
             0..8 => self.single(),
-            8..16 => self.query(None).0,
-            16 | 17 => self.with(),
+            8..18 => self.query(None).0,
             18 => self.insert(),
             19 => self.update(),
             20 => self.delete(),

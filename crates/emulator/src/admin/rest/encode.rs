@@ -29,23 +29,6 @@ fn time(timestamp: Option<&prost_types::Timestamp>) -> Value {
     moment.map(|moment| moment.to_string().into()).unwrap_or_default()
 }
 
-pub(super) fn configs(reply: &instance::ListInstanceConfigsResponse) -> Value {
-    let all: Vec<Value> = reply.instance_configs.iter().map(config).collect();
-    object([
-        ("instanceConfigs", all.into()),
-        ("nextPageToken", reply.next_page_token.as_str().into()),
-    ])
-}
-
-pub(super) fn config(config: &instance::InstanceConfig) -> Value {
-    object([
-        ("name", config.name.as_str().into()),
-        ("displayName", config.display_name.as_str().into()),
-        ("configType", config.config_type().as_str_name().into()),
-        ("state", config.state().as_str_name().into()),
-    ])
-}
-
 pub(super) fn instances(reply: &instance::ListInstancesResponse) -> Value {
     let all: Vec<Value> = reply.instances.iter().map(instance).collect();
     object([("instances", all.into()), ("nextPageToken", reply.next_page_token.as_str().into())])
@@ -88,14 +71,6 @@ pub(super) fn database(database: &database::Database) -> Value {
     ])
 }
 
-pub(super) fn operations(reply: &longrunning::ListOperationsResponse) -> Result<Value> {
-    let all = reply.operations.iter().map(operation).collect::<Result<Vec<Value>>>()?;
-    Ok(object([
-        ("operations", all.into()),
-        ("nextPageToken", reply.next_page_token.as_str().into()),
-    ]))
-}
-
 pub(super) fn operation(operation: &longrunning::Operation) -> Result<Value> {
     let (error, response) = match &operation.result {
         Some(operation::Result::Error(error)) => (status(error), Value::Null),
@@ -126,10 +101,6 @@ fn packed(any: &prost_types::Any) -> Result<Value> {
         "Database" => database(&database::Database::decode(bytes).map_err(broken)?),
         "CreateInstanceMetadata" => {
             let metadata = instance::CreateInstanceMetadata::decode(bytes).map_err(broken)?;
-            progress(&metadata.instance, &metadata.start_time, &metadata.end_time)
-        }
-        "UpdateInstanceMetadata" => {
-            let metadata = instance::UpdateInstanceMetadata::decode(bytes).map_err(broken)?;
             progress(&metadata.instance, &metadata.start_time, &metadata.end_time)
         }
         "CreateDatabaseMetadata" => {

@@ -80,9 +80,9 @@ async fn done(admin: &Admin, request: Request<Incoming>) -> Result<Value> {
     };
     let parts: Vec<&str> = call.name.split('/').collect();
     let answer = match parts.as_slice() {
-        [.., "operations"] | [.., "operations", _] => call.operations(),
+        [.., "operations", _] => call.operation(),
         ["projects", _, "instances", _, "databases", ..] => call.databases(&parts),
-        ["projects", _, "instances" | "instanceConfigs", ..] => call.instances(&parts),
+        ["projects", _, "instances", ..] => call.instances(&parts),
         _ => None,
     };
     answer.unwrap_or_else(|| {
@@ -104,17 +104,6 @@ impl Call<'_> {
         let name = self.name.to_owned();
         let parent = parts.get(..2)?.join("/");
         Some(match (self.method, parts) {
-            ("GET", [_, _, "instanceConfigs"]) => self
-                .admin
-                .list_instance_configs(instance::ListInstanceConfigsRequest {
-                    parent,
-                    ..Default::default()
-                })
-                .map(|reply| encode::configs(&reply)),
-            ("GET", [_, _, "instanceConfigs", _]) => self
-                .admin
-                .get_instance_config(instance::GetInstanceConfigRequest { name })
-                .map(|config| encode::config(&config)),
             ("POST", [_, _, "instances"]) => Fields::parse(self.body)
                 .and_then(|fields| fields.create_instance(parent))
                 .and_then(|request| self.admin.create_instance(request))
@@ -133,10 +122,6 @@ impl Call<'_> {
                 .admin
                 .get_instance(instance::GetInstanceRequest { name, field_mask: None })
                 .map(|found| encode::instance(&found)),
-            ("PATCH", [_, _, "instances", _]) => Fields::parse(self.body)
-                .and_then(|fields| fields.update_instance(name))
-                .and_then(|request| self.admin.update_instance(request))
-                .and_then(|operation| encode::operation(&operation)),
             ("DELETE", [_, _, "instances", _]) => self
                 .admin
                 .delete_instance(instance::DeleteInstanceRequest { name })
@@ -181,33 +166,9 @@ impl Call<'_> {
         })
     }
 
-    fn operations(&self) -> Option<Result<Value>> {
-        let name = self.name.to_owned();
-        let is_one = !name.ends_with("/operations");
-        Some(match (self.method, is_one, name.strip_suffix(":cancel")) {
-            ("POST", true, Some(name)) => self
-                .admin
-                .cancel_operation(longrunning::CancelOperationRequest { name: name.to_owned() })
-                .map(|()| json!({})),
-            ("GET", true, None) => self
-                .admin
-                .get_operation(longrunning::GetOperationRequest { name })
-                .and_then(|operation| encode::operation(&operation)),
-            ("DELETE", true, None) => self
-                .admin
-                .delete_operation(longrunning::DeleteOperationRequest { name })
-                .map(|()| json!({})),
-            ("GET", false, _) => self
-                .admin
-                .list_operations(longrunning::ListOperationsRequest {
-                    name,
-                    filter: self.query.text("filter"),
-                    page_size: self.query.page_size(),
-                    page_token: self.query.text("pageToken"),
-                    ..Default::default()
-                })
-                .and_then(|reply| encode::operations(&reply)),
-            _ => return None,
-        })
+    fn operation(&self) -> Option<Result<Value>> {
+        let request = longrunning::GetOperationRequest { name: self.name.to_owned() };
+        let found = || self.admin.get_operation(request);
+        (self.method == "GET").then(|| found().and_then(|found| encode::operation(&found)))
     }
 }

@@ -76,15 +76,6 @@ impl Fields {
         Ok(instance::CreateInstanceRequest { parent, instance_id, instance: Some(instance) })
     }
 
-    pub fn update_instance(mut self, name: String) -> Result<instance::UpdateInstanceRequest> {
-        let instance = instance::Instance { name, ..self.instance("instance")? };
-        let mask = self.text("fieldMask")?;
-        self.finish()?;
-        let paths = mask.split(',').filter(|path| !path.is_empty()).map(snake_case).collect();
-        let field_mask = Some(prost_types::FieldMask { paths });
-        Ok(instance::UpdateInstanceRequest { instance: Some(instance), field_mask })
-    }
-
     pub fn create_database(mut self, parent: String) -> Result<database::CreateDatabaseRequest> {
         let create_statement = self.text("createStatement")?;
         let extra_statements = self.texts("extraStatements")?;

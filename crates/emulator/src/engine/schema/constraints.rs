@@ -144,18 +144,6 @@ impl Schema {
         Ok(())
     }
 
-    /// Returns the name of what keeps the columns unique that a foreign key refers to: the key of
-    /// their table, or an index over them.
-    pub fn referenced_constraint(&self, key: &ForeignKey) -> String {
-        match self.table(&key.table) {
-            Some(table) if !has_key(table, &key.referenced, true) => {
-                key.index_name(&table.name, &key.referenced, true)
-            }
-            Some(table) => format!("PK_{}", table.name),
-            None => String::new(),
-        }
-    }
-
     pub(super) fn drop_managed_indexes(&mut self, table: &str, key: &ForeignKey) {
         for (on, columns, unique) in
             [(table, &key.columns, false), (key.table.as_str(), &key.referenced, true)]

@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::{Name, Order, Select};
+use super::{Name, Select};
 use crate::engine::Type;
 use crate::sql::error::Pos;
 
@@ -47,8 +47,7 @@ impl ExprKind {
             | ExprKind::InQuery { operand, .. } => see(operand),
             ExprKind::Binary(_, left, right)
             | ExprKind::Like { operand: left, pattern: right, .. }
-            | ExprKind::InArray { operand: left, array: right, .. }
-            | ExprKind::Element { array: left, place: right, .. } => {
+            | ExprKind::InArray { operand: left, array: right, .. } => {
                 [left, right].into_iter().for_each(|side| see(side));
             }
             ExprKind::Array { items, .. } => items.iter().for_each(see),
@@ -66,15 +65,8 @@ impl ExprKind {
                     see(then);
                 }
             }
-            ExprKind::Call { arguments, order, .. } => {
-                arguments.iter().for_each(&mut *see);
-                order.iter().for_each(|order| see(&order.expr));
-            }
+            ExprKind::Call { arguments, .. } => arguments.iter().for_each(see),
             ExprKind::Interval { amount, .. } => see(amount),
-            ExprKind::Extract { operand, zone, .. } => {
-                see(operand);
-                zone.iter().for_each(|zone| see(zone));
-            }
         }
     }
 }
@@ -169,10 +161,6 @@ pub enum ExprKind {
         arguments: Vec<Expr>,
         /// True if `DISTINCT` stands before the arguments.
         distinct: bool,
-        /// `IGNORE NULLS` (true) or `RESPECT NULLS` (false), if either stands behind them.
-        ignores_nulls: Option<bool>,
-        /// `ORDER BY` behind the arguments.
-        order: Vec<Order>,
     },
     /// `CAST(… AS type)`, `SAFE_CAST(… AS type)`
     Cast {
@@ -201,16 +189,7 @@ pub enum ExprKind {
         /// Of what.
         unit: Name,
     },
-    /// `EXTRACT(part FROM … [AT TIME ZONE …])`
-    Extract {
-        /// The part of the date or time, such as `YEAR`.
-        part: Name,
-        /// The date or the time.
-        operand: Box<Expr>,
-        /// Where that time is looked at.
-        zone: Option<Box<Expr>>,
-    },
-    /// `(SELECT …)`, `EXISTS (SELECT …)`, `ARRAY (SELECT …)`
+    /// `(SELECT …)`, `EXISTS (SELECT …)`
     Subquery {
         /// The use of its rows.
         kind: SubqueryKind,
@@ -226,17 +205,6 @@ pub enum ExprKind {
         /// True if it is to be absent.
         negated: bool,
     },
-    /// `array[OFFSET(place)]` and its relatives
-    Element {
-        /// The array.
-        array: Box<Expr>,
-        /// Which element.
-        place: Box<Expr>,
-        /// The number of the first element: 0 for `OFFSET`, 1 for `ORDINAL`.
-        first: u8,
-        /// True if a place without an element gives NULL.
-        safe: bool,
-    },
 }
 
 /// The use of the rows of a query inside an expression.
@@ -246,8 +214,6 @@ pub enum SubqueryKind {
     Value,
     /// True if there are any rows.
     Exists,
-    /// An array of the values.
-    Array,
 }
 
 /// A constant as it stands in the text.

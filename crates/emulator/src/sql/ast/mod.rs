@@ -34,23 +34,15 @@ pub struct TableName {
     pub at: Pos,
 }
 
-/// `[WITH …] SELECT … FROM … WHERE … GROUP BY … HAVING … ORDER BY … LIMIT … OFFSET …`
+/// `SELECT … FROM … WHERE … ORDER BY … LIMIT … OFFSET …`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
-    /// Queries that have a name in this one.
-    pub with: Vec<(Name, Select)>,
-    /// True if equal rows of the result count once.
-    pub distinct: bool,
     /// The parts of each row of the result.
     pub items: Vec<Item>,
     /// Where the rows come from; without any, there is one row.
     pub from: Vec<FromStep>,
     /// The condition for a row to count.
     pub filter: Option<Expr>,
-    /// The values that make rows one group.
-    pub group: Vec<Expr>,
-    /// The condition for a group to count.
-    pub having: Option<Expr>,
     /// In which order.
     pub order: Vec<Order>,
     /// How many of them at most, and how many of them are left out first.
@@ -67,7 +59,7 @@ pub struct FromStep {
     /// How it comes; the first comes as if after a comma.
     pub join: Join,
     /// The condition for a pair of rows to count.
-    pub condition: Option<JoinCondition>,
+    pub condition: Option<Expr>,
     /// Where it stands.
     pub at: Pos,
 }
@@ -85,29 +77,11 @@ pub enum Join {
     Left,
 }
 
-/// The condition for a pair of rows to count.
-#[derive(Clone, Debug, PartialEq)]
-pub enum JoinCondition {
-    /// `ON condition`
-    On(Expr),
-    /// `USING (columns)`
-    Using(Vec<Name>),
-}
-
 /// An item behind `FROM`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FromItem {
-    /// A table, a query of `WITH`, or an array in a column of what stands before.
+    /// A table.
     Table(TableName),
-    /// `UNNEST(array) [AS alias] [WITH OFFSET [AS offset]]`: a row for each element.
-    Unnest {
-        /// The array.
-        array: Expr,
-        /// The statement's name for an element.
-        alias: Option<String>,
-        /// Its name for the place of an element.
-        offset: Option<String>,
-    },
     /// `(SELECT …) [AS alias]`
     Query {
         /// The query.
@@ -256,14 +230,11 @@ impl Select {
         for step in &self.from {
             match &step.item {
                 FromItem::Table(_) => {}
-                FromItem::Unnest { array, .. } => see(array),
                 FromItem::Query { query, .. } => below = below.max(query.height() + 1),
             }
-            if let Some(JoinCondition::On(condition)) = &step.condition {
-                see(condition);
-            }
+            step.condition.iter().for_each(&mut see);
         }
-        self.filter.iter().chain(&self.group).chain(&self.having).for_each(&mut see);
+        self.filter.iter().for_each(&mut see);
         self.order.iter().for_each(|order| see(&order.expr));
         if let Some(limit) = &self.limit {
             see(&limit.count);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::scope::{Named, Scope};
+use super::scope::Scope;
 use crate::engine::{Dialect, Schema, Table, Timestamp, Type};
 use crate::sql::ast::TableName;
 use crate::sql::error::{Result, SqlError};
@@ -22,8 +22,6 @@ pub struct Binder<'a> {
     /// The types that parameters without one were taken for, by place.
     pub(super) inferred: Rc<RefCell<BTreeMap<usize, Type>>>,
     pub(super) scope: Scope,
-    /// The queries of `WITH` so far.
-    pub(super) named: Vec<Named>,
     pub(super) queries: usize,
 }
 
@@ -36,9 +34,8 @@ impl<'a> Binder<'a> {
     /// Returns a binder that looks at no parameter's value, and at no clock. Where it would have to,
     /// binding fails.
     pub fn for_any_values(schema: &'a Schema, parameters: &'a Parameters) -> Binder<'a> {
-        let (scope, named) = (Scope::default(), Vec::new());
-        let (readings, inferred) = Default::default();
-        Binder { schema, parameters, now: None, readings, inferred, scope, named, queries: 0 }
+        let (readings, inferred, scope) = Default::default();
+        Binder { schema, parameters, now: None, readings, inferred, scope, queries: 0 }
     }
 
     /// Returns the values that the plan for any values is given, behind the time.

@@ -5,11 +5,9 @@ use super::aggregate::AggregateCall;
 use super::operands::{no_signature, not_comparable};
 use super::typed::{Origin, Typed, common_type, type_names};
 use crate::engine::{Type, Value};
-use crate::sql::ast::{Expr, ExprKind, Order};
+use crate::sql::ast::{Expr, ExprKind};
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::functions::{
-    self, Code, Known, Shape, Signature, date, extract, format, timestamp,
-};
+use crate::sql::functions::{self, Code, Known, Shape, Signature, timestamp};
 use crate::sql::plan::Node;
 
 /// The function that is the time, and may be called without parentheses.
@@ -18,38 +16,26 @@ pub(super) const CURRENT_TIMESTAMP: &str = "CURRENT_TIMESTAMP";
 /// The function whose value only the commit knows.
 pub(super) const PENDING_COMMIT_TIMESTAMP: &str = "PENDING_COMMIT_TIMESTAMP";
 
-/// The parts of a call beside the arguments.
-#[derive(Clone, Copy)]
-pub(super) struct Modifiers<'e> {
-    pub distinct: bool,
-    pub ignores_nulls: Option<bool>,
-    pub order: &'e [Order],
-}
-
 impl Binder<'_> {
     /// Binds a call of a function by its name.
     pub(super) fn call(
         &mut self,
         function: &str,
         arguments: &[Expr],
-        modifiers: Modifiers,
+        distinct: bool,
         at: Pos,
     ) -> Result<Typed> {
         let name = function.to_ascii_uppercase();
-        let named = name.starts_with(|first: char| first.is_ascii_alphabetic())
-            && name != "LIKE"
-            && name != extract::NAME;
+        let named = name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "LIKE";
         let known = functions::known(&name).filter(|_| named);
         let known = known.ok_or_else(|| self.unknown(function, at))?;
-        let Modifiers { distinct, ignores_nulls, order } = modifiers;
         let name = known.function.name;
         if let Code::Aggregate(fold) = known.function.code {
-            let call = AggregateCall { name, fold, arguments, distinct, ignores_nulls, order, at };
+            let call = AggregateCall { name, fold, arguments, distinct, at };
             return self.aggregated(&call);
         }
-        if distinct || ignores_nulls.is_some() || !order.is_empty() {
-            let message =
-                format!("Function {name} cannot be called with DISTINCT, IGNORE NULLS or ORDER BY");
+        if distinct {
+            let message = format!("Function {name} cannot be called with DISTINCT");
             return Err(SqlError::invalid(at, message));
         }
         match known.function.code {
@@ -84,10 +70,6 @@ impl Binder<'_> {
                 (Some(Shape::Part), ExprKind::Column { table: None, name }) => {
                     bound.push(part(known, name, argument.at)?);
                 }
-                (Some(Shape::Part), ExprKind::Call { function, .. }) => {
-                    let construct = format!("the date part {function} of a weekday");
-                    return Err(SqlError::unsupported(argument.at, construct));
-                }
                 (Some(Shape::Part), _) => {
                     let message = "A valid date part name is required";
                     return Err(SqlError::invalid(argument.at, message));
@@ -111,33 +93,9 @@ impl Binder<'_> {
     pub(super) fn applied(
         &mut self,
         known: &'static Known,
-        mut arguments: Vec<Typed>,
+        arguments: Vec<Typed>,
         at: Pos,
     ) -> Result<Typed> {
-        let name = known.function.name;
-        if name == "ARRAY_CONCAT" && arguments.iter().any(|typed| typed.value_type.is_none()) {
-            let message = "The argument to ARRAY_CONCAT must be an array type but was NULL";
-            return Err(SqlError::invalid(at, message));
-        }
-        // Their first form takes a FLOAT32, and so gives one for a NULL without a type.
-        if matches!(name, "CEIL" | "CEILING" | "FLOOR" | "ROUND" | "TRUNC")
-            && arguments.first().is_some_and(|typed| typed.value_type.is_none())
-        {
-            let construct = format_args!("{name} of a NULL without a type, which is a FLOAT32");
-            return Err(SqlError::unsupported(at, construct));
-        }
-        if matches!(name, "JSON_VALUE" | "JSON_QUERY") {
-            check_path(name, &arguments, at)?;
-        }
-        if name == format::NAME {
-            if let Some(pattern) = arguments.first_mut()
-                && matches!(pattern.origin, Origin::Untyped(_))
-                && let Some(coerced) = pattern.clone().coerced(Type::String)?
-            {
-                *pattern = coerced;
-            }
-            check_format(&arguments, at)?;
-        }
         let (nodes, value_type) = self.matched(known, arguments, at)?;
         let node = match known.function.code {
             Code::Now => match self.now {
@@ -181,18 +139,8 @@ impl Binder<'_> {
                 incomparable = Some(any);
                 continue;
             }
-            let types = shapes.iter().zip(&arguments).map(|(shape, argument)| {
-                shape.stands_for(any, argument.value_type.or(Some(Type::Int64)))
-            });
+            let types = shapes.iter().map(|shape| shape.stands_for(any));
             let Some(types) = types.collect::<Option<Vec<Type>>>() else { continue };
-            // These two have no form for FLOAT64, and literals alone don't make a NUMERIC one.
-            let is_numeric = |typed: &Typed| typed.value_type == Some(Type::Numeric);
-            if matches!(name, "MOD" | "DIV")
-                && types.contains(&Type::Numeric)
-                && !arguments.iter().any(is_numeric)
-            {
-                continue;
-            }
             if let Some(cost) = cost(&arguments, &types)?
                 && best.as_ref().is_none_or(|(least, ..)| cost < *least)
             {
@@ -200,16 +148,20 @@ impl Binder<'_> {
             }
         }
         let found = type_names(&arguments);
+        let is_numeric = |typed: &Typed| typed.value_type == Some(Type::Numeric);
         let Some((_, signature, types, any)) = best else {
             return Err(match incomparable {
                 Some(value_type) => not_comparable(name, value_type, at),
-                None if known.has_others => {
+                // These two take no FLOAT64.
+                None if known.has_others
+                    && (!matches!(name, "MOD" | "DIV") || arguments.iter().any(is_numeric)) =>
+                {
                     SqlError::unsupported(at, format_args!("{name} of arguments {found}"))
                 }
                 None => no_signature(name, &found, at),
             });
         };
-        let result = signature.result.stands_for(any, None).unwrap_or(Type::Int64);
+        let result = signature.result.stands_for(any).unwrap_or(Type::Int64);
         let mut nodes = Vec::with_capacity(types.len());
         for (argument, target) in arguments.into_iter().zip(types) {
             let coerced = argument.coerced(target)?;
@@ -284,59 +236,21 @@ impl Signature {
 
 impl Shape {
     /// Returns the type that a shape takes, where `T` is `any` and the argument's type is `own`.
-    fn stands_for(self, any: Option<Type>, own: Option<Type>) -> Option<Type> {
+    fn stands_for(self, any: Option<Type>) -> Option<Type> {
         match self {
             Shape::Exactly(known) => Some(known),
             Shape::Any | Shape::Comparable => any,
-            Shape::Each => own,
             Shape::ArrayOfAny => any?.array(),
             Shape::Part | Shape::Interval => Some(Type::String),
         }
     }
 }
 
-/// Refuses a path that is computed, and a NULL that counts as a STRING rather than a document.
-fn check_path(function: &str, arguments: &[Typed], at: Pos) -> Result<()> {
-    if let Some(path) = arguments.get(1)
-        && matches!(path.origin, Origin::Computed)
-        && !matches!(path.node, Node::Constant(_))
-    {
-        let message = format!("Argument 2 to {function} must be a literal or query parameter");
-        return Err(SqlError::invalid(path.at, message));
-    }
-    match arguments.first().is_some_and(|document| document.value_type.is_none()) {
-        true => Err(SqlError::unsupported(at, format_args!("{function} of a NULL without a type"))),
-        false => Ok(()),
-    }
-}
-
-/// Refuses a format that is computed, and one that doesn't fit what follows it.
-fn check_format(arguments: &[Typed], at: Pos) -> Result<()> {
-    let Some((pattern, rest)) = arguments.split_first() else { return Ok(()) };
-    match &pattern.node {
-        Node::Constant(Value::String(text)) => {
-            let types: Vec<Type> =
-                rest.iter().map(|typed| typed.value_type.unwrap_or(Type::Int64)).collect();
-            format::check(text, &types, at)
-        }
-        Node::Constant(_) => Ok(()),
-        _ => Err(SqlError::unsupported(at, "FORMAT with a format that is computed")),
-    }
-}
-
 fn part(known: &Known, name: &str, at: Pos) -> Result<Typed> {
     let function = known.function.name;
     let name = name.to_ascii_uppercase();
-    let parts: Vec<&str> = match function {
-        "DATE_ADD" | "DATE_SUB" => date::SHIFTS.to_vec(),
-        _ if function.starts_with("DATE") => date::PARTS.to_vec(),
-        _ => timestamp::PARTS.iter().map(|(name, _)| *name).collect(),
-    };
-    match parts.contains(&name.as_str()) {
+    match timestamp::PARTS.iter().any(|(known, _)| *known == name) {
         true => Ok(Typed::constant(at, Value::String(name), Origin::Computed)),
-        false if name == "ISOYEAR" && function.starts_with("DATE_") => {
-            Err(SqlError::unsupported(at, format_args!("the date part {name}")))
-        }
         false => {
             Err(SqlError::invalid(at, format!("{function} does not support the {name} date part")))
         }

@@ -1,7 +1,7 @@
 //! Expressions.
 
 use super::Binder;
-use super::call::{CURRENT_TIMESTAMP, Modifiers};
+use super::call::CURRENT_TIMESTAMP;
 use super::constant::{constant, float, invalid_integer};
 use super::operands::{maybe_not, no_signature, pair, same_type};
 use super::typed::{Given, Inferred, Origin, Typed, type_names, unified};
@@ -40,9 +40,8 @@ impl Binder<'_> {
             ExprKind::Case { operand, branches, otherwise } => {
                 self.case(operand.as_deref(), branches, otherwise.as_deref(), at)
             }
-            ExprKind::Call { function, arguments, distinct, ignores_nulls, order } => {
-                let (distinct, ignores_nulls) = (*distinct, *ignores_nulls);
-                self.call(function, arguments, Modifiers { distinct, ignores_nulls, order }, at)
+            ExprKind::Call { function, arguments, distinct } => {
+                self.call(function, arguments, *distinct, at)
             }
             ExprKind::CountRows => self.count_rows(at),
             ExprKind::Cast { operand, target, safe } => self.cast(operand, *target, *safe, at),
@@ -56,51 +55,12 @@ impl Binder<'_> {
             ExprKind::Default => {
                 Err(SqlError::invalid(at, "DEFAULT may only be used as the value of a column"))
             }
-            ExprKind::Extract { part, operand, zone } => {
-                self.extract(part, operand, zone.as_deref(), at)
-            }
             ExprKind::Interval { .. } => Err(SqlError::unsupported(at, "INTERVAL as a value")),
             ExprKind::Subquery { kind, query } => self.subquery_as(*kind, query, at),
             ExprKind::InQuery { operand, query, negated } => {
                 self.in_query(operand, query, *negated, at)
             }
-            ExprKind::Element { array, place, first, safe } => {
-                self.element(array, place, (*first, *safe), at)
-            }
         }
-    }
-
-    /// Binds an expression that may be, as a whole, one that rows were grouped by.
-    pub(super) fn of_group(&mut self, expr: &Expr) -> Result<Typed> {
-        match self.group_key_of(expr) {
-            Some(key) => Ok(key),
-            None => self.expr(expr),
-        }
-    }
-
-    /// The key of a group, if this expression is one that rows were grouped by.
-    fn group_key_of(&mut self, expr: &Expr) -> Option<Typed> {
-        let is_leaf = matches!(
-            expr.kind,
-            ExprKind::Column { .. } | ExprKind::Literal(_) | ExprKind::Parameter(_)
-        );
-        let frame = self.scope.innermost()?;
-        if is_leaf || frame.groups.as_ref()?.keys.iter().all(|key| is_simple(&key.node)) {
-            return None;
-        }
-        let groups = frame.groups.take()?;
-        let width = frame.width;
-        let bound = self.expr(expr);
-        let frame = self.scope.innermost()?;
-        frame.width = frame.width.max(width);
-        let found = bound.ok().and_then(|bound| {
-            // A query is another one each time it is bound, but has one place in the text.
-            let is_it = |key: &Typed| key.node == bound.node || key.at.is(expr.at);
-            let place = groups.keys.iter().position(is_it)?;
-            Some(Typed { node: Node::Column(place), origin: Origin::Computed, ..bound })
-        });
-        frame.groups = Some(groups);
-        found
     }
 
     /// Binds several expressions.
@@ -157,8 +117,7 @@ impl Binder<'_> {
         // The one function that needs no parentheses gives way to a column of its name.
         let missing = found.as_ref().is_err_and(|error| error.message().starts_with("Unrecog"));
         if missing && table.is_none() && name.eq_ignore_ascii_case(CURRENT_TIMESTAMP) {
-            let none = Modifiers { distinct: false, ignores_nulls: None, order: &[] };
-            return self.call(name, &[], none, at);
+            return self.call(name, &[], false, at);
         }
         found
     }
@@ -308,35 +267,6 @@ impl Binder<'_> {
         };
         Ok(Typed::computed(at, value_type.unwrap_or(Type::Int64), node))
     }
-
-    fn element(
-        &mut self,
-        array: &Expr,
-        place: &Expr,
-        (first, safe): (u8, bool),
-        at: Pos,
-    ) -> Result<Typed> {
-        let array = self.expr(array)?;
-        let Some(Type::Array(element)) = array.value_type else {
-            if array.value_type == Some(Type::Json) {
-                return Err(SqlError::unsupported(at, "access to an element of a JSON"));
-            }
-            let message = format!(
-                "Element access using [] is not supported on values of type {}",
-                array.type_name()
-            );
-            return Err(SqlError::invalid(at, message));
-        };
-        let place = self.operand(place, Type::Int64, "[]")?;
-        let parts = Box::new([array.node, place]);
-        let node = Node::Element { parts, first: i64::from(first), safe };
-        Ok(Typed::computed(at, *element, node))
-    }
-}
-
-/// Returns true if a key is a column as it is.
-fn is_simple(node: &Node) -> bool {
-    matches!(node, Node::Column(_))
 }
 
 fn null_operand(operator: &str, at: Pos) -> SqlError {

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use super::Binder;
-use super::operands::{not_comparable, pair};
-use super::scope::{Frame, Named, Relation, columns_of};
-use super::typed::{Typed, unified};
-use crate::engine::{BoundIndex, Table, Type, Value};
-use crate::sql::ast::{
-    Comparison, FromItem, FromStep, Join, JoinCondition, Name, Select, TableName,
-};
+use super::scope::{Frame, Relation, columns_of};
+use crate::engine::{BoundIndex, Table, Value};
+use crate::sql::ast::{FromItem, FromStep, Join, Name, Select, TableName};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::information_schema;
 use crate::sql::plan::{Node, Query, Scan, Source, Step, Subquery};
@@ -25,7 +21,6 @@ enum Origin {
     Table(Scan),
     Fixed(Vec<Vec<Value>>),
     Query(Subquery),
-    Elements(Node),
 }
 
 impl Binder<'_> {
@@ -35,8 +30,7 @@ impl Binder<'_> {
         for step in steps {
             let (relation, origin) = self.relation(step)?;
             self.check_name(&relation, step.at)?;
-            let needs_condition = matches!(step.join, Join::Inner | Join::Left)
-                && !matches!(origin, Origin::Elements(_));
+            let needs_condition = matches!(step.join, Join::Inner | Join::Left);
             if needs_condition && step.condition.is_none() {
                 let join = if step.join == Join::Left { "LEFT" } else { "INNER" };
                 let message =
@@ -44,15 +38,10 @@ impl Binder<'_> {
                 return Err(SqlError::invalid(step.at, message));
             }
             let frame = self.frame();
-            let place = frame.relations.len();
-            frame.shown.extend((0..relation.columns.len()).map(|position| (place, position)));
             frame.relations.push(relation);
             let on = match &step.condition {
                 None => None,
-                Some(JoinCondition::On(condition)) => {
-                    Some(self.condition(condition, "JOIN ON clause")?)
-                }
-                Some(JoinCondition::Using(columns)) => Some(self.using(columns)?),
+                Some(condition) => Some(self.condition(condition, "JOIN ON clause")?),
             };
             let keeps_unmatched = step.join == Join::Left;
             drafts.push(Draft { origin, keeps_unmatched, on });
@@ -61,25 +50,19 @@ impl Binder<'_> {
     }
 
     fn check_name(&mut self, new: &Relation, at: Pos) -> Result<()> {
-        let mut names: Vec<&str> =
-            self.frame().relations.iter().flat_map(Relation::names).collect();
-        for name in new.names() {
-            if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        let name = &new.name;
+        match self.frame().relations.iter().any(|known| known.is_called(name)) {
+            true => {
                 let message = format!("Duplicate table alias {name} in the same FROM clause");
-                return Err(SqlError::invalid(at, message));
+                Err(SqlError::invalid(at, message))
             }
-            names.push(name);
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn relation(&mut self, step: &FromStep) -> Result<(Relation, Origin)> {
         match &step.item {
-            FromItem::Table(name) => self.table_or_array(name),
-            FromItem::Unnest { array, alias, offset } => {
-                let array = self.expr(array)?;
-                elements(array, alias.as_deref(), offset.as_deref())
-            }
+            FromItem::Table(name) => self.named_table(name),
             FromItem::Query { query, alias } => {
                 let subquery = self.closed_subquery(query)?;
                 let name = alias.as_deref().unwrap_or_default();
@@ -96,7 +79,7 @@ impl Binder<'_> {
         bound.map(|(subquery, _)| subquery)
     }
 
-    fn table_or_array(&mut self, name: &TableName) -> Result<(Relation, Origin)> {
+    fn named_table(&mut self, name: &TableName) -> Result<(Relation, Origin)> {
         let called = name.alias.as_ref().unwrap_or(&name.name);
         if let Some(schema) = &name.schema {
             if schema.eq_ignore_ascii_case(information_schema::NAME) {
@@ -108,20 +91,7 @@ impl Binder<'_> {
                     .ok_or_else(|| information_schema::missing(name))?;
                 return Ok((Relation::new(called, view.columns), Origin::Fixed(view.rows)));
             }
-            let known = |frame: &Frame| {
-                frame.relations.iter().any(|relation| relation.name.eq_ignore_ascii_case(schema))
-            };
-            if self.scope.frames.iter().any(known) {
-                let array = self.scope.column(Some(schema), &name.name, name.at)?;
-                return elements(array, Some(called), None);
-            }
             return Err(SqlError::unsupported(name.at, format_args!("the schema {schema}")));
-        }
-        let named =
-            self.named.iter().rev().find(|named| named.name.eq_ignore_ascii_case(&name.name));
-        if let Some(Named { query, .. }) = named.cloned() {
-            let relation = relation_of(called, &query);
-            return Ok((relation, Origin::Query(Subquery { query, arguments: Vec::new() })));
         }
         let table = self.table(name)?;
         let origin = Origin::Table(self.scan(name, table)?);
@@ -155,59 +125,6 @@ impl Binder<'_> {
         Ok(Scan { table: Arc::clone(table), used: Vec::new(), indexes, is_forced })
     }
 
-    /// Binds `USING`: the columns on both sides are equal, and are one from here on.
-    fn using(&mut self, columns: &[Name]) -> Result<Node> {
-        let mut conditions = Vec::with_capacity(columns.len());
-        let mut first = Vec::with_capacity(columns.len());
-        for Name { text, at } in columns {
-            let frame = self.frame();
-            let last = frame.relations.len() - 1;
-            let right = frame.relations.pop();
-            let left = frame.named(text, *at);
-            frame.relations.extend(right);
-            let Some((relation, position)) = left? else {
-                let message =
-                    format!("Column {text} in USING clause not found on left side of join");
-                return Err(SqlError::invalid(*at, message));
-            };
-            if !first.contains(&(relation, position)) {
-                first.push((relation, position));
-            }
-            let left = self.scope.own_column(relation, position, *at)?;
-            let relation = &self.frame().relations[last];
-            if !relation.is_value && relation.is_called(text) {
-                let message = format!(
-                    "Name {text} in USING clause is a table alias, not a column name, on right \
-                     side of join"
-                );
-                return Err(SqlError::invalid(*at, message));
-            }
-            let mut places = (0..relation.columns.len())
-                .filter(|place| relation.columns[*place].name.eq_ignore_ascii_case(text));
-            let Some(place) = places.next() else {
-                let message =
-                    format!("Column {text} in USING clause not found on right side of join");
-                return Err(SqlError::invalid(*at, message));
-            };
-            let right = self.scope.own_column(last, place, *at)?;
-            self.frame().relations[last].columns[place].merged = true;
-            let Some((nodes, Some(value_type))) = unified(vec![left, right])? else {
-                let message = format!("Column {text} in USING has different types on both sides");
-                return Err(SqlError::invalid(*at, message));
-            };
-            if !value_type.is_comparable() {
-                return Err(not_comparable("=", value_type, *at));
-            }
-            let [left, right] = pair(nodes);
-            conditions.push(Node::Compare(Comparison::Equal, Box::new(left), Box::new(right)));
-        }
-        // Behind a column that stands for two come the rest of the left side and of the right.
-        let Frame { shown, relations, .. } = self.frame();
-        shown.retain(|at| !first.contains(at) && !relations[at.0].columns[at.1].merged);
-        shown.splice(0..0, first);
-        Ok(Node::And(conditions))
-    }
-
     fn frame(&mut self) -> &mut Frame {
         if self.scope.frames.is_empty() {
             self.scope.enter(Frame::default());
@@ -225,7 +142,6 @@ impl Draft {
             Origin::Table(scan) => Source::Table(Scan { used, ..scan }),
             Origin::Fixed(rows) => Source::Fixed { rows: Arc::new(rows), used },
             Origin::Query(subquery) => Source::Query { subquery, used },
-            Origin::Elements(array) => Source::Elements { array, used },
         };
         Step { source, keeps_unmatched: self.keeps_unmatched, on: self.on }
     }
@@ -234,16 +150,4 @@ impl Draft {
 fn relation_of(name: &str, query: &Query) -> Relation {
     let columns = query.outputs.iter().map(|output| (output.name.clone(), output.value_type));
     Relation::new(name, columns)
-}
-
-fn elements(array: Typed, alias: Option<&str>, offset: Option<&str>) -> Result<(Relation, Origin)> {
-    let Some(Type::Array(element)) = array.value_type else {
-        return Err(super::array::no_array(&array));
-    };
-    let alias = alias.unwrap_or_default();
-    let mut columns = vec![(alias.to_owned(), *element)];
-    columns.extend(offset.map(|offset| (offset.to_owned(), Type::Int64)));
-    let mut relation = Relation::new(alias, columns);
-    relation.is_value = true;
-    Ok((relation, Origin::Elements(array.node)))
 }

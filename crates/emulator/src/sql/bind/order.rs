@@ -13,7 +13,6 @@ impl Binder<'_> {
         &mut self,
         order: &[Order],
         outputs: &[(String, Typed)],
-        distinct: bool,
     ) -> Result<Vec<OrderBy>> {
         let output = |place: usize, typed: &Typed| Typed {
             node: Node::Output(place),
@@ -22,10 +21,6 @@ impl Binder<'_> {
             at: typed.at,
         };
         self.name_outputs(outputs, output);
-        let nodes = outputs.iter().map(|(_, typed)| typed.node.clone()).collect();
-        if let Some(frame) = self.scope.innermost() {
-            frame.visible = distinct.then_some(nodes);
-        }
         let mut bound = Vec::with_capacity(order.len());
         for item in order {
             let typed = match (ordinal(&item.expr.kind), &item.expr.kind) {
@@ -42,8 +37,7 @@ impl Binder<'_> {
                     let message = "Cannot ORDER BY literal values";
                     return Err(SqlError::invalid(item.expr.at, message));
                 }
-                _ if distinct => self.expr(&item.expr)?,
-                _ => self.of_group(&item.expr)?,
+                _ => self.expr(&item.expr)?,
             };
             bound.push(self.order_by(typed.decided()?, item)?);
         }

@@ -18,7 +18,7 @@ impl Binder<'_> {
             match item {
                 Item::Expr { expr, .. } => {
                     let name = name_of(item).unwrap_or_default().to_owned();
-                    outputs.push((name, self.of_group(expr)?.decided()?));
+                    outputs.push((name, self.expr(expr)?.decided()?));
                 }
                 Item::Star { table, at } => self.star(table.as_deref(), *at, &mut outputs)?,
             }
@@ -39,27 +39,19 @@ impl Binder<'_> {
         let Some(frame) = self.scope.innermost().filter(|frame| !frame.relations.is_empty()) else {
             return Err(SqlError::invalid(at, "SELECT * must have a FROM clause"));
         };
-        let columns = match table {
-            None => frame.shown.clone(),
-            Some(table) => {
-                let named = |relation: &Relation| relation.name.eq_ignore_ascii_case(table);
-                let Some(place) = frame.relations.iter().position(named) else {
-                    return Err(SqlError::invalid(at, format!("Unrecognized name: {table}")));
-                };
-                let Relation { columns, is_value, .. } = &frame.relations[place];
-                if *is_value {
-                    let kind = columns[0].value_type;
-                    let message = format!("Dot-star is not supported for type {kind}");
-                    return Err(SqlError::invalid(at, message));
-                }
-                (0..columns.len()).map(|position| (place, position)).collect()
+        let is_shown = |relation: &Relation| table.is_none_or(|table| relation.is_called(table));
+        let mut columns = Vec::new();
+        for (place, relation) in frame.relations.iter().enumerate() {
+            if is_shown(relation) {
+                let names = relation.columns.iter().map(|column| column.name.clone());
+                columns.extend(names.enumerate().map(|(position, name)| (place, position, name)));
             }
-        };
-        for (place, position) in columns {
-            let frame = self.scope.innermost();
-            let name = frame.map(|frame| frame.relations[place].columns[position].name.clone());
-            let column = self.scope.own_column(place, position, at)?;
-            outputs.push((name.unwrap_or_default(), column));
+        }
+        if let (Some(table), []) = (table, columns.as_slice()) {
+            return Err(SqlError::invalid(at, format!("Unrecognized name: {table}")));
+        }
+        for (place, position, name) in columns {
+            outputs.push((name, self.scope.own_column(place, position, at)?));
         }
         Ok(())
     }

@@ -1,12 +1,11 @@
 //! The names that an expression can use.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::typed::Typed;
 use crate::engine::{Table, Type};
 use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::plan::{Aggregate, Node, Query, Scan, Target};
+use crate::sql::plan::{Aggregate, Node, Scan, Target};
 
 /// The columns of the query that is being bound, and of those around it.
 #[derive(Default)]
@@ -20,28 +19,15 @@ pub struct Scope {
 pub struct Frame {
     /// The relations in `FROM`.
     pub relations: Vec<Relation>,
-    /// The columns that a `*` shows, in its order, by relation and position.
-    pub shown: Vec<(usize, usize)>,
     /// How many slots a row has so far.
     pub width: usize,
     /// The values that the query gets from the query around.
     pub arguments: Vec<Node>,
-    /// Once rows are made into groups, how.
-    pub groups: Option<Groups>,
+    /// Where all rows make one, the values of them that the query uses.
+    pub aggregates: Option<Vec<Aggregate>>,
     /// The columns of the result that can be named, while they can, by name in lower case; `None`
     /// where several have one name.
     pub aliases: BTreeMap<String, Option<Typed>>,
-    /// Behind `DISTINCT`, the columns of the result: no others can be named.
-    pub visible: Option<Vec<Node>>,
-}
-
-/// How the rows of a query are made into groups.
-#[derive(Default)]
-pub struct Groups {
-    /// Rows with equal keys are one group.
-    pub keys: Vec<Typed>,
-    /// The values that the parts of the query use which see groups.
-    pub aggregates: Vec<Aggregate>,
 }
 
 /// One thing in `FROM`.
@@ -50,17 +36,6 @@ pub struct Relation {
     pub name: String,
     /// Its columns.
     pub columns: Vec<Column>,
-    /// True if its name is that of its first column: an element of an array.
-    pub is_value: bool,
-}
-
-/// A query that `WITH` gives a name to.
-#[derive(Clone)]
-pub struct Named {
-    /// The name.
-    pub name: String,
-    /// The query.
-    pub query: Arc<Query>,
 }
 
 /// A column of a [`Relation`].
@@ -71,28 +46,20 @@ pub struct Column {
     pub value_type: Type,
     /// Where its value is in a row, once it is used.
     pub slot: Option<usize>,
-    /// True if another column of the same name stands for it: `USING`.
-    pub merged: bool,
 }
 
 impl Relation {
     /// Returns a relation with these columns.
     pub fn new(name: &str, columns: impl IntoIterator<Item = (String, Type)>) -> Relation {
-        let column = |(name, value_type)| Column { name, value_type, slot: None, merged: false };
+        let column = |(name, value_type)| Column { name, value_type, slot: None };
         let columns = columns.into_iter().map(column).collect();
-        Relation { name: name.to_owned(), columns, is_value: false }
+        Relation { name: name.to_owned(), columns }
     }
 
     /// Returns the columns that are used and the slots they have.
     pub fn used(&self) -> Vec<(usize, usize)> {
         let columns = self.columns.iter().enumerate();
         columns.filter_map(|(position, column)| Some((position, column.slot?))).collect()
-    }
-
-    /// Returns the names by which a query can name it, or a row's place in it.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        let place = self.columns.get(1).filter(|_| self.is_value).map(|column| &*column.name);
-        std::iter::once(&*self.name).chain(place).filter(|name| !name.is_empty())
     }
 
     /// Returns true if this is its name.
@@ -119,8 +86,7 @@ impl Frame {
             relation.columns[part.position].slot = Some(slot);
         }
         let width = table.primary_key.len();
-        let shown = (0..table.columns.len()).map(|position| (0, position)).collect();
-        Frame { relations: vec![relation], shown, width, ..Frame::default() }
+        Frame { relations: vec![relation], width, ..Frame::default() }
     }
 
     /// Returns the target of the writes, once everything is bound that sees it.
@@ -142,16 +108,12 @@ impl Frame {
     pub fn named(&self, name: &str, at: Pos) -> Result<Option<(usize, usize)>> {
         // The name of a row is stronger than those of columns.
         let rows = self.relations.iter().position(|relation| relation.is_called(name));
-        if let Some(relation) = rows {
-            return match self.relations[relation].is_value {
-                true => Ok(Some((relation, 0))),
-                false => Err(SqlError::unsupported(at, format_args!("the row {name} as a value"))),
-            };
+        if rows.is_some() {
+            return Err(SqlError::unsupported(at, format_args!("the row {name} as a value")));
         }
         let mut found = None;
         for (place, relation) in self.relations.iter().enumerate() {
             if let Some(position) = relation.position(name, at)?
-                && !relation.columns[position].merged
                 && found.replace((place, position)).is_some()
             {
                 return Err(ambiguous(name, at));
@@ -219,16 +181,13 @@ impl Scope {
                 return Err(no_field(name, alias.value_type.unwrap_or(Type::Int64), at));
             }
             let called = frame.relations.iter().position(|relation| relation.is_called(table));
-            match called {
-                Some(relation) if !frame.relations[relation].is_value => {
-                    let position = frame.relations[relation].position(name, at)?;
-                    let position = position.ok_or_else(|| {
-                        let message = format!("Name {name} not found inside {table}");
-                        SqlError::invalid(at, message)
-                    })?;
-                    return self.column_at(depth, relation, position, at);
-                }
-                _ => {}
+            if let Some(relation) = called {
+                let position = frame.relations[relation].position(name, at)?;
+                let position = position.ok_or_else(|| {
+                    let message = format!("Name {name} not found inside {table}");
+                    SqlError::invalid(at, message)
+                })?;
+                return self.column_at(depth, relation, position, at);
             }
             if let Some((relation, position)) = frame.named(table, at)? {
                 let value_type = frame.relations[relation].columns[position].value_type;
@@ -253,25 +212,12 @@ impl Scope {
         let frame = &mut self.frames[depth];
         let column = &frame.relations[relation].columns[position];
         let (name, value_type) = (column.name.clone(), column.value_type);
-        let mut node = Node::Column(frame.slot(relation, position));
-        if let Some(groups) = &frame.groups {
-            let key = groups.keys.iter().position(|key| key.node == node).ok_or_else(|| {
-                let message = format!(
-                    "Expression references column {name} which is neither grouped nor aggregated"
-                );
-                SqlError::invalid(at, message)
-            })?;
-            node = Node::Column(key);
-        }
-        if let Some(visible) = &frame.visible {
-            let place = visible.iter().position(|output| *output == node).ok_or_else(|| {
-                let message = format!(
-                    "ORDER BY clause expression references column {name} which is not visible \
-                     after SELECT DISTINCT"
-                );
-                SqlError::invalid(at, message)
-            })?;
-            node = Node::Output(place);
+        let node = Node::Column(frame.slot(relation, position));
+        if frame.aggregates.is_some() {
+            let message = format!(
+                "Expression references column {name} which is neither grouped nor aggregated"
+            );
+            return Err(SqlError::invalid(at, message));
         }
         Ok(Typed::computed(at, value_type, self.handed_on(depth, node)))
     }

@@ -23,27 +23,11 @@ impl Binder<'_> {
             return Ok(Typed::computed(at, Type::Bool, node));
         }
         let [output] = outputs.as_slice() else {
-            let what = if kind == SubqueryKind::Array { "ARRAY" } else { "Scalar" };
-            let message = format!("{what} subquery cannot have more than one column");
+            let message = "Scalar subquery cannot have more than one column";
             return Err(SqlError::invalid(at, message));
         };
         let value_type = output.value_type.unwrap_or(Type::Int64);
-        if kind == SubqueryKind::Value {
-            return Ok(Typed::computed(at, value_type, Node::Subquery(Use::Value, subquery)));
-        }
-        match value_type.array() {
-            Some(array @ Type::Array(element)) => {
-                let node = Node::Subquery(Use::Array(element), subquery);
-                Ok(Typed::computed(at, array, node))
-            }
-            _ => {
-                let message = format!(
-                    "Cannot use array subquery with column of type {value_type} because nested \
-                     arrays are not supported"
-                );
-                Err(SqlError::invalid(at, message))
-            }
-        }
+        Ok(Typed::computed(at, value_type, Node::Subquery(Use::Value, subquery)))
     }
 
     pub(super) fn in_query(

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::ast::Comparison;
 use super::error::SqlError;
-use super::functions::{Code as FunctionCode, Function, array, number};
+use super::functions::{Code as FunctionCode, Function, number};
 use super::plan::{Node, Query, Subquery, Use};
 use crate::engine::{Code, Type, Value};
 
@@ -103,7 +103,6 @@ impl Evaluation {
             Node::Column(slot) => Ok(at(rows.row, *slot)),
             Node::Output(place) => Ok(at(rows.outputs, *place)),
             Node::Argument(place) => Ok(at(rows.arguments, *place)),
-            Node::Shared(node) => self.value(node, rows),
             Node::Cast { operand, target, safe } => self.cast(operand, *target, *safe, rows),
             Node::Array(element, items) => {
                 Ok(Value::Array { element, values: self.values(items.iter(), rows)? })
@@ -129,7 +128,6 @@ impl Evaluation {
                 let value = self.value(operand, rows)?;
                 if value.is_null() { Ok(value) } else { Ok(number::negate(&[value])?) }
             }
-            Node::Element { parts, first, safe } => self.element(parts, *first, *safe, rows),
             Node::Case { branches, otherwise } => self.case(branches, otherwise, rows),
             Node::CaseOf { operand, branches, otherwise } => {
                 self.case_of(operand, branches, otherwise, rows)
@@ -189,10 +187,6 @@ impl Evaluation {
                     "A scalar subquery returned more than one row.",
                 ))),
             },
-            Use::Array(element) => {
-                let values = found(false)?.iter().map(first).collect();
-                Ok(Value::Array { element, values })
-            }
             Use::Contains(operand) => {
                 let operand = self.value(operand, rows)?;
                 let values = found(false)?;
@@ -258,16 +252,6 @@ impl Evaluation {
             (Value::Bool(false), _) | (_, Value::Bool(false)) => Value::Bool(false),
             _ => Value::Null,
         })
-    }
-
-    fn element(&self, parts: &[Node; 2], first: i64, safe: bool, rows: &Rows) -> Evaluated {
-        let (array, place) = (self.value(&parts[0], rows)?, self.value(&parts[1], rows)?);
-        match place {
-            Value::Int64(place) if !array.is_null() => {
-                Ok(array::element(&array, place.saturating_sub(first), safe)?)
-            }
-            _ => Ok(Value::Null),
-        }
     }
 
     fn case(&self, branches: &[(Node, Node)], otherwise: &Node, rows: &Rows) -> Evaluated {

@@ -3,12 +3,11 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use super::array;
 use super::misbound::misbound;
-use crate::engine::{Numeric, Type, Value};
+use crate::engine::{Numeric, Value};
 use crate::sql::error::{Result, SqlError};
 
-/// The work of an aggregate on the values of many rows. NULLs don't count, but for `ARRAY_AGG`.
+/// The work of an aggregate on the values of many rows. NULLs don't count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// How many there are.
@@ -23,33 +22,19 @@ pub enum Fold {
     Min,
     /// The greatest.
     Max,
-    /// One of them.
-    Any,
     /// True if all are TRUE.
     And,
     /// True if one is TRUE.
     Or,
-    /// One behind the other.
-    Joined,
-    /// An array of them.
-    Array,
 }
 
 impl Fold {
-    /// Makes one value of these, which are of the type `value_type`. Of none, a count is zero and
-    /// all else NULL.
+    /// Makes one value of these. Of none, a count is zero and all else NULL.
     ///
     /// # Errors
     /// OUT_OF_RANGE if no value can hold the sum.
-    pub fn of(
-        self,
-        mut values: Vec<Value>,
-        value_type: Type,
-        separator: Option<&Value>,
-    ) -> Result<Value> {
-        if self != Fold::Array {
-            values.retain(|value| !value.is_null());
-        }
+    pub fn of(self, mut values: Vec<Value>) -> Result<Value> {
+        values.retain(|value| !value.is_null());
         let is_true = |value: &Value| *value == Value::Bool(true);
         match self {
             Fold::Count => Ok(count(values.len())),
@@ -59,20 +44,8 @@ impl Fold {
             Fold::Average => average(&values),
             Fold::Min => Ok(extreme(&values, Ordering::Less)),
             Fold::Max => Ok(extreme(&values, Ordering::Greater)),
-            Fold::Any => Ok(values.swap_remove(0)),
             Fold::And => Ok(Value::Bool(values.iter().all(is_true))),
             Fold::Or => Ok(Value::Bool(values.iter().any(is_true))),
-            Fold::Joined => {
-                let comma = match value_type {
-                    Type::Bytes => Value::Bytes(b",".to_vec()),
-                    _ => Value::String(",".to_owned()),
-                };
-                array::joined(values.iter(), separator.unwrap_or(&comma))
-            }
-            Fold::Array => match value_type.array() {
-                Some(Type::Array(element)) => Ok(Value::Array { element, values }),
-                _ => Err(misbound("ARRAY_AGG")),
-            },
         }
     }
 

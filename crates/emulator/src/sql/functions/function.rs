@@ -13,9 +13,8 @@ pub struct Function {
     /// Its arguments and results, as `STRING, [INT64] -> STRING; BYTES, [INT64] -> BYTES`.
     ///
     /// `[INT64]` may be left out, and `STRING...` may be repeated or left out. `T` is any type and
-    /// the same everywhere, `T=` one whose values are comparable, and `ANY` any type. `PART` is the
-    /// name of a date part, and `INTERVAL` an amount of it. With `others`, GoogleSQL has more forms
-    /// than these.
+    /// the same everywhere, and `T=` one whose values are comparable. `PART` is the name of a date part,
+    /// and `INTERVAL` an amount of it. With `others`, GoogleSQL has more forms than these.
     pub forms: &'static str,
     /// How it is computed.
     pub code: Code,
@@ -82,8 +81,6 @@ pub enum Shape {
     Comparable,
     /// An array of the type that `Any` stands for.
     ArrayOfAny,
-    /// Any type at each place.
-    Each,
     /// The name of a date part.
     Part,
     /// `INTERVAL amount part`
@@ -131,7 +128,6 @@ impl Shape {
             "T" => Shape::Any,
             "T=" => Shape::Comparable,
             "ARRAY<T>" => Shape::ArrayOfAny,
-            "ANY" => Shape::Each,
             "PART" => Shape::Part,
             "INTERVAL" => Shape::Interval,
             _ => {
@@ -170,8 +166,9 @@ impl Function {
         let (first, second) = (length(arguments.first()), length(arguments.get(1)));
         let steps = match self.name {
             // Each place of the one may be compared with each of the other.
-            "LIKE" | "TRIM" | "LTRIM" | "RTRIM" | "STRPOS" | "REPLACE" | "REGEXP_CONTAINS"
-            | "REGEXP_EXTRACT" | "REGEXP_REPLACE" => first.saturating_mul(second),
+            "LIKE" | "TRIM" | "LTRIM" | "RTRIM" | "STRPOS" | "REPLACE" => {
+                first.saturating_mul(second)
+            }
             _ => first.saturating_add(second),
         };
         steps as u64 / 32

@@ -2,22 +2,13 @@
 
 mod absent;
 pub mod array;
-pub mod date;
-mod encoding;
-pub mod extract;
 pub mod fold;
-pub mod format;
 mod function;
-mod json;
 mod like;
 mod misbound;
 pub mod number;
-mod padding;
-mod re2;
-mod regexp;
 mod table;
 pub mod text;
-mod time_format;
 pub mod timestamp;
 
 use std::collections::HashMap;

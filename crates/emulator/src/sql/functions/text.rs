@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use super::misbound::misbound;
-use crate::engine::{Type, Value};
+use crate::engine::Value;
 use crate::sql::error::{Result, SqlError};
 
 /// The largest STRING or BYTES that an expression can make; Spanner's limit for a value.
@@ -256,55 +256,4 @@ pub fn uuid(_: &[Value]) -> Result<Value> {
     let digits = format!("{bits:032x}");
     let (one, two, three) = (&digits[..8], &digits[8..12], &digits[12..16]);
     Ok(Value::String(format!("{one}-{two}-{three}-{}-{}", &digits[16..20], &digits[20..])))
-}
-
-/// `REVERSE`
-pub fn reverse(arguments: &[Value]) -> Result<Value> {
-    match arguments {
-        [Value::String(text)] => Ok(Value::String(text.chars().rev().collect())),
-        [Value::Bytes(bytes)] => Ok(Value::Bytes(bytes.iter().rev().copied().collect())),
-        _ => Err(misbound("REVERSE")),
-    }
-}
-
-/// `SPLIT`: at commas if nothing else is said; at an empty separator, into characters.
-pub fn split(arguments: &[Value]) -> Result<Value> {
-    match arguments {
-        [Value::String(text), rest @ ..] => {
-            let separator = match rest {
-                [Value::String(separator)] => separator.as_str(),
-                _ => ",",
-            };
-            let parts: Vec<Value> = match separator {
-                "" if text.is_empty() => vec!["".into()],
-                "" => text.chars().map(|next| next.to_string().into()).collect(),
-                separator => text.split(separator).map(Value::from).collect(),
-            };
-            Ok(Value::Array { element: &Type::String, values: parts })
-        }
-        [Value::Bytes(bytes), Value::Bytes(separator)] => {
-            let mut parts = vec![Vec::new()];
-            let mut rest = bytes.as_slice();
-            while let Some(next) = rest.first() {
-                match rest.strip_prefix(separator.as_slice()) {
-                    Some(behind) if !separator.is_empty() => {
-                        parts.push(Vec::new());
-                        rest = behind;
-                    }
-                    _ => {
-                        if let Some(part) = parts.last_mut() {
-                            part.push(*next);
-                        }
-                        rest = &rest[1..];
-                        if separator.is_empty() && !rest.is_empty() {
-                            parts.push(Vec::new());
-                        }
-                    }
-                }
-            }
-            let values = parts.into_iter().map(Value::Bytes).collect();
-            Ok(Value::Array { element: &Type::Bytes, values })
-        }
-        _ => Err(misbound("SPLIT")),
-    }
 }

@@ -1,9 +1,8 @@
 //! Functions on timestamps.
 
 use super::misbound::misbound;
-use crate::engine::{Code, Timestamp, Value};
-use crate::sql::error::{Pos, Result, SqlError};
-use crate::sql::time;
+use crate::engine::{Timestamp, Value};
+use crate::sql::error::{Result, SqlError};
 
 /// The parts of a timestamp that functions understand, and their lengths in nanoseconds.
 pub const PARTS: &[(&str, i128)] = &[
@@ -19,15 +18,6 @@ pub const PARTS: &[(&str, i128)] = &[
 fn nanos(part: &str) -> Result<i128> {
     let known = PARTS.iter().find(|(name, _)| *name == part);
     known.map(|(_, nanos)| *nanos).ok_or_else(|| misbound(part))
-}
-
-/// `TIMESTAMP(text)`
-pub fn parsed(arguments: &[Value]) -> Result<Value> {
-    let [Value::String(text)] = arguments else { return Err(misbound("TIMESTAMP")) };
-    time::timestamp(text, Pos::START).map(Value::Timestamp).map_err(|error| match error.code() {
-        Code::InvalidArgument => SqlError::out_of_range(format!("Invalid timestamp: {text:?}")),
-        code => SqlError::unplaced(code, error.message()),
-    })
 }
 
 pub fn add(arguments: &[Value]) -> Result<Value> {

@@ -173,31 +173,12 @@ impl Parser {
         if self.sees_symbol("~") {
             return Err(self.unsupported("the operator ~"));
         }
-        let mut operand = self.primary()?;
-        while self.sees_symbol("[") {
-            operand = self.element(at, operand)?;
-        }
+        let operand = self.primary()?;
         match self.peek() {
+            Kind::Symbol("[") => Err(self.unsupported("access to an element")),
             Kind::Symbol(".") => Err(self.unsupported("access to a field")),
             _ => Ok(operand),
         }
-    }
-
-    /// Reads `[OFFSET(place)]` and the like behind an array.
-    fn element(&mut self, at: Pos, array: Expr) -> Result<Expr> {
-        self.expect_symbol("[")?;
-        let (first, safe) = match () {
-            () if self.keyword("OFFSET") => (0, false),
-            () if self.keyword("ORDINAL") => (1, false),
-            () if self.keyword("SAFE_OFFSET") => (0, true),
-            () if self.keyword("SAFE_ORDINAL") => (1, true),
-            () => return Err(self.unsupported("access to a member by its name or place")),
-        };
-        self.expect_symbol("(")?;
-        let place = Box::new(self.expr()?);
-        self.expect_symbol(")")?;
-        self.expect_symbol("]")?;
-        self.node(at, ExprKind::Element { array: Box::new(array), place, first, safe })
     }
 
     /// A node of the tree, unless the tree gets too high.

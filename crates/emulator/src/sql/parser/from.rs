@@ -1,7 +1,7 @@
 //! `FROM`.
 
 use super::Parser;
-use crate::sql::ast::{FromItem, FromStep, Join, JoinCondition, Name, TableName};
+use crate::sql::ast::{FromItem, FromStep, Join, TableName};
 use crate::sql::error::{Result, SqlError};
 
 /// The words that can follow something in `FROM` and aren't understood here.
@@ -39,50 +39,27 @@ impl Parser {
                 FromItem::Query { query, alias: self.alias()? }
             }
             () if self.sees_symbol("(") => return Err(self.unsupported("a join in parentheses")),
-            () if self.keyword("UNNEST") => self.unnest()?,
             () => {
                 self.refuse(OTHERS)?;
-                self.refuse(&["LATERAL"])?;
-                self.table_or_array()?
+                self.refuse(&["LATERAL", "UNNEST"])?;
+                let table = self.table()?;
+                if self.sees_symbol("(") {
+                    let construct = format!("the table function {}", table.name);
+                    return Err(SqlError::unsupported(table.at, construct));
+                }
+                FromItem::Table(table)
             }
         };
         let may_have_condition = matches!(join, Join::Inner | Join::Left);
         let condition = match () {
-            () if may_have_condition && self.keyword("ON") => Some(JoinCondition::On(self.expr()?)),
-            () if may_have_condition && self.keyword("USING") => {
-                self.expect_symbol("(")?;
-                let column =
-                    |parser: &mut Parser| Ok(Name { at: parser.at(), text: parser.identifier()? });
-                let columns = self.list(column)?;
-                self.expect_symbol(")")?;
-                Some(JoinCondition::Using(columns))
+            () if may_have_condition && self.keyword("ON") => Some(self.expr()?),
+            () if may_have_condition => {
+                self.refuse(&["USING"])?;
+                None
             }
             () => None,
         };
         Ok(FromStep { item, join, condition, at })
-    }
-
-    fn table_or_array(&mut self) -> Result<FromItem> {
-        let table = self.table()?;
-        if self.sees_symbol("(") {
-            let construct = format!("the table function {}", table.name);
-            return Err(SqlError::unsupported(table.at, construct));
-        }
-        self.refuse(&["WITH OFFSET"])?;
-        Ok(FromItem::Table(table))
-    }
-
-    /// Reads `UNNEST(array) [AS alias] [WITH OFFSET [AS offset]]` from behind its first word on.
-    fn unnest(&mut self) -> Result<FromItem> {
-        self.expect_symbol("(")?;
-        let array = self.expr()?;
-        self.expect_symbol(")")?;
-        let alias = self.alias()?;
-        let offset = match self.keyword("WITH OFFSET") {
-            true => Some(self.alias()?.unwrap_or_else(|| "offset".to_owned())),
-            false => None,
-        };
-        Ok(FromItem::Unnest { array, alias, offset })
     }
 
     /// Reads a table's name with its hints and its alias.

@@ -14,7 +14,8 @@ const OTHER_EXPRESSIONS: &[&str] = &["STRUCT", "NEW", "UNNEST", "GROUPING", "INT
 const OTHER_LITERALS: &[&str] = &["BIGNUMERIC", "DATETIME", "TIME", "UUID", "INTERVAL", "RANGE"];
 
 /// The words that can stand behind the arguments of a call and aren't understood here.
-const CALL_CLAUSES: &[&str] = &["LIMIT", "HAVING", "AT"];
+const CALL_CLAUSES: &[&str] =
+    &["IGNORE NULLS", "RESPECT NULLS", "ORDER BY", "LIMIT", "HAVING", "AT"];
 
 impl Parser {
     pub(super) fn primary(&mut self) -> Result<Expr> {
@@ -81,10 +82,7 @@ impl Parser {
             if self.keyword("SAFE_CAST") {
                 return self.cast(at, true);
             }
-            if self.keyword("EXTRACT") {
-                return self.extract(at);
-            }
-            self.refuse(&["LEFT", "RIGHT"])?;
+            self.refuse(&["EXTRACT", "LEFT", "RIGHT"])?;
         }
         self.refuse(OTHER_EXPRESSIONS)?;
         match self.peek() {
@@ -109,8 +107,7 @@ impl Parser {
     /// Reads an array from behind its `ARRAY` on.
     fn array_of_a_type(&mut self, at: Pos) -> Result<Expr> {
         if self.sees_symbol("(") {
-            let query = Box::new(self.subquery()?);
-            return self.node(at, ExprKind::Subquery { kind: SubqueryKind::Array, query });
+            return Err(self.unsupported("an array of a query's values"));
         }
         let element = match self.symbol("<") {
             true => {
@@ -135,23 +132,6 @@ impl Parser {
         self.refuse(&["FORMAT", "AT"])?;
         self.expect_symbol(")")?;
         self.node(at, ExprKind::Cast { operand, target, safe })
-    }
-
-    /// Reads `(part FROM … [AT TIME ZONE …])`.
-    fn extract(&mut self, at: Pos) -> Result<Expr> {
-        self.expect_symbol("(")?;
-        let part = Name { at: self.at(), text: self.identifier()? };
-        if self.sees_symbol("(") {
-            return Err(self.unsupported(format_args!("the date part {} of a weekday", part.text)));
-        }
-        self.expect_keyword("FROM")?;
-        let operand = Box::new(self.expr()?);
-        let zone = match self.keyword("AT TIME ZONE") {
-            true => Some(Box::new(self.expr()?)),
-            false => None,
-        };
-        self.expect_symbol(")")?;
-        self.node(at, ExprKind::Extract { part, operand, zone })
     }
 
     /// Reads `DATE '…'` and the like, if that comes next.
@@ -213,10 +193,7 @@ impl Parser {
         self.subquery_depth += 1;
         let select = self.query_in_parentheses()?;
         self.subquery_depth -= 1;
-        match select.with.is_empty() {
-            true => Ok(select),
-            false => Err(self.unsupported("WITH in a subquery")),
-        }
+        Ok(select)
     }
 
     /// Reads a column or a call of a function.
@@ -264,20 +241,10 @@ impl Parser {
         if self.sees_symbol("=>") {
             return Err(self.unsupported("a named argument"));
         }
-        let ignores_nulls = match () {
-            () if self.keyword("IGNORE NULLS") => Some(true),
-            () if self.keyword("RESPECT NULLS") => Some(false),
-            () => None,
-        };
-        let order = match self.keyword("ORDER BY") {
-            true => self.list(Parser::order)?,
-            false => Vec::new(),
-        };
         self.refuse(CALL_CLAUSES)?;
         self.expect_symbol(")")?;
         self.refuse(&["OVER"])?;
-        let kind = ExprKind::Call { function, arguments, distinct, ignores_nulls, order };
-        self.node(at, kind)
+        self.node(at, ExprKind::Call { function, arguments, distinct })
     }
 
     fn argument(&mut self) -> Result<Expr> {

@@ -1,49 +1,20 @@
 //! `SELECT`.
 
-use super::{MAX_SUBQUERY_DEPTH, Parser};
-use crate::sql::ast::{Expr, Item, Limit, Name, Order, Select};
+use super::Parser;
+use crate::sql::ast::{Item, Limit, Order, Select};
 use crate::sql::error::Result;
 use crate::sql::token::{Kind, is_reserved};
 
 /// Clauses that aren't understood here.
 const OTHER_CLAUSES: &[&str] = &["WINDOW", "QUALIFY", "UNION", "INTERSECT", "EXCEPT", "FETCH"];
 
-/// Forms of `GROUP BY` that aren't understood here.
-const OTHER_GROUPS: &[&str] = &["ROLLUP", "CUBE", "GROUPING SETS", "ALL"];
-
 impl Parser {
-    /// Reads a query, from its `WITH` or `SELECT` on.
+    /// Reads a query, from its `SELECT` on.
     pub(super) fn query(&mut self) -> Result<Select> {
-        let mut with = Vec::new();
-        if self.keyword("WITH") {
-            self.refuse(&["RECURSIVE"])?;
-            with = self.list(Parser::named_query)?;
-        }
-        if self.sees_symbol("(") {
-            let construct = if with.is_empty() {
-                "a set operation"
-            } else {
-                "WITH before a query in parentheses"
-            };
-            return Err(self.unsupported(construct));
-        }
-        Ok(Select { with, ..self.select()? })
-    }
-
-    /// Reads `name AS (query)`.
-    fn named_query(&mut self) -> Result<(Name, Select)> {
-        let name = Name { at: self.at(), text: self.identifier()? };
-        self.expect_keyword("AS")?;
-        if self.subquery_depth == MAX_SUBQUERY_DEPTH {
-            let construct = format!("subqueries nested more than {MAX_SUBQUERY_DEPTH} deep");
-            return Err(self.unsupported(construct));
-        }
-        self.subquery_depth += 1;
-        let query = self.query_in_parentheses()?;
-        self.subquery_depth -= 1;
-        match query.with.is_empty() {
-            true => Ok((name, query)),
-            false => Err(self.unsupported("WITH in a subquery")),
+        self.refuse(&["WITH"])?;
+        match self.sees_symbol("(") {
+            true => Err(self.unsupported("a set operation")),
+            false => self.select(),
         }
     }
 
@@ -68,22 +39,18 @@ impl Parser {
         if self.sees_symbol("@{") {
             return Err(self.unsupported("a hint behind SELECT"));
         }
-        let distinct = self.keyword("DISTINCT");
-        if !distinct {
-            self.keyword("ALL");
-        }
-        self.refuse(&["AS STRUCT", "AS VALUE", "AS", "WITH"])?;
+        self.keyword("ALL");
+        self.refuse(&["DISTINCT", "AS STRUCT", "AS VALUE", "AS", "WITH"])?;
         let items = self.items()?;
         let from = match self.keyword("FROM") {
             true => self.from()?,
             false => Vec::new(),
         };
-        let filter = self.clause("WHERE")?;
-        let group = match self.keyword("GROUP") {
-            true => self.group()?,
-            false => Vec::new(),
+        let filter = match self.keyword("WHERE") {
+            true => Some(self.expr()?),
+            false => None,
         };
-        let having = self.clause("HAVING")?;
+        self.refuse(&["GROUP", "HAVING"])?;
         self.refuse(OTHER_CLAUSES)?;
         let order = match self.keyword("ORDER BY") {
             true => self.list(Parser::order)?,
@@ -99,23 +66,7 @@ impl Parser {
         if self.sees_symbol("|>") {
             return Err(self.unsupported("the operator |>"));
         }
-        let with = Vec::new();
-        Ok(Select { with, distinct, items, from, filter, group, having, order, limit, for_update })
-    }
-
-    /// Reads a condition behind this keyword, if that comes next.
-    fn clause(&mut self, keyword: &str) -> Result<Option<Expr>> {
-        match self.keyword(keyword) {
-            true => self.expr().map(Some),
-            false => Ok(None),
-        }
-    }
-
-    fn group(&mut self) -> Result<Vec<Expr>> {
-        self.operator_hint()?;
-        self.expect_keyword("BY")?;
-        self.refuse(OTHER_GROUPS)?;
-        self.list(Parser::expr)
+        Ok(Select { items, from, filter, order, limit, for_update })
     }
 
     pub(super) fn items(&mut self) -> Result<Vec<Item>> {

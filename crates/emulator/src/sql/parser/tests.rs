@@ -101,7 +101,7 @@ fn operators_bind_as_tightly_as_in_googlesql() {
 fn a_query_has_all_its_clauses() {
     let select = query(
         "SELECT a, b AS bee, t.*, COUNT(*) FROM Orders AS t WHERE a = @p AND `b c` > 1
-         GROUP BY a, 2 HAVING TRUE ORDER BY a DESC, 2 LIMIT 5 OFFSET @skip FOR UPDATE;",
+         ORDER BY a DESC, 2 LIMIT 5 OFFSET @skip FOR UPDATE;",
     );
     assert_eq!(select.items.len(), 4);
     let FromItem::Table(from) = &select.from[0].item else { panic!() };
@@ -111,7 +111,7 @@ fn a_query_has_all_its_clauses() {
         select.order.iter().map(|order| order.descending).collect::<Vec<_>>(),
         [true, false]
     );
-    assert!(select.group.len() == 2 && select.having.is_some() && select.for_update);
+    assert!(select.for_update);
 }
 
 #[test]
@@ -187,17 +187,25 @@ fn what_is_not_supported_is_named_with_its_place() {
     for (text, construct) in [
         ("SELECT a FROM t UNION ALL SELECT 1", "UNION [at 1:17]"),
         ("SELECT a FROM f(1)", "the table function f [at 1:15]"),
-        ("WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x", "RECURSIVE [at 1:6]"),
-        ("SELECT (WITH x AS (SELECT 1) SELECT * FROM x)", "WITH in a subquery [at 1:46]"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH [at 1:1]"),
+        ("SELECT (WITH x AS (SELECT 1) SELECT * FROM x)", "WITH [at 1:9]"),
+        ("SELECT a FROM UNNEST([1]) AS a", "UNNEST [at 1:15]"),
+        ("SELECT a FROM t JOIN u USING (a)", "USING [at 1:24]"),
+        ("SELECT ARRAY(SELECT 1)", "an array of a query's values [at 1:13]"),
+        ("SELECT COUNT(a IGNORE NULLS) FROM t", "IGNORE NULLS [at 1:16]"),
+        ("SELECT MAX(a ORDER BY a) FROM t", "ORDER BY [at 1:14]"),
+        ("SELECT EXTRACT(DAY FROM a)", "EXTRACT [at 1:8]"),
         ("SELECT a FROM t RIGHT JOIN u ON a = b", "RIGHT [at 1:17]"),
         ("SELECT a FROM (t JOIN u ON a = b)", "a join in parentheses [at 1:15]"),
         ("SELECT a FROM t TABLESAMPLE BERNOULLI (1 PERCENT)", "TABLESAMPLE [at 1:17]"),
-        ("SELECT a FROM t GROUP BY ROLLUP (a)", "ROLLUP [at 1:26]"),
+        ("SELECT a FROM t GROUP BY a", "GROUP [at 1:17]"),
+        ("SELECT MAX(a) FROM t HAVING TRUE", "HAVING [at 1:22]"),
+        ("SELECT DISTINCT a FROM t", "DISTINCT [at 1:8]"),
         ("(SELECT 1) UNION ALL (SELECT 2)", "UNION [at 1:12]"),
         ("SELECT SUM(a) OVER () FROM t", "OVER [at 1:15]"),
         ("SELECT a FROM t ORDER BY a NULLS FIRST", "NULLS FIRST [at 1:28]"),
         ("SELECT a LIKE ALL ('x')", "ALL [at 1:15]"),
-        ("SELECT a[0]", "access to a member by its name or place [at 1:10]"),
+        ("SELECT a[OFFSET(0)]", "access to an element [at 1:9]"),
         ("SELECT CAST(a AS STRUCT<b INT64>)", "the type STRUCT [at 1:18]"),
         ("SELECT BIGNUMERIC '1'", "a literal of type BIGNUMERIC [at 1:8]"),
         ("INSERT OR REPLACE t (a) VALUES (1)", "OR [at 1:8]"),
@@ -273,7 +281,6 @@ fn nesting_is_bounded_in_every_direction_before_the_stack_is() {
             ("EXISTS(SELECT 1 ORDER BY ", "true", ")"),
             ("(SELECT ", "1", ")"),
             ("a IN (SELECT ", "1", ")"),
-            ("ARRAY(SELECT ", "1", ")"),
             ("1 FROM (SELECT ", "1", ")"),
         ] {
             let fits =

@@ -5,9 +5,7 @@ mod write;
 
 use std::sync::Arc;
 
-pub use query::{
-    Aggregate, Grouping, Node, OrderBy, Output, Query, Scan, Source, Step, Subquery, Use,
-};
+pub use query::{Aggregate, Node, OrderBy, Output, Query, Scan, Source, Step, Subquery, Use};
 pub use write::{InsertRows, Insertion, NewValue, Target, Write};
 
 /// A statement.

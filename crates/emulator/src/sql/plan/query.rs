@@ -58,15 +58,6 @@ pub enum Node {
     Between(Box<[Node; 3]>),
     /// The number with the other sign.
     Negate(Box<Node>),
-    /// The element of an array at a place.
-    Element {
-        /// The array and the place.
-        parts: Box<[Node; 2]>,
-        /// The number of the first place.
-        first: i64,
-        /// True if it is NULL where there is no element.
-        safe: bool,
-    },
     /// The value of the first branch whose condition is TRUE.
     Case {
         /// Conditions and values.
@@ -89,8 +80,6 @@ pub enum Node {
     NullIf(Box<[Node; 2]>),
     /// A function of values.
     Apply(&'static Function, Vec<Node>),
-    /// An expression that stands in several places.
-    Shared(Arc<Node>),
     /// The value that comes of the rows of a query.
     Subquery(Use, Subquery),
 }
@@ -104,8 +93,6 @@ pub enum Use {
     Value,
     /// True if this value is among them.
     Contains(Box<Node>),
-    /// An array of the values.
-    Array(&'static Type),
 }
 
 /// A query inside another.
@@ -131,7 +118,6 @@ impl Node {
             | Node::Not(operand)
             | Node::Is(operand, _)
             | Node::Negate(operand) => see(operand),
-            Node::Shared(operand) => see(operand),
             Node::And(nodes)
             | Node::Or(nodes)
             | Node::Coalesce(nodes)
@@ -146,9 +132,7 @@ impl Node {
                 list.iter().for_each(see);
             }
             Node::Between(nodes) => nodes.iter().for_each(see),
-            Node::NullIf(nodes) | Node::InArray(nodes) | Node::Element { parts: nodes, .. } => {
-                nodes.iter().for_each(see);
-            }
+            Node::NullIf(nodes) | Node::InArray(nodes) => nodes.iter().for_each(see),
             Node::Case { branches, otherwise } => {
                 see(otherwise);
                 for (condition, value) in branches {
@@ -250,13 +234,6 @@ pub enum Source {
         /// The columns that are used, and the slots they get.
         used: Vec<(usize, usize)>,
     },
-    /// The elements of an array, which may depend on the rows so far.
-    Elements {
-        /// The array.
-        array: Node,
-        /// Column 0 is the element, column 1 its place.
-        used: Vec<(usize, usize)>,
-    },
 }
 
 /// One step of `FROM`: what comes to the rows so far.
@@ -281,13 +258,10 @@ pub struct Query {
     pub width: usize,
     /// The condition for a row to count.
     pub filter: Option<Node>,
-    /// How rows are made into fewer. From there on, a row has a slot for each key and then one for
-    /// each aggregate.
-    pub grouping: Option<Grouping>,
+    /// Where all rows make one, the values of it; from there on, a row has a slot for each.
+    pub aggregates: Option<Vec<Aggregate>>,
     /// The result's columns.
     pub outputs: Vec<Output>,
-    /// True if equal rows of the result count once.
-    pub distinct: bool,
     /// The values to order by, the most important first.
     pub order: Vec<OrderBy>,
     /// How many rows to leave out.
@@ -298,34 +272,15 @@ pub struct Query {
     pub for_update: bool,
 }
 
-/// `GROUP BY`, and the aggregates that a query uses.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Grouping {
-    /// Rows with equal keys are one group. Without keys, all rows are, even if there are none.
-    pub keys: Vec<Node>,
-    /// The aggregates of the rows of each group.
-    pub aggregates: Vec<Aggregate>,
-    /// The condition for a group to count.
-    pub having: Option<Node>,
-}
-
-/// A value made of all rows of a group.
+/// A value made of all rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
     /// The work on the values.
     pub fold: Fold,
     /// True if equal values count once.
     pub distinct: bool,
-    /// True if NULLs are left out where they would count.
-    pub ignores_nulls: bool,
     /// The value of each row.
     pub operand: Node,
-    /// The type of those values.
-    pub value_type: Type,
-    /// The text between two of them.
-    pub separator: Option<Node>,
-    /// In which order they come.
-    pub order: Vec<OrderBy>,
 }
 
 /// A column of a result.

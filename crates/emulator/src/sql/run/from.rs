@@ -16,8 +16,6 @@ enum Candidates {
     Same(Vec<Row>),
     /// Of these, the rows that have their key in the ranges of the row.
     ByKey { rows: Vec<(Key, Row)>, ranges: Vec<Vec<KeyRange>> },
-    /// The elements of an array that the row has.
-    Elements(Node),
 }
 
 impl<A: Access> Execution<'_, A> {
@@ -56,7 +54,6 @@ impl<A: Access> Execution<'_, A> {
     ) -> Result<Candidates> {
         match &step.source {
             Source::Fixed { rows, .. } => Ok(Candidates::Same(rows.to_vec())),
-            Source::Elements { array, .. } => Ok(Candidates::Elements(array.clone())),
             Source::Query { subquery, .. } => {
                 let seen = Rows { arguments, ..Rows::default() };
                 let found = self.evaluate(|known| known.rows_of(subquery, false, &seen)).await?;
@@ -126,15 +123,10 @@ impl<A: Access> Execution<'_, A> {
             let own = match &candidates {
                 Candidates::Same(rows) => rows.iter().collect(),
                 Candidates::ByKey { rows, ranges } => in_ranges(rows, &ranges[place]),
-                Candidates::Elements(_) => Vec::new(),
-            };
-            let elements = match &candidates {
-                Candidates::Elements(array) => self.elements(array, &row, arguments).await?,
-                _ => Vec::new(),
             };
             let mut is_matched = false;
             let is_dense = matches!(step.source, Source::Table(_));
-            for candidate in own.into_iter().chain(&elements) {
+            for candidate in own {
                 let mut new = row.clone();
                 for (index, (position, slot)) in used.iter().enumerate() {
                     let from = if is_dense { index } else { *position };
@@ -178,19 +170,6 @@ impl<A: Access> Execution<'_, A> {
         Ok(())
     }
 
-    /// The elements of an array and their places.
-    async fn elements(
-        &mut self,
-        array: &Node,
-        row: &[Value],
-        arguments: &[Value],
-    ) -> Result<Vec<Row>> {
-        let array = self.value(array, Rows { row, arguments, outputs: &[] }).await?;
-        // An array that is NULL has no elements.
-        let Value::Array { values, .. } = array else { return Ok(Vec::new()) };
-        Ok((0..).map(Value::Int64).zip(values).map(|(place, value)| vec![value, place]).collect())
-    }
-
     /// Returns the rows of a table that pass `filter`, as far as a statement that writes uses them.
     pub(super) async fn rows_of(
         &mut self,
@@ -204,9 +183,8 @@ impl<A: Access> Execution<'_, A> {
             steps: vec![step],
             width,
             filter: Some(filter.clone()),
-            grouping: None,
+            aggregates: None,
             outputs: Vec::new(),
-            distinct: false,
             order: Vec::new(),
             skip: 0,
             limit: None,
@@ -220,8 +198,7 @@ pub(super) fn used(source: &Source) -> &[(usize, usize)] {
     match source {
         Source::Table(Scan { used, .. })
         | Source::Fixed { used, .. }
-        | Source::Query { used, .. }
-        | Source::Elements { used, .. } => used,
+        | Source::Query { used, .. } => used,
     }
 }
 
@@ -229,9 +206,8 @@ pub(super) fn used(source: &Source) -> &[(usize, usize)] {
 fn row_limit(query: &Query) -> Option<usize> {
     let is_plain = query.steps.len() == 1
         && query.filter.is_none()
-        && query.grouping.is_none()
-        && query.order.is_empty()
-        && !query.distinct;
+        && query.aggregates.is_none()
+        && query.order.is_empty();
     let limit = query.limit.filter(|_| is_plain)?;
     usize::try_from(limit.saturating_add(query.skip)).ok()
 }

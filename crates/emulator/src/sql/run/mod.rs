@@ -1,6 +1,5 @@
 //! The execution of a statement: evaluation, and the reads and writes it asks for.
 
-mod explain;
 mod from;
 mod insert;
 mod path;
@@ -15,8 +14,6 @@ use super::params::Parameters;
 use super::plan::{Node, Plan};
 use super::prepared::Prepared;
 use crate::engine::{Result, Type, Value};
-
-pub use explain::{Explained, Operator, explain};
 
 /// The result of a statement.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,16 +1,14 @@
 //! Queries.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 
 use super::{Execution, Outcome};
 use crate::engine::{Result, Type, Value};
 use crate::sql::access::Access;
-use crate::sql::error::SqlError;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::functions::fold::Fold;
-use crate::sql::plan::{Aggregate, Grouping, OrderBy, Output, Query};
+use crate::sql::plan::{Aggregate, OrderBy, Output, Query};
 
 impl<A: Access> Execution<'_, A> {
     pub(super) async fn query(&mut self, query: &Query) -> Result<Outcome> {
@@ -43,10 +41,14 @@ impl<A: Access> Execution<'_, A> {
             return Ok(Vec::new());
         }
         let mut rows = self.source_rows(query, arguments).await?;
-        if let Some(grouping) = &query.grouping {
-            rows = self.groups(grouping, rows, arguments).await?;
+        if let Some(aggregates) = &query.aggregates {
+            let mut all = Vec::with_capacity(aggregates.len());
+            for aggregate in aggregates {
+                all.push(self.folded(aggregate, &rows, arguments).await?);
+            }
+            rows = vec![all];
         }
-        if query.order.is_empty() && !query.distinct {
+        if query.order.is_empty() {
             let mut result = Vec::new();
             for row in rows.into_iter().skip(skip).take(limit) {
                 result.push(self.outputs(&query.outputs, &row, arguments).await?);
@@ -54,12 +56,9 @@ impl<A: Access> Execution<'_, A> {
             return Ok(result);
         }
         let mut shown = Vec::with_capacity(rows.len());
-        let mut seen = BTreeSet::new();
         for row in rows {
             let outputs = self.outputs(&query.outputs, &row, arguments).await?;
-            if !query.distinct || seen.insert(outputs.clone()) {
-                shown.push((row, outputs));
-            }
+            shown.push((row, outputs));
         }
         let shown = self.ordered(shown, &query.order, arguments).await?;
         Ok(shown.into_iter().skip(skip).take(limit).map(|(_, outputs)| outputs).collect())
@@ -77,44 +76,6 @@ impl<A: Access> Execution<'_, A> {
         self.evaluate(|evaluation| evaluation.values(nodes.clone(), &rows)).await
     }
 
-    async fn groups(
-        &mut self,
-        grouping: &Grouping,
-        rows: Vec<Row>,
-        arguments: &[Value],
-    ) -> Result<Vec<Row>> {
-        let mut groups: BTreeMap<Row, Vec<Row>> = BTreeMap::new();
-        if grouping.keys.is_empty() {
-            groups.insert(Vec::new(), rows);
-        } else {
-            for row in rows {
-                let mut key = Vec::with_capacity(grouping.keys.len());
-                for node in &grouping.keys {
-                    let rows = Rows { row: &row, arguments, outputs: &[] };
-                    key.push(self.value(node, rows).await?);
-                }
-                groups.entry(key).or_default().push(row);
-            }
-        }
-        let mut result = Vec::with_capacity(groups.len());
-        for (mut group, rows) in groups {
-            for aggregate in &grouping.aggregates {
-                group.push(self.folded(aggregate, &rows, arguments).await?);
-            }
-            let holds = match &grouping.having {
-                None => true,
-                Some(having) => {
-                    let rows = Rows { row: &group, arguments, outputs: &[] };
-                    self.holds(having, rows).await?
-                }
-            };
-            if holds {
-                result.push(group);
-            }
-        }
-        Ok(result)
-    }
-
     async fn folded(
         &mut self,
         aggregate: &Aggregate,
@@ -125,23 +86,12 @@ impl<A: Access> Execution<'_, A> {
         for row in rows {
             let seen = Rows { row, arguments, outputs: &[] };
             let value = self.value(&aggregate.operand, seen).await?;
-            if !(aggregate.ignores_nulls && value.is_null()) {
-                values.push((row.clone(), vec![value]));
-            }
+            values.push(value);
         }
-        let values = self.ordered(values, &aggregate.order, arguments).await?;
-        let mut values: Vec<Value> = values.into_iter().flat_map(|(_, value)| value).collect();
         if aggregate.distinct {
             values = Fold::distinct(values);
         }
-        let separator = match &aggregate.separator {
-            None => None,
-            Some(node) => Some(self.value(node, Rows { arguments, ..Rows::default() }).await?),
-        };
-        if separator.as_ref().is_some_and(Value::is_null) {
-            return Err(SqlError::out_of_range("Illegal NULL separator in STRING_AGG").into());
-        }
-        Ok(aggregate.fold.of(values, aggregate.value_type, separator.as_ref())?)
+        Ok(aggregate.fold.of(values)?)
     }
 
     /// Rows with what is shown of them, in order.
@@ -151,9 +101,6 @@ impl<A: Access> Execution<'_, A> {
         order: &[OrderBy],
         arguments: &[Value],
     ) -> Result<Vec<(Row, Row)>> {
-        if order.is_empty() {
-            return Ok(rows);
-        }
         let mut keyed: Vec<(Row, (Row, Row))> = Vec::with_capacity(rows.len());
         for (row, outputs) in rows {
             let mut key = Vec::with_capacity(order.len());

@@ -88,35 +88,6 @@ fn an_array_without_elements_is_one_of_its_columns_type() {
 }
 
 #[test]
-fn the_elements_of_an_array_are_rows() {
-    let mut world = world();
-    let values = vec![Value::String("b".into()), Value::Null, Value::String("a".into())];
-    let ids = Value::Array { element: &Type::String, values };
-    let typed = Parameter::Typed(Type::Array(&Type::String), ids);
-    let parameters = Parameters::from_iter([("p", typed)]);
-    assert_eq!(world.rows_with("SELECT * FROM UNNEST(@p)", &parameters), ["b", "NULL", "a"]);
-    let query = "SELECT x || '!' FROM UNNEST(@p) AS x WHERE x IS NOT NULL ORDER BY x";
-    assert_eq!(world.rows_with(query, &parameters), ["a!", "b!"]);
-    assert_eq!(world.rows("SELECT SUM(x), COUNT(*) FROM UNNEST([1, 2, NULL]) x"), ["3 3"]);
-    assert_eq!(world.rows("SELECT 1 FROM UNNEST(CAST(NULL AS ARRAY<INT64>))"), [""; 0]);
-    assert_eq!(
-        world.rows(
-            "SELECT k FROM Flags WHERE EXISTS (SELECT 1 FROM UNNEST(['x', 'y']) e WHERE e = k)"
-        ),
-        ["x"]
-    );
-    world.run("INSERT Flags (k) SELECT x FROM UNNEST(@p) x WHERE x > 'a'", &parameters).unwrap();
-    assert_eq!(world.rows("SELECT k FROM Flags WHERE k < 'c'"), ["b"]);
-    for (text, code) in [
-        ("SELECT x.x FROM UNNEST([1]) x", Code::InvalidArgument),
-        ("SELECT 1 FROM UNNEST(1)", Code::InvalidArgument),
-        ("SELECT 1 FROM UNNEST(NULL) x", Code::InvalidArgument),
-    ] {
-        assert_eq!(world.error(text).0, code, "{text}");
-    }
-}
-
-#[test]
 fn arrays_and_documents_are_not_compared_and_no_keys() {
     let mut world = Memory::new(SHELF);
     for (text, message) in [
@@ -195,7 +166,6 @@ fn decimals_are_exact_and_order_keys() {
         ("NUMERIC '2' > 1", "true"),
         ("NUMERIC '0.5' + CAST(0.5 AS FLOAT64)", "1.0"),
         ("ABS(NUMERIC '-2.5')", "2.5"),
-        ("MOD(NUMERIC '7.5', 2)", "1.5"),
         ("1 / 4", "0.25"),
     ] {
         assert_eq!(world.one(expr), value, "{expr}");
@@ -229,7 +199,7 @@ fn documents_are_kept_in_their_one_form() {
     assert_eq!(world.rows("SELECT id FROM Shelf WHERE info IS NULL"), [""; 0]);
     assert_eq!(world.error("SELECT JSON '{'").0, Code::InvalidArgument);
     assert_eq!(world.error("INSERT Shelf (id, info) VALUES (3, '1')").0, Code::InvalidArgument);
-    for unknown in ["JSON_VALUE('1', '$')", "TO_JSON(1)", "JSON_TYPE(info)", "CAST(1 AS JSON)"] {
+    for unknown in ["JSON_VALUE(info)", "TO_JSON(1)", "JSON_TYPE(info)", "CAST(1 AS JSON)"] {
         let (code, message) = world.error(&format!("SELECT {unknown} FROM Shelf"));
         assert_eq!(code, Code::Unimplemented, "{unknown}: {message}");
     }

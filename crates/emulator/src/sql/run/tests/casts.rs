@@ -94,11 +94,6 @@ fn what_cannot_become_another_is_refused() {
         ),
         ("CAST('a' AS UUID)", Code::Unimplemented, "Not supported here: the type UUID [at 1:20]"),
         (
-            "TRUNC(NULL, 1)",
-            Code::Unimplemented,
-            "Not supported here: TRUNC of a NULL without a type, which is a FLOAT32 [at 1:8]",
-        ),
-        (
             "CAST(1 AS STRING FORMAT '9')",
             Code::Unimplemented,
             "Not supported here: FORMAT [at 1:25]",

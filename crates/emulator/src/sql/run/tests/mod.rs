@@ -9,7 +9,7 @@ mod indexes;
 mod joins;
 mod kept;
 mod keys;
-mod patterns;
+
 mod plans;
 mod refusals;
 mod returning;

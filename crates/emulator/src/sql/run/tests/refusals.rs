@@ -82,9 +82,9 @@ fn functions_of_a_sequence_are_named() {
         assert_eq!(code, Code::Unimplemented);
         assert!(message.contains(function), "{message}");
     }
-    let column = "SELECT COUNT(sequence), MAX(sequence + 1) FROM UNNEST([1]) AS sequence";
+    let column = "SELECT COUNT(sequence), MAX(sequence + 1) FROM (SELECT 1 AS sequence)";
     assert_eq!(world.rows(column), ["1 2"], "a column may have that name");
-    let column = "SELECT LOGICAL_OR(sequence IS NULL) FROM UNNEST([1]) AS sequence";
+    let column = "SELECT LOGICAL_OR(sequence IS NULL) FROM (SELECT 1 AS sequence)";
     assert_eq!(world.rows(column), ["false"]);
 }
 
@@ -109,9 +109,6 @@ fn what_only_resembles_a_value_is_refused() {
         "[1, 'x']",
     ] {
         assert_eq!(world.error(&format!("SELECT {text}")).0, Code::InvalidArgument, "{text}");
-    }
-    for text in ["SQRT(NUMERIC '2')", "POW(NUMERIC '1.1', 2)"] {
-        assert_eq!(world.error(&format!("SELECT {text}")).0, Code::Unimplemented, "{text}");
     }
     let alias = world.error("INSERT INTO Flags AS f (k) VALUES ('new')");
     let message = "Not supported here: an alias of the table in INSERT [at 1:13]".to_owned();

@@ -59,7 +59,6 @@ fn values_are_computed_as_googlesql_does() {
         ("DATE '2026-1-2'", "2026-01-02"),
         ("DATE '2026-01-02' < '2026-01-03'", "true"),
         ("TIMESTAMP '2026-01-02 03:04:05+01'", "2026-01-02T02:04:05Z"),
-        ("TIMESTAMP('2026-01-02T03:04:05.5Z')", "2026-01-02T03:04:05.5Z"),
         ("TIMESTAMP '2026-01-02T00:00:00Z' > '2026-01-01T00:00:00Z'", "true"),
         ("CURRENT_TIMESTAMP()", "2026-01-02T03:04:05.000006Z"),
         ("current_timestamp", "2026-01-02T03:04:05.000006Z"),
@@ -82,7 +81,6 @@ fn a_plain_literal_becomes_what_a_typed_one_is() {
     for (expr, value) in [
         ("0.1234567890123 * NUMERIC '1'", "0.123456789"),
         ("NUMERIC '1' + 0.1234567890123", "1.123456789"),
-        ("SAFE_DIVIDE(0.1234567890123, NUMERIC '1')", "0.123456789"),
         ("0.1234567890123 * CAST(NUMERIC '1' AS FLOAT64)", "0.1234567890123"),
     ] {
         assert_eq!(world.one(expr), value, "{expr}");
@@ -90,110 +88,6 @@ fn a_plain_literal_becomes_what_a_typed_one_is() {
     let (code, message) = world.error("SELECT 1e30 * NUMERIC '1'");
     assert_eq!(code, Code::InvalidArgument);
     assert!(message.starts_with("Invalid NUMERIC value: 1e30"), "{message}");
-}
-
-#[test]
-fn a_mean_is_rounded_once() {
-    let mut world = Memory::new("");
-    for (values, mean) in [
-        ("1.0, 2.5, 0.0, 1.0, 2.5, 0.0", "1.1666666666666667"),
-        ("592.0, 920.0, 741.0, -55.2380566612, 867.6, 387.4", "575.4603238898"),
-        ("1e308, 1e308, 1.6e308", "1.2e308"),
-        ("1e400, 1.5", "NaN"),
-        ("-99, -99, -98, -103, 9223372036854775707", "1.844674407370955e18"),
-        ("9007199254740993, 9007199254740993, 9007199254740995", "9007199254740994.0"),
-    ] {
-        let query = format!("SELECT AVG(x) FROM UNNEST([{values}]) AS x");
-        assert_eq!(world.rows(&query), [mean], "{values}");
-    }
-}
-
-#[test]
-fn a_part_is_taken_from_a_date_and_from_a_time_in_utc() {
-    let mut world = Memory::new("");
-    let time = "TIMESTAMP '1969-12-31 23:59:58.987654321Z' AT TIME ZONE 'UTC'";
-    for (from, parts) in [
-        ("DATE '2026-01-02'", "YEAR 2026, QUARTER 1, MONTH 1, DAY 2, DAYOFWEEK 6, DAYOFYEAR 2"),
-        ("DATE '2024-12-30'", "WEEK 52, ISOWEEK 1, ISOYEAR 2025, DAYOFYEAR 365, QUARTER 4"),
-        ("DATE '2023-01-01'", "WEEK 1, ISOWEEK 52, ISOYEAR 2022, DAYOFWEEK 1"),
-        ("DATE '2026-01-03'", "WEEK 0, ISOWEEK 1, ISOYEAR 2026, DAYOFWEEK 7"),
-        ("DATE '0001-01-01'", "ISOWEEK 1, ISOYEAR 1"),
-        ("DATE '9999-12-31'", "ISOWEEK 52, ISOYEAR 9999"),
-        (time, "HOUR 23, MINUTE 59, SECOND 58, MILLISECOND 987, NANOSECOND 987654321, DAY 31"),
-        ("CAST(NULL AS DATE)", "YEAR NULL"),
-    ] {
-        for (part, value) in parts.split(", ").filter_map(|part| part.split_once(' ')) {
-            let expr = format!("EXTRACT({part} FROM {from})");
-            assert_eq!(world.one(&expr), value, "{expr}");
-        }
-    }
-    for (expr, code) in [
-        ("EXTRACT(HOUR FROM DATE '2026-01-02')", Code::InvalidArgument),
-        ("EXTRACT(AGE FROM DATE '2026-01-02')", Code::InvalidArgument),
-        ("EXTRACT(DAY FROM DATE '2026-01-02' AT TIME ZONE 'UTC')", Code::InvalidArgument),
-        ("EXTRACT(DAY FROM '2026-01-02')", Code::InvalidArgument),
-        ("EXTRACT(DAY FROM 1)", Code::InvalidArgument),
-        ("EXTRACT(DAY FROM CURRENT_TIMESTAMP())", Code::Unimplemented),
-        ("EXTRACT(DAY FROM CURRENT_TIMESTAMP() AT TIME ZONE '+01')", Code::Unimplemented),
-        ("EXTRACT(DATE FROM CURRENT_TIMESTAMP() AT TIME ZONE 'UTC')", Code::Unimplemented),
-        ("EXTRACT(WEEK(MONDAY) FROM DATE '2026-01-02')", Code::Unimplemented),
-    ] {
-        assert_eq!(world.error(&format!("SELECT {expr}")).0, code, "{expr}");
-    }
-}
-
-#[test]
-fn documents_are_taken_apart_and_written() {
-    let mut world = Memory::new("");
-    let document = r#"JSON '{"a": [1.50, "x", null, {"b c": true}], "d": {}, "0": 7}'"#;
-    for (path, scalar, part) in [
-        ("$.a[0]", "1.5", "1.5"),
-        ("$.a.1", "x", "\"x\""),
-        ("$.a[2]", "NULL", "null"),
-        (r#"$.a[3]."b c""#, "true", "true"),
-        ("$.a[4]", "NULL", "NULL"),
-        ("$.a.b", "NULL", "NULL"),
-        ("$.a[0].b", "NULL", "NULL"),
-        ("$.d", "NULL", "{}"),
-        ("$[0]", "7", "7"),
-    ] {
-        let found = format!("JSON_VALUE({document}, '{path}')");
-        assert_eq!(world.one(&found), scalar, "{path}");
-        let found = format!("JSON_QUERY({document}, '{path}')");
-        assert_eq!(world.one(&found), part, "{path}");
-    }
-    for (expr, value) in [
-        ("JSON_VALUE(JSON '2')", "2"),
-        ("PARSE_JSON(' [1, 2.50] ')", "[1,2.5]"),
-        ("PARSE_JSON(CAST(NULL AS STRING))", "NULL"),
-        ("TO_JSON_STRING(NULL)", "null"),
-        (
-            "TO_JSON_STRING([9007199254740992, 9007199254740993])",
-            "[9007199254740992,\"9007199254740993\"]",
-        ),
-        ("TO_JSON_STRING([NUMERIC '1', NUMERIC '1.5'])", "[1,\"1.5\"]"),
-        ("TO_JSON_STRING([-0.0, 1e400])", "[0,\"Infinity\"]"),
-        (r"TO_JSON_STRING('a\u2028\n')", r#""a\u2028\n""#),
-        ("TO_JSON_STRING(b'x')", "\"eA==\""),
-        (
-            "TO_JSON_STRING(TIMESTAMP '2026-01-02 03:04:05.1234Z')",
-            "\"2026-01-02T03:04:05.123400Z\"",
-        ),
-        ("TO_JSON_STRING(DATE '2026-01-02')", "\"2026-01-02\""),
-        ("TO_JSON_STRING(JSON '{\"a\": 1}')", "{\"a\":1}"),
-    ] {
-        assert_eq!(world.one(expr), value, "{expr}");
-    }
-    for (expr, code) in [
-        ("PARSE_JSON('{')", Code::OutOfRange),
-        ("JSON_VALUE(JSON '1', 'a')", Code::OutOfRange),
-        ("JSON_VALUE(JSON '1', CONCAT('$', '.a'))", Code::InvalidArgument),
-        ("JSON_VALUE(JSON '1', '$[-1]')", Code::Unimplemented),
-        ("JSON_VALUE('1', '$')", Code::Unimplemented),
-        ("TO_JSON_STRING(1, TRUE)", Code::Unimplemented),
-    ] {
-        assert_eq!(world.error(&format!("SELECT {expr}")).0, code, "{expr}");
-    }
 }
 
 #[test]
@@ -210,7 +104,7 @@ fn what_cannot_be_computed_is_out_of_range() {
         "TIMESTAMP_ADD('9999-12-31T00:00:00Z', INTERVAL 1 DAY)",
         "TIMESTAMP_ADD('9999-12-31T00:00:00Z', INTERVAL 9223372036854775807 DAY)",
         "TIMESTAMP_DIFF('9999-12-31T00:00:00Z', '0001-01-01T00:00:00Z', NANOSECOND)",
-        "TIMESTAMP(CONCAT('x', 'y'))",
+        "CAST(CONCAT('x', 'y') AS TIMESTAMP)",
     ] {
         assert_eq!(world.error(&format!("SELECT {expr}")).0, Code::OutOfRange, "{expr}");
     }

@@ -1,10 +1,8 @@
 //! `INFORMATION_SCHEMA`: the schema as rows.
 
-mod constraints;
-
 use super::ast::TableName;
 use super::error::SqlError;
-use crate::engine::{Column, Dialect, Index, Parent, Schema, Table, Type, Value};
+use crate::engine::{Column, Dialect, Index, OnDelete, Parent, Schema, Table, Type, Value};
 
 /// The name of the schema, in any case.
 pub const NAME: &str = "INFORMATION_SCHEMA";
@@ -17,87 +15,25 @@ pub struct View {
     pub rows: Vec<Vec<Value>>,
 }
 
-const TABLES: &[(&str, Type)] = &[
-    ("TABLE_CATALOG", Type::String),
-    ("TABLE_SCHEMA", Type::String),
-    ("TABLE_NAME", Type::String),
-    ("TABLE_TYPE", Type::String),
-    ("PARENT_TABLE_NAME", Type::String),
-    ("ON_DELETE_ACTION", Type::String),
-    ("SPANNER_STATE", Type::String),
-    ("INTERLEAVE_TYPE", Type::String),
-    ("ROW_DELETION_POLICY_EXPRESSION", Type::String),
-];
+const TABLES: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE PARENT_TABLE_NAME \
+     ON_DELETE_ACTION SPANNER_STATE INTERLEAVE_TYPE \
+     ROW_DELETION_POLICY_EXPRESSION";
 
-const COLUMNS: &[(&str, Type)] = &[
-    ("TABLE_CATALOG", Type::String),
-    ("TABLE_SCHEMA", Type::String),
-    ("TABLE_NAME", Type::String),
-    ("COLUMN_NAME", Type::String),
-    ("ORDINAL_POSITION", Type::Int64),
-    ("COLUMN_DEFAULT", Type::String),
-    ("DATA_TYPE", Type::String),
-    ("IS_NULLABLE", Type::String),
-    ("SPANNER_TYPE", Type::String),
-    ("IS_GENERATED", Type::String),
-    ("IS_HIDDEN", Type::Bool),
-    ("GENERATION_EXPRESSION", Type::String),
-    ("IS_STORED", Type::String),
-    ("SPANNER_STATE", Type::String),
-    ("IS_IDENTITY", Type::String),
-];
+const COLUMNS: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION \
+     COLUMN_DEFAULT DATA_TYPE IS_NULLABLE SPANNER_TYPE IS_GENERATED IS_HIDDEN \
+     GENERATION_EXPRESSION IS_STORED SPANNER_STATE IS_IDENTITY";
 
-const INDEXES: &[(&str, Type)] = &[
-    ("TABLE_CATALOG", Type::String),
-    ("TABLE_SCHEMA", Type::String),
-    ("TABLE_NAME", Type::String),
-    ("INDEX_NAME", Type::String),
-    ("INDEX_TYPE", Type::String),
-    ("PARENT_TABLE_NAME", Type::String),
-    ("IS_UNIQUE", Type::Bool),
-    ("IS_NULL_FILTERED", Type::Bool),
-    ("INDEX_STATE", Type::String),
-    ("SPANNER_IS_MANAGED", Type::Bool),
-];
+const INDEXES: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME INDEX_NAME INDEX_TYPE \
+     PARENT_TABLE_NAME IS_UNIQUE IS_NULL_FILTERED INDEX_STATE \
+     SPANNER_IS_MANAGED";
 
-const INDEX_COLUMNS: &[(&str, Type)] = &[
-    ("TABLE_CATALOG", Type::String),
-    ("TABLE_SCHEMA", Type::String),
-    ("TABLE_NAME", Type::String),
-    ("INDEX_NAME", Type::String),
-    ("INDEX_TYPE", Type::String),
-    ("COLUMN_NAME", Type::String),
-    ("ORDINAL_POSITION", Type::Int64),
-    ("COLUMN_ORDERING", Type::String),
-    ("IS_NULLABLE", Type::String),
-    ("SPANNER_TYPE", Type::String),
-];
+const INDEX_COLUMNS: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME INDEX_NAME INDEX_TYPE COLUMN_NAME \
+     ORDINAL_POSITION COLUMN_ORDERING IS_NULLABLE SPANNER_TYPE";
 
-const COLUMN_OPTIONS: &[(&str, Type)] = &[
-    ("TABLE_CATALOG", Type::String),
-    ("TABLE_SCHEMA", Type::String),
-    ("TABLE_NAME", Type::String),
-    ("COLUMN_NAME", Type::String),
-    ("OPTION_NAME", Type::String),
-    ("OPTION_TYPE", Type::String),
-    ("OPTION_VALUE", Type::String),
-];
+const COLUMN_OPTIONS: &str =
+    "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME OPTION_NAME OPTION_TYPE OPTION_VALUE";
 
-const DATABASE_OPTIONS: &[(&str, Type)] = &[
-    ("CATALOG_NAME", Type::String),
-    ("SCHEMA_NAME", Type::String),
-    ("OPTION_NAME", Type::String),
-    ("OPTION_TYPE", Type::String),
-    ("OPTION_VALUE", Type::String),
-];
-
-const VIEWS: &[&str] =
-    &["TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION", "SECURITY_TYPE"];
-
-const SEQUENCES: &[&str] = &["CATALOG", "SCHEMA", "NAME", "DATA_TYPE"];
-
-const SEQUENCE_OPTIONS: &[&str] =
-    &["CATALOG", "SCHEMA", "NAME", "OPTION_NAME", "OPTION_TYPE", "OPTION_VALUE"];
+const DATABASE_OPTIONS: &str = "CATALOG_NAME SCHEMA_NAME OPTION_NAME OPTION_TYPE OPTION_VALUE";
 
 /// Returns the table of this name, in any case, for the tables of `schema`.
 ///
@@ -125,43 +61,23 @@ pub fn view(name: &str, schema: &Schema) -> Option<View> {
             (COLUMN_OPTIONS, rows)
         }
         "DATABASE_OPTIONS" => (DATABASE_OPTIONS, database_option_rows(schema)),
-        _ => return other_view(&name, schema),
-    };
-    Some(shown(schema, columns.iter().copied(), rows))
-}
-
-/// Returns a table of what a schema has besides tables. Those of things that aren't here are empty,
-/// unless such a thing is kept. The other dialect has columns of its own in most.
-fn other_view(name: &str, schema: &Schema) -> Option<View> {
-    if schema.dialect() == Dialect::PostgreSql && name != "REFERENTIAL_CONSTRAINTS" {
-        return None;
-    }
-    let none_of = |kind: &str| !schema.kept().iter().any(|kept| kept.kind == kind);
-    let (columns, rows): (&[&str], Vec<Vec<Value>>) = match name {
-        "SCHEMATA" => {
-            let names = ["", NAME, "SPANNER_SYS"];
-            let rows = names.map(|name| vec!["".into(), name.into()]);
-            (&["CATALOG_NAME", "SCHEMA_NAME"], rows.into())
+        "SCHEMATA" if schema.dialect() == Dialect::GoogleSql => {
+            let rows = ["", NAME, "SPANNER_SYS"].map(|name| vec!["".into(), name.into()]);
+            ("CATALOG_NAME SCHEMA_NAME", rows.into())
         }
-        "VIEWS" if none_of("VIEW") => (VIEWS, Vec::new()),
-        "SEQUENCES" if none_of("SEQUENCE") => (SEQUENCES, Vec::new()),
-        "SEQUENCE_OPTIONS" if none_of("SEQUENCE") => (SEQUENCE_OPTIONS, Vec::new()),
-        _ => constraints::view(name, schema)?,
+        _ => return None,
     };
-    let value_type = |column: &str| match column.contains("POSITION") {
-        true => Type::Int64,
-        false => Type::String,
-    };
-    Some(shown(schema, columns.iter().map(|column| (*column, value_type(column))), rows))
+    Some(shown(schema, columns, rows))
 }
 
 /// Tables of the other dialect are in a schema that has a name.
-fn shown<'c>(
-    schema: &Schema,
-    columns: impl Iterator<Item = (&'c str, Type)>,
-    mut rows: Vec<Vec<Value>>,
-) -> View {
-    let columns: Vec<_> = columns.map(|(name, kind)| (name.to_owned(), kind)).collect();
+fn shown(schema: &Schema, columns: &str, mut rows: Vec<Vec<Value>>) -> View {
+    let kind = |name: &str| match name {
+        "ORDINAL_POSITION" => Type::Int64,
+        "IS_HIDDEN" | "IS_UNIQUE" | "IS_NULL_FILTERED" | "SPANNER_IS_MANAGED" => Type::Bool,
+        _ => Type::String,
+    };
+    let columns: Vec<_> = columns.split(' ').map(|name| (name.to_owned(), kind(name))).collect();
     if schema.dialect() == Dialect::PostgreSql {
         let schemas = columns.iter().enumerate().filter(|(_, (name, _))| name.ends_with("_SCHEMA"));
         for (at, _) in schemas {
@@ -205,7 +121,7 @@ fn table_row(table: &Table) -> Vec<Value> {
 fn view_rows(schema: &Schema) -> impl Iterator<Item = Vec<Value>> {
     let views = schema.kept().iter().filter(|kept| kept.kind == "VIEW");
     views.map(|view| {
-        let mut row = vec![Value::Null; TABLES.len()];
+        let mut row = vec![Value::Null; TABLES.split(' ').count()];
         row[..4].clone_from_slice(&[
             "".into(),
             "".into(),
@@ -217,7 +133,10 @@ fn view_rows(schema: &Schema) -> impl Iterator<Item = Vec<Value>> {
 }
 
 fn on_delete(parent: &Parent) -> &'static str {
-    constraints::action(parent.on_delete)
+    match parent.on_delete {
+        OnDelete::Cascade => "CASCADE",
+        OnDelete::NoAction => "NO ACTION",
+    }
 }
 
 fn interleave_type(parent: &Parent) -> &'static str {
