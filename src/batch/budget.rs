@@ -84,24 +84,28 @@ impl Budget {
         Budget { buckets, refunded: Notify::new() }
     }
 
-    /// Pays for a request, if there is enough.
-    pub(crate) fn pay(&self, charge: Charge) -> bool {
+    /// Pays for a request and returns when, if there is enough.
+    pub(crate) fn pay(&self, charge: Charge) -> Option<Instant> {
         let (mut buckets, price) = (self.refilled(), charge.requests());
         let is_room = buckets.paid.len() + price <= REQUESTS_MAX;
         let is_enough = is_room && buckets.of(charge).all(|bucket| bucket.left > 0);
-        if is_enough {
+        is_enough.then(|| {
+            let now = Instant::now();
             buckets.of(charge).for_each(|bucket| bucket.left -= 1);
-            buckets.paid.extend(std::iter::repeat_n(Instant::now(), price));
-        }
-        is_enough
+            buckets.paid.extend(std::iter::repeat_n(now, price));
+            now
+        })
     }
 
-    /// Gives the price of a request back: it was not in vain.
-    pub(crate) fn refund(&self, charge: Charge) {
+    /// Gives the price of a request that was paid for then back: it was not in vain.
+    pub(crate) fn refund(&self, charge: Charge, paid_at: Instant) {
         let mut buckets = self.refilled();
         buckets.of(charge).for_each(Bucket::refund);
-        let paid = buckets.paid.len().saturating_sub(charge.requests());
-        buckets.paid.truncate(paid);
+        // Those of others may have been in vain, and count until their window is over.
+        for _ in 0..charge.requests() {
+            let its_own = buckets.paid.iter().position(|paid| *paid == paid_at);
+            its_own.and_then(|index| buckets.paid.remove(index));
+        }
         drop(buckets);
         self.refunded.notify_waiters();
     }
@@ -127,23 +131,23 @@ impl Budget {
         limit: Duration,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        if timeout(limit, self.paid(charge)).await.is_err() {
+        let Ok(paid_at) = timeout(limit, self.paid(charge)).await else {
             return Err(Error::timed_out(doing(), limit));
-        }
+        };
         let answer = request.await;
         if answer.is_ok() {
-            self.refund(charge);
+            self.refund(charge, paid_at);
         }
         answer
     }
 
-    /// Waits until it has paid.
-    async fn paid(&self, charge: Charge) {
+    /// Waits until it has paid, and returns when that was.
+    async fn paid(&self, charge: Charge) -> Instant {
         loop {
             let mut refunded = std::pin::pin!(self.refunded());
             refunded.as_mut().enable();
-            if self.pay(charge) {
-                return;
+            if let Some(paid_at) = self.pay(charge) {
+                return paid_at;
             }
             match self.refilled_at(charge) {
                 Some(at) => {
@@ -185,23 +189,23 @@ impl Budgets {
         self.heartbeats.refill(now);
     }
 
-    /// Pays for a request, if there is enough.
-    pub(super) fn pay(&mut self, class: Class) -> bool {
+    /// Pays for a request and returns when, if there is enough.
+    pub(super) fn pay(&mut self, class: Class) -> Option<Instant> {
         charge(class).map_or_else(|| self.heartbeats.pay(), |charge| self.shared.pay(charge))
     }
 
     /// Pays for one more read of a transaction whose first read was aborted, if there is enough.
-    pub(super) fn pay_read(&mut self, class: Class) -> bool {
+    pub(super) fn pay_read(&mut self, class: Class) -> Option<Instant> {
         match charge(class) {
             Some(_) => self.shared.pay(Charge::ReadAgain),
             None => self.heartbeats.pay(),
         }
     }
 
-    /// Gives the price of a request back: it was not in vain.
-    pub(super) fn refund(&mut self, class: Class) {
+    /// Gives the price of a request that was paid for then back: it was not in vain.
+    pub(super) fn refund(&mut self, class: Class, paid_at: Instant) {
         match charge(class) {
-            Some(charge) => self.shared.refund(charge),
+            Some(charge) => self.shared.refund(charge, paid_at),
             None => self.heartbeats.refund(),
         }
     }
@@ -269,10 +273,9 @@ impl Bucket {
         }
     }
 
-    fn pay(&mut self) -> bool {
-        let is_enough = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        is_enough
+    fn pay(&mut self) -> Option<Instant> {
+        self.left = self.left.checked_sub(1)?;
+        Some(Instant::now())
     }
 
     fn refund(&mut self) {
@@ -295,7 +298,8 @@ pub(crate) struct Repeats {
 pub(crate) struct Turn<'a> {
     repeats: &'a Repeats,
     budget: &'a Budget,
-    charge: Option<Charge>,
+    /// Its price, and when that was paid.
+    charge: Option<(Charge, Instant)>,
 }
 
 impl Repeats {
@@ -306,10 +310,8 @@ impl Repeats {
 
     /// Waits until the next request may leave. It leaves at once if it repeats no failure.
     pub(crate) async fn turn<'a>(&'a self, budget: &'a Budget, charge: Charge) -> Turn<'a> {
-        let charge = self.has_failed.load(Ordering::Relaxed).then_some(charge);
-        if let Some(charge) = charge {
-            budget.paid(charge).await;
-        }
+        let is_repeat = self.has_failed.load(Ordering::Relaxed);
+        let charge = if is_repeat { Some((charge, budget.paid(charge).await)) } else { None };
         Turn { repeats: self, budget, charge }
     }
 
@@ -331,8 +333,8 @@ impl Turn<'_> {
     /// Notes if the request brought an answer.
     pub(crate) fn ends(self, is_answered: bool) {
         self.repeats.has_failed.store(!is_answered, Ordering::Relaxed);
-        if let Some(charge) = self.charge.filter(|_| is_answered) {
-            self.budget.refund(charge);
+        if let Some((charge, paid_at)) = self.charge.filter(|_| is_answered) {
+            self.budget.refund(charge, paid_at);
         }
     }
 }
@@ -383,19 +385,32 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refund_wakes_whoever_waits_for_the_same_budget() {
         let budget = Budget::new();
-        while budget.pay(Charge::Transaction) {}
         let start = Instant::now();
+        while budget.pay(Charge::Transaction).is_some() {}
         tokio::join!(budget.paid(Charge::Transaction), async {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            budget.refund(Charge::Transaction);
+            budget.refund(Charge::Transaction, start);
         });
         assert_eq!(start.elapsed(), Duration::from_millis(1));
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_refund_takes_back_what_its_own_request_has_paid_and_nobody_elses() {
+        let budget = Budget::new();
+        let answered_late = budget.pay(Charge::ReadAgain).unwrap();
+        tokio::time::advance(PERIOD - Duration::from_secs(1)).await;
+        let in_vain = std::iter::from_fn(|| budget.pay(Charge::ReadAgain)).count();
+        assert_eq!(in_vain, REQUESTS_MAX - 1);
+        budget.refund(Charge::ReadAgain, answered_late);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let more = std::iter::from_fn(|| budget.pay(Charge::ReadAgain)).count();
+        assert_eq!(in_vain + more, REQUESTS_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn tidying_gives_up_where_all_is_spent() {
         let budget = Budget::new();
-        while budget.pay(Charge::Transaction) {}
+        while budget.pay(Charge::Transaction).is_some() {}
         let tidy = async |seconds| {
             let (doing, limit) = (|| "tidy up".to_string(), Duration::from_secs(seconds));
             budget.tidying(doing, Charge::Transaction, limit, async { Ok(()) }).await

@@ -202,11 +202,15 @@ impl<S: Store> Dispatcher<S> {
             ABORTED_PAUSE + longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random())
         };
         let is_late = request.ops.iter().all(|op| now + pause >= op.deadline);
-        if !is_worth_it || is_late || !self.queues.pay_repeat(request.class, only_read, now) {
+        if !is_worth_it || is_late {
+            return false;
+        }
+        let paid_at = self.queues.pay_repeat(request.class, only_read, now);
+        if paid_at.is_none() {
             return false;
         }
         request.ops.iter().for_each(|op| op.returns());
-        let repeat = Repeat { count: count + 1, is_alone: is_gone, is_paid: true };
+        let repeat = Repeat { count: count + 1, is_alone: is_gone, paid_at };
         self.queues.add_repeat(request.class, now + pause, request.ops.to_vec(), repeat);
         true
     }

@@ -72,8 +72,8 @@ pub(crate) struct Repeat {
     pub(crate) count: u32,
     /// True if nothing else may be under way, to find out if it was something else.
     pub(crate) is_alone: bool,
-    /// True if it needs no other payment.
-    pub(crate) is_paid: bool,
+    /// When it was paid for, if it needs no other payment.
+    pub(crate) paid_at: Option<Instant>,
 }
 
 /// Acts that go together.
@@ -91,8 +91,8 @@ pub(crate) struct Batch {
 pub(crate) struct Charge {
     /// True if its acts are suspected of holding others up.
     pub(crate) is_isolated: bool,
-    /// True if it consumes retry budget.
-    pub(crate) is_paid: bool,
+    /// When it was paid for, if it consumes retry budget.
+    pub(crate) paid_at: Option<Instant>,
 }
 
 /// How a request ended.
@@ -143,8 +143,13 @@ impl Queues {
     }
 
     /// Pays for sending a request once more, if there is enough: for all of it, or for the one read
-    /// with which it ended.
-    pub(crate) fn pay_repeat(&mut self, class: Class, only_read: bool, now: Instant) -> bool {
+    /// with which it ended. Returns when.
+    pub(crate) fn pay_repeat(
+        &mut self,
+        class: Class,
+        only_read: bool,
+        now: Instant,
+    ) -> Option<Instant> {
         self.budgets.refill(now);
         if only_read { self.budgets.pay_read(class) } else { self.budgets.pay(class) }
     }
@@ -209,8 +214,8 @@ impl Queues {
 
     /// Notes that a request is no longer on its way.
     pub(crate) fn arrived(&mut self, class: Class, charge: Charge, repeat: Repeat, ending: Ending) {
-        if ending.is_done && charge.is_paid {
-            self.budgets.refund(class);
+        if let Some(paid_at) = charge.paid_at.filter(|_| ending.is_done) {
+            self.budgets.refund(class, paid_at);
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.alone_in_flight -= usize::from(repeat.is_alone).min(self.alone_in_flight);
@@ -405,11 +410,12 @@ impl Waiting {
         if self.in_flight < room {
             let ready = self.parts.iter().position(|part| part.not_before <= now);
             if let Some(ready) = ready
-                && (self.parts[ready].repeat.is_paid || budgets.pay(class))
+                && let Some(paid_at) =
+                    self.parts[ready].repeat.paid_at.or_else(|| budgets.pay(class))
                 && let Some(Part { ops, repeat, .. }) = self.parts.remove(ready)
             {
                 self.in_flight += 1;
-                let charge = Charge { is_isolated: false, is_paid: true };
+                let charge = Charge { is_isolated: false, paid_at: Some(paid_at) };
                 return Some(Batch::new(class, ops, charge, repeat));
             }
             if is_gathering {
@@ -420,29 +426,31 @@ impl Waiting {
             } else {
                 self.trusted(class, now, budgets)
             };
-            if let Some((ops, is_paid)) = taken {
+            if let Some((ops, paid_at)) = taken {
                 self.in_flight += 1;
-                let charge = Charge { is_isolated: false, is_paid };
+                let charge = Charge { is_isolated: false, paid_at };
                 return Some(Batch::new(class, ops, charge, Repeat::default()));
             }
         }
         self.next_isolated(class, budgets)
     }
 
-    /// Takes the next acts that are not isolated, with whether they were paid for. The first to
+    /// Takes the next acts that are not isolated, with when they were paid for. The first to
     /// come goes first. Repeats go along for nothing, or wait until they may.
     fn trusted(
         &mut self,
         class: Class,
         now: Instant,
         budgets: &mut Budgets,
-    ) -> Option<(Vec<Arc<Op>>, bool)> {
+    ) -> Option<(Vec<Arc<Op>>, Option<Instant>)> {
         let is_fresh_in_reach = self.fresh.front().is_some_and(|(came, _)| {
             let before = self.repeats.partition_point(|(other, _)| other < came);
             before < ROWS_MAX
         });
-        let is_paid = !is_fresh_in_reach && !class.is_free();
-        let pays = !is_paid || (!self.repeats.is_empty() && budgets.pay(class));
+        let is_charged = !is_fresh_in_reach && !class.is_free();
+        let is_repeat = is_charged && !self.repeats.is_empty();
+        let paid_at = if is_repeat { budgets.pay(class) } else { None };
+        let pays = !is_charged || paid_at.is_some();
         let mut chosen = Chosen::new(class);
         loop {
             let (fresh, repeat) = (self.fresh.front(), self.repeats.front().filter(|_| pays));
@@ -465,12 +473,12 @@ impl Waiting {
             let queue = if op.is_repeat { &mut self.repeats } else { &mut self.fresh };
             queue.push_front((came, op));
         }
-        (!ops.is_empty()).then_some((ops, is_paid && pays))
+        (!ops.is_empty()).then_some((ops, paid_at))
     }
 
     /// Takes the heartbeats of the oldest terms. Where there are more than the server carries, always
     /// the same ones fail; in the order in which they came, all would be late in turn.
-    fn oldest_terms(&mut self, now: Instant) -> Option<(Vec<Arc<Op>>, bool)> {
+    fn oldest_terms(&mut self, now: Instant) -> Option<(Vec<Arc<Op>>, Option<Instant>)> {
         let waiting = self.fresh.drain(..).chain(self.repeats.drain(..));
         let is_of_use = |op: &Op| !op.is_idle() && !op.is_hopeless(now);
         let mut waiting: Vec<_> = waiting.filter(|(_, op)| is_of_use(op)).collect();
@@ -489,15 +497,15 @@ impl Waiting {
             let queue = if op.is_repeat { &mut self.repeats } else { &mut self.fresh };
             queue.push_back((came, op));
         }
-        (!chosen.ops.is_empty()).then_some((chosen.ops, false))
+        (!chosen.ops.is_empty()).then_some((chosen.ops, None))
     }
 
     fn next_isolated(&mut self, class: Class, budgets: &mut Budgets) -> Option<Batch> {
         if self.isolated_in_flight > 1 || self.isolated.is_empty() {
             return None;
         }
-        let is_paid = !class.is_free() && budgets.pay(class);
-        let taken = if class.is_free() || is_paid {
+        let paid_at = if class.is_free() { None } else { budgets.pay(class) };
+        let taken = if class.is_free() || paid_at.is_some() {
             self.isolated(class)
         } else {
             // Those that repeat nothing go all the same, and so in one request.
@@ -507,7 +515,7 @@ impl Waiting {
             return None;
         }
         self.isolated_in_flight += 1;
-        Some(Batch::new(class, taken, Charge { is_isolated: true, is_paid }, Repeat::default()))
+        Some(Batch::new(class, taken, Charge { is_isolated: true, paid_at }, Repeat::default()))
     }
 
     /// Takes acts whose predecessors may have held others up: those least isolated together, and
@@ -602,7 +610,6 @@ mod tests {
     use crate::batch::window::PAUSE_MIN;
     use crate::error::Outcome;
 
-    const ISOLATED: Charge = Charge { is_isolated: true, is_paid: true };
     const LIMIT: Duration = Duration::from_secs(3);
 
     /// Acts that wait, and those who wait for them.
@@ -632,6 +639,10 @@ mod tests {
         let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
         let holder = spindle_protocol::Holder { lease: LIMIT, info: None };
         OpKind::Change(Change::Insert { writer, holder })
+    }
+
+    fn paid(is_isolated: bool) -> Charge {
+        Charge { is_isolated, paid_at: Some(Instant::now()) }
     }
 
     impl Waiters {
@@ -792,7 +803,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_go_one_at_a_time_where_one_failed_beside_others_and_not_alone() {
         let mut waiters = Waiters::none();
-        let alone = Repeat { count: 1, is_alone: true, is_paid: true };
+        let alone = Repeat { count: 1, is_alone: true, paid_at: Some(Instant::now()) };
         let (part, _answer) = Op::new("a".into(), look(), LIMIT, (false, 0));
         waiters.add("r", release(), false, 0);
         assert_eq!(waiters.next_batch().unwrap().0, Class::Releases);
@@ -842,14 +853,14 @@ mod tests {
         assert_eq!(waiters.next_batch().unwrap().1, ["isolated-0"], "alone at first");
         assert_eq!(waiters.next_batch().unwrap().1, ["isolated-1"], "and the next beside it");
         assert_eq!(waiters.next_batch(), None);
-        waiters.arrived(Class::Releases, ISOLATED, true);
-        waiters.arrived(Class::Releases, ISOLATED, true);
+        waiters.arrived(Class::Releases, paid(true), true);
+        waiters.arrived(Class::Releases, paid(true), true);
         assert_eq!(
             waiters.next_batch().unwrap().1.len(),
             4,
             "more of them after each that arrived"
         );
-        waiters.arrived(Class::Releases, ISOLATED, false);
+        waiters.arrived(Class::Releases, paid(true), false);
         assert_eq!(
             waiters.next_batch().unwrap().1,
             ["isolated-6"],
@@ -865,7 +876,7 @@ mod tests {
             waiters.add(&format!("repeat-{n}"), look(), true, 0);
             if waiters.next_batch().is_some() {
                 repeats += 1;
-                waiters.arrived(Class::Polls, Charge { is_isolated: false, is_paid: true }, false);
+                waiters.arrived(Class::Polls, paid(false), false);
             }
         }
         assert!((1..=4).contains(&repeats), "{repeats}");
@@ -885,7 +896,7 @@ mod tests {
             waiters.add(&format!("repeat-{n}"), OpKind::Sweep(Timestamp(7)), true, 0);
             if waiters.next_batch().is_some() {
                 repeats += 1;
-                waiters.arrived(Class::Sweeps, Charge { is_isolated: false, is_paid: true }, false);
+                waiters.arrived(Class::Sweeps, paid(false), false);
             }
         }
         assert_eq!(repeats, 3);
