@@ -17,13 +17,14 @@ const WINDOW: Duration = Duration::from_secs(10);
 const IN_VAIN_MAX: u64 = 30;
 
 /// Answers that help nobody.
-const TROUBLES: [(Rpc, Effect); 6] = [
+const TROUBLES: [(Rpc, Effect); 7] = [
     (Rpc::Commit, Effect::Abort),
     (Rpc::Commit, Effect::Fail(Code::FailedPrecondition)),
     (Rpc::Commit, Effect::Fail(Code::AlreadyExists)),
     (Rpc::Commit, Effect::Fail(Code::Unavailable)),
     (Rpc::Commit, Effect::Stall),
     (Rpc::StreamingRead, Effect::Fail(Code::Unavailable)),
+    (Rpc::StreamingRead, Effect::Stall),
 ];
 
 /// Has users of one table at work while Spanner gives such answers, and counts in each window what
@@ -33,8 +34,8 @@ async fn is_bounded<T>(due: u64, start: impl Fn(&World, &LockTable) -> T) {
     for (rpc, effect) in TROUBLES {
         let world = World::start().await;
         let requests = world.spanner.requests();
-        world.spanner.inject(Fault::on(rpc).effect(effect));
         let users = start(&world, &world.table());
+        world.spanner.inject(Fault::on(rpc).effect(effect));
         for window in 0..6 {
             requests.reset();
             sleep(WINDOW).await;
@@ -68,6 +69,24 @@ async fn readers_that_spanner_refuses_ask_no_more_than_the_table_may() {
         }))
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_that_spanner_refuses_ask_no_more_than_the_table_may() {
+    // The first commit stops new readers, and the second begins to write.
+    for passes in [0, 1] {
+        is_bounded(60, |world, table| {
+            let pass = Fault::on(Rpc::Commit).times(passes);
+            world.spanner.inject(pass.effect(Effect::Delay(Duration::ZERO)));
+            tasks((0..30).map(|n| {
+                // No heartbeat is due meanwhile.
+                let lock = table.rw_lock(format!("catalogue-{n}")).id("a").lease(LEASE * 60);
+                let lock = lock.clock(Clock::runtime()).build().unwrap();
+                async move { drop(lock.write().await) }
+            }))
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
