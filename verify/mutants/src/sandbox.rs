@@ -110,7 +110,8 @@ fn remove_others(folder: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
 
 /// Takes over what was built of other people's packages, so that only ours are built once more.
 ///
-/// By links: cargo never writes into a file of a package that is fresh, and ours have other names in a copy.
+/// By links: cargo never writes into a file of a package that is fresh. Ours have the same names in a copy, and cargo
+/// writes their fingerprints in place. By a link that would be the original's, which would then count as built.
 fn link_built(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for part in ["deps", "build", ".fingerprint"] {
@@ -120,6 +121,12 @@ fn link_built(from: &Path, to: &Path) -> io::Result<()> {
             if !status.success() {
                 return Err(io::Error::other(format!("cp -al {}: {status}", from.display())));
             }
+        }
+    }
+    for entry in fs::read_dir(to.join(".fingerprint")).into_iter().flatten() {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("spindle") {
+            fs::remove_dir_all(entry.path())?;
         }
     }
     Ok(())
