@@ -117,6 +117,12 @@ pub fn table(store: impl Whole) -> LockTable {
     LockTable::on(Arc::new(Simulated(store)))
 }
 
+/// Returns the rule of docs/proof.md that an instance on this thread was first to break since the
+/// last call, if one did.
+pub fn broken_rule() -> Option<&'static str> {
+    crate::runloop::contract::take()
+}
+
 /// Has all of this library on this thread draw from a seed: jitter, nonces, names.
 pub fn draw_from(seed: u64) {
     chance::draw_from(seed);

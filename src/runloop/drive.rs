@@ -191,7 +191,7 @@ impl<R: LockRow> Driver<R> {
     fn turn(&mut self, event: Event, stopping: bool, under_way: &mut Option<UnderWay>) -> Pass {
         let now = self.settings.clock.now();
         self.measure(now);
-        let Decision { announce, act, wake, early } = self.instance.decide(now, event);
+        let Decision { announce, act, wake, early } = self.decide(now, event);
         if let Some(announcement) = announce {
             self.announce(announcement);
         }
@@ -212,6 +212,16 @@ impl<R: LockRow> Driver<R> {
         self.published.runs(nap.map(|nap| now + nap + overdue));
         self.meter.sleeps_until(nap.map(|nap| now + nap));
         Pass::Naps { nap, is_early }
+    }
+
+    /// Has the protocol decide; the simulation sees that it keeps its contract.
+    fn decide(&mut self, now: Moment, event: Event) -> Decision {
+        #[cfg(all(feature = "__simulation", unix))]
+        let (before, happened) = (self.instance.clone(), event.clone());
+        let decision = self.instance.decide(now, event);
+        #[cfg(all(feature = "__simulation", unix))]
+        super::contract::note(self.instance.broken_rule(&before, now, &happened, &decision));
+        decision
     }
 
     /// Returns what the instance has to be told of the demand for the lock.

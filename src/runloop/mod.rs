@@ -1,5 +1,7 @@
 //! The loop of an instance, and those in this process who ask it for the lock.
 
+#[cfg(all(feature = "__simulation", unix))]
+pub(crate) mod contract;
 mod drive;
 mod inbox;
 mod metrics;

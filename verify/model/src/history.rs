@@ -15,7 +15,7 @@ pub struct History {
     pub top: Timestamp,
     /// True if a hand outside the protocol did something.
     pub interfered: bool,
-    broken: u8,
+    broken: u16,
     met: Met<Goal>,
 }
 
@@ -51,17 +51,19 @@ pub enum Invariant {
     I8 = 64,
     /// An evicted holder came back before its time.
     KeptAway = 128,
+    /// An instance did what the proof assumes that it doesn't.
+    Contract = 256,
 }
 
 impl History {
     /// Notes that an invariant was broken, for good.
     pub fn break_invariant(&mut self, invariant: Invariant) {
-        self.broken |= invariant as u8;
+        self.broken |= invariant as u16;
     }
 
     /// Returns true if the invariant was broken.
     pub fn is_broken(&self, invariant: Invariant) -> bool {
-        self.broken & invariant as u8 != 0
+        self.broken & invariant as u16 != 0
     }
 
     /// Notes that the step under way met a goal.

@@ -101,6 +101,9 @@ pub(crate) fn of_any_lock<M: Model<State: AsRef<World>>>() -> Vec<Property<M>> {
         Property::always("I4 no request changes the row of a later term", |_, state: &M::State| {
             !state.as_ref().history.is_broken(Invariant::I4)
         }),
+        Property::always("an instance keeps the proof's contract", |_, state: &M::State| {
+            !state.as_ref().history.is_broken(Invariant::Contract)
+        }),
         Property::always("a named successor has its grace", |_, state: &M::State| {
             !state.as_ref().history.is_broken(Invariant::Grace)
         }),

@@ -212,7 +212,12 @@ impl Node {
         }
         let Some(instance) = &mut self.instance else { return None };
         let is_early = event == Event::Early;
-        let Decision { announce, act, wake, early } = instance.decide(now, event);
+        let before = instance.clone();
+        let decision = instance.decide(now, event.clone());
+        if instance.broken_rule(&before, now, &event, &decision).is_some() {
+            history.break_invariant(Invariant::Contract);
+        }
+        let Decision { announce, act, wake, early } = decision;
         self.early = early;
         if is_early && matches!(act, Some(Act::Heartbeat { .. })) {
             history.meet(Goal::WentEarly);

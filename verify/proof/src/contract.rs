@@ -292,7 +292,10 @@ impl Process {
             next.hears(answer);
         }
         let now = Moment(Duration::from_nanos(next.known.clock.unsigned_abs()));
-        let decision = next.instance.decide(now, event);
+        let decision = next.instance.decide(now, event.clone());
+        if let Some(rule) = next.instance.broken_rule(&self.instance, now, &event, &decision) {
+            return Err(rule.into());
+        }
         if let Some(announcement) = decision.announce {
             next.announces(announcement, judged)?;
         }

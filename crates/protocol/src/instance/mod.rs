@@ -2,6 +2,7 @@
 
 mod answers;
 mod back_off;
+mod contract;
 mod due;
 mod failures;
 

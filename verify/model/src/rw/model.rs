@@ -44,6 +44,9 @@ impl Model for RwModel {
             ),
             unbroken("I2 each term's token is later than every earlier one's", Invariant::I2),
             unbroken("I4 no request changes the row of another's term", Invariant::I4),
+            Property::always("an instance keeps the proof's contract", |_, world: &World| {
+                world.parties.iter().all(|party| !party.broke_contract)
+            }),
             unbroken("a writer, waiting too, stops new readers", Invariant::Stops),
             unbroken("a writer begins where nobody reads", Invariant::Waits),
             Property::always("I5 all who live come to hold", |model: &RwModel, world: &World| {

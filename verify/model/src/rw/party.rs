@@ -31,6 +31,8 @@ pub(super) struct Party {
     pub(super) term: Option<(TermId, Moment)>,
     /// The term that its owner was told of.
     pub(super) held: Option<TermId>,
+    /// True if its instance did what the proof assumes that it doesn't.
+    pub(super) broke_contract: bool,
     wake: Option<Wake>,
     /// When a writer that has stopped new readers polls the others.
     poll_at: Option<Moment>,
@@ -101,6 +103,7 @@ impl Party {
             has_held: false,
             term: None,
             held: None,
+            broke_contract: false,
             wake: Some(Wake { at: now, spread: Duration::ZERO }),
             poll_at: None,
             asked: [None, None],
@@ -157,7 +160,10 @@ impl Party {
             self.wanted = wanted;
         }
         let Some(instance) = &mut self.instance else { return Vec::new() };
-        let Decision { announce, act, wake, early: _ } = instance.decide(now, event);
+        let before = instance.clone();
+        let decision = instance.decide(now, event.clone());
+        self.broke_contract |= instance.broken_rule(&before, now, &event, &decision).is_some();
+        let Decision { announce, act, wake, early: _ } = decision;
         self.wake = wake;
         let mut late = Vec::new();
         match announce {

@@ -25,6 +25,8 @@ pub enum Invariant {
     /// A named successor has first refusal, nobody takes a lock that cools down, and an evicted instance
     /// keeps away for as long as it was told to.
     Reserved,
+    /// An instance keeps the contract of the proof.
+    Contract,
     /// No more shards change hands than the plan asks for.
     Moves,
     /// The same seed gives the same trace.

@@ -99,4 +99,5 @@ async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>
     }
     world.compare_told();
     world.judge_load();
+    world.judge_contract();
 }

@@ -343,6 +343,13 @@ impl FleetWorld {
         }
     }
 
+    /// Sees that every instance has kept the contract of the proof.
+    pub(crate) fn judge_contract(&self) {
+        if let Some(rule) = simulation::broken_rule() {
+            self.fail(Invariant::Contract, rule.into());
+        }
+    }
+
     /// Compares what was told with what was committed.
     pub(crate) fn compare_told(&self) {
         if let Ok(rows) = self.network.database.rows(LEDGER)

@@ -220,6 +220,9 @@ impl World {
     pub(crate) fn check(&self, look: impl FnOnce(&mut Checks) -> Vec<CoverageGoal>) {
         let (seen, has_failed) = {
             let mut checks = lock(&self.checks);
+            if let Some(rule) = simulation::broken_rule() {
+                checks.finding.fail(Invariant::Contract, self.now(), rule.into());
+            }
             (look(&mut checks), checks.finding.first().is_some())
         };
         seen.into_iter().for_each(|goal| self.saw(goal));
