@@ -215,8 +215,15 @@ impl Guard {
         ReleaseOutcome::EndedBefore(self.term.loss().cloned().unwrap_or(TermEnd::Abandoned))
     }
 
-    /// Ends the term without a release: the lease runs out.
-    pub(crate) async fn lapse(mut self) {
+    /// Ends the term without a release: others get the lock once the lease has run out, as after a
+    /// crash.
+    ///
+    /// For work that can't be stopped, or of which nobody knows whether it still goes on.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Once polled, the term ends whether or not the future is dropped.
+    pub async fn lapse(mut self) {
         if let Some(end) = self.end.take() {
             // If nobody hears it, the term is over already.
             let _ = end.send(End::Lapse);

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use spindle_protocol::{Moment, Writer};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
@@ -81,6 +82,8 @@ struct Life {
     cancelled: CancellationToken,
     valid_until: AtomicU64,
     loss: OnceLock<TermEnd>,
+    /// Told of each heartbeat that succeeded.
+    renewals: Notify,
     clock: Clock,
 }
 
@@ -156,6 +159,32 @@ impl Term {
             .since(self.state.life.clock.now())
     }
 
+    /// Waits until a heartbeat has succeeded after this call: then [`remaining`](Term::remaining)
+    /// is longer again. A term that is over is renewed no more: wait beside it for
+    /// [`cancelled`](Term::cancelled).
+    ///
+    /// ```no_run
+    /// # fn tell(remaining: std::time::Duration) {}
+    /// /// Tells somebody else how long the term lasts, as often as that changes.
+    /// async fn follow(term: &spindle::Term) {
+    ///     loop {
+    ///         let renewed = term.renewed(); // before the look, so that none is missed
+    ///         tell(term.remaining());
+    ///         tokio::select! {
+    ///             () = renewed => {}
+    ///             () = term.cancelled() => return,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub fn renewed(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.state.life.renewals.notified()
+    }
+
     /// Returns why the term ended, once it has been announced.
     pub fn loss(&self) -> Option<&TermEnd> {
         self.state.life.loss.get()
@@ -189,6 +218,7 @@ impl Term {
             cancelled: cancelled.clone(),
             valid_until: AtomicU64::new(nanoseconds(valid_until)),
             loss: OnceLock::new(),
+            renewals: Notify::new(),
             clock,
         };
         let state = TermState { lock, table, token, writer, life: life.into() };
@@ -197,6 +227,7 @@ impl Term {
 
     fn extend(&self, valid_until: Moment) {
         self.state.life.valid_until.store(nanoseconds(valid_until), Ordering::Release);
+        self.state.life.renewals.notify_waiters();
     }
 
     /// Says why it ended, and cancels what runs under it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use spindle::{CancellationToken, Guard, ReleaseOutcome, Spindle, Term, TermEnd, health::Role};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, until};
 
@@ -355,4 +355,39 @@ async fn verifying_does_not_confirm_a_term_that_ended_while_it_asked() {
     assert_eq!(a.lock.has_lock(), None, "the term was over when the answer came");
     let refused = verified.unwrap_err();
     assert!(refused.is_fenced(), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_heartbeat_of_a_guard_is_told_with_the_time_that_it_gives() {
+    let world = World::start().await;
+    let guard = world.lock("a").build().unwrap().acquire().await.unwrap();
+    for _ in 0..5 {
+        let renewed = guard.renewed();
+        let before = Instant::now() + guard.remaining();
+        timeout(LEASE, renewed).await.unwrap();
+        let after = Instant::now() + guard.remaining();
+        assert!(after > before + LEASE / 4, "it is longer when it is told");
+    }
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
+    let renewed = guard.renewed();
+    tokio::select! {
+        () = renewed => panic!("nothing was renewed"),
+        () = guard.cancelled() => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_lapses_sends_nothing_and_its_lease_runs_out() {
+    let world = World::start().await;
+    let guard = world.lock("a").build().unwrap().acquire().await.unwrap();
+    let term = (*guard).clone();
+    let began = Instant::now();
+    guard.lapse().await;
+    assert_eq!(term.loss(), Some(&TermEnd::Lapsed));
+    assert!(term.is_cancelled() && began.elapsed() < LEASE / 10, "it is over at once");
+    let state = world.table().inspect(LOCK).await.unwrap();
+    assert_eq!(state.token, Some(term.token()), "and was not released");
+    let next = world.lock("b").build().unwrap().acquire().await.unwrap();
+    assert!(began.elapsed() >= LEASE * 9 / 10, "{:?}", began.elapsed());
+    assert!(next.token() > term.token());
 }
