@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that panics has failed, which is what it is for")]
 
+mod agent;
+
 use std::io::Read as _;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -30,6 +32,9 @@ const VIEWERS: usize = 20;
 
 #[tokio::main]
 async fn main() {
+    if let Ok(endpoint) = std::env::var("HOLD_ALONE") {
+        return agent::hold_alone(&endpoint).await;
+    }
     let names: Vec<String> =
         std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
@@ -47,6 +52,9 @@ async fn main() {
     }
     if is_wanted("serve") {
         serve().await;
+    }
+    if is_wanted("agent") {
+        agent::measure().await;
     }
 }
 

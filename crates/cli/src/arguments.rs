@@ -73,6 +73,19 @@ It only reads: at most one poll of the table a second while somebody watches or 
 ten old versions of rows a second for the terms of the locks on somebody's screen. There is no
 password: whoever reaches the address sees everything.";
 
+const AGENT_HELP: &str = "\
+  POST /v1/lead                      Contend for locks: a stream of `gained`, `renewed`, `lost`
+  POST /v1/acquire                   Take a lock, and keep it by heartbeats
+  POST /v1/run-once                  Run a job unless another node does, or lately did
+  POST /v1/claims/CLAIM/heartbeat    Tell that the client works, and read the deadline
+  POST /v1/claims/CLAIM/resign       Give the term up, and contend again
+  DELETE /v1/claims/CLAIM            Let go: the lock is released at once
+  GET /v1/leader?lock=NAME           Tell who leads
+  GET /healthz, /readyz, /metrics    Health, readiness, metrics for Prometheus
+
+A client that is gone, or silent, may still work: its lock is not released, and its lease runs out.
+docs/agent.md has programs in Go, Java, Node and Python.";
+
 /// Shows who holds what on a Spindle lock table, since when, and why.
 #[derive(Debug, Parser)]
 #[command(name = "spindle", version, styles = STYLES, after_help = AFTER_HELP)]
@@ -196,6 +209,8 @@ pub enum Command {
     Doctor,
     /// Serve metrics for Prometheus, a health check, and a web page of who holds what.
     Serve(Serve),
+    /// Hold locks for services in other languages on this host, over HTTP.
+    Agent(Agent),
     /// Start a database of its own with three contenders, and kill one now and then.
     Demo(Demo),
     /// Print the completions for a shell.
@@ -323,6 +338,43 @@ pub struct Serve {
     /// Locks with a label of their own in the metrics; the others share one.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     pub metrics_locks: usize,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = AGENT_HELP)]
+pub struct Agent {
+    /// Address and port of the loopback; port 0 takes any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9465", value_parser = address)]
+    pub listen: SocketAddr,
+    /// Listen on a Unix socket instead, which only this user opens (mode 0600).
+    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    pub socket: Option<PathBuf>,
+    /// File of a secret that each request must carry, as `Authorization: Bearer SECRET`.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Name by which clients may call it, besides addresses and `localhost`; once for each.
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+    /// Answer /healthz, /readyz and /metrics at this address, too, and nothing else: for a kubelet
+    /// and Prometheus, without a token.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub probes: Option<SocketAddr>,
+    /// Locks that all clients together may claim.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub locks_max: usize,
+    /// Locks with a line of their own in the metrics.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub metrics_locks: usize,
+    /// How long clients may take to let go once this program is told to end.
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "5s")]
+    pub grace: Duration,
+    /// Contend for this lock, too, and tell its leader at `GET /`, as the former leader-elector
+    /// sidecar did. The agent's life counts for it, not the service's.
+    #[arg(long, value_name = "NAME")]
+    pub elector: Option<String>,
+    /// With --elector: the name by which the service knows itself; the host's by default.
+    #[arg(long, requires = "elector")]
+    pub id: Option<String>,
 }
 
 #[derive(Debug, Args)]

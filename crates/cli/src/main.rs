@@ -3,6 +3,7 @@
 // All text for a terminal goes through `output`, which cleans it.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod agent;
 mod arguments;
 mod commands;
 mod confirm;

@@ -15,6 +15,10 @@ mod world;
 
 #[path = "program/acts.rs"]
 mod acts;
+#[path = "program/agent.rs"]
+mod agent;
+#[path = "program/agent_programs.rs"]
+mod agent_programs;
 #[path = "program/answers.rs"]
 mod answers;
 #[path = "program/demo.rs"]

@@ -15,6 +15,7 @@ mod watch;
 
 use std::process::ExitCode;
 
+use crate::agent;
 use crate::arguments::{Arguments, Command};
 use crate::failure::Result;
 use crate::output::Output;
@@ -56,6 +57,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
         Command::Run(run) => run::run(&common, run).await,
         Command::Doctor => doctor::doctor(&reach().await?, &out).await,
         Command::Serve(asked) => serve::serve(&reach().await?, &out, &asked).await,
+        Command::Agent(asked) => agent::agent(&reach().await?, &out, &asked).await,
         Command::Demo(demo) => demo::demo(&demo).await,
         Command::Completions { shell } => pages::completions(&out, shell),
         Command::Man { into } => pages::manual(&out, into.as_deref()),

@@ -1,5 +1,6 @@
 //! The connections that are served at the same time, and what each of them may cost.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nix::sys::resource::{Resource, getrlimit};
 use spindle::CancellationToken;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
@@ -20,9 +22,6 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Bytes of a request's head: more than the names of a page's longest question.
 const REQUEST_BYTES_MAX: usize = 128 * 1024;
 
-/// A connection's life. A page that listens comes back by itself.
-const CONNECTION_LIMIT: Duration = Duration::from_secs(60 * 60);
-
 const CONNECTIONS_MAX: usize = 1_000;
 
 /// How long a viewer that still reads an answer after the end is waited for.
@@ -30,6 +29,39 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// Until the next connection is accepted after one could not be.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection lasts, and for how many requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// None lets it last as long as its client.
+    pub connection: Option<Duration>,
+    /// False ends it after one request.
+    pub keep_alive: bool,
+}
+
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A connection of either kind.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Box<dyn Connection>> {
+        Ok(match self {
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // An event is small, and must not wait for the next.
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+            Listener::Unix(listener) => Box::new(listener.accept().await?.0),
+        })
+    }
+}
 
 /// Returns how many connections this process has files for, besides its own.
 pub fn connections_max() -> usize {
@@ -39,15 +71,17 @@ pub fn connections_max() -> usize {
 
 /// Answers requests until the end; then `at_end` is done, and answers under way are finished.
 pub async fn answer(
-    listener: TcpListener,
+    listener: Listener,
     routes: Router,
+    limits: Limits,
     end: &CancellationToken,
     at_end: impl FnOnce(),
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(REQUEST_LIMIT)
-        .max_buf_size(REQUEST_BYTES_MAX);
+        .max_buf_size(REQUEST_BYTES_MAX)
+        .keep_alive(limits.keep_alive);
     let count = connections_max();
     let free = Arc::new(Semaphore::new(count));
     while let Some((stream, permit)) =
@@ -60,7 +94,8 @@ pub async fn answer(
             let mut connection = pin!(connection);
             // Whatever ends it, the client sees.
             tokio::select! {
-                _ended = timeout(CONNECTION_LIMIT, &mut connection) => {}
+                _ended = &mut connection => {}
+                () = too_old(limits) => {}
                 () = end.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     let _ended = timeout(END_LIMIT, connection).await;
@@ -76,15 +111,22 @@ pub async fn answer(
     let _all_are_free = free.acquire_many(all).await;
 }
 
+async fn too_old(limits: Limits) {
+    match limits.connection {
+        Some(limit) => sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The next connection, once there is room for one more; the others wait in the system's queue.
 async fn next(
-    listener: &TcpListener,
+    listener: &Listener,
     free: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+) -> Option<(Box<dyn Connection>, OwnedSemaphorePermit)> {
     let permit = Arc::clone(free).acquire_owned().await.ok()?;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return Some((stream, permit)),
+            Ok(stream) => return Some((stream, permit)),
             // The client is gone already, or there are no files: some connections will end.
             Err(_) => sleep(PAUSE).await,
         }

@@ -141,11 +141,11 @@ fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
     }
 }
 
-fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+pub fn family(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-fn escape(label: &str) -> String {
+pub fn escape(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

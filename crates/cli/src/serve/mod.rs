@@ -1,16 +1,17 @@
 //! `serve`: metrics, health and a web page of who holds what, read-only.
 
 mod board;
-mod connections;
-mod door;
-mod event;
-mod gauges;
+pub mod connections;
+pub mod door;
+pub mod event;
+pub mod gauges;
 mod lanes;
 mod routes;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable};
 use tokio::net::TcpListener;
@@ -21,9 +22,15 @@ use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, complain};
 use crate::place::Place;
 use board::Board;
-use connections::{answer, connections_max};
+use connections::{Limits, Listener, answer, connections_max};
 use door::Door;
 use lanes::Lanes;
+
+const LIMITS: Limits = Limits {
+    // A page that listens comes back by itself.
+    connection: Some(Duration::from_secs(60 * 60)),
+    keep_alive: true,
+};
 
 pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCode> {
     // An error at the start ends the program; a later one is shown.
@@ -49,7 +56,7 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
     if !address.ip().is_loopback() {
         complain(&format!("whoever reaches {address} sees who holds what: there is no password"));
     }
-    answer(listener, routes, &end, || board.close()).await;
+    answer(Listener::Tcp(listener), routes, LIMITS, &end, || board.close()).await;
     end.cancel();
     for task in [polling, walking] {
         task.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
@@ -57,7 +64,7 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener> {
+pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         Failure::new(Code::Usage, format!("--listen {address}: {error}"))
             .cure("choose another address or port; port 0 takes any that is free")
@@ -65,7 +72,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener> {
 }
 
 /// A token that SIGINT and SIGTERM cancel.
-fn end_on_signal() -> Result<CancellationToken> {
+pub fn end_on_signal() -> Result<CancellationToken> {
     let end = CancellationToken::new();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -50,7 +50,31 @@ impl Server {
     }
 
     pub async fn ask(&self, method: &str, path: &str, host: &str) -> Answer {
-        let mut stream = self.send(method, path, host).await;
+        self.answer(&format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")).await
+    }
+
+    /// Sends JSON.
+    pub async fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let answer = self.answer(&self.request(method, path, body)).await;
+        (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
+    }
+
+    /// A stream of events that JSON asks for.
+    pub async fn stream(&self, path: &str, body: &Value) -> Events {
+        let stream = self.sent(self.request("POST", path, body).as_bytes()).await;
+        Events(BufReader::new(stream).lines())
+    }
+
+    fn request(&self, method: &str, path: &str, body: &Value) -> String {
+        let (host, body) = (self.address, body.to_string());
+        let head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\n");
+        let kind = "Content-Type: application/json";
+        format!("{head}{kind}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    /// Sends a whole request as it stands there.
+    pub async fn answer(&self, request: &str) -> Answer {
+        let mut stream = self.sent(request.as_bytes()).await;
         let mut text = String::new();
         timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -60,15 +84,16 @@ impl Server {
 
     /// A stream of events, as a browser listens to one.
     pub async fn events(&self) -> Events {
-        let stream = self.send("GET", "/events", &self.address.to_string()).await;
+        let request = format!("GET /events HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
+        let stream = self.sent(request.as_bytes()).await;
         Events(BufReader::new(stream).lines())
     }
 
     /// In the old version of HTTP a body is what comes until the connection ends.
-    async fn send(&self, method: &str, path: &str, host: &str) -> TcpStream {
+    async fn sent(&self, request: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let request = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
+        // A request that is refused may not be read to its end.
+        let _ = stream.write_all(request).await;
         stream
     }
 }

@@ -1,0 +1,57 @@
+//! Who may ask: no page of a browser, and only who has the token, if there is one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::request::Refusal;
+use crate::failure::{Code, Failure, Result};
+
+/// Shorter ones can be guessed.
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// The token that each request has to carry, if any.
+#[derive(Clone)]
+pub struct Admission(Option<Arc<str>>);
+
+impl Admission {
+    pub fn read(file: Option<&Path>) -> Result<Admission> {
+        let Some(file) = file else { return Ok(Admission(None)) };
+        let refused = |why: String| {
+            Failure::new(Code::Usage, format!("--token-file {}: {why}", file.display()))
+                .cure(format!("write a secret of at least {TOKEN_BYTES_MIN} bytes into it"))
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| refused(error.to_string()))?;
+        let token = text.trim();
+        if token.len() < TOKEN_BYTES_MIN {
+            return Err(refused("the token is too short".to_string()));
+        }
+        Ok(Admission(Some(token.into())))
+    }
+
+    fn lets_in(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.0 else { return true };
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        // In a time that doesn't tell how many bytes are right.
+        let differ = |(one, other): (u8, u8)| one ^ other;
+        given.len() == token.len()
+            && given.bytes().zip(token.bytes()).map(differ).fold(0, |sum, bits| sum | bits) == 0
+    }
+}
+
+pub async fn admit(State(admission): State<Admission>, request: Request, next: Next) -> Response {
+    if request.headers().contains_key(header::ORIGIN) {
+        let text = "pages of a browser are not served here".to_string();
+        return Refusal(StatusCode::FORBIDDEN, text).into_response();
+    }
+    if !admission.lets_in(request.headers()) {
+        let text = "send the agent's token, as Authorization: Bearer TOKEN".to_string();
+        return Refusal(StatusCode::UNAUTHORIZED, text).into_response();
+    }
+    next.run(request).await
+}

@@ -1,0 +1,275 @@
+//! The life of one claim: the lock is held for a client as long as that one is known to live.
+//!
+//! A client that lets go has its lock released at once. One that is merely gone, or silent, may
+//! still work: its lock is not released, and the lease runs out.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use serde::Serialize;
+use spindle::job::JobOutcome;
+use spindle::{Guard, LockBuilder, ReleaseOutcome, Spindle, Term};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::claims::{Claim, Claims, Released};
+use super::event::{Ended, Gained, Lost, Renewed, Waiting};
+use crate::serve::event::encode;
+
+/// Holds, or contends, for one client.
+pub struct Holder {
+    claims: Arc<Claims>,
+    pub claim: Arc<Claim>,
+    pub secret: String,
+    orders: mpsc::Receiver<Released>,
+    heard: watch::Receiver<Instant>,
+    patience: Option<Duration>,
+    events: Option<mpsc::Sender<Bytes>>,
+    /// True once the client has left too many events unread.
+    is_deaf: bool,
+}
+
+/// Why a claim ends.
+enum Over {
+    /// The client let go, and waits to hear how that went.
+    LetGo(Released),
+    /// Its connection has ended, or it doesn't read.
+    Gone,
+    /// It was not heard for longer than its patience.
+    Silent,
+    /// The agent ends.
+    Ending,
+}
+
+impl Over {
+    fn reason(&self) -> &'static str {
+        match self {
+            Over::LetGo(_) => "released",
+            Over::Gone => "gone",
+            Over::Silent => "silent",
+            Over::Ending => "ending",
+        }
+    }
+
+    /// Ends a claim under which nothing is held.
+    fn without_term(self) -> &'static str {
+        let reason = self.reason();
+        if let Over::LetGo(released) = self {
+            // A client that waits no more needs no answer; nor do those below.
+            let _ = released.send("ended_before");
+        }
+        reason
+    }
+}
+
+impl Holder {
+    pub fn new(
+        claims: Arc<Claims>,
+        claim: Arc<Claim>,
+        secret: String,
+        orders: mpsc::Receiver<Released>,
+        heard: watch::Receiver<Instant>,
+        events: Option<mpsc::Sender<Bytes>>,
+    ) -> Holder {
+        let (patience, is_deaf) = (None, false);
+        Holder { claims, claim, secret, orders, heard, patience, events, is_deaf }
+    }
+
+    /// Ends the claim, too, once nothing was heard of the client for so long.
+    pub fn patience(mut self, patience: Option<Duration>) -> Holder {
+        self.patience = patience;
+        self
+    }
+
+    /// Contends until the client lets go or is gone; after a loss it contends again.
+    pub async fn contend(mut self, lock: Spindle) {
+        self.waits(lock.id());
+        let reason = loop {
+            let acquired = tokio::select! {
+                biased;
+                over = self.over() => break over.without_term(),
+                acquired = lock.acquire() => acquired,
+            };
+            match acquired {
+                Ok(guard) => {
+                    if let Some(reason) = self.hold(guard).await {
+                        break reason;
+                    }
+                }
+                Err(error) => return self.ended("failed", Some(error.to_string())),
+            }
+        };
+        self.ended(reason, None);
+    }
+
+    /// Holds one term.
+    pub async fn hold_once(mut self, guard: Guard) {
+        self.hold(guard).await;
+    }
+
+    /// Holds until the term is lost, or until this says why the claim is over.
+    async fn hold(&mut self, guard: Guard) -> Option<&'static str> {
+        let term = Term::clone(&guard);
+        let mut is_told = false;
+        loop {
+            // Before the deadline is read, so that no later one is missed.
+            let renewed = guard.renewed();
+            if is_told {
+                self.tell("renewed", &Renewed::new(&term));
+            } else {
+                self.gained(&term);
+            }
+            is_told = true;
+            tokio::select! {
+                biased;
+                () = guard.cancelled() => {
+                    self.lost(&term);
+                    return None;
+                }
+                over = self.over() => {
+                    self.claims.set_term(&self.claim, None);
+                    return Some(self.give_up(guard, over).await);
+                }
+                () = renewed => {}
+            }
+        }
+    }
+
+    /// Releases if the client let go; otherwise nobody knows whether it works, so the lease runs out.
+    async fn give_up(&self, guard: Guard, over: Over) -> &'static str {
+        let reason = over.reason();
+        let Over::LetGo(released) = over else {
+            guard.lapse().await;
+            self.claims.counted(|counts| counts.lapsed += 1);
+            return reason;
+        };
+        let outcome = match guard.release().await {
+            ReleaseOutcome::Released => "released",
+            ReleaseOutcome::Unacknowledged => "unacknowledged",
+            _ => "ended_before",
+        };
+        self.claims.counted(|counts| counts.released += 1);
+        let _ = released.send(outcome);
+        reason
+    }
+
+    /// Runs a job: from `gained` until the client lets go, or until its time is over.
+    pub async fn run_once(mut self, lock: LockBuilder, at_least: Duration, at_most: Duration) {
+        self.waits("");
+        let (begin, begun) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let job = move |term: Term| async move {
+            // Whoever receives them outlives the job.
+            let _ = begin.send(term);
+            ended.await.ok()
+        };
+        let mut running = pin!(lock.run_once(at_least, at_most, job));
+        let term = tokio::select! {
+            biased;
+            Ok(term) = begun => term,
+            over = self.over() => return self.ended(over.without_term(), None),
+            outcome = &mut running => return self.ran(outcome),
+        };
+        self.gained(&term);
+        let over = tokio::select! {
+            biased;
+            () = term.cancelled() => None,
+            over = self.over() => Some(over),
+        };
+        match over {
+            None => self.lost(&term),
+            Some(Over::LetGo(released)) => {
+                self.claims.set_term(&self.claim, None);
+                let _ = end.send(released);
+                return self.ran(running.await);
+            }
+            // Nobody knows whether it still works: the run is kept for as long as it may take.
+            Some(_) => term.cancelled().await,
+        }
+        drop(end);
+        self.ran(running.await);
+    }
+
+    fn ran(&mut self, outcome: spindle::Result<JobOutcome<Option<Released>>>) {
+        let (reason, detail) = match outcome {
+            Ok(JobOutcome::Ran(Some(released))) => {
+                self.claims.counted(|counts| counts.released += 1);
+                let _ = released.send("released");
+                ("released", None)
+            }
+            Ok(JobOutcome::Skipped(run)) => ("skipped", run.map(|run| run.to_string())),
+            Ok(JobOutcome::TooLate { .. }) => ("too_late", None),
+            Ok(_) => ("overran", None),
+            Err(error) => ("failed", Some(error.to_string())),
+        };
+        self.ended(reason, detail);
+    }
+
+    /// Waits until the claim is over. Cancellation safe.
+    async fn over(&mut self) -> Over {
+        let Holder { claims, orders, heard, patience, events, is_deaf, .. } = self;
+        if *is_deaf {
+            return Over::Gone;
+        }
+        let gone = async {
+            match events {
+                Some(events) => events.closed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let silent = async {
+            let Some(patience) = *patience else { return std::future::pending().await };
+            loop {
+                let due = *heard.borrow_and_update() + patience;
+                if due <= Instant::now() {
+                    return;
+                }
+                sleep_until(due).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(released) = orders.recv() => Over::LetGo(released),
+            () = gone => Over::Gone,
+            () = silent => Over::Silent,
+            () = claims.over.cancelled() => Over::Ending,
+        }
+    }
+
+    fn waits(&mut self, id: &str) {
+        let (lock, claim) = (self.claim.lock.clone(), self.secret.clone());
+        self.tell("waiting", &Waiting { lock: &lock, claim: &claim, id });
+    }
+
+    fn gained(&mut self, term: &Term) {
+        self.claims.set_term(&self.claim, Some(term.clone()));
+        self.claims.counted(|counts| counts.gained += 1);
+        let claim = self.secret.clone();
+        self.tell("gained", &Gained::new(&claim, term));
+    }
+
+    fn lost(&mut self, term: &Term) {
+        self.claims.set_term(&self.claim, None);
+        self.claims.counted(|counts| counts.lost += 1);
+        self.tell("lost", &Lost::new(term));
+    }
+
+    fn ended(&mut self, reason: &str, detail: Option<String>) {
+        let lock = self.claim.lock.clone();
+        self.tell("ended", &Ended { lock: &lock, reason, detail });
+    }
+
+    fn tell(&mut self, event: &str, data: &impl Serialize) {
+        if let Some(events) = &self.events {
+            self.is_deaf |= events.try_send(encode(event, data)).is_err();
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.claims.forget(&self.secret);
+    }
+}

@@ -1,0 +1,109 @@
+//! Health, readiness and metrics: what a kubelet and Prometheus ask for.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::claims::{Claim, Claims};
+use crate::output::printable;
+use crate::serve::gauges::{escape, family};
+
+/// A probe is content with an answer of Spanner's as old as this.
+const AGE_MAX: Duration = Duration::from_secs(10);
+
+pub struct Probes {
+    claims: Arc<Claims>,
+    labels_max: usize,
+    /// The last answer of Spanner's, and when it came; the error in words.
+    reached: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl Probes {
+    pub fn new(claims: Arc<Claims>, labels_max: usize) -> Probes {
+        Probes { claims, labels_max, reached: Mutex::default() }
+    }
+
+    /// Asks Spanner for one row, at most every ten seconds.
+    async fn reached(&self) -> Result<(), String> {
+        let mut reached = self.reached.lock().await;
+        if let Some((at, outcome)) = &*reached
+            && at.elapsed() < AGE_MAX
+        {
+            return outcome.clone();
+        }
+        let mut listing = self.claims.table.list().page_rows(1);
+        let outcome = listing.next().await.map(drop).map_err(|error| error.to_string());
+        *reached = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
+
+    fn metrics(&self) -> String {
+        let (claims, counts) = (self.claims.all(), self.claims.counts());
+        let mut text = String::new();
+        let mut number = |name: &str, kind, help, value: u64| {
+            family(&mut text, name, kind, help);
+            let _ = writeln!(text, "{name} {value}");
+        };
+        number("spindle_agent_claims", "gauge", "Locks that clients claim", claims.len() as u64);
+        for (name, help, value) in [
+            ("spindle_agent_gained_total", "Terms that began", counts.gained),
+            ("spindle_agent_lost_total", "Terms that were lost", counts.lost),
+            ("spindle_agent_released_total", "Terms whose client let go", counts.released),
+            ("spindle_agent_lapsed_total", "Terms whose client was gone or silent", counts.lapsed),
+        ] {
+            number(name, "counter", help, value);
+        }
+        let mut held = BTreeMap::<&str, u32>::new();
+        for claim in &claims {
+            *held.entry(&claim.lock).or_default() += u32::from(claim.term().is_some());
+        }
+        let name = "spindle_agent_lock_held";
+        family(&mut text, name, "gauge", "1 if a client of this agent holds the lock");
+        for (lock, held) in held.into_iter().take(self.labels_max) {
+            let _ = writeln!(text, "{name}{{lock=\"{}\"}} {held}", escape(lock));
+        }
+        text
+    }
+}
+
+pub fn routes(probes: Arc<Probes>) -> Router {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/readyz", get(readiness))
+        .route("/metrics", get(metrics))
+        .with_state(probes)
+}
+
+/// A restart helps only where a loop is overdue.
+async fn health(State(probes): State<Arc<Probes>>) -> Response {
+    match probes.claims.all().into_iter().find(|claim: &Arc<Claim>| !claim.is_alive()) {
+        None => "ok\n".into_response(),
+        Some(claim) => {
+            let text = format!("lock `{}`: its loop is overdue\n", printable(&claim.lock));
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
+    }
+}
+
+async fn readiness(State(probes): State<Arc<Probes>>) -> Response {
+    match probes.reached().await {
+        Ok(()) => "ok\n".into_response(),
+        Err(trouble) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", printable(&trouble))).into_response()
+        }
+    }
+}
+
+async fn metrics(State(probes): State<Arc<Probes>>) -> Response {
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], probes.metrics()).into_response()
+}

@@ -1,0 +1,173 @@
+//! What a client may ask for, and how it is read: within bounds of size and time.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use spindle::{LockBuilder, LockTable};
+use tokio::time::timeout;
+
+use super::deadline::Reading;
+
+/// Bytes of a request's body: 100 long names.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a body may be in coming.
+const BODY_LIMIT: Duration = Duration::from_secs(5);
+
+/// Locks of one connection.
+pub const LOCKS_MAX: usize = 100;
+
+/// The longest wait of one request.
+pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// A refusal, with its status.
+#[derive(Debug)]
+pub struct Refusal(pub StatusCode, pub String);
+
+pub type Result<T> = std::result::Result<T, Refusal>;
+
+/// The settings of each request for a lock.
+#[derive(Debug, Deserialize)]
+pub struct Settings {
+    #[serde(default = "ten_seconds", deserialize_with = "duration")]
+    lease: Duration,
+    id: Option<String>,
+    info: Option<String>,
+    /// The longest silence of a client that sends heartbeats.
+    #[serde(default, deserialize_with = "duration_or_none")]
+    patience: Option<Duration>,
+    #[serde(default)]
+    clock: Reading,
+    /// Whatever else was sent: a misspelt field must not be passed over.
+    #[serde(flatten)]
+    unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Lead {
+    pub locks: Vec<String>,
+    #[serde(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Acquire {
+    pub lock: String,
+    /// Zero tries once.
+    #[serde(default, deserialize_with = "duration")]
+    pub wait: Duration,
+    #[serde(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct RunOnce {
+    pub lock: String,
+    #[serde(deserialize_with = "duration")]
+    pub at_least: Duration,
+    #[serde(deserialize_with = "duration")]
+    pub at_most: Duration,
+    #[serde(default, deserialize_with = "duration_or_none")]
+    pub start_limit: Option<Duration>,
+    #[serde(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resign {
+    pub to: Option<String>,
+}
+
+impl Settings {
+    pub fn builder(&self, table: &LockTable, name: &str) -> Result<LockBuilder> {
+        if let Some(field) = self.unknown.keys().next() {
+            return Err(bad(format!("body: unknown field `{field}`")));
+        }
+        self.clock.check().map_err(bad)?;
+        let mut builder = table.lock(name).lease(self.lease);
+        if let Some(id) = &self.id {
+            builder = builder.id(id);
+        }
+        if let Some(info) = &self.info {
+            builder = builder.info(info);
+        }
+        Ok(builder)
+    }
+
+    /// Returns the longest silence of a client; by default a lease where it has no connection.
+    pub fn patience(&self, has_connection: bool) -> Result<Option<Duration>> {
+        if self.patience.is_some_and(|patience| patience < Duration::from_millis(100)) {
+            return Err(bad("patience: less than 100ms"));
+        }
+        Ok(self.patience.or((!has_connection).then_some(self.lease)))
+    }
+}
+
+/// Reads a body of JSON. A page of another site can't send one: its browser would ask first.
+pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_none_or(|kind| kind.split(';').next() != Some("application/json")) {
+        let text = "send a body with Content-Type: application/json";
+        return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, text.to_string()));
+    }
+    let Ok(read) = timeout(BODY_LIMIT, to_bytes(body, BODY_BYTES_MAX)).await else {
+        let text = format!("body: not here within {BODY_LIMIT:?}");
+        return Err(Refusal(StatusCode::REQUEST_TIMEOUT, text));
+    };
+    let bytes = read.map_err(|error| {
+        let text = format!("body: {error}; at most {BODY_BYTES_MAX} bytes");
+        Refusal(StatusCode::PAYLOAD_TOO_LARGE, text)
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| bad(format!("body: {error}")))
+}
+
+pub fn bad(text: impl Into<String>) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, text.into())
+}
+
+/// A refusal that the library or Spanner is the reason of.
+pub fn failed(error: &spindle::Error) -> Refusal {
+    let status = match error {
+        error if error.is_config() => StatusCode::BAD_REQUEST,
+        error if error.is_not_acquired() => StatusCode::CONFLICT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    Refusal(status, error.to_string())
+}
+
+pub fn json(status: StatusCode, thing: &impl Serialize) -> Response {
+    match serde_json::to_string(thing) {
+        Ok(text) => {
+            (status, [(header::CONTENT_TYPE, "application/json")], text + "\n").into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        json(self.0, &serde_json::json!({ "error": self.1 }))
+    }
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    humantime::parse_duration(&text).map_err(|error| {
+        D::Error::custom(format!("`{text}`: {error}; write for example 500ms or 10s"))
+    })
+}
+
+fn duration_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}

@@ -1,0 +1,410 @@
+//! `spindle agent`: locks for programs that speak HTTP.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use spindle::FencingToken;
+use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::http::{Events, Server};
+use crate::world::{PATIENCE, World, until};
+
+/// Long enough that nothing runs out in a test that doesn't wait for it.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_secs(3);
+
+async fn agent(world: &World, arguments: &[&str]) -> Server {
+    let mut command = world.program(&["agent", "--listen", "127.0.0.1:0"]);
+    command.args(arguments);
+    Server::started(command).await
+}
+
+async fn lead(agent: &Server, lock: &str, lease: Duration) -> Events {
+    let body = json!({ "locks": [lock], "lease": format!("{}ms", lease.as_millis()) });
+    agent.stream("/v1/lead", &body).await
+}
+
+async fn gained(events: &mut Events) -> Value {
+    events.until("it gains", |event, _| event == "gained").await
+}
+
+fn claim(event: &Value) -> String {
+    format!("/v1/claims/{}", event["claim"].as_str().unwrap())
+}
+
+fn token(event: &Value) -> FencingToken {
+    event["token"].as_str().unwrap().parse().unwrap()
+}
+
+fn boottime() -> Duration {
+    Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap())
+}
+
+/// The deadline of an event, by the clock that counts suspended time.
+fn deadline(event: &Value) -> Duration {
+    Duration::from_nanos(event["deadline"]["boottime_ns"].as_str().unwrap().parse().unwrap())
+}
+
+fn signal(agent: &Server, signal: Signal) {
+    kill(Pid::from_raw(agent.child.id().unwrap().cast_signed()), signal).unwrap();
+}
+
+#[tokio::test]
+async fn a_client_is_told_that_it_leads_under_which_token_and_until_when() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let asked = boottime();
+    let mut events = lead(&agent, "billing", SHORT).await;
+    let (first, waiting) = events.next().await.unwrap();
+    assert_eq!((first.as_str(), waiting["lock"].as_str()), ("waiting", Some("billing")));
+    let held = gained(&mut events).await;
+    let state = world.table.inspect("billing").await.unwrap();
+    assert_eq!((state.token, state.holder()), (Some(token(&held)), waiting["id"].as_str()));
+    assert_eq!(held["fence"]["token"], held["token"]);
+    let until = deadline(&held);
+    assert!(until > asked && until < boottime() + SHORT, "{held}");
+    let monotonic: u64 = held["deadline"]["monotonic_ns"].as_str().unwrap().parse().unwrap();
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
+    assert!(Duration::from_nanos(monotonic) < now + SHORT, "{held}");
+    for _ in 0..3 {
+        let renewed = events.until("it is renewed", |event, _| event == "renewed").await;
+        assert!(deadline(&renewed) > until && renewed["token"] == held["token"], "{renewed}");
+    }
+    world.run(&["evict", "billing", "--yes"]).await;
+    let lost = events.until("it loses", |event, _| event == "lost").await;
+    assert_eq!(lost["reason"], "superseded", "{lost}");
+    assert!(boottime() < deadline(&lost), "there is time to stop: {lost}");
+    assert!(token(&gained(&mut events).await) > token(&held), "it contends again");
+}
+
+#[tokio::test]
+async fn a_deadline_counts_from_before_the_request_left_and_not_from_its_answer() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let late = Duration::from_secs(2);
+    world.emulator.inject(Fault::on(Rpc::Commit).effect(Effect::DelayReply(late)));
+    let mut events = lead(&agent, "billing", LONG).await;
+    let held = gained(&mut events).await;
+    let now = boottime();
+    assert!(deadline(&held) <= now + LONG - late, "{now:?} {held}");
+    let (status, answer) =
+        agent.send("POST", &format!("{}/heartbeat", claim(&held)), &json!({})).await;
+    assert_eq!(status, 200, "{answer}");
+    assert!(
+        answer["remaining_ms"].as_u64().unwrap() <= (LONG - late).as_millis() as u64,
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_lets_go_frees_its_lock_at_once() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let (mut first, mut second) = (lead(&agent, "a", LONG).await, None);
+    let held = gained(&mut first).await;
+    let began = Instant::now();
+    let events = second.insert(lead(&agent, "a", LONG).await);
+    assert_eq!(events.next().await.unwrap().0, "waiting");
+    let (status, answer) = agent.send("DELETE", &claim(&held), &Value::Null).await;
+    assert_eq!((status, &answer), (200, &json!({ "outcome": "released" })));
+    let ended = first.until("it ends", |event, _| event == "ended").await;
+    assert_eq!(ended["reason"], "released");
+    assert!(first.next().await.is_none(), "the stream of one lock ends with it");
+    assert!(token(&gained(events).await) > token(&held), "they contend like two processes");
+    assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+    let again = agent.send("DELETE", &claim(&held), &Value::Null).await;
+    assert_eq!(again.0, 404, "{again:?}");
+}
+
+/// Whoever stands by gets the lock of a client that is gone, no sooner than by its deadline.
+async fn lapses(world: &World, agent: &Server, held: &Value) {
+    let mut next = lead(agent, "a", SHORT).await;
+    let next = gained(&mut next).await;
+    assert!(boottime() >= deadline(held), "its lease ran out, and nothing was released");
+    assert!(token(&next) > token(held));
+    let state = world.table.inspect("a").await.unwrap();
+    assert_eq!(state.token, Some(token(&next)));
+}
+
+#[tokio::test]
+async fn the_lease_of_a_client_whose_connection_ends_runs_out() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let mut events = lead(&agent, "a", SHORT).await;
+    let held = gained(&mut events).await;
+    drop(events);
+    until("it is noticed", async || {
+        agent.get("/metrics").await.body.contains("spindle_agent_lapsed_total 1")
+    })
+    .await;
+    let state = world.table.inspect("a").await.unwrap();
+    assert_eq!(state.token, Some(token(&held)), "nothing was released: {state:?}");
+    lapses(&world, &agent, &held).await;
+}
+
+#[tokio::test]
+async fn the_lease_of_a_client_that_falls_silent_runs_out() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let body = json!({ "lock": "a", "lease": "3s", "patience": "2s" });
+    let (status, held) = agent.send("POST", "/v1/acquire", &body).await;
+    assert_eq!(status, 200, "{held}");
+    let heartbeat = format!("{}/heartbeat", claim(&held));
+    for _ in 0..8 {
+        sleep(Duration::from_millis(500)).await;
+        let (status, kept) = agent.send("POST", &heartbeat, &json!({})).await;
+        assert_eq!((status, &kept["token"]), (200, &held["token"]), "longer than a lease");
+    }
+    let (status, other) = agent.send("POST", "/v1/acquire", &json!({ "lock": "a" })).await;
+    assert_eq!(status, 409, "{other}");
+    lapses(&world, &agent, &held).await;
+    assert_eq!(agent.send("POST", &heartbeat, &json!({})).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_stream_may_be_held_to_heartbeats_too() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let body = json!({ "locks": ["a"], "lease": "3s", "patience": "1s" });
+    let mut events = agent.stream("/v1/lead", &body).await;
+    let held = gained(&mut events).await;
+    let ended = events.until("it ends", |event, _| event == "ended").await;
+    assert_eq!(ended["reason"], "silent", "a stopped process keeps its connection");
+    lapses(&world, &agent, &held).await;
+}
+
+#[tokio::test]
+async fn the_lock_of_one_client_is_not_anothers() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let (mut first, mut second) = (lead(&agent, "a", LONG).await, lead(&agent, "b", LONG).await);
+    let (one, other) = (gained(&mut first).await, gained(&mut second).await);
+    assert_ne!(one["claim"], other["claim"]);
+    for guess in ["a", "", "0", &"0".repeat(32), "..", "%61", one["token"].as_str().unwrap()] {
+        let path = format!("/v1/claims/{guess}");
+        let refused = agent.send("DELETE", &path, &Value::Null).await;
+        assert!([404, 405].contains(&refused.0), "{path}: {refused:?}");
+    }
+    assert_eq!(agent.send("DELETE", &claim(&other), &Value::Null).await.0, 200);
+    let state = world.table.inspect("a").await.unwrap();
+    assert_eq!((state.is_held(), state.token), (true, Some(token(&one))));
+}
+
+#[tokio::test]
+async fn a_program_that_outlives_its_agent_stops_before_another_leads() {
+    let world = World::start().await;
+    let (first, second) = (agent(&world, &[]).await, agent(&world, &[]).await);
+    let mut events = lead(&first, "a", SHORT).await;
+    let mut held = gained(&mut events).await;
+    let mut next = lead(&second, "a", SHORT).await;
+    signal(&first, Signal::SIGKILL);
+    while let Some((event, data)) = events.next().await {
+        assert_eq!(event, "renewed", "nothing else was told");
+        held["deadline"] = data["deadline"].clone();
+    }
+    assert!(token(&gained(&mut next).await) > token(&held));
+    assert!(boottime() >= deadline(&held), "the first has stopped by now");
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_gives_its_clients_time_and_releases_nothing_by_itself() {
+    let world = World::start().await;
+    let mut agent = agent(&world, &["--grace", "2s"]).await;
+    let (mut first, mut second) = (lead(&agent, "a", LONG).await, lead(&agent, "b", LONG).await);
+    let (one, other) = (gained(&mut first).await, gained(&mut second).await);
+    signal(&agent, Signal::SIGTERM);
+    for events in [&mut first, &mut second] {
+        events.until("it is told", |event, _| event == "ending").await;
+    }
+    let refused = agent.send("POST", "/v1/acquire", &json!({ "lock": "c" })).await;
+    assert_eq!(refused.0, 503, "{refused:?}");
+    assert_eq!(agent.send("DELETE", &claim(&one), &Value::Null).await.0, 200);
+    let ended = second.until("it ends", |event, _| event == "ended").await;
+    assert_eq!(ended["reason"], "ending");
+    assert!(timeout(PATIENCE, agent.child.wait()).await.unwrap().unwrap().success());
+    let state = |name: &'static str| world.table.inspect(name);
+    assert!(!state("a").await.unwrap().is_held());
+    assert_eq!(state("b").await.unwrap().token, Some(token(&other)), "its lease runs out");
+}
+
+#[tokio::test]
+async fn a_client_that_resigns_goes_on_contending() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let mut first = lead(&agent, "a", SHORT).await;
+    let held = gained(&mut first).await;
+    let body = json!({ "locks": ["a"], "lease": "3s", "id": "node-2" });
+    let mut second = agent.stream("/v1/lead", &body).await;
+    assert_eq!(second.next().await.unwrap().1["id"], "node-2");
+    let resign = format!("{}/resign", claim(&held));
+    let answer = agent.send("POST", &resign, &json!({ "to": "node-2" })).await;
+    assert_eq!(answer, (200, json!({ "resigned": true })));
+    let lost = first.until("it loses", |event, _| event == "lost").await;
+    assert_eq!(lost["reason"], "let_go");
+    let next = gained(&mut second).await;
+    let leader = agent.get("/v1/leader?lock=a").await;
+    let leader: Value = serde_json::from_str(&leader.body).unwrap();
+    assert_eq!((&leader["holder"], &leader["token"]), (&json!("node-2"), &next["token"]));
+    agent.send("DELETE", &claim(&next), &Value::Null).await;
+    assert!(token(&gained(&mut first).await) > token(&next));
+}
+
+#[tokio::test]
+async fn a_job_is_run_by_one_client_and_skipped_by_the_next() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let body = json!({ "lock": "nightly", "at_least": "30s", "at_most": "60s" });
+    let mut first = agent.stream("/v1/run-once", &body).await;
+    let begun = gained(&mut first).await;
+    let resigned = agent.send("POST", &format!("{}/resign", claim(&begun)), &json!({})).await;
+    assert_eq!(resigned.0, 400, "{resigned:?}");
+    let done = agent.send("DELETE", &claim(&begun), &Value::Null).await;
+    assert_eq!(done, (200, json!({ "outcome": "released" })));
+    let mut second = agent.stream("/v1/run-once", &body).await;
+    let ended = second.until("it ends", |event, _| event == "ended").await;
+    assert_eq!(ended["reason"], "skipped", "{ended}");
+    // One whose client is gone in the middle is kept for as long as it may take.
+    let body = json!({ "lock": "weekly", "at_least": "1s", "at_most": "60s" });
+    let mut third = agent.stream("/v1/run-once", &body).await;
+    let begun = gained(&mut third).await;
+    drop(third);
+    sleep(Duration::from_secs(2)).await;
+    let state = world.table.inspect("weekly").await.unwrap();
+    assert_eq!((state.is_held(), state.token), (true, Some(token(&begun))));
+}
+
+#[tokio::test]
+async fn hostile_requests_are_refused_and_the_others_served() {
+    let world = World::start().await;
+    let secret = std::env::temp_dir().join(format!("spindle-token-{}", std::process::id()));
+    std::fs::write(&secret, "not to be guessed\n").unwrap();
+    let agent = agent(&world, &["--token-file", secret.to_str().unwrap()]).await;
+    std::fs::remove_file(&secret).unwrap();
+    let host = agent.address;
+    let ask = async |head: &str, body: &str| {
+        let request =
+            format!("POST /v1/acquire HTTP/1.1\r\nConnection: close\r\n{head}\r\n\r\n{body}");
+        agent.answer(&request).await
+    };
+    let length = |body: &str| format!("Content-Length: {}", body.len());
+    let bearer = "Authorization: Bearer not to be guessed";
+    let kind = "Content-Type: application/json";
+    let good = format!("Host: {host}\r\n{bearer}\r\n{kind}");
+    let body = r#"{"lock": "a"}"#;
+    let huge = format!("{{\"lock\": \"{}\"}}", "a".repeat(100_000));
+    for (status, head, body) in [
+        (200, good.clone(), body),
+        (421, format!("Host: evil.example\r\n{bearer}\r\n{kind}"), body),
+        (403, format!("{good}\r\nOrigin: http://evil.example"), body),
+        (401, format!("Host: {host}\r\n{kind}"), body),
+        (401, format!("Host: {host}\r\n{kind}\r\nAuthorization: Bearer not to be guesses"), body),
+        (415, format!("Host: {host}\r\n{bearer}\r\nContent-Type: text/plain"), body),
+        (400, good.clone(), "{"),
+        (400, good.clone(), "[]"),
+        (400, good.clone(), "\u{0}"),
+        (400, good.clone(), r#"{"lock": ""}"#),
+        (400, good.clone(), r#"{"lock": "b", "leese": "3s"}"#),
+        (400, good.clone(), r#"{"lock": "b", "lease": "3"}"#),
+        (400, good.clone(), r#"{"lock": "b", "lease": "1ms"}"#),
+        (400, good.clone(), r#"{"lock": "b", "wait": "2h"}"#),
+        (400, good.clone(), r#"{"lock": "b", "clock": {"boottime_ns": "18446744073709551615"}}"#),
+        (413, good.clone(), &huge),
+    ] {
+        let answer = ask(&format!("{head}\r\n{}", length(body)), body).await;
+        assert_eq!(answer.status, status, "{head} {body:.80}: {answer:?}");
+        assert!(answer.body.contains("error") || [200, 421].contains(&status), "{answer:?}");
+    }
+    // A body that never comes, and one without an end.
+    let slow = ask(&format!("{good}\r\nContent-Length: 100"), "{").await;
+    assert_eq!(slow.status, 408, "{slow:?}");
+    for locks in
+        [json!([]), json!(["a", "a"]), json!((0..101).map(|n| n.to_string()).collect::<Vec<_>>())]
+    {
+        let body = json!({ "locks": locks }).to_string();
+        let request =
+            format!("POST /v1/lead HTTP/1.0\r\n{good}\r\n{}\r\n\r\n{body}", length(&body));
+        assert_eq!(agent.answer(&request).await.status, 400, "{body:.80}");
+    }
+    let mut silent = TcpStream::connect(agent.address).await.unwrap();
+    silent.write_all(b"POST /v1/acq").await.unwrap();
+    let mut rest = Vec::new();
+    let closed = timeout(PATIENCE, silent.read_to_end(&mut rest)).await.unwrap();
+    assert!(closed.is_err() || rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{rest:?}");
+}
+
+#[tokio::test]
+async fn no_more_locks_are_claimed_than_are_allowed() {
+    let world = World::start().await;
+    let agent = agent(&world, &["--locks-max", "2"]).await;
+    let _first = lead(&agent, "a", LONG).await;
+    let mut second = lead(&agent, "b", LONG).await;
+    gained(&mut second).await;
+    let refused = agent.send("POST", "/v1/acquire", &json!({ "lock": "c" })).await;
+    assert_eq!(refused.0, 503, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_socket_is_for_its_owner_alone() {
+    let world = World::start().await;
+    let path = std::env::temp_dir().join(format!("spindle-agent-{}.sock", std::process::id()));
+    // What a killed agent leaves.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let name = path.to_str().unwrap();
+    let mut child = world.program(&["agent", "--socket", name]).spawn().unwrap();
+    until("it listens", async || UnixStream::connect(&path).await.is_ok()).await;
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("ok\n"), "{answer}");
+    let other = world.run(&["agent", "--socket", name]).await;
+    assert!(other.code == Some(2) && other.err.contains("another program listens"), "{other:?}");
+    kill(Pid::from_raw(child.id().unwrap().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
+    assert!(!path.exists());
+    std::fs::write(&path, "a file").unwrap();
+    let refused = world.run(&["agent", "--socket", name]).await;
+    assert_eq!((refused.code, path.exists()), (Some(2), true), "it is no socket: {refused:?}");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
+async fn other_hosts_reach_only_the_probes() {
+    let world = World::start().await;
+    let refused = world.run(&["agent", "--listen", "0.0.0.0:0"]).await;
+    assert!(refused.code == Some(2) && refused.err.contains("other hosts"), "{refused:?}");
+    let mut command = world.program(&["agent", "--listen", "127.0.0.1:0"]);
+    command.args(["--probes", "127.0.0.1:0"]);
+    let probes = Server::started(command).await;
+    assert_eq!(probes.get("/healthz").await.body, "ok\n");
+    assert_eq!(probes.get("/readyz").await.body, "ok\n");
+    assert!(probes.get("/metrics").await.body.contains("spindle_agent_claims 0"));
+    let refused = probes.send("POST", "/v1/acquire", &json!({ "lock": "a" })).await;
+    assert_eq!(refused.0, 404);
+}
+
+#[tokio::test]
+async fn a_service_of_the_former_sidecar_is_told_the_name_of_its_leader() {
+    let world = World::start().await;
+    let nobody = agent(&world, &[]).await;
+    assert_eq!(nobody.get("/").await.status, 404);
+    let first = agent(&world, &["--elector", "web", "--id", "pod-1"]).await;
+    let name = async |agent: &Server| agent.json("/").await["name"].as_str().unwrap().to_string();
+    until("the first leads", async || name(&first).await == "pod-1").await;
+    let mut second = agent(&world, &["--elector", "web", "--id", "pod-2"]).await;
+    until("the second knows", async || name(&second).await == "pod-1").await;
+    signal(&first, Signal::SIGTERM);
+    until("the second leads", async || name(&second).await == "pod-2").await;
+    signal(&second, Signal::SIGTERM);
+    assert!(timeout(PATIENCE, second.child.wait()).await.unwrap().unwrap().success());
+    assert!(!world.table.inspect("web").await.unwrap().is_held());
+}
