@@ -60,8 +60,8 @@ pub(super) struct TaskHandle {
     has_it: Arc<AtomicBool>,
     /// Fired to have the shard given up.
     leave: CancellationToken,
-    /// To whom it is given then.
-    successor: Arc<Mutex<Option<String>>>,
+    /// The state that its release leaves then.
+    next: Arc<Mutex<Succession>>,
 }
 
 impl TaskHandle {
@@ -79,14 +79,14 @@ impl TaskHandle {
         self.leave.is_cancelled()
     }
 
-    /// Has the task stopped, and the shard released then: to the successor, if one is named.
-    pub(super) fn leave(&self, successor: Option<String>) {
-        *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = successor;
+    /// Has the task stopped, and the shard released then.
+    pub(super) fn leave(&self, next: Succession) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
         self.leave.cancel();
     }
 
-    fn successor(&self) -> Option<String> {
-        self.successor.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn next(&self) -> Succession {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -163,10 +163,11 @@ impl Worker {
         match ended {
             Ended::Stopped(Why::Lost, _) => Finished::Gone,
             Ended::Stopped(..) => {
-                let successor = self.hand.successor();
-                let to = successor.as_deref();
+                let next = self.hand.next();
+                let to = next.writer();
+                let to = to.successor_id();
                 say(|| tracing::info!(lock = name, id, %token, to, "gives a shard up"));
-                guard.release_with(note(successor, lock)).await;
+                guard.release_with(ReleaseNote { next, info: None }).await;
                 Finished::Gone
             }
             Ended::Returned(()) => {
@@ -193,12 +194,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn note(successor: Option<String>, lock: &Spindle) -> ReleaseNote {
-    let grace = lock.settings().map(|settings| settings.timing.lease).unwrap_or_default();
-    let next = successor.map_or(Succession::Anyone, |id| Succession::Successor { id, grace });
-    ReleaseNote { next, info: None }
 }
 
 fn stop_limit(lock: &Spindle) -> Duration {

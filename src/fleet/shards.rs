@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::Succession;
 use spindle_protocol::fleet::{Share, Step, View};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -66,23 +67,28 @@ impl Shards {
     ///   its term expires, and aborted if it doesn't. Code that blocks its thread can't be aborted.
     /// - Shares differ by at most one shard once nothing changes, and a join moves only what the joiner
     ///   gets. [`plan`](crate::fleet::plan) says who gets what.
-    /// - A shard changes hands by name: its task is told to stop, ends, and then the shard is
-    ///   released for its new owner alone.
+    /// - A member that joins gets its shards by name: the task is told to stop, ends, and then the
+    ///   shard is released for its new owner alone. Nobody else takes it for two polls.
     /// - The shards of a member that crashed run elsewhere once its lease is over.
     ///
     /// # How it goes
     ///
     /// Each member reads the rows of all members and shards at every poll, in one request, and makes
-    /// the same plan of them. A new member counts after three polls; one that has left counts no more
-    /// at once. A member hands over at most a tenth of its shards at a time, at least one. A hand-over
-    /// of which nobody knows what came of it leaves the shard alone until the lease is over, at most.
+    /// the same plan of them. A new member counts after three times the default
+    /// [`poll_interval`](crate::LockBuilder::poll_interval) of its lease, and after one if nobody else
+    /// is at work; one that has left counts no more at once. A member hands over at most a tenth of
+    /// its shards at a time, at least one. A hand-over of which nobody knows what came of it leaves
+    /// the shard alone until the lease is over, at most.
+    ///
+    /// Members that leave, one by one or all at once, leave no shard alone for longer than two polls,
+    /// and four if another one has just died. So a rolling deploy costs polls, not leases.
     ///
     /// One that dies within its first three polls counts after them, until its lease is over. So
-    /// shards may be promised to it meanwhile; the others take them back after a lease or two.
+    /// shards may be promised to it meanwhile; the others take them back after some polls.
     ///
     /// A task that **returns** or **panics** gives its shard up. This member then leaves the shard to
-    /// others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for a
-    /// lease goes to another member.
+    /// others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for
+    /// two polls goes to another member.
     ///
     /// All the tasks of a process share its heartbeats and polls with every other lock of the same
     /// [`LockTable`](crate::LockTable). The member's row in the group is another thing: run
@@ -181,7 +187,7 @@ impl Shards {
         // The longest key is that of the last shard.
         template.for_row(place.shard_key(*count), None).build()?;
         Ok(Controller {
-            share: Share::new(member.id(), *count, timing.lease, timing.poll_interval),
+            share: Share::new(member.id(), timing.lease, timing.poll_interval),
             member: member.clone(),
             lock: template.clone(),
             poll: timing.poll_interval,
@@ -328,7 +334,7 @@ impl Controller {
         }
         for (shard, to) in hand_over {
             if let Some(hand) = self.hands.get(&shard) {
-                hand.leave(Some(to));
+                hand.leave(Succession::Successor { id: to, grace: self.share.promise() });
             }
         }
         self.tidy(&polled).await;
@@ -443,15 +449,11 @@ impl Controller {
         }
     }
 
-    /// Leaves: gives every shard to the member that will be found to be its owner.
+    /// Leaves. Its shards are promised to nobody: whoever they went to may be leaving, too.
     async fn end(&mut self, running: RunHandle) -> Result<()> {
         // The others count this member no more, and expect its shards.
         self.leave.cancel();
-        let successors =
-            self.last.as_ref().map(|view| self.share.successors(view)).unwrap_or_default();
-        for (shard, hand) in &self.hands {
-            hand.leave(successors.get(*shard).cloned().flatten());
-        }
+        self.hands.values().for_each(|hand| hand.leave(Succession::Anyone));
         let left = running.await;
         remove_released(self.member.table(), &self.place.share_key(self.member.id())).await;
         while let Some(joined) = self.workers.tasks.join_next_with_id().await {

@@ -20,6 +20,7 @@ mod commits;
 mod connection;
 mod credentials;
 mod deployed;
+mod deploys;
 mod docs;
 mod doubt;
 mod dropping;

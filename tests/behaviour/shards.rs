@@ -23,10 +23,10 @@ const SHARDS: usize = 12;
 
 /// Keeps the book of who works which shard, and of what must not be.
 #[derive(Clone, Default)]
-struct Floor(Arc<Mutex<Work>>);
+pub struct AllWork(Arc<Mutex<Work>>);
 
 #[derive(Default)]
-struct Work {
+pub struct Work {
     at_work: BTreeMap<usize, (String, FencingToken)>,
     tokens: BTreeMap<usize, FencingToken>,
     starts: usize,
@@ -37,12 +37,12 @@ struct Work {
 }
 
 /// A task at work; it is over when this is dropped.
-struct AtWork {
-    floor: Floor,
+pub struct AtWork {
+    all: AllWork,
     shard: usize,
 }
 
-impl Floor {
+impl AllWork {
     fn enter(&self, id: &str, shard: &Shard) -> AtWork {
         let mut work = self.0.lock().unwrap();
         let (number, token) = (shard.number(), shard.token());
@@ -57,15 +57,15 @@ impl Floor {
             let gap = left.elapsed();
             work.gaps.push(gap);
         }
-        AtWork { floor: self.clone(), shard: number }
+        AtWork { all: self.clone(), shard: number }
     }
 
-    fn owners(&self) -> BTreeMap<usize, String> {
+    pub fn owners(&self) -> BTreeMap<usize, String> {
         let work = self.0.lock().unwrap();
         work.at_work.iter().map(|(shard, (id, _))| (*shard, id.clone())).collect()
     }
 
-    fn shares(&self) -> BTreeMap<String, usize> {
+    pub fn shares(&self) -> BTreeMap<String, usize> {
         let mut shares = BTreeMap::new();
         for id in self.owners().into_values() {
             *shares.entry(id).or_default() += 1;
@@ -73,7 +73,7 @@ impl Floor {
         shares
     }
 
-    fn starts(&self) -> usize {
+    pub fn starts(&self) -> usize {
         self.0.lock().unwrap().starts
     }
 
@@ -89,22 +89,36 @@ impl Floor {
         until("all shards are shared evenly", even).await;
     }
 
-    fn check(&self) {
+    pub fn shards_of(&self, id: &str) -> Vec<usize> {
+        let owners = self.owners().into_iter();
+        owners.filter(|(_, owner)| owner == id).map(|(shard, _)| shard).collect()
+    }
+
+    pub fn forget_gaps(&self) {
+        self.0.lock().unwrap().gaps.clear();
+    }
+
+    /// The longest time for which a shard was left alone, until now.
+    pub fn longest_gap(&self) -> Duration {
+        self.0.lock().unwrap().gaps.iter().max().copied().unwrap_or_default()
+    }
+
+    pub fn check(&self) {
         assert_eq!(self.0.lock().unwrap().wrong, Vec::<String>::new());
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        let mut work = self.floor.0.lock().unwrap();
+        let mut work = self.all.0.lock().unwrap();
         work.at_work.remove(&self.shard);
         work.left.insert(self.shard, Instant::now());
     }
 }
 
-struct Worker {
-    cancel: CancellationToken,
-    sharing: JoinHandle<Result<(), Error>>,
+pub struct Worker {
+    pub cancel: CancellationToken,
+    pub sharing: JoinHandle<Result<(), Error>>,
 }
 
 fn member(world: &World, id: &str) -> Member {
@@ -112,12 +126,12 @@ fn member(world: &World, id: &str) -> Member {
     member.build().unwrap()
 }
 
-fn work_on(world: &World, floor: &Floor, id: &str, count: usize) -> Worker {
+pub fn work_on(world: &World, floor: &AllWork, id: &str, count: usize) -> Worker {
     work_slowly(world, floor, id, count, Duration::ZERO)
 }
 
 /// As `work_on`, by tasks that take so long to stop.
-fn work_slowly(world: &World, floor: &Floor, id: &str, count: usize, slow: Duration) -> Worker {
+fn work_slowly(world: &World, floor: &AllWork, id: &str, count: usize, slow: Duration) -> Worker {
     let shards = member(world, id).shards("partitions", count);
     let cancel = CancellationToken::new();
     let (floor, name, stop) = (floor.clone(), id.to_string(), cancel.clone());
@@ -135,7 +149,7 @@ fn work_slowly(world: &World, floor: &Floor, id: &str, count: usize, slow: Durat
     Worker { cancel, sharing }
 }
 
-fn work(world: &World, floor: &Floor, id: &str) -> Worker {
+fn work(world: &World, floor: &AllWork, id: &str) -> Worker {
     work_on(world, floor, id, SHARDS)
 }
 
@@ -150,7 +164,7 @@ fn unheard(world: &World, shards: RangeFrom<usize>, effect: Effect) {
 }
 
 impl Worker {
-    async fn leave(self) {
+    pub async fn leave(self) {
         self.cancel.cancel();
         timeout(EVENTUALLY, self.sharing).await.expect("it leaves").unwrap().unwrap();
     }
@@ -159,7 +173,7 @@ impl Worker {
 #[tokio::test(start_paused = true)]
 async fn members_that_start_together_share_evenly_and_leave_nothing_but_the_shards() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
     let ((), took) = timed(floor.settles(3)).await;
     assert!(took < LEASE, "{took:?}");
@@ -177,7 +191,7 @@ async fn members_that_start_together_share_evenly_and_leave_nothing_but_the_shar
 #[tokio::test(start_paused = true)]
 async fn a_join_moves_only_the_joiners_share_and_each_move_is_short() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let _workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
     floor.settles(3).await;
     sleep(LEASE).await;
@@ -192,9 +206,9 @@ async fn a_join_moves_only_the_joiners_share_and_each_move_is_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_hands_each_shard_over_by_name() {
+async fn who_leaves_is_gone_before_its_shards_are_free_and_they_move_once() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let leaver = work(&world, &floor, "a");
     let _workers = ["b", "c"].map(|id| work(&world, &floor, id));
     floor.settles(3).await;
@@ -211,7 +225,7 @@ async fn who_leaves_hands_each_shard_over_by_name() {
 #[tokio::test(start_paused = true)]
 async fn after_a_crash_every_shard_is_at_work_within_a_lease_and_a_second() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let requests = world.spanner.requests();
     let doomed = work(&world, &floor, "a");
     // Its session is the only one that commits.
@@ -242,7 +256,7 @@ async fn after_a_crash_every_shard_is_at_work_within_a_lease_and_a_second() {
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_cut_off_stops_before_another_starts() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let requests = world.spanner.requests();
     let _cut_off = work(&world, &floor, "a");
     let alone = || {
@@ -265,7 +279,7 @@ async fn a_member_that_is_cut_off_stops_before_another_starts() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_returns_or_panics_leaves_its_shard_to_others_and_starves_none() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let shards = member(&world, "a").shards("partitions", SHARDS);
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
@@ -289,7 +303,7 @@ async fn a_task_that_returns_or_panics_leaves_its_shard_to_others_and_starves_no
 #[tokio::test(start_paused = true)]
 async fn a_shard_that_could_not_be_taken_for_minutes_is_at_work_soon_after_it_can() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let key = "spindle:shard:orders/partitions/0";
     let refusal = Fault::on(Rpc::Commit).table("locktable").key(key);
     world.spanner.inject(refusal.effect(Effect::Fail(Code::Unavailable)));
@@ -307,10 +321,10 @@ async fn a_shard_that_could_not_be_taken_for_minutes_is_at_work_soon_after_it_ca
 #[tokio::test(start_paused = true)]
 async fn another_count_of_the_same_shards_is_refused_to_who_comes_later() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let _first = work(&world, &floor, "a");
     floor.settles(1).await;
-    let second = work_on(&world, &Floor::default(), "b", SHARDS + 1);
+    let second = work_on(&world, &AllWork::default(), "b", SHARDS + 1);
     let refused = timeout(EVENTUALLY, second.sharing).await.expect("it ends").unwrap();
     let refused = refused.unwrap_err();
     assert!(refused.is_config() && refused.to_string().contains("`a` shares 12"), "{refused}");
@@ -325,10 +339,10 @@ async fn another_count_of_the_same_shards_is_noticed_by_who_names_less_though_me
 {
     let (log, _guard) = Log::capture();
     let world = World::with_table(FOUR_COLUMNS).await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let _first = work(&world, &floor, "a");
     floor.settles(1).await;
-    let second = work_on(&world, &Floor::default(), "b", SHARDS / 2);
+    let second = work_on(&world, &AllWork::default(), "b", SHARDS / 2);
     let refused = timeout(EVENTUALLY, second.sharing).await.expect("it ends").unwrap();
     let refused = refused.unwrap_err();
     assert!(refused.is_config(), "{refused}");
@@ -336,7 +350,7 @@ async fn another_count_of_the_same_shards_is_noticed_by_who_names_less_though_me
     assert!(log.saying("another count").is_empty(), "who names more can't know");
 
     // The one that names less came first: it goes on, and says so.
-    let third = work_on(&world, &Floor::default(), "c", SHARDS * 2);
+    let third = work_on(&world, &AllWork::default(), "c", SHARDS * 2);
     let warned = async {
         while log.saying("another count of the same shards").is_empty() {
             sleep(LEASE / 10).await;
@@ -353,8 +367,8 @@ async fn another_count_of_the_same_shards_is_noticed_by_who_names_less_though_me
 #[tokio::test(start_paused = true)]
 async fn shards_left_over_from_a_process_with_another_count_are_no_sign_of_one() {
     let world = World::with_table(FOUR_COLUMNS).await;
-    let floor = Floor::default();
-    let before = Floor::default();
+    let floor = AllWork::default();
+    let before = AllWork::default();
     let leaves = work(&world, &before, "a");
     before.settles(1).await;
     // Its releases of some shards are lost, so that these are held until their leases are over.
@@ -375,7 +389,7 @@ async fn shards_left_over_from_a_process_with_another_count_are_no_sign_of_one()
 async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease() {
     for effect in [Effect::Stall, Effect::StallReply, Effect::ApplyLate { after: LEASE / 5 }] {
         let world = Arc::new(World::start().await);
-        let floor = Floor::default();
+        let floor = AllWork::default();
         let shards = member(&world, "a").shards("partitions", SHARDS);
         let session: Arc<OnceLock<String>> = Arc::default();
         let (book, giver) = (floor.clone(), (Arc::clone(&world), Arc::clone(&session)));
@@ -399,7 +413,7 @@ async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease(
         assert!(took <= LEASE * 5, "{effect:?}: {took:?}");
         sleep(LEASE * 4).await;
         assert_eq!(floor.starts(), SHARDS + SHARDS / 2, "{effect:?}: each moves once");
-        let longest = floor.0.lock().unwrap().gaps.iter().max().copied().unwrap();
+        let longest = floor.longest_gap();
         assert!(longest <= LEASE + Duration::from_secs(1), "{effect:?}: {longest:?}");
         floor.check();
         giving.abort();
@@ -410,7 +424,7 @@ async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease(
 #[tokio::test(start_paused = true)]
 async fn a_leave_of_which_spanner_hears_nothing_leaves_no_shard_alone_for_longer_than_two_leases() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let leaver = work(&world, &floor, "a");
     floor.settles(1).await;
     let session = world.spanner.requests().sessions().remove(0);
@@ -419,11 +433,11 @@ async fn a_leave_of_which_spanner_hears_nothing_leaves_no_shard_alone_for_longer
     sleep(LEASE).await;
     let row = Fault::on(Rpc::Commit).session(session).key("spindle:share:orders/partitions/a");
     world.spanner.inject(row.effect(Effect::Stall));
-    floor.0.lock().unwrap().gaps.clear();
+    floor.forget_gaps();
     leaver.leave().await;
     sleep(LEASE * 6).await;
     floor.settles(2).await;
-    let longest = floor.0.lock().unwrap().gaps.iter().max().copied().unwrap();
+    let longest = floor.longest_gap();
     assert!(longest <= LEASE * 2, "{longest:?}");
     floor.check();
 }
@@ -431,7 +445,7 @@ async fn a_leave_of_which_spanner_hears_nothing_leaves_no_shard_alone_for_longer
 #[tokio::test(start_paused = true)]
 async fn a_dropped_run_frees_its_shards_for_others() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let dropped = work(&world, &floor, "a");
     let _other = work(&world, &floor, "b");
     floor.settles(2).await;
@@ -445,7 +459,7 @@ async fn a_dropped_run_frees_its_shards_for_others() {
 #[tokio::test(start_paused = true)]
 async fn a_fenced_write_of_a_shard_that_has_moved_is_refused() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let (give, fences) = tokio::sync::oneshot::channel();
     let give = Mutex::new(Some(give));
     let shards = member(&world, "a").shards("partitions", 1);
@@ -474,7 +488,7 @@ async fn a_fenced_write_of_a_shard_that_has_moved_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_steady_fleet_costs_each_member_its_polls_and_two_rounds_of_heartbeats_at_most() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let _workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
     floor.settles(3).await;
     sleep(LEASE * 3).await;
@@ -490,7 +504,7 @@ async fn a_steady_fleet_costs_each_member_its_polls_and_two_rounds_of_heartbeats
 #[tokio::test(start_paused = true)]
 async fn a_shard_is_reserved_for_its_new_owner_and_comes_back_if_that_one_takes_nothing() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let _workers = ["a", "b"].map(|id| work(&world, &floor, id));
     floor.settles(2).await;
     let requests = world.spanner.requests();
@@ -503,6 +517,7 @@ async fn a_shard_is_reserved_for_its_new_owner_and_comes_back_if_that_one_takes_
     let session = until("it joins", joiners).await;
     // Its row is there, and it takes nothing from here on.
     world.spanner.inject(Fault::on(Rpc::Commit).session(session).effect(Effect::Stall));
+    floor.forget_gaps();
     let reserved = async {
         loop {
             for shard in 0..SHARDS {
@@ -517,13 +532,16 @@ async fn a_shard_is_reserved_for_its_new_owner_and_comes_back_if_that_one_takes_
     timeout(LEASE, reserved).await.expect("a shard is released for c");
     let ((), took) = timed(floor.settles(2)).await;
     assert!(took <= LEASE * 3, "{took:?}");
+    // The promise is over after two polls, and noticed within one.
+    let longest = floor.longest_gap();
+    assert!(longest <= Duration::from_millis(3_300), "{longest:?}");
     floor.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_waits_until_the_task_has_stopped() {
     let world = World::start().await;
-    let floor = Floor::default();
+    let floor = AllWork::default();
     let slow = Duration::from_secs(3);
     let _slow = work_slowly(&world, &floor, "a", SHARDS, slow);
     floor.settles(1).await;

@@ -279,6 +279,7 @@ impl ShardWorld {
         };
         let told = members.first().map_or(Piece::Vacant, |first| Piece::Held {
             by: Some(scenario.members[*first].id.to_string()),
+            since: of_tick(self.minds[*first].since),
             until: of_tick(self.minds[*first].lived) + lease(*first),
         });
         let row = self.world.table.lock();
@@ -321,7 +322,7 @@ impl ShardWorld {
 
     fn stopped(&mut self, index: usize, scenario: &Scenario) {
         let Some(id) = self.minds[index].successor.take() else { return };
-        let next = Succession::Successor { id, grace: scenario.members[index].timing.lease };
+        let next = Succession::Successor { id, grace: self.minds[index].share.promise() };
         self.world.decide(index, Event::Resign { next }, scenario);
         self.world.decide(index, Event::Contend(false), scenario);
     }
@@ -396,7 +397,7 @@ impl ShardWorld {
 impl Mind {
     fn new(member: &Member, tick: u16) -> Mind {
         let Member { id, timing, .. } = member;
-        let share = Share::new(id, 2, timing.lease, timing.poll_interval);
+        let share = Share::new(id, timing.lease, timing.poll_interval);
         Mind { share, since: tick, lived: tick, view: None, poll_at: tick, successor: None }
     }
 }

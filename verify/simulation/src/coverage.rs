@@ -135,6 +135,8 @@ pub enum CoverageGoal {
     DiedAgainAndAgain,
     /// A member could take no shard, and none was left alone for long.
     UnableStarvedNone,
+    /// Half of the members left at the same moment, and their shards were soon at work elsewhere.
+    LeftTogether,
     /// One of a semaphore's permits was taken.
     PermitTaken,
     /// Several read at the same time.
@@ -149,7 +151,7 @@ pub enum CoverageGoal {
     HighestRankLed,
 }
 
-const ALL: [CoverageGoal; 71] = {
+const ALL: [CoverageGoal; 72] = {
     use CoverageGoal as S;
     [
         S::Inserted,
@@ -217,6 +219,7 @@ const ALL: [CoverageGoal; 71] = {
         S::CameAndWent,
         S::DiedAgainAndAgain,
         S::UnableStarvedNone,
+        S::LeftTogether,
         S::PermitTaken,
         S::ReadersTogether,
         S::DeadWriterReleased,

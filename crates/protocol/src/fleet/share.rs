@@ -1,6 +1,6 @@
 //! Decides about one member's share, each time that it has polled all shards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::plan::{Plan, plan};
@@ -49,11 +49,15 @@ pub enum Piece {
     Promised {
         /// The member.
         to: String,
+        /// Until when.
+        until: Timestamp,
     },
     /// Someone holds it, or is owed the rest of a lease.
     Held {
         /// The holder; none if it was taken from its holder.
         by: Option<String>,
+        /// The token of the holder's term.
+        since: Timestamp,
         /// Until when, if nothing more is heard.
         until: Timestamp,
     },
@@ -89,20 +93,25 @@ pub struct Step {
 /// One member's share of the shards: what it remembers from one poll to the next.
 ///
 /// - **Stabilisation.** A member counts once it has been there for three polls, or if it has a shard already.
-///   A leave counts at once.
+///   A leave counts at once. Members that came before all that is held count once the first of
+///   them has been there for a poll: nobody is there whom they could disturb.
 /// - **Little at a time.** At most a tenth of this member's shards are handed over at a time, but at
 ///   least one.
-/// - **Progress.** A shard that its planned owner has left alone for a lease goes to the member that
-///   would have it without that owner. After two leases anyone takes it. The taker doesn't hand it
-///   back before a pause, which grows each time.
+/// - **Progress.** A vacant shard that its planned owner has left alone for two polls goes to the
+///   member that would have it without that owner, and so on. The owner is handed nothing until it
+///   is heard of again. After two leases anyone takes it. The taker doesn't hand that shard back
+///   before a pause, which grows each time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
     id: String,
     lease: Duration,
     poll: Duration,
-    stabilisation: Duration,
-    /// Since when nobody has held the shard, as far as this member saw.
-    unheld_since: Vec<Option<Moment>>,
+    settling: Duration,
+    /// The shards that nobody holds, as far as this member saw.
+    unheld: BTreeMap<usize, Unheld>,
+    /// The members that left a shard of theirs alone, and until when they were live by their rows
+    /// then.
+    doubted: BTreeMap<String, Timestamp>,
     /// The shards that this member's own tasks failed in.
     own: BTreeMap<usize, Pause>,
     /// The shards that this member tried to take when Spanner did not answer.
@@ -116,22 +125,30 @@ pub struct Share {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Unheld {
+    since: Moment,
+    /// Since when the member whose turn it is has left it alone.
+    left_since: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Pause {
     until: Moment,
     length: Duration,
 }
 
 impl Share {
-    /// Returns the share of the member `id` of so many shards, which polls them every `poll`.
+    /// Returns the share of the member `id`, which polls the shards every `poll`.
     ///
     /// All members should have the same lease.
-    pub fn new(id: &str, shards: usize, lease: Duration, poll: Duration) -> Share {
+    pub fn new(id: &str, lease: Duration, poll: Duration) -> Share {
         Share {
             id: id.to_string(),
             lease,
             poll,
-            stabilisation: Timing::from_lease(lease).poll_interval * 3,
-            unheld_since: vec![None; shards],
+            settling: Timing::from_lease(lease).poll_interval,
+            unheld: BTreeMap::new(),
+            doubted: BTreeMap::new(),
             own: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             declined: BTreeMap::new(),
@@ -155,7 +172,7 @@ impl Share {
             take: Vec::new(),
             hand_over: Vec::new(),
             is_more: false,
-            poll_again: self.next_change(view),
+            poll_again: self.next_change(now, view),
             awaited: Vec::new(),
         };
         if self.is_briefly_away(now, is_member) {
@@ -163,15 +180,17 @@ impl Share {
         }
         let members = self.counting(view, is_member);
         let owners = owners(view);
-        let plan = plan(&members, &owners);
+        let by_all = plan(&members, &owners);
+        self.doubt(now, view, &members, &by_all);
+        let by_others = plan(&self.undoubted(&members), &owners);
         if is_member {
-            step.take = self.takes(now, view, parts, &members, &plan);
+            step.take = self.takes(now, view, parts, [&by_all, &by_others]);
         }
         let most = self.at_a_time(view, parts);
-        step.hand_over = self.surplus(now, view, parts, &plan);
+        step.hand_over = self.surplus(now, view, parts, &by_others);
         step.is_more = step.hand_over.len() > most;
         step.hand_over.truncate(most);
-        let awaited = self.awaited(view, &plan);
+        let awaited = self.awaited(view, &by_all);
         if let Some(fast_poll) = self.fast_poll(now, awaited.len()) {
             step.poll_again = step.poll_again.min(fast_poll);
             step.awaited = awaited;
@@ -179,11 +198,10 @@ impl Share {
         step
     }
 
-    /// To whom each shard goes when this member leaves.
-    pub fn successors(&self, view: &View) -> Vec<Option<String>> {
-        let members = self.counting(view, false);
-        let plan = plan(&members, &owners(view));
-        plan.owners().iter().map(|owner| owner.map(str::to_string)).collect()
+    /// Returns for how long a shard is promised to the member that it is handed over to: two polls. It
+    /// expects the shard, and polls it many times meanwhile.
+    pub fn promise(&self) -> Duration {
+        self.poll.max(self.settling) * 2
     }
 
     /// Notes that this member's task in the shard ended by itself; `ran` is how long it was at work.
@@ -205,18 +223,48 @@ impl Share {
     }
 
     fn note(&mut self, now: Moment, view: &View) {
-        for (since, piece) in self.unheld_since.iter_mut().zip(&view.shards) {
-            match piece {
-                Piece::Held { .. } => *since = None,
-                Piece::Vacant | Piece::Promised { .. } => {
-                    since.get_or_insert(now);
-                }
+        for (shard, piece) in view.shards.iter().enumerate() {
+            if matches!(piece, Piece::Held { .. }) {
+                self.unheld.remove(&shard);
+            } else {
+                self.unheld.entry(shard).or_insert(Unheld { since: now, left_since: now });
             }
         }
+        let is_silent = |id: &str, until: Timestamp| {
+            view.members.iter().any(|member| member.id == id && member.until == until)
+        };
+        self.doubted.retain(|id, until| is_silent(id, *until));
         self.declined.retain(|(shard, member), pause| {
             let holds = |piece: &Piece| piece.holder() == Some(member);
             !view.shards.get(*shard).is_some_and(holds) && now < pause.until + PAUSE_LONGEST
         });
+    }
+
+    /// Notes who leaves a vacant shard of its own alone for as long as a promise lasts.
+    fn doubt(&mut self, now: Moment, view: &View, members: &[&str], by_all: &Plan) {
+        let by_others = plan(&self.undoubted(members), &owners(view));
+        let vacant = (0..view.shards.len()).filter(|shard| view.shards[*shard] == Piece::Vacant);
+        for shard in vacant {
+            let owner = self.responsible(shard, [by_all, &by_others]);
+            let Some(other) = owner.filter(|id| *id != self.id) else { continue };
+            let promise = self.promise();
+            let Some(unheld) = self.unheld.get_mut(&shard) else { continue };
+            if now.since(unheld.left_since) >= promise {
+                unheld.left_since = now;
+                let silent = view.members.iter().find(|member| member.id == other);
+                self.doubted.extend(silent.map(|member| (member.id.clone(), member.until)));
+            }
+        }
+    }
+
+    fn undoubted<'v>(&self, members: &[&'v str]) -> Vec<&'v str> {
+        members.iter().copied().filter(|id| !self.doubted.contains_key(*id)).collect()
+    }
+
+    /// Returns the member that is to take the shard.
+    fn responsible<'v>(&self, shard: usize, plans: [&Plan<'v>; 2]) -> Option<&'v str> {
+        let [by_all, by_others] = plans.map(|plan| plan.owner(shard));
+        by_all.filter(|owner| !self.doubted.contains_key(*owner)).or(by_others)
     }
 
     /// A member that has lost its term for less than a lease may be back in time: nothing moves.
@@ -230,13 +278,24 @@ impl Share {
 
     /// Returns the members that are reckoned with.
     fn counting<'v>(&self, view: &'v View, is_member: bool) -> Vec<&'v str> {
-        let holders = view.shards.iter().filter_map(Piece::holder);
-        let holders: std::collections::BTreeSet<&str> = holders.collect();
+        let live: BTreeSet<&str> = view.members.iter().map(|member| &*member.id).collect();
+        let held = view.shards.iter().filter_map(|piece| match piece {
+            Piece::Held { by: Some(by), since, .. } if live.contains(&**by) => {
+                Some((&**by, *since))
+            }
+            _ => None,
+        });
+        let (holders, terms): (BTreeSet<&str>, Vec<Timestamp>) = held.unzip();
+        let oldest_term = terms.into_iter().min();
+        let oldest = view.members.iter().map(|member| member.since).min();
+        let is_begun = oldest.is_some_and(|oldest| view.read_at.since(oldest) >= self.settling);
         let counts = |member: &&Participant| {
             if member.id == self.id && !is_member {
                 return false;
             }
-            holders.contains(&*member.id) || view.read_at.since(member.since) >= self.stabilisation
+            let is_settled = view.read_at.since(member.since) >= self.settling * 3;
+            let is_founder = is_begun && oldest_term.is_none_or(|oldest| member.since < oldest);
+            holders.contains(&*member.id) || is_settled || is_founder
         };
         view.members.iter().filter(counts).map(|member| &*member.id).collect()
     }
@@ -246,41 +305,27 @@ impl Share {
         now: Moment,
         view: &View,
         parts: &BTreeMap<usize, Part>,
-        members: &[&str],
-        plan: &Plan,
+        plans: [&Plan; 2],
     ) -> Vec<usize> {
-        let overdue = |shard: usize, leases: u32| {
-            let since = self.unheld_since.get(shard).copied().flatten();
-            since.is_some_and(|since| now.since(since) >= self.lease * leases)
-        };
-        let late: Vec<&str> = (0..view.shards.len())
-            .filter(|shard| view.shards[*shard] == Piece::Vacant && overdue(*shard, 1))
-            .filter_map(|shard| plan.owner(shard))
-            .collect();
-        let others: Vec<&str> = members.iter().copied().filter(|id| !late.contains(id)).collect();
-        let second = super::plan(&others, &owners(view));
         let is_resting = |shard: &usize| {
             let pauses = [self.own.get(shard), self.unanswered.get(shard)];
             pauses.into_iter().flatten().any(|pause| now < pause.until)
         };
-        let mut taken = Vec::new();
-        for (shard, piece) in view.shards.iter().enumerate() {
-            let is_mine = match piece {
-                Piece::Promised { to } => *to == self.id,
-                Piece::Held { .. } => false,
-                Piece::Vacant => {
-                    plan.owner(shard) == Some(&*self.id)
-                        || (overdue(shard, 1)
-                            && (others.is_empty() || second.owner(shard) == Some(&*self.id)))
-                        || overdue(shard, 2)
-                }
-            };
-            if is_mine && !parts.contains_key(&shard) && !is_resting(&shard) {
-                taken.push(shard);
+        let is_anyones = |shard: &usize| {
+            self.unheld.get(shard).is_some_and(|unheld| now.since(unheld.since) >= self.lease * 2)
+        };
+        let is_mine = |shard: &usize| match &view.shards[*shard] {
+            Piece::Promised { to, .. } => *to == self.id,
+            Piece::Held { .. } => false,
+            Piece::Vacant => {
+                self.responsible(*shard, plans) == Some(&*self.id) || is_anyones(shard)
             }
-        }
+        };
+        let taken = (0..view.shards.len()).filter(is_mine);
+        let taken = taken.filter(|shard| !parts.contains_key(shard) && !is_resting(shard));
+        let taken: Vec<usize> = taken.collect();
         for shard in &taken {
-            if let Some(other) = plan.owner(*shard).filter(|owner| **owner != *self.id) {
+            if let Some(other) = plans[0].owner(*shard).filter(|owner| **owner != *self.id) {
                 let key = (*shard, other.to_string());
                 let pause = Pause::after(self.declined.get(&key), self.lease, PAUSE_LONGEST, now);
                 self.declined.insert(key, pause);
@@ -342,15 +387,19 @@ impl Share {
 
     /// Returns how long it is until something that the view shows changes by itself, or to the next
     /// poll.
-    fn next_change(&self, view: &View) -> Duration {
-        let joins = view.members.iter().map(|member| member.since + self.stabilisation);
+    fn next_change(&self, now: Moment, view: &View) -> Duration {
+        let joins = view.members.iter().map(|member| member.since + self.settling * 3);
+        let begins = view.members.iter().map(|member| member.since + self.settling);
         let leaves = view.members.iter().map(|member| member.until);
         let ends = view.shards.iter().filter_map(|piece| match piece {
-            Piece::Held { until, .. } => Some(*until),
-            Piece::Vacant | Piece::Promised { .. } => None,
+            Piece::Held { until, .. } | Piece::Promised { until, .. } => Some(*until),
+            Piece::Vacant => None,
         });
-        let changes = joins.chain(leaves).chain(ends).filter(|at| *at > view.read_at);
-        let first = changes.map(|at| at.since(view.read_at)).min();
+        let changes = joins.chain(begins).chain(leaves).chain(ends).filter(|at| *at > view.read_at);
+        let changes = changes.map(|at| at.since(view.read_at));
+        let overdue = self.unheld.values().map(|unheld| unheld.left_since + self.promise());
+        let overdue = overdue.filter(|at| *at > now).map(|at| at.since(now));
+        let first = changes.chain(overdue).min();
         first.map_or(self.poll, |first| first.min(self.poll))
     }
 }
@@ -362,8 +411,13 @@ impl Piece {
         let until = row.vacant_from("", lease);
         match row.writer.names() {
             _ if until <= read_at => Piece::Vacant,
-            Named::Successor(to) if row.is_released() => Piece::Promised { to: to.to_string() },
-            _ => Piece::Held { by: row.writer.id().map(str::to_string), until },
+            Named::Successor(to) if row.is_released() => {
+                Piece::Promised { to: to.to_string(), until }
+            }
+            _ => {
+                let by = row.writer.id().map(str::to_string);
+                Piece::Held { by, since: row.token, until }
+            }
         }
     }
 
@@ -376,7 +430,7 @@ impl Piece {
 
     fn owner(&self) -> Option<&str> {
         match self {
-            Piece::Promised { to } => Some(to),
+            Piece::Promised { to, .. } => Some(to),
             other => other.holder(),
         }
     }

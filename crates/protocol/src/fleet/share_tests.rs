@@ -28,11 +28,14 @@ struct World {
     nodes: BTreeMap<&'static str, Node>,
     shards: Vec<Shard>,
     moves: usize,
+    /// One that is dead, and since when.
+    silent: Option<(&'static str, u64)>,
 }
 
 #[derive(Clone, Default)]
 struct Shard {
     holder: Option<&'static str>,
+    since: u64,
     promised: Option<(String, u64)>,
     /// The tick in which its dead holder's lease runs out.
     expires: Option<u64>,
@@ -44,11 +47,12 @@ fn at(tick: u64) -> Timestamp {
 
 impl World {
     fn new(shards: usize) -> World {
-        World { tick: 0, nodes: BTreeMap::new(), shards: vec![Shard::default(); shards], moves: 0 }
+        let shards = vec![Shard::default(); shards];
+        World { tick: 0, nodes: BTreeMap::new(), shards, moves: 0, silent: None }
     }
 
     fn join(&mut self, id: &'static str) {
-        let share = Share::new(id, self.shards.len(), LEASE, POLL);
+        let share = Share::new(id, LEASE, POLL);
         let (since, poll_at) = (self.tick, self.tick);
         let node = Node { share, since, poll_at, alive: true, unable: false, stale: None };
         self.nodes.insert(id, node);
@@ -63,15 +67,17 @@ impl World {
 
     fn view(&self, of: &str) -> View {
         let members = self.nodes.iter().filter(|(_, node)| node.alive).map(|(id, node)| {
-            Participant { id: (*id).into(), since: at(node.since), until: at(self.tick + 100) }
+            let silent = self.silent.filter(|(silent, _)| silent == id);
+            let lived = silent.map_or(self.tick, |(_, since)| since);
+            Participant { id: (*id).into(), since: at(node.since), until: at(lived + 100) }
         });
         let piece = |shard: &Shard| match (shard.holder, &shard.promised) {
             (Some(holder), _) => {
                 let until = at(shard.expires.unwrap_or(self.tick + 100));
-                Piece::Held { by: Some(holder.into()), until }
+                Piece::Held { by: Some(holder.into()), since: at(shard.since), until }
             }
             (None, Some((to, until))) if *until > self.tick || to == of => {
-                Piece::Promised { to: to.clone() }
+                Piece::Promised { to: to.clone(), until: at(*until) }
             }
             _ => Piece::Vacant,
         };
@@ -95,12 +101,11 @@ impl World {
             let is_for_another =
                 shard.promised.as_ref().is_some_and(|(to, until)| to != id && *until > self.tick);
             if shard.holder.is_none() && !is_for_another {
-                (shard.holder, shard.promised) = (Some(id), None);
+                *shard = Shard { holder: Some(id), since: self.tick, ..Shard::default() };
                 self.moves += 1;
             }
         }
-        let is_anothers =
-            |shard: &&usize| matches!(&view.shards[**shard], Piece::Promised { to } if to != id);
+        let is_anothers = |shard: &&usize| matches!(&view.shards[**shard], Piece::Promised { to, .. } if to != id);
         assert_eq!(
             step.take.iter().find(is_anothers),
             None,
@@ -109,7 +114,7 @@ impl World {
         for (shard, to) in &step.hand_over {
             assert_eq!(self.shards[*shard].holder, Some(id));
             self.shards[*shard] =
-                Shard { promised: Some((to.clone(), self.tick + 100)), ..Shard::default() };
+                Shard { promised: Some((to.clone(), self.tick + 20)), ..Shard::default() };
         }
         step
     }
@@ -400,18 +405,41 @@ fn a_member_that_is_none_any_more_hands_its_shards_over() {
 }
 
 #[test]
-fn who_leaves_names_the_members_that_the_others_expect() {
-    let world = settled(&["a", "b", "c", "d"]);
-    let successors = world.nodes["a"].share.successors(&world.view("a"));
-    let mut without = settled(&["a", "b", "c", "d"]);
-    without.nodes.remove("a");
-    let theirs = without.nodes["b"].share.successors(&without.view("b"));
-    assert!(successors.iter().all(|successor| successor.as_deref() != Some("a")));
-    let expected = super::plan(
-        &["b", "c", "d"],
-        &world.shards.iter().map(|shard| shard.holder).collect::<Vec<_>>(),
-    );
-    let successors: Vec<Option<&str>> = successors.iter().map(Option::as_deref).collect();
-    assert_eq!(successors, expected.owners());
-    assert!(theirs.iter().flatten().all(|successor| successor == "c" || successor == "d"));
+fn a_fleet_that_starts_anew_waits_for_one_poll_and_shares_evenly() {
+    for apart in 0..=4 {
+        let mut world = World::new(20);
+        for id in ["a", "b", "c"] {
+            world.join(id);
+            world.run(TICK * apart);
+        }
+        world.run(POLL * 2 - TICK * apart * 3);
+        assert_eq!((world.counts(), world.moves), (vec![7, 7, 6], 20), "{apart} ticks apart");
+    }
+}
+
+#[test]
+fn one_that_comes_while_a_new_fleet_begins_counts_after_three_polls() {
+    let mut world = World::new(20);
+    world.join("a");
+    world.run(POLL + TICK * 2);
+    world.join("b");
+    world.run(POLL * 2);
+    assert_eq!((world.counts(), world.moves), (vec![20, 0], 20));
+    world.run(POLL * 20);
+    assert_eq!((world.counts(), world.moves), (vec![10, 10], 30));
+}
+
+/// Its row counts until its lease is over.
+#[test]
+fn one_that_takes_nothing_is_handed_nothing_until_it_is_heard_of() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    world.join("x");
+    world.run(POLL * 2);
+    world.nodes.get_mut("x").unwrap().unable = true;
+    world.silent = Some(("x", world.tick));
+    world.run(LEASE);
+    world.nodes.remove("x");
+    world.run(LEASE);
+    assert_eq!(world.counts(), [5; 4]);
+    assert!(world.moves <= 4, "{} moves", world.moves);
 }

@@ -72,6 +72,8 @@ pub enum Trial {
     CrashLoop,
     /// A member joins that can take no shard.
     Unable,
+    /// Half of the members leave at the same moment.
+    LeaveTogether,
 }
 
 impl Subject {
@@ -132,7 +134,9 @@ impl FleetPlan {
         // A rate within the margin of 1 %, with room for the rounding of timers.
         let rates = (0..members).map(|_| random.random_range(0.9905..1.0095)).collect();
         let trials = [Trial::JoinAndLeave, Trial::ComeAndGo, Trial::CrashLoop, Trial::Unable];
-        let trials = trials.into_iter().filter(|_| random.random_bool(0.3)).collect();
+        let trials = trials.into_iter().filter(|_| random.random_bool(0.3));
+        let together = SmallRng::seed_from_u64(!seed ^ 9).random_bool(0.3);
+        let trials = trials.chain(together.then_some(Trial::LeaveTogether)).collect();
         FleetPlan {
             seed,
             rates,

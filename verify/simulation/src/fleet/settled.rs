@@ -42,6 +42,7 @@ pub(super) async fn shares(
             Trial::ComeAndGo => come_and_go(world, guest).await?,
             Trial::CrashLoop => crash_loop(world, slots, guest).await?,
             Trial::Unable => unable(world, slots, guest).await?,
+            Trial::LeaveTogether => leave_together(world, slots, guest).await?,
         }
     }
     members_are_told(world, slots).await
@@ -219,6 +220,31 @@ async fn unable(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>)
     guest.leave(Duration::ZERO);
     let _ = living.await;
     world.change_faults(|network_faults| network_faults.lines[line].is_unable = false);
+    all_at_work(world).await?;
+    even(world, slots).await
+}
+
+/// Half of the members and the guest go at once, and come back two leases later.
+async fn leave_together(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
+    let living = invite(guest).await;
+    let mut all = slots.to_vec();
+    all.push(Arc::clone(guest));
+    even(world, &all).await?;
+    world.books(super::books::Books::forget_gaps);
+    slots.iter().take(slots.len() / 2).for_each(|slot| slot.leave(world.plan.lease * 2));
+    guest.leave(Duration::ZERO);
+    let _ = living.await;
+    sleep(world.plan.lease * 2).await;
+    let now = world.now();
+    let gap = world.books(|books| books.longest_gap(now));
+    // Answers take their time, too, and an attempt that another one was faster with.
+    let most = world.plan.poll * 3 + Duration::from_secs(1);
+    if gap > most {
+        let what =
+            format!("members left together, and a shard alone for {gap:?}; at most {most:?}");
+        return Err((Invariant::I5, what));
+    }
+    world.saw(CoverageGoal::LeftTogether);
     all_at_work(world).await?;
     even(world, slots).await
 }
