@@ -28,7 +28,10 @@ use tokio::time::{Instant, sleep};
 use crate::counts::counts;
 use crate::google::Google;
 use crate::parts::{Failure, Part, load};
-use crate::relay::Relay;
+use crate::relay::{Counts, Kind, Relay};
+
+/// The requests of each process, by kind, until then.
+type Counted = (Instant, Vec<Counts>);
 
 const DATABASE: &str = "projects/test/instances/test/databases/test";
 /// How often each lock is looked at.
@@ -153,15 +156,18 @@ async fn held(
         sum("lost")? - lost_before,
     );
     for part in 0..processes {
-        let rate = |from: &(Instant, Vec<u64>), to: &(Instant, Vec<u64>)| {
-            (to.1[part] - from.1[part]) as f64 / (to.0 - from.0).as_secs_f64()
-        };
-        let worst = counted.windows(11).map(|these| rate(&these[0], &these[10]));
-        println!(
-            "google-held: process={part} requests_a_second={:.1} in_the_busiest_10_s={:.1}",
-            rate(&counted[0], &counted[counted.len() - 1]),
-            worst.fold(0.0, f64::max),
-        );
+        for kind in Kind::ALL {
+            let rate = |from: &Counted, to: &Counted| {
+                let requests = to.1[part][kind as usize] - from.1[part][kind as usize];
+                requests as f64 / (to.0 - from.0).as_secs_f64()
+            };
+            let worst = counted.windows(11).map(|these| rate(&these[0], &these[10]));
+            println!(
+                "google-held: process={part} kind={kind:?} requests_a_second={:.1} in_the_busiest_10_s={:.1}",
+                rate(&counted[0], &counted[counted.len() - 1]),
+                worst.fold(0.0, f64::max),
+            );
+        }
     }
     println!("{}", load());
     Ok(())

@@ -1,15 +1,17 @@
 //! On the Spanner emulator of Google, which runs one read-write transaction at a time and ends the
 //! others. `tests/any_spanner/on_google` starts one, and these tests on it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use google_cloud_spanner::client::{DatabaseClient, Spanner};
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::job::JobOutcome;
-use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::until;
@@ -124,11 +126,18 @@ async fn for_long_ten_thousand_locks_lose_none() {
 async fn keeps(holder: &[(Spindle, RunHandle)], time: Duration) {
     let all = until("all are held", || (held(holder) == holder.len()).then_some(()));
     timeout(PATIENCE, all).await.unwrap();
-    let tokens: Vec<_> = holder.iter().map(|(lock, _)| lock.has_lock()).collect();
+    let mut watches: Vec<_> = holder.iter().map(|(lock, _)| lock.watch()).collect();
+    for watch in &mut watches {
+        assert!(matches!(watch.next().await, Some(TermChange::Gained(_))));
+    }
     sleep(time).await;
-    let now: Vec<_> = holder.iter().map(|(lock, _)| lock.has_lock()).collect();
-    let lost = tokens.iter().zip(&now).filter(|(before, now)| before != now).count();
-    assert_eq!(lost, 0, "of {}", holder.len());
+    let mut ended = BTreeMap::<String, usize>::new();
+    for watch in &mut watches {
+        if let Some(Some(TermChange::Lost(term))) = watch.next().now_or_never() {
+            *ended.entry(format!("{:?}", term.loss())).or_default() += 1;
+        }
+    }
+    assert!(ended.is_empty(), "of {} terms ended: {ended:?}", holder.len());
 }
 
 async fn locks_beside_a_contender(table: &'static str, count: usize, time: Duration) {

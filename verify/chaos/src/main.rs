@@ -8,7 +8,8 @@
 //! With `--locks` each worker contends for so many locks at once. With `--shards` the workers are
 //! members of a group that share the shards out. Each lock and each shard is judged by itself. With
 //! `--ranks` they contend for one lock by rank, most of them with `preempt`. With `--readers` and
-//! `--writers` so many read under a lock and so many write.
+//! `--writers` so many read under a lock and so many write. With `--server` they do so on an emulator
+//! of somebody else's, such as Google's.
 
 #[cfg(unix)]
 mod checker;

@@ -1,5 +1,6 @@
 //! One run from the first worker to the verdict.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,6 +46,10 @@ pub struct Options {
     /// The seed of the faults; without it one is drawn.
     #[arg(long)]
     seed: Option<u64>,
+    /// An emulator of Spanner on this machine, in place of the embedded one: it suffers no fault. Its
+    /// database `projects/chaos/instances/chaos/databases/chaos` has the tables.
+    #[arg(long, value_name = "IP:PORT")]
+    server: Option<SocketAddr>,
     /// The folder for history, tables, summary and picture.
     #[arg(long, value_name = "DIR", default_value = "target/chaos")]
     out: PathBuf,
@@ -101,21 +106,31 @@ async fn run(options: &Options) -> Result<bool, Failure> {
     // The file that no late write is kept out of is there even if nobody writes.
     history::append(&out.join(UNFENCED))?;
 
-    let spanner = Emulator::start().await?;
-    let locks = include_str!("../../../ddl/googlesql.sql");
-    let ddl = format!("{locks};\n{}", tables::DDL.trim());
-    spanner.create_database(DATABASE, &ddl).await?;
-    let mut nemesis = Nemesis::new(&spanner, target, members, out, seed).await?;
+    let (address, spanner) = match options.server {
+        Some(address) => (address, None),
+        None => embedded().await.map(|spanner| (spanner.address(), Some(spanner)))?,
+    };
+    let mut nemesis = Nemesis::new(address, spanner.as_ref(), (target, members), out, seed).await?;
     nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;
     drop(nemesis);
-    let outside = Outside::connect(&spanner.endpoint()).await?;
+    let outside = Outside::connect(address).await?;
     let mut tables = outside.tables().await?;
     if target.tells_by_rows() {
         tables.versions = outside.versions().await?;
     }
     std::fs::write(out.join(TABLES), tables.to_json().to_string())?;
-    spanner.stop().await;
+    if let Some(spanner) = spanner {
+        spanner.stop().await;
+    }
     judge(out, Some(seed))
+}
+
+/// A Spanner of this process, with the tables.
+async fn embedded() -> Result<Emulator, Failure> {
+    let spanner = Emulator::start().await?;
+    let locks = include_str!("../../../ddl/googlesql.sql");
+    spanner.create_database(DATABASE, &format!("{locks};\n{}", tables::DDL)).await?;
+    Ok(spanner)
 }
 
 /// Judges what a run has left in its folder, and writes the summary and the picture next to it.

@@ -1,6 +1,7 @@
 //! Spanner's tables, by the client alone: what was written, and edits that don't ask.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use google_cloud_spanner::client::{DatabaseClient, Spanner};
 use google_cloud_spanner::key;
@@ -31,16 +32,7 @@ pub fn lock_of(counter: &str) -> Result<usize, Failure> {
 }
 
 /// Neither key forbids what the properties forbid: an increment that was lost or doubled shows.
-pub const DDL: &str = "
-CREATE TABLE counters (name STRING(MAX) NOT NULL, value INT64) PRIMARY KEY (name);
-CREATE TABLE log (
-    id STRING(MAX) NOT NULL,
-    value INT64 NOT NULL,
-    counter STRING(MAX),
-    token STRING(MAX),
-    worker STRING(MAX),
-    committed TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-) PRIMARY KEY (id, value)";
+pub const DDL: &str = include_str!("../tables.sql");
 
 /// A write that Spanner accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,8 +160,8 @@ impl Hand {
 pub struct Outside(DatabaseClient);
 
 impl Outside {
-    pub async fn connect(endpoint: &str) -> Result<Outside, Failure> {
-        let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
+    pub async fn connect(server: SocketAddr) -> Result<Outside, Failure> {
+        let spanner = Spanner::builder().with_endpoint(format!("http://{server}")).build().await?;
         Ok(Outside(spanner.database_client(DATABASE).build().await?))
     }
 
@@ -233,6 +225,14 @@ impl Outside {
             });
         }
         Ok(rows)
+    }
+
+    /// The time by Spanner's clock, in nanoseconds.
+    pub async fn now(&self) -> Result<u64, Failure> {
+        let mut found =
+            self.0.single_use().build().execute_query("SELECT CURRENT_TIMESTAMP()").await?;
+        let row = found.next().await.transpose()?.ok_or("no time")?;
+        nanoseconds(row.get(0)?)
     }
 
     /// How many increments there have been under each lock.

@@ -3,6 +3,7 @@
 
 mod phases;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -68,7 +69,9 @@ enum Cure {
 }
 
 pub struct Nemesis<'a> {
-    spanner: &'a Emulator,
+    server: SocketAddr,
+    /// The same, if faults can be done to it.
+    spanner: Option<&'a Emulator>,
     target: Target,
     members: usize,
     outside: Outside,
@@ -85,18 +88,19 @@ pub struct Nemesis<'a> {
 
 impl<'a> Nemesis<'a> {
     pub async fn new(
-        spanner: &'a Emulator,
-        target: Target,
-        members: usize,
+        server: SocketAddr,
+        spanner: Option<&'a Emulator>,
+        (target, members): (Target, usize),
         out: &Path,
         seed: u64,
     ) -> Result<Nemesis<'a>, Failure> {
         Ok(Nemesis {
+            server,
             spanner,
             target,
             members,
-            outside: Outside::connect(&spanner.endpoint()).await?,
-            fleet: Fleet::new(spanner.address(), target, out.to_path_buf()),
+            outside: Outside::connect(server).await?,
+            fleet: Fleet::new(server, target, out.to_path_buf()),
             journal: Journal::open(out, "nemesis")?,
             random: SmallRng::seed_from_u64(seed),
             bag: Vec::new(),
@@ -111,8 +115,11 @@ impl<'a> Nemesis<'a> {
     pub async fn run(&mut self, length: Duration) -> Result<(), Failure> {
         let edits = (length / 8).clamp(Duration::from_secs(6), Duration::from_secs(60));
         self.journal.write(Event::Run(self.target))?;
-        let time = self.spanner.clock().now().nanos();
-        self.journal.write(Event::Spanner(u64::try_from(time)?))?;
+        let time = match self.spanner {
+            Some(spanner) => u64::try_from(spanner.clock().now().nanos())?,
+            None => self.outside.now().await?,
+        };
+        self.journal.write(Event::Spanner(time))?;
         self.journal.write(Event::Phase(Phase::Storm))?;
         for id in ids(1, self.members) {
             self.fleet.start(&id).await?;
@@ -161,18 +168,18 @@ impl<'a> Nemesis<'a> {
             self.bag.shuffle(&mut self.random);
         }
         let Some(plan) = self.bag.pop() else { return Ok(()) };
-        match plan {
-            Plan::Restart | Plan::Outage | Plan::Lossy if self.server_suffers => Ok(()),
-            Plan::Restart => self.restart().await,
-            Plan::Outage => {
+        match (plan, self.spanner.filter(|_| !self.server_suffers)) {
+            (Plan::Restart | Plan::Outage | Plan::Lossy, None) => Ok(()),
+            (Plan::Restart, Some(spanner)) => self.restart(spanner).await,
+            (Plan::Outage, Some(spanner)) => {
                 self.say(Fault::Outage, None)?;
-                self.spanner.pause().await;
+                spanner.pause().await;
                 self.server_suffers = true;
                 self.later(300, 3_000, Cure::Resume);
                 Ok(())
             }
-            Plan::Lossy => self.lose_replies(),
-            Plan::Join => {
+            (Plan::Lossy, Some(spanner)) => self.lose_replies(spanner),
+            (Plan::Join, _) => {
                 let running = self.fleet.running();
                 let mut reserve = ids(self.members + 1, RESERVE);
                 let Some(id) = reserve.find(|id| !running.contains(id)) else { return Ok(()) };
@@ -228,19 +235,19 @@ impl<'a> Nemesis<'a> {
         Ok(())
     }
 
-    async fn restart(&mut self) -> Result<(), Failure> {
+    async fn restart(&mut self, spanner: &Emulator) -> Result<(), Failure> {
         let restart = Restart::keep();
         let restart = if self.random.random() { restart } else { restart.keep_sessions() };
         self.say(Fault::Restart, None)?;
-        self.spanner.restart(restart).await?;
+        spanner.restart(restart).await?;
         if restart == Restart::keep() {
             // This one's session is lost as well.
-            self.outside = Outside::connect(&self.spanner.endpoint()).await?;
+            self.outside = Outside::connect(self.server).await?;
         }
         self.over(Fault::Restart, None)
     }
 
-    fn lose_replies(&mut self) -> Result<(), Failure> {
+    fn lose_replies(&mut self, spanner: &Emulator) -> Result<(), Failure> {
         let effects = [
             Effect::LoseReply,
             Effect::FailAfterApplying(Code::Unavailable),
@@ -252,7 +259,7 @@ impl<'a> Nemesis<'a> {
             ServerFault::on(Rpc::Commit).probability(0.5, self.random.random()).effect(effect);
         self.say(Fault::Lossy, None)?;
         self.server_suffers = true;
-        let handle = self.spanner.inject(fault);
+        let handle = spanner.inject(fault);
         self.later(1_000, 3_500, Cure::Reliable(handle));
         Ok(())
     }
@@ -281,7 +288,9 @@ impl<'a> Nemesis<'a> {
                     self.over(fault, Some(&id))?;
                 }
                 Cure::Resume => {
-                    self.spanner.resume().await?;
+                    if let Some(spanner) = self.spanner {
+                        spanner.resume().await?;
+                    }
                     self.server_suffers = false;
                     self.over(Fault::Outage, None)?;
                 }
