@@ -354,7 +354,7 @@ impl LockBuilder {
 
     pub(crate) fn settings(&self) -> Result<Settings> {
         check_table_name(&self.table.name)?;
-        self.table.connection.check()?;
+        self.table.spanner.connection.check()?;
         check_lock_name(&self.name)?;
         if !self.is_reserved {
             check_not_reserved(&self.name)?;
@@ -368,7 +368,7 @@ impl LockBuilder {
         if info_bytes > INFO_BYTES_MAX {
             return refuse(format!("info of {info_bytes} bytes; at most {INFO_BYTES_MAX}"));
         }
-        if self.own_thread && self.table.connection.another().is_none() {
+        if self.own_thread && self.table.spanner.connection.another().is_none() {
             return refuse(
                 "own thread with a client that was given; use `LockTable::connect`".to_string(),
             );

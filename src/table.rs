@@ -490,13 +490,13 @@ impl LockTable {
         self.0.loops.closed().await;
     }
 
-    /// Returns a table in the place of Spanner's.
+    /// Returns a table whose rows are in this store.
     #[cfg(all(feature = "__simulation", unix))]
-    pub(crate) fn on(stand_in: Arc<dyn crate::store::StandIn>) -> LockTable {
+    pub(crate) fn on(store: Arc<dyn crate::batch::Store>) -> LockTable {
         // Nothing is ever sent there.
         let nowhere = Connection::own("projects/p/instances/i/databases/d".to_string(), None);
         let table = Table::new(nowhere, "locktable".to_string());
-        LockTable(Arc::new(Table { stand_in: Some(stand_in), ..table }))
+        LockTable(Arc::new(Table { store, ..table }))
     }
 
     #[cfg(all(feature = "__simulation", unix))]

@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use google_cloud_gax::error::rpc::{Code, Status};
 pub use rustix::time::ClockId;
 use spindle_protocol::{
@@ -17,7 +19,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, BatchHandle, Batchers, Budget, CommitOutcome, Snapshot, Ticks, Verdict, judge,
+    self, BatchHandle, Batchers, Budget, CommitOutcome, Leftovers, Need, Snapshot, Ticks, Verdict,
+    judge,
 };
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
@@ -25,7 +28,6 @@ use crate::runloop::{
     Batched, BatchedRow, Command, Driver, Inbox, LockRow, Outbox, Role, UnderWay, WrittenColumns,
 };
 use crate::settings::Settings;
-use crate::store::{Answering, Leftovers, StandIn, Table};
 pub use crate::system::Machine;
 use crate::system::{Clock, chance};
 use crate::table::LockTable;
@@ -49,10 +51,12 @@ pub trait Store: Send + Sync + 'static {
     /// A transaction that was begun.
     type Transaction: Send;
 
-    /// Reads these rows at one timestamp.
+    /// Reads, at one timestamp, the rows of these keys and of these ranges, whose ends are not part
+    /// of them. A loop asks for no ranges.
     fn read(
         &self,
         keys: Vec<Arc<str>>,
+        ranges: Vec<(String, String)>,
     ) -> impl Future<Output = Result<(Vec<StoredRow>, Timestamp), Failure>> + Send;
 
     /// Begins a transaction by reading the rows by which these changes are judged; [`reads`] tells
@@ -101,19 +105,8 @@ pub enum Failure {
     Unknown,
 }
 
-/// A whole table in place of Spanner's, ranges of rows included.
-pub trait Whole: Store {
-    /// Reads, at one timestamp, the rows of these keys and of these ranges, whose ends are not part
-    /// of them; in the order of their keys.
-    fn rows(
-        &self,
-        keys: Vec<String>,
-        ranges: Vec<(String, String)>,
-    ) -> impl Future<Output = Result<(Vec<StoredRow>, Timestamp), Failure>> + Send;
-}
-
 /// Returns a lock table for everything that needs no fenced write and no history.
-pub fn table(store: impl Whole) -> LockTable {
+pub fn table(store: impl Store) -> LockTable {
     LockTable::on(Arc::new(Simulated(store)))
 }
 
@@ -131,18 +124,14 @@ pub fn draw_from(seed: u64) {
 struct Simulated<S>(S);
 
 impl<S: Store> Simulated<S> {
-    async fn carry_out(
-        &self,
-        changes: Vec<(Arc<str>, Change)>,
-        limit: Duration,
-    ) -> (Verdict, Vec<StoredRow>) {
+    async fn carry_out(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
         let (mut may_commit, mut refused) = (false, vec![None; changes.len()]);
-        let mut shown = Vec::new();
+        let mut rows = Vec::new();
         let work = async {
             let (transaction, found) = self.0.begin(&changes).await?;
             let mut accepted = Vec::new();
-            shown.clone_from(&found);
-            let verdicts = judge::judge(&changes, found).into_iter();
+            let verdicts = judge::judge(&changes, &found).into_iter();
+            rows = found;
             for ((verdict, refused), (lock, change)) in verdicts.zip(&mut refused).zip(&changes) {
                 match verdict {
                     Ok(writes) => accepted.push((Arc::clone(lock), change.clone(), writes)),
@@ -173,58 +162,48 @@ impl<S: Store> Simulated<S> {
                 (CommitOutcome::NotApplied, Some(failed(Failure::NotApplied, limit)))
             }
         };
-        (Verdict { refused, commit, error }, shown)
-    }
-
-    async fn leftover_rows(&self, locks: &[(Arc<str>, Timestamp)], limit: Duration) -> Leftovers {
-        let rows = within(limit, self.0.leftovers(locks)).await?;
-        Ok(judge::sort_leftovers(locks, &rows, false))
+        Verdict { refused, found: rows, commit, error }
     }
 }
 
+/// It has every column.
 impl<S: Store> batch::Store for Simulated<S> {
-    async fn read(&self, keys: Vec<Arc<str>>, limit: Duration) -> Result<Snapshot, Error> {
-        let (rows, read_at) = within(limit, self.0.read(keys)).await?;
-        Ok(Snapshot { rows, read_at, with_lease: true })
+    fn knows(&self, _: Need, _: Duration) -> BoxFuture<'_, Result<(), Error>> {
+        async { Ok(()) }.boxed()
     }
 
-    async fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
-        self.carry_out(changes, limit).await.0
+    fn optional_columns(&self) -> (bool, bool) {
+        (true, true)
     }
 
-    async fn leftovers(
-        &self,
-        locks: Vec<(Arc<str>, Timestamp)>,
-        limit: Duration,
-    ) -> Result<Vec<(Vec<String>, bool)>, Error> {
-        self.leftover_rows(&locks, limit).await
-    }
-}
-
-impl<S: Whole> StandIn for Simulated<S> {
     fn rows(
         &self,
-        keys: Vec<String>,
+        keys: Vec<Arc<str>>,
         ranges: Vec<(String, String)>,
         limit: Duration,
-    ) -> Answering<'_, Result<(Vec<StoredRow>, Timestamp), Error>> {
-        Box::pin(within(limit, self.0.rows(keys, ranges)))
+    ) -> BoxFuture<'_, Result<Snapshot, Error>> {
+        let reading = within(limit, self.0.read(keys, ranges));
+        reading.map_ok(|(rows, read_at)| Snapshot { rows, read_at, with_lease: true }).boxed()
     }
 
     fn transact(
         &self,
         changes: Vec<(Arc<str>, Change)>,
         limit: Duration,
-    ) -> Answering<'_, (Verdict, Vec<StoredRow>)> {
-        Box::pin(self.carry_out(changes, limit))
+    ) -> BoxFuture<'_, Verdict> {
+        self.carry_out(changes, limit).boxed()
     }
 
     fn leftovers(
         &self,
         locks: Vec<(Arc<str>, Timestamp)>,
         limit: Duration,
-    ) -> Answering<'_, Leftovers> {
-        Box::pin(async move { self.leftover_rows(&locks, limit).await })
+    ) -> BoxFuture<'_, Result<Vec<Leftovers>, Error>> {
+        async move {
+            let rows = within(limit, self.0.leftovers(&locks)).await?;
+            Ok(judge::sort_leftovers(&locks, &rows, false))
+        }
+        .boxed()
     }
 }
 
@@ -354,8 +333,9 @@ impl Member {
     ) -> (Member, Loop) {
         let lock = identity.lock.as_str().into();
         let batcher = &house.batchers[identity.batcher % house.batchers.len()];
-        let handle = batcher.handle_on(&house.store, lock, identity.seed, spawn);
-        let row = row(handle, &identity, None);
+        let store = Arc::clone(&house.store) as Arc<dyn batch::Store>;
+        let handle = batcher.handle_on(&store, lock, identity.seed, spawn);
+        let row = row(handle, &identity, store);
         Member::with_row(Watched { row, watch: Arc::new(watch) }, identity, cancel)
     }
 
@@ -367,8 +347,8 @@ impl Member {
         cancel: CancellationToken,
     ) -> (Member, Loop) {
         let (table, lock) = (table.table(), identity.lock.as_str().into());
-        let handle = table.batchers.handle_on(table, lock, identity.seed, spawn);
-        let row = row(handle, &identity, Some(Arc::clone(table)));
+        let handle = table.batchers.handle_on(&table.store, lock, identity.seed, spawn);
+        let row = row(handle, &identity, Arc::clone(&table.store));
         Member::with_row(row, identity, cancel)
     }
 
@@ -470,10 +450,10 @@ pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTer
     (terms, read_at)
 }
 
-fn row(handle: BatchHandle, identity: &Identity, table: Option<Arc<Table>>) -> BatchedRow {
+fn row(handle: BatchHandle, identity: &Identity, store: Arc<dyn batch::Store>) -> BatchedRow {
     BatchedRow(Arc::new(Batched {
         handle,
-        table,
+        store,
         holder: Holder { lease: identity.timing.lease, info: None },
         release_info: Arc::default(),
         written: WrittenColumns::default(),

@@ -37,8 +37,8 @@ const COMMITS_MAX: u32 = 2;
 /// How often those who woke at the same moment get their chance to hand their acts over first.
 const TURNS_MAX: usize = 16;
 
-pub(crate) struct Dispatcher<S> {
-    store: Arc<S>,
+pub(crate) struct Dispatcher {
+    store: Arc<dyn Store>,
     inbox: mpsc::UnboundedReceiver<Arc<Op>>,
     queues: Queues,
     in_flight: BTreeMap<u64, InFlight>,
@@ -62,13 +62,13 @@ struct InFlight {
     late_from: Option<Instant>,
 }
 
-impl<S: Store> Dispatcher<S> {
+impl Dispatcher {
     pub(crate) fn new(
-        store: Arc<S>,
+        store: Arc<dyn Store>,
         inbox: mpsc::UnboundedReceiver<Arc<Op>>,
         budget: Arc<Budget>,
         random: SmallRng,
-    ) -> Dispatcher<S> {
+    ) -> Dispatcher {
         Dispatcher {
             store,
             inbox,
@@ -304,40 +304,22 @@ async fn at(next: Option<Instant>) {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use spindle_protocol::{Answer, Change, Timestamp};
+    use spindle_protocol::Answer;
 
     use super::*;
     use crate::batch::op::OpKind;
-    use crate::batch::{Batchers, Budget, Snapshot, Verdict};
-    use crate::error::{Error, Result};
-
-    /// Panics in its first request, as a log's subscriber may.
-    #[derive(Default)]
-    struct Panicking(AtomicUsize);
-
-    impl Store for Panicking {
-        async fn read(&self, _: Vec<Arc<str>>, _: Duration) -> Result<Snapshot> {
-            assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the log is full");
-            Ok(Snapshot { rows: Vec::new(), read_at: Timestamp(1), with_lease: true })
-        }
-
-        async fn transact(&self, changes: Vec<(Arc<str>, Change)>, _: Duration) -> Verdict {
-            Verdict::failed(&changes, Error::config("no request"))
-        }
-
-        async fn leftovers(
-            &self,
-            _: Vec<(Arc<str>, Timestamp)>,
-            _: Duration,
-        ) -> Result<Vec<(Vec<String>, bool)>> {
-            Ok(Vec::new())
-        }
-    }
+    use crate::batch::store::tests::Reads;
+    use crate::batch::{Batchers, Budget};
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_panics_is_one_that_failed_and_the_batcher_goes_on() {
-        let (batchers, store) =
-            (Batchers::new(Arc::new(Budget::new())), Arc::<Panicking>::default());
+        let reads = AtomicUsize::new(0);
+        // In its first request, as a log's subscriber may.
+        let store = Arc::new(Reads(move || {
+            assert!(reads.fetch_add(1, Ordering::Relaxed) > 0, "the log is full");
+            true
+        })) as Arc<dyn Store>;
+        let batchers = Batchers::new(Arc::new(Budget::new()));
         let handles = ["a", "b"].map(|lock| batchers.handle(&store, lock.into(), 1));
         let look = || OpKind::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() };
         let limit = Duration::from_secs(3);

@@ -99,19 +99,14 @@ impl Batchers {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(crate) fn handle<S: Store>(
-        &self,
-        store: &Arc<S>,
-        lock: Arc<str>,
-        seed: u64,
-    ) -> BatchHandle {
+    pub(crate) fn handle(&self, store: &Arc<dyn Store>, lock: Arc<str>, seed: u64) -> BatchHandle {
         self.handle_on(store, lock, seed, |batcher| drop(tokio::spawn(batcher)))
     }
 
     /// As [`handle`](Batchers::handle), with the batcher to be run by the caller.
-    pub(crate) fn handle_on<S: Store>(
+    pub(crate) fn handle_on(
         &self,
-        store: &Arc<S>,
+        store: &Arc<dyn Store>,
         lock: Arc<str>,
         seed: u64,
         spawn: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>),
@@ -194,39 +189,11 @@ impl BatchHandle {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use spindle_protocol::{Answer, Change, Timestamp};
+    use spindle_protocol::Answer;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::batch::{Snapshot, Verdict};
-    use crate::error::Result;
-
-    /// Answers reads if it is told to, counts them, and refuses the rest.
-    #[derive(Default)]
-    struct Counting {
-        answers: bool,
-        reads: AtomicUsize,
-    }
-
-    impl Store for Counting {
-        async fn read(&self, _: Vec<Arc<str>>, limit: Duration) -> Result<Snapshot> {
-            self.reads.fetch_add(1, Ordering::Relaxed);
-            let snapshot = Snapshot { rows: Vec::new(), read_at: Timestamp(1), with_lease: true };
-            if self.answers { Ok(snapshot) } else { Err(Error::timed_out("read", limit)) }
-        }
-
-        async fn transact(&self, changes: Vec<(Arc<str>, Change)>, _: Duration) -> Verdict {
-            Verdict::failed(&changes, Error::config("no request"))
-        }
-
-        async fn leftovers(
-            &self,
-            _: Vec<(Arc<str>, Timestamp)>,
-            _: Duration,
-        ) -> Result<Vec<(Vec<String>, bool)>> {
-            Ok(Vec::new())
-        }
-    }
+    use crate::batch::store::tests::Reads;
 
     fn look() -> OpKind {
         OpKind::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() }
@@ -238,10 +205,8 @@ mod tests {
     fn a_lock_joins_the_batcher_of_its_own_runtime_and_outlives_the_others() {
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (batchers, store) = (
-            Batchers::new(Arc::new(Budget::new())),
-            Arc::new(Counting { answers: true, ..Counting::default() }),
-        );
+        let batchers = Batchers::new(Arc::new(Budget::new()));
+        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
         let (dead, alive) = (runtime(), runtime());
         // Nothing drives it from here on.
         let first = dead.block_on(async { batchers.handle(&store, "a".into(), 1) });
@@ -253,8 +218,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn locks_that_come_and_go_share_the_marks_of_those_that_stay() {
-        let (batchers, store) =
-            (Batchers::new(Arc::new(Budget::new())), Arc::<Counting>::default());
+        let batchers = Batchers::new(Arc::new(Budget::new()));
+        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
         let handle = || batchers.handle(&store, "a".into(), 1);
         let distance = LIMIT * 10;
         let mark = |handle: &BatchHandle| handle.ticks().before(distance, distance);
@@ -268,7 +233,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn batchers_of_one_table_repeat_together_what_one_of_them_may() {
-        let (budget, store) = (Arc::new(Budget::new()), Arc::<Counting>::default());
+        let (budget, reads) = (Arc::new(Budget::new()), Arc::<AtomicUsize>::default());
+        let counted = Arc::clone(&reads);
+        let store = Arc::new(Reads(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            false
+        })) as Arc<dyn Store>;
         let batchers: Vec<_> = (0..20).map(|_| Batchers::new(Arc::clone(&budget))).collect();
         let handles: Vec<_> = batchers.iter().map(|of| of.handle(&store, "a".into(), 1)).collect();
         let asking = handles.iter().map(|handle| async {
@@ -280,7 +250,7 @@ mod tests {
         });
         futures_util::future::join_all(asking).await;
         let (fresh, repeats_max) = (handles.len(), 14);
-        let reads = store.reads.load(Ordering::Relaxed);
+        let reads = reads.load(Ordering::Relaxed);
         assert!((fresh + 10..=fresh + repeats_max).contains(&reads), "{reads}");
     }
 }

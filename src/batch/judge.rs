@@ -7,6 +7,8 @@ use spindle_protocol::{
     Change, Column, Rejection, StoredRow, Timestamp, Write, is_takeover_key, takeover_keys,
 };
 
+use super::store::Leftovers;
+
 /// Returns the keys and the columns that all of the changes are judged by.
 pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
     let (mut keys, mut columns) = (Vec::new(), Vec::new());
@@ -32,14 +34,14 @@ pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>
 /// The first of those who begin to read under one writer's row writes it for all of them.
 pub(crate) fn judge(
     changes: &[(Arc<str>, Change)],
-    found: Vec<StoredRow>,
+    found: &[StoredRow],
 ) -> Vec<Result<Vec<Write>, Rejection>> {
-    let found: HashMap<String, StoredRow> =
-        found.into_iter().map(|row| (row.key.clone(), row)).collect();
+    let found: HashMap<&str, &StoredRow> = found.iter().map(|row| (&*row.key, row)).collect();
     let mut written = HashSet::new();
     let judged = changes.iter().map(|(lock, change)| {
         let keys = change.reads(lock).keys;
-        let own: Vec<StoredRow> = keys.iter().filter_map(|key| found.get(key).cloned()).collect();
+        let own = keys.iter().filter_map(|key| found.get(&**key).copied().cloned());
+        let own: Vec<StoredRow> = own.collect();
         let mut writes = change.judge(lock, &own)?;
         if let Change::BeginRead { writer_row, .. } = change {
             writes.retain(|write| write.key != *writer_row || written.insert(writer_row));
@@ -55,7 +57,7 @@ pub(crate) fn sort_leftovers(
     locks: &[(Arc<str>, Timestamp)],
     rows: &[StoredRow],
     is_page_full: bool,
-) -> Vec<(Vec<String>, bool)> {
+) -> Vec<Leftovers> {
     let last = rows.iter().map(|row| &*row.key).max().filter(|_| is_page_full);
     let of_lock = |(lock, before): &(Arc<str>, Timestamp)| {
         let (first, end) = takeover_keys(lock, *before);
@@ -114,7 +116,7 @@ mod tests {
         let writer_row =
             StoredRow { heartbeat, token, writer: dead, ..StoredRow::new("writer_row") };
         let writes: Vec<_> =
-            judge(&changes, vec![writer_row]).into_iter().flatten().flatten().collect();
+            judge(&changes, &[writer_row]).into_iter().flatten().flatten().collect();
         let written: Vec<_> = writes.iter().map(|write| (&*write.key, write.kind)).collect();
         let (insert, update) = (WriteKind::Insert, WriteKind::Update);
         assert_eq!(written, [("reader-1", insert), ("writer_row", update), ("reader-2", insert)]);

@@ -62,8 +62,8 @@ fn is_heard(error: Option<&Error>) -> bool {
 }
 
 /// Sends the acts in one request, or in the few that a sweep takes.
-pub(crate) async fn send<S: Store>(
-    store: &S,
+pub(crate) async fn send(
+    store: &dyn Store,
     class: Class,
     ops: &[Arc<Op>],
     limit: Duration,
@@ -71,7 +71,7 @@ pub(crate) async fn send<S: Store>(
     match class {
         Class::Polls => {
             let keys = ops.iter().map(|op| Arc::clone(&op.lock)).collect();
-            observed(ops, store.read(keys, limit).await)
+            observed(ops, store.rows(keys, Vec::new(), limit).await)
         }
         Class::Heartbeats | Class::Releases | Class::Begins => {
             let changes: Vec<(Arc<str>, Change)> = changes(ops);
@@ -129,7 +129,7 @@ fn unread(ops: &[Arc<Op>], error: &Error) -> Vec<Option<Outcome>> {
 
 /// Says to each act what the transaction means for it.
 fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Return {
-    let Verdict { refused, commit, error } = verdict;
+    let Verdict { refused, commit, error, .. } = verdict;
     let is_alone = ops.len() == 1;
     let of_the_rest = |op: &Op| {
         let answer = match (commit, &op.kind) {
@@ -140,11 +140,7 @@ fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Return {
             (_, kind) if !is_alone && op.is_repeat && kind.class() == Class::Heartbeats => {
                 return None;
             }
-            (CommitOutcome::Exists, OpKind::Change(change)) => {
-                let answer = Answer::Rejected(change.already_exists());
-                return Some(Outcome { answer, error: None });
-            }
-            (CommitOutcome::Unknown, _) => Answer::Unknown,
+            (_, OpKind::Change(change)) => return Some(commit.of(change, error.clone())),
             _ => Answer::NotApplied,
         };
         Some(Outcome { answer, error: error.clone() })
@@ -174,7 +170,7 @@ fn may_be_a_rows(commit: CommitOutcome) -> bool {
 }
 
 /// Finds the leftovers of all these locks in one read, and deletes them in one transaction.
-async fn swept<S: Store>(store: &S, ops: &[Arc<Op>], limit: Duration) -> Return {
+async fn swept(store: &dyn Store, ops: &[Arc<Op>], limit: Duration) -> Return {
     let ranges = ops.iter().filter_map(|op| match op.kind {
         OpKind::Sweep(before) => Some((Arc::clone(&op.lock), before)),
         OpKind::Observe { .. } | OpKind::Change(_) => None,

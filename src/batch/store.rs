@@ -1,37 +1,58 @@
-//! A lock table as a batcher needs it.
+//! The lock table, wherever it is: on Spanner, or in the simulation.
 
-use std::future::Future;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::{Change, Rejection, StoredRow, Timestamp};
+use futures_util::future::BoxFuture;
+use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Outcome, Result};
 
-/// A lock table as a batcher needs it. Each call is sent once.
-pub(crate) trait Store: Send + Sync + 'static {
-    /// Reads these rows at one timestamp; those that exist come back in any order.
-    fn read(
+/// A lock table. Each call is sent once; a single row is a batch of one.
+pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Waits until what a request needs to know of the optional columns is known, in `limit` at
+    /// most. Fails for a table that can't work, except to a term that lives.
+    fn knows(&self, need: Need, limit: Duration) -> BoxFuture<'_, Result<()>>;
+
+    /// Returns which of the optional columns there are, `lease_ms` and `info`; both until that is
+    /// known.
+    fn optional_columns(&self) -> (bool, bool);
+
+    /// Reads the rows of these keys and ranges at one timestamp; those that exist come back in any
+    /// order. The end of a range is no part of it.
+    fn rows(
         &self,
         keys: Vec<Arc<str>>,
+        ranges: Vec<(String, String)>,
         limit: Duration,
-    ) -> impl Future<Output = Result<Snapshot>> + Send;
+    ) -> BoxFuture<'_, Result<Snapshot>>;
 
     /// Carries out changes in one transaction, each judged by its own rows.
-    fn transact(
-        &self,
-        changes: Vec<(Arc<str>, Change)>,
-        limit: Duration,
-    ) -> impl Future<Output = Verdict> + Send;
+    fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration)
+    -> BoxFuture<'_, Verdict>;
 
-    /// Finds, in one read, the keys of these locks' takeover rows of tokens before those. The
-    /// answers stand in the order of the locks and say if they have all of a lock's.
+    /// Finds, in one read, the keys of these locks' takeover rows of tokens before those.
     fn leftovers(
         &self,
         locks: Vec<(Arc<str>, Timestamp)>,
         limit: Duration,
-    ) -> impl Future<Output = Result<Vec<(Vec<String>, bool)>>> + Send;
+    ) -> BoxFuture<'_, Result<Vec<Leftovers>>>;
 }
+
+/// How much a request needs to know of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It only reads: it waits for the first answer, not for later ones.
+    Read,
+    /// It begins a term: a column must not be thought missing because of what was true long ago.
+    Begin,
+    /// It belongs to a term that lives, and waits for nothing.
+    KeepOn,
+}
+
+/// The keys of a lock's takeover rows, and true if these are all of them.
+pub(crate) type Leftovers = (Vec<String>, bool);
 
 /// The answer to a read of many rows.
 #[derive(Debug)]
@@ -49,6 +70,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct Verdict {
     /// Why a change was refused, in the order of the changes; a refused row refuses nobody else.
     pub(crate) refused: Vec<Option<Rejection>>,
+    /// The rows by which all of them were judged.
+    pub(crate) found: Vec<StoredRow>,
     /// The commit of the others.
     pub(crate) commit: CommitOutcome,
     /// The error, if something went wrong.
@@ -81,10 +104,81 @@ pub(crate) enum CommitOutcome {
     Unknown,
 }
 
+impl CommitOutcome {
+    /// Returns what it means for a change that was not refused, and is not tried again.
+    pub(crate) fn of(self, change: &Change, error: Option<Error>) -> Outcome {
+        match self {
+            CommitOutcome::Applied { at } => Outcome { answer: Answer::Applied { at }, error },
+            CommitOutcome::Exists => {
+                Outcome { answer: Answer::Rejected(change.already_exists()), error: None }
+            }
+            CommitOutcome::Unknown => Outcome { answer: Answer::Unknown, error },
+            CommitOutcome::Spoilt
+            | CommitOutcome::Aborted { .. }
+            | CommitOutcome::Gone
+            | CommitOutcome::NotApplied => Outcome { answer: Answer::NotApplied, error },
+        }
+    }
+}
+
 impl Verdict {
     /// Before anything could be judged.
     pub(crate) fn failed(changes: &[(Arc<str>, Change)], error: Error) -> Verdict {
-        let refused = vec![None; changes.len()];
-        Verdict { refused, commit: CommitOutcome::NotApplied, error: Some(error) }
+        let (refused, commit) = (vec![None; changes.len()], CommitOutcome::NotApplied);
+        Verdict { refused, found: Vec::new(), commit, error: Some(error) }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// Answers reads with no rows where it says so, and refuses the rest.
+    pub(crate) struct Reads<F>(pub(crate) F);
+
+    impl<F> fmt::Debug for Reads<F> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Reads").finish_non_exhaustive()
+        }
+    }
+
+    impl<F: Fn() -> bool + Send + Sync + 'static> Store for Reads<F> {
+        fn knows(&self, _: Need, _: Duration) -> BoxFuture<'_, Result<()>> {
+            async { Ok(()) }.boxed()
+        }
+
+        fn optional_columns(&self) -> (bool, bool) {
+            (true, true)
+        }
+
+        fn rows(
+            &self,
+            _: Vec<Arc<str>>,
+            _: Vec<(String, String)>,
+            limit: Duration,
+        ) -> BoxFuture<'_, Result<Snapshot>> {
+            let snapshot = Snapshot { rows: Vec::new(), read_at: Timestamp(1), with_lease: true };
+            let answer =
+                if (self.0)() { Ok(snapshot) } else { Err(Error::timed_out("read", limit)) };
+            async { answer }.boxed()
+        }
+
+        fn transact(
+            &self,
+            changes: Vec<(Arc<str>, Change)>,
+            _: Duration,
+        ) -> BoxFuture<'_, Verdict> {
+            async move { Verdict::failed(&changes, Error::config("no request")) }.boxed()
+        }
+
+        fn leftovers(
+            &self,
+            _: Vec<(Arc<str>, Timestamp)>,
+            _: Duration,
+        ) -> BoxFuture<'_, Result<Vec<Leftovers>>> {
+            async { Ok(Vec::new()) }.boxed()
+        }
     }
 }

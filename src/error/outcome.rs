@@ -1,7 +1,6 @@
 //! How an act on the lock table ended.
 
-use google_cloud_gax::error::rpc::Code;
-use spindle_protocol::{Answer, Rejection};
+use spindle_protocol::Answer;
 
 use super::Error;
 
@@ -15,15 +14,5 @@ pub(crate) struct Outcome {
 impl Outcome {
     pub(crate) fn failed(answer: Answer, error: Error) -> Outcome {
         Outcome { answer, error: Some(error) }
-    }
-
-    /// Sent once and refused because the row exists: somebody else's, whatever the reason.
-    pub(crate) fn already_exists_means(self, rejection: Rejection) -> Outcome {
-        match &self.error {
-            Some(error) if error.code() == Some(Code::AlreadyExists) => {
-                Outcome { answer: Answer::Rejected(rejection), error: None }
-            }
-            _ => self,
-        }
     }
 }

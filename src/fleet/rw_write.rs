@@ -10,11 +10,11 @@ use tokio::time::sleep;
 use super::poll::poll_beside;
 use super::rw_guards::WriteGuard;
 use super::rw_lock::{Inner, RwLock};
-use crate::batch::{Charge, Repeats, Store as _};
+use crate::batch::{Charge, Need, Repeats};
 use crate::error::{Error, Result};
 use crate::lock::{Guard, Spindle};
 use crate::runloop::RowRole;
-use crate::store::{Need, REQUEST_LIMIT};
+use crate::store::REQUEST_LIMIT;
 use crate::system::chance;
 use crate::term::{Term, say};
 use crate::token::FencingToken;
@@ -144,7 +144,7 @@ impl RwLock {
     async fn try_second(&self, stopped: &Stopped) -> Result<Tried> {
         let Inner { table, writer_row, readers: prefix, settings, .. } = &*self.0;
         // A lease that nobody read must not be taken for none.
-        table.knows(Need::Begin, REQUEST_LIMIT).await?;
+        table.store.knows(Need::Begin, REQUEST_LIMIT).await?;
         let found = poll_beside(table, &[writer_row], &[prefix]).await?;
         let (mut seen_row, mut readers) = (None, Vec::new());
         for full in found.rows {
@@ -165,7 +165,7 @@ impl RwLock {
             return self.clear(readers).await;
         }
         let limit = Duration::from_secs(10).min(settings.timing.lease / 3);
-        let (outcome, _) = table.carry_out_and_show(writer_row, change, limit).await;
+        let (outcome, _) = table.carry_out(writer_row, change, limit).await;
         match (stopped.answered(&outcome.answer), outcome.error) {
             (Some(second), _) => Ok(Tried::Began(second)),
             (None, Some(error)) => Err(error),
@@ -182,7 +182,7 @@ impl RwLock {
         };
         let changes: Vec<_> = readers.into_iter().take(READERS_MAX).map(change).collect();
         let rows = changes.len();
-        let verdict = self.0.table.transact(changes, REQUEST_LIMIT).await;
+        let verdict = self.0.table.store.transact(changes, REQUEST_LIMIT).await;
         match verdict.error {
             Some(error) => Err(error),
             None if verdict.refused.iter().flatten().count() < rows => Ok(Tried::Cleared),

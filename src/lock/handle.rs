@@ -134,7 +134,7 @@ impl Spindle {
             Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),
             Err(_) => (Clock::system(), "".into()),
         };
-        let published = Arc::new(Published::new(clock, name, table.name.as_str().into()));
+        let published = Arc::new(Published::new(clock, name, Arc::clone(&table.name)));
         let inbox = Mutex::new(Some(inbox));
         let demand = OnceLock::new();
         let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());
@@ -254,7 +254,7 @@ impl Spindle {
         };
         match site {
             Site::OwnThread(connection) => {
-                let table = Arc::new(Table::new(connection, self.0.table.name.clone()));
+                let table = Arc::new(Table::new(connection, self.0.table.name.to_string()));
                 self.start_thread(move || drive(table))
             }
             Site::Runtime(runtime) => {
@@ -266,7 +266,8 @@ impl Spindle {
 
     /// Finds where the loop is to run, before anything is taken that a refusal would lose.
     fn site(&self, settings: &Settings) -> Result<Site> {
-        if let Some(connection) = self.0.table.connection.another().filter(|_| settings.own_thread)
+        if let Some(connection) =
+            self.0.table.spanner.connection.another().filter(|_| settings.own_thread)
         {
             return Ok(Site::OwnThread(connection));
         }

@@ -212,7 +212,8 @@ async fn not_started<T>(table: &Table, settings: &Settings, start: Start) -> Res
 
 async fn read(table: &Table, lock: &str) -> Result<(Option<FullRow>, Timestamp)> {
     let read = despite_others(|| table.read(lock, REQUEST_LIMIT)).await;
-    if !table.optional.has_lease() {
+    let (has_lease, _) = table.store.optional_columns();
+    if !has_lease {
         return Err(Error::new(Kind::Schema(format!(
             "table `{}` has no column `lease_ms INT64`, without which a run can't be kept from \
              being repeated; ddl/ has the ALTER that adds it",

@@ -41,9 +41,11 @@ impl Table {
     /// Says exactly what is wrong with the table that is there, including what writing needs.
     pub(crate) async fn check(&self) -> Result<Checked> {
         self.probe_read_timestamp().await?;
-        match self.ask_columns(REQUEST_LIMIT).await {
+        match self.spanner.ask_columns(REQUEST_LIMIT).await {
             // A connection of our own is made anew.
-            Err(error) if error.is_session_lost() => self.ask_columns(REQUEST_LIMIT).await?,
+            Err(error) if error.is_session_lost() => {
+                self.spanner.ask_columns(REQUEST_LIMIT).await?
+            }
             asked => asked?,
         }
         despite_others(|| self.read(PROBE_NAME, REQUEST_LIMIT)).await?;
@@ -55,7 +57,7 @@ impl Table {
             _ => error,
         })?;
         let mut checked = Checked { missing_columns: self.missing_columns(), ..Checked::default() };
-        if self.optional.has_lease() {
+        if self.spanner.columns.has_lease() {
             checked.without_lease = self.holders_without_lease().await?;
         }
         Ok(checked)
@@ -63,7 +65,7 @@ impl Table {
 
     /// Returns the optional columns that the table lacks, as far as is known.
     pub(super) fn missing_columns(&self) -> Vec<&'static str> {
-        let (has_lease, has_info) = self.optional.known();
+        let (has_lease, has_info) = self.spanner.columns.known();
         let columns = [("lease_ms", has_lease), ("info", has_info)];
         columns.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect()
     }
@@ -71,8 +73,8 @@ impl Table {
     /// Says it of a server on which no lock can be taken, whatever else it lacks: it need not have an
     /// information schema either.
     async fn probe_read_timestamp(&self) -> Result<()> {
-        let leased = self.connection.client(REQUEST_LIMIT).await?;
-        let request = self.row_request(["name"], PROBE_NAME, leased.limit);
+        let leased = self.spanner.connection.client(REQUEST_LIMIT).await?;
+        let request = self.spanner.row_request(["name"], PROBE_NAME, leased.limit);
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
             requests::count(Request::Read);
@@ -95,9 +97,7 @@ impl Table {
         let mut last = None;
         loop {
             let keys = keys_with("", last.as_deref());
-            let (rows, _) =
-                despite_others(|| self.read_page(keys.clone(), PAGE_ROWS, || self.subject()))
-                    .await?;
+            let (rows, _) = despite_others(|| self.read_page(keys.clone(), PAGE_ROWS)).await?;
             last = rows.last().map(|row| row.name.clone());
             let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
             let held = rows.into_iter().filter(|full| {
@@ -115,10 +115,10 @@ impl Table {
     /// Updates a row that can't exist: it never changes anything, but tells what writing needs.
     async fn probe_write(&self) -> Result<()> {
         let doing = format!("table `{}`: write", self.name);
-        let leased = self.connection.client(REQUEST_LIMIT).await?;
+        let leased = self.spanner.connection.client(REQUEST_LIMIT).await?;
         let keys = KeySet::builder().add_key(key![PROBE_NAME]).build();
         let request = row::request(&self.name, ["name"], keys, None, leased.limit);
-        let mut write = Mutation::new_update_builder(&self.name)
+        let mut write = Mutation::new_update_builder(&*self.name)
             .set("name")
             .to(PROBE_NAME)
             .set("heartbeat")
@@ -127,7 +127,7 @@ impl Table {
             .to(COMMIT_TIMESTAMP)
             .set("writer")
             .to("");
-        let (has_lease, has_info) = self.optional.known();
+        let (has_lease, has_info) = self.spanner.columns.known();
         if has_lease {
             write = write.set("lease_ms").to(None::<i64>);
         }

@@ -36,7 +36,7 @@ pub(crate) async fn admin(spanner: &Spanner) -> Result<DatabaseAdmin> {
 pub(crate) async fn create(table: &Table, admin: &DatabaseAdmin, database: &str) -> Result<bool> {
     let name = &*table.name;
     check_table_name(name)?;
-    let leased = table.connection.client(REQUEST_LIMIT).await?;
+    let leased = table.spanner.connection.client(REQUEST_LIMIT).await?;
     let ddl = if is_postgresql(&leased).await? { ddl::POSTGRESQL } else { ddl::GOOGLESQL };
     let was_there = is_there(&leased, name).await?;
     let doing = format!("table `{name}`: create it in {database}");
@@ -50,12 +50,12 @@ pub(crate) async fn upgrade(
     admin: &DatabaseAdmin,
     database: &str,
 ) -> Result<Vec<&'static str>> {
-    table.ask_columns(REQUEST_LIMIT).await?;
+    table.spanner.ask_columns(REQUEST_LIMIT).await?;
     let missing = table.missing_columns();
     if missing.is_empty() {
         return Ok(missing);
     }
-    let leased = table.connection.client(REQUEST_LIMIT).await?;
+    let leased = table.spanner.connection.client(REQUEST_LIMIT).await?;
     let ddl = if is_postgresql(&leased).await? {
         ddl::POSTGRESQL_UPGRADE
     } else {
@@ -67,7 +67,7 @@ pub(crate) async fn upgrade(
         let doing = format!("table `{}`: add the column `{column}` in {database}", table.name);
         let changed = change_schema(admin, database, statement, doing).await;
         // Another may have added it meanwhile.
-        table.ask_columns(REQUEST_LIMIT).await?;
+        table.spanner.ask_columns(REQUEST_LIMIT).await?;
         match changed {
             Ok(()) => added.push(column),
             Err(error) if table.missing_columns().contains(&column) => return Err(error),

@@ -191,9 +191,8 @@ impl Step {
         check_lock_name(&lock)?;
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {
-            let known = table.optional.known();
-            let (outcome, found) =
-                table.carry_out_and_show(&lock, change.clone(), REQUEST_LIMIT).await;
+            let known = table.store.optional_columns();
+            let (outcome, found) = table.carry_out(&lock, change.clone(), REQUEST_LIMIT).await;
             let error = match (outcome.answer, outcome.error) {
                 (Answer::Applied { at }, _) => {
                     return Ok(found.first().and_then(|row| deposed(row, at)));
@@ -208,7 +207,7 @@ impl Step {
             };
             // Not applied, for certain.
             let raced = error.may_be_anothers();
-            let learned = table.optional.known() != known;
+            let learned = table.store.optional_columns() != known;
             if !(raced || learned) || Instant::now() >= deadline {
                 return Err(error);
             }

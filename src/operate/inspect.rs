@@ -4,10 +4,11 @@ use spindle_protocol::{Timestamp, takeover_key};
 use tokio::time::timeout;
 
 use super::state::{LockState, Obstacle};
+use crate::batch::Need;
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name};
 use crate::store::requests::{self, Request};
-use crate::store::{FullRow, Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::store::{FullRow, REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// Rows of one page, and so what a listing has in memory at the most.
 pub(super) const PAGE_ROWS: i64 = 100;
@@ -39,10 +40,11 @@ impl Table {
         &self,
         lock: &str,
     ) -> Result<(Option<FullRow>, Option<FullRow>, Timestamp)> {
-        let leased = self.ready(Need::Read, REQUEST_LIMIT).await?;
+        let spanner = &self.spanner;
+        let leased = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction().build().await?;
-            let request = self.row_request(self.columns(), lock, REQUEST_LIMIT);
+            let request = spanner.row_request(spanner.all_columns(), lock, REQUEST_LIMIT);
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let found = row::full_row(&mut rows).await?;
@@ -51,7 +53,7 @@ impl Table {
             };
             let key = takeover_key(lock, full.row.token);
             let columns = ["name", "heartbeat", "token", "writer"];
-            let request = self.row_request(columns, &key, REQUEST_LIMIT);
+            let request = spanner.row_request(columns, &key, REQUEST_LIMIT);
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let obstacle = row::full_row(&mut rows).await?.filter(|row| row.without_heartbeat);
@@ -59,7 +61,7 @@ impl Table {
         };
         let doing = || format!("lock `{lock}`: inspect it");
         let answer = timeout(leased.limit, reading).await;
-        let (found, obstacle, read_at) = self.answered(&leased, answer, doing).await?;
+        let (found, obstacle, read_at) = spanner.answered(&leased, answer, doing).await?;
         Ok((
             found,
             obstacle,
@@ -67,36 +69,16 @@ impl Table {
         ))
     }
 
-    /// Returns the subject of an error about rows of the table.
-    pub(crate) fn subject(&self) -> String {
-        format!("table `{}`", self.name)
-    }
-
     /// Returns rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the
-    /// read. The `subject` of its errors says whose rows they are.
+    /// read.
     pub(crate) async fn read_page(
         &self,
         keys: KeySet,
         rows_max: i64,
-        subject: impl Fn() -> String,
     ) -> Result<(Vec<FullRow>, Timestamp)> {
-        let leased = self.ready(Need::Read, REQUEST_LIMIT).await?;
-        let reading = async {
-            let transaction = leased.client.read_only_transaction().build().await?;
-            let request =
-                row::request(&self.name, self.columns(), keys, Some(rows_max), REQUEST_LIMIT);
-            requests::count(Request::Read);
-            let mut rows = transaction.execute_read(request).await?;
-            let mut page = Vec::new();
-            while let Some(full) = row::full_row(&mut rows).await? {
-                page.push(full);
-            }
-            Ok((page, transaction.read_timestamp()))
-        };
-        let doing = || format!("{}: read its rows", subject());
-        let answer = timeout(leased.limit, reading).await;
-        let (page, read_at) = self.answered(&leased, answer, doing).await?;
-        Ok((page, read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?))
+        let doing = || format!("table `{}`: read its rows", self.name);
+        let page = self.spanner.read(keys, Some(rows_max), REQUEST_LIMIT, doing).await?;
+        Ok((page.rows.into_iter().map(FullRow::from).collect(), page.read_at))
     }
 }
 

@@ -94,7 +94,7 @@ impl LockList {
         let table = &self.table;
         check_table_name(&table.name)?;
         let keys = keys_with(&self.prefix, self.last.as_deref());
-        let (rows, read_at) = table.read_page(keys, self.page_rows, || table.subject()).await?;
+        let (rows, read_at) = table.read_page(keys, self.page_rows).await?;
         // A page may be all takeover rows, yet not the last.
         self.is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < self.page_rows);
         self.last = rows.last().map(|row| row.name.clone()).or(self.last.take());

@@ -21,16 +21,16 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
         }
         // Those of other tokens, which nothing needs once the row is gone.
         let before = if found.is_some() { Timestamp(i64::MAX) } else { read_at };
-        let (takeovers, is_page_full) =
+        let (takeovers, are_all) =
             despite_others(|| table.takeover_rows(name, before, REQUEST_LIMIT)).await?;
-        let change = if is_page_full {
-            Change::Sweep { keys: takeovers }
-        } else {
+        let change = if are_all {
             let seen = found.as_ref().map(|full| full.row.clone());
             Change::Remove { seen, takeovers }
+        } else {
+            Change::Sweep { keys: takeovers }
         };
         let is_last = matches!(change, Change::Remove { .. });
-        let (outcome, _) = table.carry_out_and_show(name, change, REQUEST_LIMIT).await;
+        let (outcome, _) = table.carry_out(name, change, REQUEST_LIMIT).await;
         match (outcome.answer, outcome.error) {
             (Answer::Applied { .. }, _) if is_last => {
                 if let Some(full) = &found {

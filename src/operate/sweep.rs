@@ -16,8 +16,7 @@ pub(crate) async fn sweep(table: &Table) -> Result<u64> {
     let mut swept = 0;
     loop {
         let keys = keys_with("", last.as_deref());
-        let (rows, read_at) =
-            despite_others(|| table.read_page(keys.clone(), PAGE_ROWS, || table.subject())).await?;
+        let (rows, read_at) = despite_others(|| table.read_page(keys.clone(), PAGE_ROWS)).await?;
         let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
         last = rows.last().map(|row| row.name.clone());
         for (lock, keys) in table.leftovers(rows, read_at).await? {
@@ -55,8 +54,7 @@ impl Table {
             .iter()
             .fold(KeySet::builder(), |keys, takeover| keys.add_key(key![takeover.lock.clone()]))
             .build();
-        let (locks, _) =
-            despite_others(|| self.read_page(locks.clone(), PAGE_ROWS, || self.subject())).await?;
+        let (locks, _) = despite_others(|| self.read_page(locks.clone(), PAGE_ROWS)).await?;
         let locks: BTreeMap<String, FullRow> =
             locks.into_iter().map(|row| (row.name.clone(), row)).collect();
         let is_leftover = |takeover: &Takeover| match locks.get(&takeover.lock) {
@@ -75,7 +73,7 @@ impl Table {
     /// Deletes those that are still takeover rows, and says how many there were.
     async fn delete_takeovers(&self, lock: &str, keys: Vec<String>) -> Result<u64> {
         let change = Change::Sweep { keys };
-        let (outcome, found) = self.carry_out_and_show(lock, change, REQUEST_LIMIT).await;
+        let (outcome, found) = self.carry_out(lock, change, REQUEST_LIMIT).await;
         match (outcome.answer, outcome.error) {
             (_, Some(error)) => Err(error),
             (Answer::Applied { .. }, None) => {

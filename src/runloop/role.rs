@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use spindle_protocol::rw::{Reader, Writing};
 use spindle_protocol::{Act, Change, Holder};
 
-use crate::batch::{BatchHandle, Batchers};
+use crate::batch::BatchHandle;
 use crate::store::Table;
 use crate::system::chance;
 
@@ -38,13 +38,13 @@ pub(crate) struct ReaderRow {
 
 impl RowRole {
     /// Returns the role with what it needs of a batcher.
-    pub(crate) fn with_handles(self, table: &Arc<Table>, batchers: &Batchers) -> Role {
+    pub(crate) fn with_handles(self, table: &Table) -> Role {
         match self {
             RowRole::Lock => Role::Lock,
             RowRole::Writer(writing) => Role::Writer(writing),
             RowRole::Reader(reader) => {
-                let writer_row =
-                    batchers.handle(table, reader.writer_row().into(), chance::random());
+                let key = reader.writer_row().into();
+                let writer_row = table.batchers.handle(&table.store, key, chance::random());
                 let saw_lease = Arc::default();
                 let view = Mutex::new(*reader);
                 Role::Reader(Box::new(ReaderRow { view, writer_row, saw_lease }))

@@ -11,10 +11,10 @@ use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
 use tokio::time::Instant;
 
 use super::role::{ReaderRow, Role, RowRole};
-use crate::batch::{BatchHandle, OpKind, Ticks};
+use crate::batch::{BatchHandle, Need, OpKind, Store, Ticks};
 use crate::error::Outcome;
 use crate::settings::Settings;
-use crate::store::{Need, Table};
+use crate::store::Table;
 use crate::system::chance;
 
 /// An act under way, and then how it ended.
@@ -37,8 +37,8 @@ pub(crate) struct BatchedRow(pub(crate) Arc<Batched>);
 
 pub(crate) struct Batched {
     pub(crate) handle: BatchHandle,
-    /// The table that may lack columns; none in the simulation, where it lacks none.
-    pub(crate) table: Option<Arc<Table>>,
+    /// Where columns may be missing.
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) holder: Holder,
     /// The mark that the next release leaves in the row, besides the successor.
     pub(crate) release_info: Arc<Mutex<Option<String>>>,
@@ -56,19 +56,20 @@ impl BatchedRow {
     /// # Panics
     /// Outside of a tokio runtime.
     pub(crate) fn new(
-        table: &Arc<Table>,
+        table: &Table,
         settings: &Settings,
         row_role: RowRole,
         release_info: Arc<Mutex<Option<String>>>,
     ) -> BatchedRow {
-        let role = row_role.with_handles(table, &table.batchers);
-        let handle = table.batchers.handle(table, Arc::clone(&settings.name), chance::random());
+        let role = row_role.with_handles(table);
+        let handle =
+            table.batchers.handle(&table.store, Arc::clone(&settings.name), chance::random());
         if settings.is_repeat {
             handle.repeats();
         }
         BatchedRow(Arc::new(Batched {
             handle,
-            table: Some(Arc::clone(table)),
+            store: Arc::clone(&table.store),
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
             release_info,
             written: WrittenColumns::default(),
@@ -154,7 +155,7 @@ impl Batched {
             return outcome;
         }
         // Known before the answer is: an attempt whose outcome is unknown may have been ours.
-        self.written.set(self.tells());
+        self.written.set(self.store.optional_columns());
         let limit = limit.saturating_sub(asked.elapsed());
         self.handle.send(OpKind::Change(*change), limit).await
     }
@@ -165,7 +166,7 @@ impl Batched {
         mut change: Change,
         limit: Duration,
     ) -> impl Future<Output = Outcome> + Send + 'static {
-        let tells = self.tells();
+        let tells = self.store.optional_columns();
         let mut is_heartbeat = false;
         if let Change::Heartbeat { holder, .. } | Change::KeepWriting { holder, .. } = &mut change {
             is_heartbeat = true;
@@ -182,17 +183,10 @@ impl Batched {
         })
     }
 
-    /// Returns which optional columns a row is written with now.
-    fn tells(&self) -> (bool, bool) {
-        self.table.as_ref().map_or((true, true), |table| table.optional.known())
-    }
-
     /// Refuses to begin while a column may be wrongly thought missing. Refuses to take over from a
     /// row whose lease was not read although there may be one (I1).
     async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
-        let Some(table) = &self.table else { return Ok(()) };
-        // Boxed: it is seldom under way, and thousands of beginnings would keep room for it.
-        let ready = Box::pin(table.knows(Need::Begin, limit)).await;
+        let ready = self.store.knows(Need::Begin, limit).await;
         ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
         let saw_lease = match (change, &self.role) {
             (Change::BeginRead { .. }, Role::Reader(reader)) => {
@@ -201,7 +195,8 @@ impl Batched {
             _ => self.saw_lease.load(Ordering::Relaxed),
         };
         let displaces = matches!(change, Change::Takeover { .. } | Change::BeginRead { .. });
-        if displaces && table.optional.has_lease() && !saw_lease {
+        let (has_lease, _) = self.store.optional_columns();
+        if displaces && has_lease && !saw_lease {
             let answer = Answer::Rejected(Rejection::Changed(None));
             return Err(Outcome { answer, error: None });
         }

@@ -1,13 +1,21 @@
-//! Reading lock rows: requests, and what comes back.
+//! Lock rows as the client reads and writes them.
 
 use std::time::Duration;
 
 use google_cloud_gax::retry_policy::NeverRetry;
+use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
+use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::result::{ResultSet, Row};
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
-use spindle_protocol::{StoredRow, Timestamp, Writer};
+use spindle_protocol::{Cell, Column, StoredRow, Timestamp, Write, WriteKind, Writer};
+
+/// Has Spanner write the transaction's commit timestamp; see Spanner's documentation.
+pub(crate) const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
+
+/// As a heartbeat: released.
+const EPOCH: &str = "1970-01-01T00:00:00Z";
 
 /// A lock row with what the protocol doesn't look at.
 #[derive(Clone, Debug)]
@@ -96,6 +104,35 @@ impl From<StoredRow> for FullRow {
             info: stored.info,
         }
     }
+}
+
+/// Returns a write as the client sends it, without the columns that the table lacks.
+pub(crate) fn mutation(table: &str, write: Write, (has_lease, has_info): (bool, bool)) -> Mutation {
+    let builder = match write.kind {
+        WriteKind::Insert => Mutation::new_insert_builder(table),
+        WriteKind::Update => Mutation::new_update_builder(table),
+        WriteKind::InsertOrUpdate => Mutation::new_insert_or_update_builder(table),
+        WriteKind::Delete => {
+            return Mutation::delete(table, KeySet::builder().add_key(key![write.key]).build());
+        }
+    };
+    let is_there = |column: &Column| match column {
+        Column::LeaseMs => has_lease,
+        Column::Info => has_info,
+        Column::Heartbeat | Column::Token | Column::Writer => true,
+    };
+    let cells = write.cells.into_iter().filter(|(column, _)| is_there(column));
+    let builder = cells.fold(builder.set("name").to(write.key), |builder, (column, cell)| {
+        let builder = builder.set(column.name());
+        match cell {
+            Cell::CommitTimestamp => builder.to(COMMIT_TIMESTAMP),
+            Cell::Epoch => builder.to(EPOCH),
+            Cell::Null => builder.to(None::<String>),
+            Cell::Text(text) => builder.to(text),
+            Cell::Milliseconds(milliseconds) => builder.to(milliseconds),
+        }
+    });
+    builder.build()
 }
 
 pub(crate) fn timestamp(timestamp: ClientTimestamp) -> Timestamp {

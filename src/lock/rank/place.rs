@@ -44,11 +44,8 @@ impl Place {
         wanted: watch::Receiver<usize>,
     ) -> Place {
         let Settings { name, id, timing, clock, .. } = settings;
-        let holding = Published::new(
-            clock.clone(),
-            Arc::clone(&rank.member.name),
-            table.name.as_str().into(),
-        );
+        let holding =
+            Published::new(clock.clone(), Arc::clone(&rank.member.name), Arc::clone(&table.name));
         let judge = Arc::new(Judge {
             table: Arc::clone(table),
             members: members_prefix(name),

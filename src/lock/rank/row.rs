@@ -91,7 +91,8 @@ impl Judge {
     /// Reads the members: all rows, and those of the live ones that declare a rank.
     pub(super) async fn poll(&self) -> Result<(Rows, Vec<Ranked>, Timestamp)> {
         let found = poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await?;
-        if !self.table.optional.has_info() {
+        let (_, has_info) = self.table.store.optional_columns();
+        if !has_info {
             return Err(Error::new(Kind::Schema(format!(
                 "table `{}` has no column `info STRING(MAX)`, without which contenders can't say \
                  their rank; ddl/ has the ALTER that adds it",

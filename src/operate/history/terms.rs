@@ -11,11 +11,12 @@ use tokio::time::{sleep, timeout};
 
 use super::past_term::{HistoryEnd, PastTerm};
 use super::walk::{Past, Version, Walk};
+use crate::batch::Need;
 use crate::error::{Error, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::operate::LockState;
 use crate::store::requests::{self, Request};
-use crate::store::{Need, REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::store::{REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -126,7 +127,7 @@ impl Past for LockRow<'_> {
     }
 
     fn has_marks(&self) -> bool {
-        self.table.optional.has_info()
+        self.table.spanner.columns.has_info()
     }
 }
 
@@ -143,11 +144,15 @@ impl LockRow<'_> {
         bound: TimestampBound,
     ) -> Result<(Option<StoredRow>, Option<ClientTimestamp>)> {
         let doing = || format!("lock `{}`: read an old version of its row", self.lock);
-        let leased = self.table.ready(Need::Read, REQUEST_LIMIT).await?;
+        let leased = self.table.spanner.ready(Need::Read, REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = leased.client.read_only_transaction();
             let transaction = transaction.set_timestamp_bound(bound).build().await?;
-            let request = self.table.row_request(self.table.columns(), self.lock, REQUEST_LIMIT);
+            let request = self.table.spanner.row_request(
+                self.table.spanner.all_columns(),
+                self.lock,
+                REQUEST_LIMIT,
+            );
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let found = row::stored_row(&mut rows).await?;

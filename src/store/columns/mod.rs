@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Leased, REQUEST_LIMIT};
-use crate::batch::{Charge, Repeats};
+use crate::batch::{Charge, Need, Repeats};
 use crate::error::{Error, Kind, Missing, Result};
 use crate::system::Clock;
 #[cfg(feature = "admin")]
@@ -33,17 +33,6 @@ const MISSING_FOR: Duration = Duration::from_secs(60);
 /// The first and the longest delay before an unanswered question is repeated.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// How much a request needs to know of the columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// It only reads: it waits for the first answer, not for later ones.
-    Read,
-    /// It begins a term: a column must not be thought missing because of what was true long ago.
-    Begin,
-    /// It belongs to a term that lives, and waits for nothing.
-    KeepOn,
-}
 
 /// How long a question may wait for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

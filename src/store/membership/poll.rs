@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use spindle_protocol::{Row, Timestamp, is_takeover_key};
 
-use crate::batch::{Charge, Repeats};
+use crate::batch::{Charge, Repeats, Snapshot};
 use crate::error::Result;
 use crate::names::subject;
 use crate::store::{FullRow, REQUEST_LIMIT, Table};
-
-/// More rows than any fleet has.
-const ROWS_MAX: i64 = 100_000;
 
 /// The rows of some ranges, takeover rows apart.
 #[derive(Debug)]
@@ -50,21 +47,20 @@ pub(crate) async fn poll_beside(
     keys: &[&str],
     prefixes: &[&str],
 ) -> Result<Rows> {
-    let first = prefixes.iter().chain(keys).next().copied().unwrap_or_default();
-    let keys = keys.iter().map(ToString::to_string).collect();
+    let keys = keys.iter().map(|key| Arc::from(*key)).collect();
     // `0` is the character after `/`.
     let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
     let ranges = prefixes.iter().map(|prefix| (prefix.to_string(), end(prefix))).collect();
-    // A column that is known stays known, so a read that begins now asks for it.
-    let with_leases = table.optional.has_lease();
-    let (rows, read_at) = table.read_rows(keys, ranges, ROWS_MAX, || subject(first)).await?;
+    let Snapshot { rows, read_at, with_lease } =
+        table.store.rows(keys, ranges, REQUEST_LIMIT).await?;
+    let rows = rows.into_iter().map(FullRow::from);
     let is_takeover = |row: &FullRow| {
         let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
         row.without_heartbeat && lock.is_some_and(|lock| is_takeover_key(lock, &row.name))
     };
-    let (takeovers, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_takeover);
+    let (takeovers, rows): (Vec<_>, Vec<_>) = rows.partition(is_takeover);
     let takeovers = takeovers.into_iter().map(|row| row.name).collect();
-    Ok(Rows { rows, takeovers, read_at, with_leases })
+    Ok(Rows { rows, takeovers, read_at, with_leases: with_lease })
 }
 
 /// Returns until when the row protects somebody from everybody else, if it does.

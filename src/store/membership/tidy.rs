@@ -6,9 +6,9 @@ use std::time::Duration;
 use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
 
 use super::poll::{Rows, taken_until};
-use crate::batch::{Charge, CommitOutcome, Store as _};
+use crate::batch::{Charge, CommitOutcome, Need};
 use crate::error::Error;
-use crate::store::{Need, REQUEST_LIMIT, Table};
+use crate::store::{REQUEST_LIMIT, Table};
 use crate::term::say;
 
 /// So many rows in one transaction, at the most.
@@ -34,14 +34,15 @@ pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
         return;
     }
     // As before a takeover: a row whose lease was not read may be held for longer than it seems.
-    let knows = table.knows(Need::Begin, REQUEST_LIMIT).await;
-    if knows.is_err() || table.optional.has_lease() != found.with_leases {
+    let knows = table.store.knows(Need::Begin, REQUEST_LIMIT).await;
+    let (has_lease, _) = table.store.optional_columns();
+    if knows.is_err() || has_lease != found.with_leases {
         return;
     }
     let rows = changes.len();
     let doing = || "delete rows of those that are gone".to_string();
     let deleting = async {
-        let verdict = table.transact(changes, REQUEST_LIMIT).await;
+        let verdict = table.store.transact(changes, REQUEST_LIMIT).await;
         let refused = verdict.refused.iter().flatten().count();
         let deleted = if matches!(verdict.commit, CommitOutcome::Applied { .. }) {
             rows - refused
@@ -76,7 +77,7 @@ pub(crate) async fn remove_released(table: &Arc<Table>, key: &str) {
         let every = Timestamp(i64::MAX);
         let (takeovers, _) = table.takeover_rows(key, every, REQUEST_LIMIT).await?;
         let remove = Change::Remove { seen: Some(row), takeovers };
-        let verdict = table.transact(vec![(Arc::from(key), remove)], REQUEST_LIMIT).await;
+        let verdict = table.store.transact(vec![(Arc::from(key), remove)], REQUEST_LIMIT).await;
         verdict.error.map_or(Ok(()), Err)
     };
     let doing = || format!("lock `{key}`: delete its row");

@@ -33,7 +33,12 @@ pub(crate) struct Begun {
 impl Store for Reach {
     type Transaction = Begun;
 
-    async fn read(&self, keys: Vec<Arc<str>>) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
+    async fn read(
+        &self,
+        keys: Vec<Arc<str>>,
+        ranges: Vec<(String, String)>,
+    ) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
+        assert!(ranges.is_empty(), "a loop asks for no ranges: {ranges:?}");
         if keys.len() > 1 {
             self.world.saw(CoverageGoal::ReadTogether);
         }

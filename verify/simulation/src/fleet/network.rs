@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use spindle::simulation::{Accepted, Failure, Store, Whole, reads};
+use spindle::simulation::{Accepted, Failure, Store, reads};
 use spindle_emulator::Effect;
 use spindle_emulator::engine::{
     Code, Concurrency, Database, KeyRange, Mutation, Read, ReadWriteOptions, TimestampBound,
@@ -314,9 +314,13 @@ impl Reach {
 impl Store for Reach {
     type Transaction = (Begun, Option<Asking>);
 
-    async fn read(&self, keys: Vec<Arc<str>>) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
-        let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
-        self.polls((keys, Vec::new())).await
+    async fn read(
+        &self,
+        keys: Vec<Arc<str>>,
+        ranges: Vec<(String, String)>,
+    ) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
+        let keys = keys.iter().map(ToString::to_string).collect();
+        self.polls((keys, ranges)).await
     }
 
     async fn begin(
@@ -363,16 +367,6 @@ impl Store for Reach {
         let (found, _) = self.page((Vec::new(), ranges.collect())).await?;
         asking.answered();
         Ok(found)
-    }
-}
-
-impl Whole for Reach {
-    async fn rows(
-        &self,
-        keys: Vec<String>,
-        ranges: Vec<(String, String)>,
-    ) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
-        self.polls((keys, ranges)).await
     }
 }
 

@@ -1,0 +1,305 @@
+//! The lock table on Spanner: one read, or one transaction, of one row or of many.
+//!
+//! Reads go through the Read API and writes through mutations: there is nothing to inject into,
+//! and both of Spanner's dialects take the same calls. Every call is sent once and bounded in
+//! time. The client by itself would repeat for ever, and a repeated insert reports its own row as
+//! somebody else's.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use google_cloud_gax::error::rpc::Code;
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::{KeyRange, KeySet};
+use google_cloud_spanner::read::ReadRequest;
+use google_cloud_spanner::value::Timestamp as ClientTimestamp;
+use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp, takeover_keys};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
+
+use super::columns::Columns;
+use super::connection::{Connection, Leased};
+use super::requests::{self, Request};
+use super::row::{self, mutation};
+use super::transact::transact;
+use crate::batch::judge::{judge, reads, sort_leftovers};
+use crate::batch::{CommitOutcome, Leftovers, Need, Snapshot, Store, Verdict};
+use crate::error::{Error, Kind, Result};
+use crate::names::{check_table_name, subject};
+
+/// The rows of one sweep, at the most: it is there for tidiness and must stay cheap.
+const SWEEP_MAX: i64 = 1_000;
+
+/// The rows of one read of ranges, at the most: more than any fleet has.
+const ROWS_MAX: i64 = 100_000;
+
+/// A lock table in a database.
+#[derive(Debug)]
+pub(crate) struct Spanner {
+    pub(crate) connection: Connection,
+    pub(crate) name: Arc<str>,
+    pub(crate) columns: Columns,
+}
+
+impl Store for Spanner {
+    fn knows(&self, need: Need, limit: Duration) -> BoxFuture<'_, Result<()>> {
+        async move { self.ready(need, limit).await.map(drop) }.boxed()
+    }
+
+    fn optional_columns(&self) -> (bool, bool) {
+        self.columns.known()
+    }
+
+    fn rows(
+        &self,
+        keys: Vec<Arc<str>>,
+        ranges: Vec<(String, String)>,
+        limit: Duration,
+    ) -> BoxFuture<'_, Result<Snapshot>> {
+        let rows_max = (!ranges.is_empty()).then_some(ROWS_MAX);
+        let key_set = key_set(&keys, &ranges);
+        let doing = move || match (&*ranges, &*keys) {
+            ([(first, _), ..], _) => format!("{}: read its rows", subject(first)),
+            ([], [lock]) => format!("lock `{lock}`: read its row"),
+            ([], locks) => format!("{} locks: read their rows", locks.len()),
+        };
+        self.read(key_set, rows_max, limit, doing).boxed()
+    }
+
+    fn transact(
+        &self,
+        changes: Vec<(Arc<str>, Change)>,
+        limit: Duration,
+    ) -> BoxFuture<'_, Verdict> {
+        self.carry_out(changes, limit).boxed()
+    }
+
+    fn leftovers(
+        &self,
+        locks: Vec<(Arc<str>, Timestamp)>,
+        limit: Duration,
+    ) -> BoxFuture<'_, Result<Vec<Leftovers>>> {
+        self.find_leftovers(locks, limit).boxed()
+    }
+}
+
+impl Spanner {
+    /// Provides a client once what the request needs to know of the columns is known, in `limit`
+    /// at most.
+    ///
+    /// Fails for a table that can't work, except to a term that lives.
+    pub(crate) async fn ready(&self, need: Need, limit: Duration) -> Result<Leased> {
+        check_table_name(&self.name)?;
+        self.columns.ready(&self.connection, need, limit).await
+    }
+
+    /// Asks for the columns now, whatever is known of them; fails unless they are in order.
+    pub(crate) async fn ask_columns(&self, limit: Duration) -> Result<()> {
+        check_table_name(&self.name)?;
+        self.columns.ask_now(&self.connection, limit).await
+    }
+
+    /// Reads rows with all columns, in the order of their keys.
+    pub(crate) async fn read(
+        &self,
+        keys: KeySet,
+        rows_max: Option<i64>,
+        limit: Duration,
+        doing: impl Fn() -> String,
+    ) -> Result<Snapshot> {
+        let leased = self.ready(Need::Read, limit).await?;
+        let with_lease = self.columns.has_lease();
+        let request = row::request(&self.name, self.all_columns(), keys, rows_max, leased.limit);
+        let (rows, read_at) = self.answer(&leased, request, &doing).await?;
+        let read_at = read_at.map(row::timestamp);
+        let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing()))?;
+        // A column that is there is never forgotten; one that was missing may have come since.
+        Ok(Snapshot { rows, read_at, with_lease: with_lease && self.columns.has_lease() })
+    }
+
+    async fn answer(
+        &self,
+        leased: &Leased,
+        request: ReadRequest,
+        doing: impl Fn() -> String,
+    ) -> Result<(Vec<StoredRow>, Option<ClientTimestamp>)> {
+        let reading = async {
+            let transaction = leased.client.read_only_transaction().build().await?;
+            requests::count(Request::Read);
+            let mut rows = transaction.execute_read(request).await?;
+            let rows = row::stored_rows(&mut rows).await?;
+            Ok((rows, transaction.read_timestamp()))
+        };
+        self.answered(leased, timeout(leased.limit, reading).await, doing).await
+    }
+
+    /// Returns the outcome of a read that was given the limit of `leased`.
+    pub(crate) async fn answered<T>(
+        &self,
+        leased: &Leased,
+        answer: Result<google_cloud_spanner::Result<T>, Elapsed>,
+        doing: impl Fn() -> String,
+    ) -> Result<T> {
+        let error = match answer {
+            Ok(Ok(found)) => {
+                self.connection.heard(leased, None);
+                return Ok(found);
+            }
+            Ok(Err(source)) => Error::from_read(doing(), source),
+            Err(_) => Error::timed_out(doing(), leased.limit),
+        };
+        self.connection.heard(leased, Some(&error));
+        let error = self.columns.explain(&self.connection, leased, error).await;
+        if let Some(Code::InvalidArgument | Code::FailedPrecondition) = error.code() {
+            // The columns are in order, so it is the key that Spanner refuses.
+            return Err(Error::new(Kind::Schema(format!(
+                "table `{}` can't be read by a key of one string; expected `PRIMARY KEY (name)`: \
+                 {error}",
+                self.name
+            ))));
+        }
+        Err(error)
+    }
+
+    async fn carry_out(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
+        // An act that begins a term has asked for the columns already; the others must not wait for
+        // them.
+        let leased = match self.ready(Need::KeepOn, limit).await {
+            Ok(leased) => leased,
+            Err(error) => return Verdict::failed(&changes, error),
+        };
+        let doing = doing(&changes);
+        let count = changes.len();
+        let read = {
+            let (keys, columns) = reads(&changes);
+            let columns = std::iter::once("name").chain(columns.iter().map(|column| column.name()));
+            row::request(&self.name, columns, key_set(&keys, &[]), None, leased.limit)
+        };
+        let judged: Arc<OnceLock<(Vec<Option<Rejection>>, Vec<StoredRow>)>> = Arc::default();
+        let decide = {
+            let (table, optional) = (Arc::clone(&self.name), self.columns.known());
+            let judged = Arc::clone(&judged);
+            move |found: Vec<StoredRow>| {
+                let verdicts = judge(&changes, &found);
+                let refused: Vec<_> = verdicts.iter().map(|it| it.clone().err()).collect();
+                let is_refused = refused.iter().all(Option::is_some);
+                // The closure runs once.
+                let _ = judged.set((refused, found));
+                if is_refused {
+                    return Err(Rejection::Needless);
+                }
+                let writes = verdicts.into_iter().flatten().flatten();
+                Ok(writes.map(|write| mutation(&table, write, optional)).collect())
+            }
+        };
+        let outcome = transact(&leased.client, doing, read, leased.limit, decide).await;
+        let at_read = judged.get().is_none();
+        let judged = judged.get().cloned();
+        let (refused, found) = judged.unwrap_or_else(|| (vec![None; count], Vec::new()));
+        self.connection.heard(&leased, outcome.error.as_ref());
+        let code = outcome.error.as_ref().and_then(Error::code);
+        let error = match outcome.error {
+            Some(error) => Some(self.columns.explain(&self.connection, &leased, error).await),
+            None => None,
+        };
+        let is_to_blame = error.as_ref().is_some_and(|error| !error.is_schema());
+        let commit = match (outcome.answer, code) {
+            (Answer::Applied { at }, _) => CommitOutcome::Applied { at },
+            (Answer::Unknown, _) => CommitOutcome::Unknown,
+            (_, Some(Code::AlreadyExists)) => CommitOutcome::Exists,
+            (_, Some(Code::Aborted)) => CommitOutcome::Aborted { at_read },
+            // Nothing but the text tells them apart, and it decides nothing here.
+            (_, Some(Code::NotFound | Code::FailedPrecondition)) if is_to_blame => {
+                CommitOutcome::Gone
+            }
+            (_, Some(Code::InvalidArgument | Code::OutOfRange)) if is_to_blame => {
+                CommitOutcome::Spoilt
+            }
+            _ => CommitOutcome::NotApplied,
+        };
+        Verdict { refused, found, commit, error }
+    }
+
+    async fn find_leftovers(
+        &self,
+        locks: Vec<(Arc<str>, Timestamp)>,
+        limit: Duration,
+    ) -> Result<Vec<Leftovers>> {
+        let doing = || match &*locks {
+            [(lock, _)] => format!("lock `{lock}`: list its takeover rows"),
+            locks => format!("{} locks: list their takeover rows", locks.len()),
+        };
+        let leased = self.ready(Need::KeepOn, limit).await?;
+        let ranges: Vec<_> =
+            locks.iter().map(|(lock, before)| takeover_keys(lock, *before)).collect();
+        let (columns, keys) = (["name", "heartbeat"], key_set::<&str>(&[], &ranges));
+        let request = row::request(&self.name, columns, keys, Some(SWEEP_MAX), leased.limit);
+        let (rows, _) = self.answer(&leased, request, doing).await?;
+        let is_page_full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= SWEEP_MAX);
+        Ok(sort_leftovers(&locks, &rows, is_page_full))
+    }
+
+    /// Returns all the columns that this table has.
+    pub(crate) fn all_columns(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let (has_lease, has_info) = self.columns.known();
+        let lease = has_lease.then_some("lease_ms");
+        let info = has_info.then_some("info");
+        ["name", "heartbeat", "token", "writer"].into_iter().chain(lease).chain(info)
+    }
+
+    pub(crate) fn row_request<'a>(
+        &self,
+        columns: impl IntoIterator<Item = &'a str>,
+        lock: &str,
+        limit: Duration,
+    ) -> ReadRequest {
+        row::request(&self.name, columns, key_set(&[lock], &[]), None, limit)
+    }
+}
+
+/// Says that no lock can live on a server that doesn't tell the time of its reads.
+pub(crate) fn without_read_timestamp(doing: &str) -> Error {
+    Error::config(format!(
+        "{doing}: the server gives no read timestamps, by which leases are judged; no lock can be \
+         taken there"
+    ))
+}
+
+fn key_set<K: AsRef<str>>(keys: &[K], ranges: &[(String, String)]) -> KeySet {
+    let keys = keys.iter().fold(KeySet::builder(), |keys, one| keys.add_key(key![one.as_ref()]));
+    let keys = ranges.iter().fold(keys, |keys, (first, end)| {
+        keys.add_range(KeyRange::closed_open(key![&**first], key![&**end]))
+    });
+    keys.build()
+}
+
+fn doing(changes: &[(Arc<str>, Change)]) -> String {
+    match changes {
+        [(lock, change)] => {
+            let what = match change {
+                Change::Insert { .. } => "insert its row",
+                Change::Takeover { .. } => "take it over",
+                Change::Heartbeat { .. } | Change::KeepWriting { .. } => "heartbeat",
+                Change::Release { .. } | Change::EndWriting { .. } => "release",
+                Change::Evict { .. } => "evict its holder",
+                Change::Seize { .. } => "seize it",
+                Change::Remove { .. } => "remove it",
+                Change::Sweep { .. } => "sweep its takeover rows",
+                Change::Fence { .. } => "check a fence",
+                Change::BeginRead { .. } => "begin to read",
+                Change::EndRead { .. } => "end reading",
+                Change::BeginWrite { .. } => "begin to write",
+            };
+            format!("lock `{lock}`: {what}")
+        }
+        [(_, Change::Heartbeat { .. } | Change::KeepWriting { .. }), ..] => {
+            format!("{} locks: heartbeat", changes.len())
+        }
+        [(_, Change::Sweep { .. }), ..] => {
+            format!("{} locks: sweep their takeover rows", changes.len())
+        }
+        _ => format!("{} locks: begin or release", changes.len()),
+    }
+}
