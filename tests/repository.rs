@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,9 +42,7 @@ fn a_module_uses_only_those_that_stand_above_it_in_the_designs_table() {
 
 /// The first names after `crate::` in code that ships. A re-export is no use.
 fn used_modules(text: &str) -> BTreeSet<String> {
-    let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-    let code: Vec<&str> = shipped.lines().map(|line| line.split("//").next().unwrap()).collect();
-    let code = code.join(" ");
+    let code = shipped(text);
     let mut used = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
         let statement = code[..at].rsplit([';', '}']).next().unwrap().trim();
@@ -62,6 +60,109 @@ fn used_modules(text: &str) -> BTreeSet<String> {
         used.insert(name);
     }
     used
+}
+
+/// A folder's files, its folders and its `mod.rs` use each other in one direction.
+#[test]
+fn the_files_of_a_folder_use_each_other_in_no_circle() {
+    let mut files = Vec::new();
+    collect(Path::new("src"), &mut files);
+    let mut circles = Vec::new();
+    for folder in files.iter().filter(|file| file.ends_with("mod.rs")) {
+        let folder = folder.parent().unwrap();
+        let within = files.iter().filter(|file| file.starts_with(folder));
+        let part = |file: &Path| {
+            let inner = file.strip_prefix(folder).unwrap().components().next().unwrap();
+            inner.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_string()
+        };
+        let parts: BTreeSet<String> = within.clone().map(|file| part(file)).collect();
+        let hub = shipped(&fs::read_to_string(folder.join("mod.rs")).unwrap());
+        let words: Vec<&str> = hub.split(' ').collect();
+        let mut uses = BTreeMap::<String, BTreeSet<String>>::new();
+        for file in within {
+            let code = shipped(&fs::read_to_string(file).unwrap());
+            let own = part(file);
+            let nested = file.strip_prefix(folder).unwrap().components().count();
+            let used = uses.entry(own.clone()).or_default();
+            if own == "mod" {
+                used.extend(parts.iter().filter(|part| uses_by_name(&code, part)).cloned());
+                continue;
+            }
+            let up = nested - usize::from(file.ends_with("mod.rs"));
+            let top = folder.strip_prefix("src").unwrap().to_str().unwrap().replace('/', "::");
+            for from in ["super::".repeat(up), format!("crate::{top}::")] {
+                for name in names_after(&code, &from) {
+                    let exporter = parts.iter().find(|part| exports(&hub, part, &name));
+                    let is_own = words.windows(2).any(|pair| {
+                        let kinds = ["fn", "struct", "enum", "trait", "type", "const"];
+                        kinds.contains(&pair[0]) && leading_name(pair[1]) == name
+                    });
+                    used.extend(parts.get(&name).or(exporter).cloned());
+                    used.extend(is_own.then(|| "mod".to_string()));
+                }
+            }
+            used.remove(&own);
+        }
+        // What uses nothing that is left is in no circle.
+        while let Some(part) = uses.iter().find(|(_, used)| used.is_empty()).map(|(part, _)| part) {
+            let part = part.clone();
+            uses.remove(&part);
+            for used in uses.values_mut() {
+                used.remove(&part);
+            }
+        }
+        if !uses.is_empty() {
+            circles.push(format!("{}: {uses:?}", folder.display()));
+        }
+    }
+    assert!(circles.is_empty(), "{}", circles.join("; "));
+}
+
+/// The code without comments and unit tests.
+fn shipped(text: &str) -> String {
+    let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let code: Vec<&str> = shipped.lines().map(|line| line.split("//").next().unwrap()).collect();
+    code.join(" ")
+}
+
+fn leading_name(text: &str) -> String {
+    text.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect()
+}
+
+/// The names that stand after `path`, alone or in braces.
+fn names_after(code: &str, path: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, _) in code.match_indices(path) {
+        let is_whole = !code[..at].ends_with(|it: char| it == ':' || it.is_alphanumeric());
+        let rest = &code[at + path.len()..];
+        match rest.strip_prefix('{') {
+            _ if !is_whole => {}
+            Some(group) => {
+                let group = group.split(';').next().unwrap();
+                names.extend(group.split(['{', ',', ' ']).map(leading_name));
+            }
+            None => {
+                names.insert(leading_name(rest));
+            }
+        }
+    }
+    names.remove("");
+    names
+}
+
+/// Returns true if `mod.rs` re-exports `name` from `part`.
+fn exports(hub: &str, part: &str, name: &str) -> bool {
+    hub.split(';').filter(|statement| statement.contains("pub")).any(|statement| {
+        let names = names_after(statement, &format!("{part}::"));
+        names.contains(name)
+    })
+}
+
+/// Returns true if `mod.rs` uses something of `part`, other than to re-export it.
+fn uses_by_name(code: &str, part: &str) -> bool {
+    code.split(';')
+        .filter(|statement| !(statement.contains("pub") && statement.contains(" use ")))
+        .any(|statement| !names_after(statement, &format!("{part}::")).is_empty())
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
