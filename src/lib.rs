@@ -6,8 +6,8 @@
 //! yet.
 //!
 //! - [`LockTable`] is the root: a table of locks in a database.
-//! - [`Spindle`] is one instance: it contends for one lock. [`run`](Spindle::run) contends for it in the
-//!   background, [`has_lock`](Spindle::has_lock) says whether it holds.
+//! - [`Spindle`] is one instance: it contends for one lock. [`run`](Spindle::run) contends for it
+//!   in the background, [`has_lock`](Spindle::has_lock) says whether it holds.
 //! - [`Term`] is what it holds: the token, a cancellation, and a [`Fence`] that makes a
 //!   transaction in the same database conditional on it.
 //!
@@ -118,9 +118,11 @@
 //!
 //! # Guides
 //!
-//! The repository and the package have them in `docs/`: `choosing.md` (which way to hold, and how they differ), `service.md`
-//! (axum, SIGTERM, probes, metrics, locks that come and go), `testing.md` (a service with two replicas on virtual time), `operating.md` (log, metrics, alerts, bad days), `moving.md` (from
-//! other implementations), `design.md` and `safety.md` (how it works, and why to believe it).
+//! The repository and the package have them in `docs/`: `choosing.md` (which way to hold, and how
+//! they differ), `service.md` (axum, SIGTERM, probes, metrics, locks that come and go),
+//! `testing.md` (a service with two replicas on virtual time), `operating.md` (log, metrics,
+//! alerts, bad days), `moving.md` (from other implementations), `design.md` and `safety.md` (how it
+//! works, and why to believe it).
 //!
 //! # What to rely on
 //!
@@ -143,8 +145,8 @@
 //! - `serde`: tokens and fences travel, in any of serde's formats.
 //! - `metrics`: what each instance counts and measures, by the [`metrics`](https://docs.rs/metrics)
 //!   facade; `docs/operating.md` lists them.
-//! - `admin`: `LockTable::create` makes the table, and `upgrade` adds columns, through Google's admin
-//!   client.
+//! - `admin`: `LockTable::create` makes the table, and `upgrade` adds columns, through Google's
+//!   admin client.
 
 mod batch;
 mod error;

@@ -204,8 +204,8 @@ impl LockBuilder {
     }
 
     /// Sets how long after the call of [`run_once`](LockBuilder::run_once) its job may still be
-    /// started; later it is not. By default a tenth of its `at_least`, but from 5 s to 10 s; at most
-    /// its `at_most`. Nothing else heeds it.
+    /// started; later it is not. By default a tenth of its `at_least`, but from 5 s to 10 s; at
+    /// most its `at_most`. Nothing else heeds it.
     pub fn start_limit(mut self, limit: Duration) -> LockBuilder {
         self.start_limit = Some(limit);
         self
@@ -221,14 +221,16 @@ impl LockBuilder {
         self
     }
 
-    /// Contends by rank: whenever the lock is vacant, the live contender of the highest rank takes it.
+    /// Contends by rank: whenever the lock is vacant, the live contender of the highest rank takes
+    /// it.
     ///
     /// While it wants the lock, a ranked contender is a member of the group that is called like the
-    /// lock: [`LockTable::members`](crate::LockTable::members) shows all of them. At a vacancy each reads the members. The
-    /// highest rank takes at once; of equal ranks, the lesser id. Each of the others waits a grace
-    /// for everyone before it, so that a member that can't take starves nobody. The grace is two
-    /// polls, or a tenth of the lease if that is longer. The one that held last comes last, whatever
-    /// its rank: it let go, or its lease ran out. If it was evicted, it sits out another grace.
+    /// lock: [`LockTable::members`](crate::LockTable::members) shows all of them. At a vacancy each
+    /// reads the members. The highest rank takes at once; of equal ranks, the lesser id. Each of
+    /// the others waits a grace for everyone before it, so that a member that can't take starves
+    /// nobody. The grace is two polls, or a tenth of the lease if that is longer. The one that held
+    /// last comes last, whatever its rank: it let go, or its lease ran out. If it was evicted, it
+    /// sits out another grace.
     ///
     /// A holder that lives keeps the lock, unless it was told to [`preempt`](LockBuilder::preempt).
     /// A release for a [named successor](crate::Spindle::resign_to) goes before ranks.
@@ -238,15 +240,17 @@ impl LockBuilder {
     /// Once nothing changes, the leader follows from who lives. Ranks decide about time alone: with
     /// wrong or old views the lock is exclusive all the same.
     ///
-    /// A contender that pauses after its task has failed, in [`lead_with`](crate::Spindle::lead_with),
-    /// is a member still. So the others leave each vacancy to it for a grace first.
+    /// A contender that pauses after its task has failed, in
+    /// [`lead_with`](crate::Spindle::lead_with), is a member still. So the others leave each
+    /// vacancy to it for a grace first.
     ///
     /// # Cost
     ///
     /// An ordinary contender sends one read a poll and writes nothing. A ranked one also keeps a
     /// row `spindle:member:<lock>/<id>` by heartbeats: a write each half of the lease, by two
-    /// requests that it shares with the other locks of its [`LockTable`](crate::LockTable). At a vacancy each poll is
-    /// two reads. A leader that preempts reads the members at each poll interval.
+    /// requests that it shares with the other locks of its [`LockTable`](crate::LockTable). At a
+    /// vacancy each poll is two reads. A leader that preempts reads the members at each poll
+    /// interval.
     ///
     /// # Rules
     ///
@@ -293,11 +297,11 @@ impl LockBuilder {
     /// a poll interval of the other's arrival, by one more read a poll.
     ///
     /// A leader hands over to each contender once in a term of its membership, also if nobody knows
-    /// what came of that. It hands nothing to one that it has seen let go of the lock since that one
-    /// joined. So a higher contender whose task keeps failing doesn't make the lock flap, and one
-    /// that has resigned isn't handed the lock back. One that lost the lock without letting go, by
-    /// late heartbeats or an eviction, is handed it back once this one has led for a lease, and no
-    /// sooner than it is [kept away](crate::operate::Evict::keep_away). A leader that has handed
+    /// what came of that. It hands nothing to one that it has seen let go of the lock since that
+    /// one joined. So a higher contender whose task keeps failing doesn't make the lock flap, and
+    /// one that has resigned isn't handed the lock back. One that lost the lock without letting go,
+    /// by late heartbeats or an eviction, is handed it back once this one has led for a lease, and
+    /// no sooner than it is [kept away](crate::operate::Evict::keep_away). A leader that has handed
     /// over backs off for a lease, then contends anew.
     pub fn preempt(mut self) -> LockBuilder {
         self.preempts = true;

@@ -72,9 +72,9 @@ impl LockTable {
     /// back by itself after Spanner has lost its session.
     ///
     /// `database` is the full name, `projects/p/instances/i/databases/d`; what is wrong with it is
-    /// what [`build`](crate::LockBuilder::build) and every call answer. The connection is made on first
-    /// use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is set, that is
-    /// where it goes. It counts against the limit of the call that waits for it.
+    /// what [`build`](crate::LockBuilder::build) and every call answer. The connection is made on
+    /// first use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is set,
+    /// that is where it goes. It counts against the limit of the call that waits for it.
     ///
     /// The table outlives runtimes: each runtime that uses it gets a connection of its own. So a
     /// table in a `static` works from one runtime after another. A connection over which nothing
@@ -123,8 +123,8 @@ impl LockTable {
         Members::new(Arc::clone(&self.0), group.into())
     }
 
-    /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its permits
-    /// at the same time. From 1 to 1,000.
+    /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its
+    /// permits at the same time. From 1 to 1,000.
     ///
     /// The rules for names are those of [`member`](LockTable::member).
     pub fn semaphore(&self, name: impl Into<String>, permits: usize) -> SemaphoreBuilder {
@@ -160,8 +160,8 @@ impl LockTable {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a name that no lock can have; otherwise why Spanner
-    /// could not be asked within 5 s.
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have; otherwise why
+    /// Spanner could not be asked within 5 s.
     ///
     /// # Cancellation safety
     ///
@@ -254,10 +254,10 @@ impl LockTable {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a name that no lock can have, or a mark or time that
-    /// can't work. [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came, where
-    /// [`inspect`](LockTable::inspect) tells. Otherwise the reason why it could not be done within
-    /// 5 s.
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have, or a mark or time
+    /// that can't work. [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came,
+    /// where [`inspect`](LockTable::inspect) tells. Otherwise the reason why it could not be done
+    /// within 5 s.
     ///
     /// # Cancellation safety
     ///
@@ -288,8 +288,8 @@ impl LockTable {
     ///
     /// # Errors
     ///
-    /// As [`evict`](LockTable::evict); [`is_config`](crate::Error::is_config) also for an id that no
-    /// instance can have.
+    /// As [`evict`](LockTable::evict); [`is_config`](crate::Error::is_config) also for an id that
+    /// no instance can have.
     ///
     /// # Cancellation safety
     ///
@@ -303,10 +303,10 @@ impl LockTable {
     ///
     /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
     /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
-    /// a successor. It also stays during the cooldown after a run, and while its last holder is kept away. So
-    /// does an unreleased one whose row tells no lease, in a table without `lease_ms`: nobody can
-    /// say whether its holder still believes in it. All of it is one transaction, which looks at
-    /// the row again.
+    /// a successor. It also stays during the cooldown after a run, and while its last holder is
+    /// kept away. So does an unreleased one whose row tells no lease, in a table without
+    /// `lease_ms`: nobody can say whether its holder still believes in it. All of it is one
+    /// transaction, which looks at the row again.
     ///
     /// Contenders may run: one that finds no row makes a new one, under a token that is later than
     /// any before. The record of the last [`run_once`](crate::LockBuilder::run_once) is forgotten.
@@ -319,8 +319,8 @@ impl LockTable {
     ///
     /// [`is_not_vacant`](crate::Error::is_not_vacant) for a lock that is not vacant.
     /// [`is_config`](crate::Error::is_config) for a name that no lock can have.
-    /// [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came. Otherwise the reason
-    /// why it could not be done within 5 s.
+    /// [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came. Otherwise the
+    /// reason why it could not be done within 5 s.
     ///
     /// # Cancellation safety
     ///
@@ -405,9 +405,9 @@ impl LockTable {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a table name that is no identifier, before anything is
-    /// sent; [`is_denied`](crate::Error::is_denied) without the permission to change the schema; otherwise
-    /// what Spanner said. Where nothing answers, the error comes after 5 s.
+    /// [`is_config`](crate::Error::is_config) for a table name that is no identifier, before
+    /// anything is sent; [`is_denied`](crate::Error::is_denied) without the permission to change
+    /// the schema; otherwise what Spanner said. Where nothing answers, the error comes after 5 s.
     ///
     /// # Cancellation safety
     ///
@@ -441,8 +441,8 @@ impl LockTable {
     ///
     /// # Errors
     ///
-    /// As [`create`](LockTable::create). [`is_schema`](crate::Error::is_schema) for a table that is not
-    /// there, or is wrong otherwise.
+    /// As [`create`](LockTable::create). [`is_schema`](crate::Error::is_schema) for a table that is
+    /// not there, or is wrong otherwise.
     ///
     /// # Cancellation safety
     ///

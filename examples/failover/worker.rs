@@ -84,7 +84,7 @@ async fn lead(lock: Spindle, writer: Writer) {
                 log(&format!("began {}", term.token()));
                 tokio::spawn(writer.clone().write_orders(term));
             }
-            TermChange::Lost(term) => log(&format!("ended {} {:?}", term.token(), term.loss())),
+            TermChange::Lost(term) => log(&format!("ended {} {:?}", term.token(), term.ended())),
             _ => {}
         }
     }

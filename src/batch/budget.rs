@@ -19,8 +19,8 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// The budget of one table, for all its connections, runtimes and threads together.
 ///
-/// A token bucket: it charges requests that may achieve nothing, and refunds those that bring answers. Its
-/// lock is held for moments only.
+/// A token bucket: it charges requests that may achieve nothing, and refunds those that bring
+/// answers. Its lock is held for moments only.
 #[derive(Debug)]
 pub(crate) struct Budget {
     buckets: Mutex<Buckets>,
@@ -36,8 +36,9 @@ pub(crate) enum Charge {
     ReadAndTransaction,
     /// It finds what it is about, and what hangs on that, and changes both.
     ReadsAndTransaction,
-    /// One more read of a transaction whose first read was aborted. These may come all at once, since
-    /// it takes about as many to get past a transaction whose process died; the sum is bounded.
+    /// One more read of a transaction whose first read was aborted. These may come all at once,
+    /// since it takes about as many to get past a transaction whose process died; the sum is
+    /// bounded.
     ReadAgain,
     /// An attempt to connect. Of these there is one a second besides, or requests that wait for a
     /// connection could keep it from being made.
@@ -72,8 +73,8 @@ struct Bucket {
 }
 
 impl Budget {
-    /// In any 10 s at most 14 reads and 8 transactions, which are two requests each; and 11 attempts
-    /// to connect.
+    /// In any 10 s at most 14 reads and 8 transactions, which are two requests each; and 11
+    /// attempts to connect.
     pub(crate) fn new() -> Budget {
         let now = Instant::now();
         let reads = Bucket::new(4, Duration::from_secs(1), 1, now);

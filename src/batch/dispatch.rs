@@ -27,11 +27,11 @@ const PARTS: usize = 32;
 /// How long parts of a batch that was refused stay, at the most. By then, others that wanted the
 /// same rows at the same time are out of step.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// How long a request stays whose first read was aborted, and until it has been often: at first, and
-/// at most.
+/// How long a request stays whose first read was aborted, and until it has been often: at first,
+/// and at most.
 const ABORTED_PAUSE: Duration = Duration::from_millis(2);
-/// How often a request is sent once more as it was: after its read was aborted, and after its commit
-/// was. One row in trouble aborts the commits of all.
+/// How often a request is sent once more as it was: after its read was aborted, and after its
+/// commit was. One row in trouble aborts the commits of all.
 const READS_MAX: u32 = 60;
 const COMMITS_MAX: u32 = 2;
 /// How often those who woke at the same moment get their chance to hand their acts over first.
@@ -108,8 +108,8 @@ impl Dispatcher {
         }
     }
 
-    /// Takes in what is handed over at this moment; it waits for nobody. Where many thousands run, a
-    /// turn of all of them takes long, and what came first would be late.
+    /// Takes in what is handed over at this moment; it waits for nobody. Where many thousands run,
+    /// a turn of all of them takes long, and what came first would be late.
     async fn collect(&mut self) {
         let since = Instant::now();
         for _ in 0..TURNS_MAX {
@@ -138,7 +138,8 @@ impl Dispatcher {
         self.sent += 1;
         let request = self.sent;
         self.replies.push(Box::pin(async move {
-            // A panic in it, such as a log subscriber's, must not cost all the others their batcher.
+            // A panic in it, such as a log subscriber's, must not cost all the others their
+            // batcher.
             let sending = AssertUnwindSafe(send(&*store, class, &sent_ops, limit));
             let back = sending.catch_unwind().await;
             (request, back.unwrap_or_else(|panic| panicked(&sent_ops, &panic_message(&*panic))))

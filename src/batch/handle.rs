@@ -1,4 +1,4 @@
-//! A lock's place in the batcher of its runtime.
+//! A lock's slot in the batcher of its runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -49,16 +49,17 @@ struct Batcher {
 /// How many locks each group has.
 type Groups = Arc<Mutex<Vec<usize>>>;
 
-/// A lock's place in a group, until the last clone of its handle is dropped.
+/// A lock's slot in a group, until the last clone of its handle is dropped.
 #[derive(Debug)]
-struct Place {
+struct GroupSlot {
     group: usize,
     groups: Groups,
 }
 
-impl Place {
-    /// Takes a place in the first group that has one left, so that locks that come and go stay together.
-    fn in_one_of(groups: &Groups) -> Place {
+impl GroupSlot {
+    /// Takes a slot in the first group that has one left, so that locks that come and go stay
+    /// together.
+    fn in_one_of(groups: &Groups) -> GroupSlot {
         let mut counts = groups.lock().unwrap_or_else(PoisonError::into_inner);
         let group = counts.iter().position(|count| *count < GROUP).unwrap_or_else(|| {
             if counts.len() < GROUPS {
@@ -67,17 +68,17 @@ impl Place {
             counts.len() - 1
         });
         counts[group] += 1;
-        Place { group, groups: Arc::clone(groups) }
+        GroupSlot { group, groups: Arc::clone(groups) }
     }
 }
 
-impl Drop for Place {
+impl Drop for GroupSlot {
     fn drop(&mut self) {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)[self.group] -= 1;
     }
 }
 
-/// One lock's place in a batcher.
+/// One lock's slot in a batcher.
 #[derive(Clone, Debug)]
 pub(crate) struct BatchHandle {
     lock: Arc<str>,
@@ -85,7 +86,7 @@ pub(crate) struct BatchHandle {
     inbox: mpsc::UnboundedSender<Arc<Op>>,
     history: Arc<FailureHistory>,
     histories: Arc<FailureHistories>,
-    _place: Arc<Place>,
+    _slot: Arc<GroupSlot>,
 }
 
 impl Batchers {
@@ -137,10 +138,10 @@ impl Batchers {
             });
             (inbox, ticks, histories, groups)
         });
-        let place = Place::in_one_of(&groups);
-        let ticks = ticks.of_group(u32::try_from(place.group).unwrap_or_default());
-        let (history, _place) = (histories.of(&lock), Arc::new(place));
-        BatchHandle { history, lock, ticks, inbox, histories, _place }
+        let slot = GroupSlot::in_one_of(&groups);
+        let ticks = ticks.of_group(u32::try_from(slot.group).unwrap_or_default());
+        let (history, _slot) = (histories.of(&lock), Arc::new(slot));
+        BatchHandle { history, lock, ticks, inbox, histories, _slot }
     }
 }
 

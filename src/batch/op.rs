@@ -157,8 +157,8 @@ impl Op {
         waiting.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
-    /// Returns true if it is a heartbeat with too little time left for an answer: the next one, which
-    /// has all of it, serves better.
+    /// Returns true if it is a heartbeat with too little time left for an answer: the next one,
+    /// which has all of it, serves better.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let left = self.deadline.saturating_duration_since(now);
         self.kind.class() == Class::Heartbeats && left < self.limit / 8

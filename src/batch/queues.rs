@@ -49,7 +49,7 @@ struct Waiting {
     /// Those whose predecessors may have held others up.
     isolated: VecDeque<Arc<Op>>,
     came: u64,
-    parts: VecDeque<Part>,
+    parts: VecDeque<Resend>,
     window: Window,
     in_flight: usize,
     /// Requests on their way with acts whose predecessors may have held others up.
@@ -60,7 +60,7 @@ struct Waiting {
 
 /// Acts that go together once more.
 #[derive(Debug)]
-struct Part {
+struct Resend {
     not_before: Instant,
     ops: Vec<Arc<Op>>,
     repeat: Repeat,
@@ -139,7 +139,7 @@ impl Queues {
         ops: Vec<Arc<Op>>,
         repeat: Repeat,
     ) {
-        self.class(class).parts.push_front(Part { not_before, ops, repeat });
+        self.class(class).parts.push_front(Resend { not_before, ops, repeat });
     }
 
     /// Pays for sending a request once more, if there is enough: for all of it, or for the one read
@@ -238,7 +238,7 @@ impl Queues {
 
     /// Returns true if requests go one at a time.
     pub(crate) fn is_apart(&self, now: Instant) -> bool {
-        let is_asked = |part: &Part| part.repeat.is_alone && part.not_before <= now;
+        let is_asked = |part: &Resend| part.repeat.is_alone && part.not_before <= now;
         let is_asked = || self.queues.iter().flat_map(|waiting| &waiting.parts).any(is_asked);
         !self.overlap.is_allowed(now) || self.alone_in_flight > 0 || is_asked()
     }
@@ -261,8 +261,8 @@ impl Queues {
         Some(self.last_departed + limit / share)
     }
 
-    /// Keeps terms from beginning for a while if heartbeats wait in the queue for too long, and polls
-    /// from leading to that.
+    /// Keeps terms from beginning for a while if heartbeats wait in the queue for too long, and
+    /// polls from leading to that.
     fn mind_lateness(&mut self, now: Instant) {
         let waiting = self.class(Class::Heartbeats);
         waiting.drop_idle(now);
@@ -412,7 +412,7 @@ impl Waiting {
             if let Some(ready) = ready
                 && let Some(paid_at) =
                     self.parts[ready].repeat.paid_at.or_else(|| budgets.pay(class))
-                && let Some(Part { ops, repeat, .. }) = self.parts.remove(ready)
+                && let Some(Resend { ops, repeat, .. }) = self.parts.remove(ready)
             {
                 self.in_flight += 1;
                 let charge = Charge { is_isolated: false, paid_at: Some(paid_at) };
@@ -476,8 +476,8 @@ impl Waiting {
         (!ops.is_empty()).then_some((ops, paid_at))
     }
 
-    /// Takes the heartbeats of the oldest terms. Where there are more than the server carries, always
-    /// the same ones fail; in the order in which they came, all would be late in turn.
+    /// Takes the heartbeats of the oldest terms. Where there are more than the server carries,
+    /// always the same ones fail; in the order in which they came, all would be late in turn.
     fn oldest_terms(&mut self, now: Instant) -> Option<(Vec<Arc<Op>>, Option<Instant>)> {
         let waiting = self.fresh.drain(..).chain(self.repeats.drain(..));
         let is_of_use = |op: &Op| !op.is_idle() && !op.is_hopeless(now);
@@ -550,8 +550,8 @@ struct Chosen {
     class: Class,
     ops: Vec<Arc<Op>>,
     locks: HashSet<Arc<str>>,
-    /// The writers' rows that they may change besides: all who begin to read under one write the same
-    /// into it.
+    /// The writers' rows that they may change besides: all who begin to read under one write the
+    /// same into it.
     writer_rows: HashSet<String>,
     bytes: usize,
     /// Those of a row that is written already. Two writes of one row would have to be judged by

@@ -38,8 +38,8 @@ impl Ticks {
         latest.saturating_sub(self.beyond(latest, within))
     }
 
-    /// As [`before`](Ticks::before); `latest` if that mark has passed long ago, since who comes then
-    /// meets nobody.
+    /// As [`before`](Ticks::before); `latest` if that mark has passed long ago, since who comes
+    /// then meets nobody.
     pub(crate) fn next(self, latest: Duration, within: Duration) -> Duration {
         let beyond = self.beyond(latest, within);
         let is_gone = beyond.saturating_sub(latest) > within / 4;

@@ -63,8 +63,8 @@ impl Window {
         }
     }
 
-    /// Takes note of a request that came to nothing. Those that were sent together narrow the window
-    /// once.
+    /// Takes note of a request that came to nothing. Those that were sent together narrow the
+    /// window once.
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant) {
         if self.narrowed_at.is_some_and(|narrowed_at| sent <= narrowed_at) {
             return;
@@ -119,7 +119,8 @@ impl Overlap {
 /// Says if more terms may begin, by what they leave to the heartbeats of those that have.
 ///
 /// Each term is a promise of heartbeats, which come due only later. So begins that wait for each
-/// other measure the server: it has to carry twice as many of them as of the heartbeats beside them.
+/// other measure the server: it has to carry twice as many of them as of the heartbeats beside
+/// them.
 #[derive(Debug)]
 pub(crate) struct Growth {
     begun: usize,

@@ -49,7 +49,7 @@ pub(crate) enum Kind {
     /// The term is not, or no longer, the one that holds the lock.
     Fenced { lock: String, token: FencingToken, found: Option<Found> },
     /// The term, one of this process, has ended here; Spanner was not asked.
-    Ended { lock: String, token: FencingToken, loss: Option<TermEnd> },
+    Ended { lock: String, token: FencingToken, end: Option<TermEnd> },
     /// A system outside of the database has seen a later token.
     Stale { token: FencingToken, highest: FencingToken },
     /// No term is valid in this process.
@@ -457,7 +457,8 @@ pub(crate) fn is_definite(error: &google_cloud_spanner::Error) -> bool {
 impl Error {
     /// Returns the error of this library inside an error of the client, if there is one.
     ///
-    /// A [`Fence::check`](crate::Fence::check) that fails inside a transaction of the client's comes out of it so.
+    /// A [`Fence::check`](crate::Fence::check) that fails inside a transaction of the client's
+    /// comes out of it so.
     pub fn extract(error: &google_cloud_spanner::Error) -> Option<&Error> {
         let source = std::error::Error::source(error)?;
         if let Some(found) = source.downcast_ref::<Error>() {
@@ -490,9 +491,9 @@ impl fmt::Display for Error {
                     None => write!(f, ", held by nobody"),
                 }
             }
-            Kind::Ended { lock, token, loss } => {
+            Kind::Ended { lock, token, end } => {
                 write!(f, "lock `{lock}`: token {token} ended in this process")?;
-                write_loss(f, loss.as_ref())
+                write_end(f, end.as_ref())
             }
             Kind::Stale { token, highest } => {
                 write!(f, "fencing token {token} superseded by {highest}, the highest seen")
@@ -568,8 +569,8 @@ fn write_stalled(f: &mut fmt::Formatter<'_>, lock: &str, overdue: Duration) -> f
     )
 }
 
-fn write_loss(f: &mut fmt::Formatter<'_>, loss: Option<&TermEnd>) -> fmt::Result {
-    match loss {
+fn write_end(f: &mut fmt::Formatter<'_>, end: Option<&TermEnd>) -> fmt::Result {
+    match end {
         Some(TermEnd::LetGo) => f.write_str(": its holder let go of it"),
         Some(TermEnd::Lapsed) => f.write_str(": left to run out, because its work did not stop"),
         Some(TermEnd::Superseded { by: Some(by), holder: Some(holder), .. }) => {

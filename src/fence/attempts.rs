@@ -102,7 +102,8 @@ impl Attempts {
         if is_transaction_gone(&error) { self.lock().abort(error) } else { error }
     }
 
-    /// Returns true if a runner ended so because its own attempts were used up, and others are left.
+    /// Returns true if a runner ended so because its own attempts were used up, and others are
+    /// left.
     pub(super) fn may_go_on_after(&self, error: &google_cloud_spanner::Error) -> bool {
         let progress = self.lock();
         let is_aborted = error::code(error) == Some(Code::Aborted);

@@ -160,7 +160,7 @@ impl Fence {
             Some(term) if term.is_over() => Err(Error::new(Kind::Ended {
                 lock: self.lock.clone(),
                 token: self.token,
-                loss: term.loss().cloned(),
+                end: term.ended().cloned(),
             })),
             _ => Ok(()),
         }

@@ -112,8 +112,8 @@ impl FencedTransaction {
     /// Sets how many times it is tried while Spanner aborts it for the sake of others; 20 by
     /// default.
     ///
-    /// One means that an abort is an error at once. Attempts of which Spanner knows the transaction no
-    /// more don't count: the time limit bounds them.
+    /// One means that an abort is an error at once. Attempts of which Spanner knows the transaction
+    /// no more don't count: the time limit bounds them.
     pub fn attempts_max(mut self, attempts: u32) -> FencedTransaction {
         self.attempts_max = attempts;
         self
@@ -123,8 +123,8 @@ impl FencedTransaction {
     /// default.
     ///
     /// A commit without an answer is sent again after half of it at the latest. Transactions that
-    /// the limit ends stand in nobody's way, with these exceptions, in which Spanner keeps locks for
-    /// up to 10 s:
+    /// the limit ends stand in nobody's way, with these exceptions, in which Spanner keeps locks
+    /// for up to 10 s:
     ///
     /// - From the sixth attempt on a transaction locks what it reads. Then its locks stay if the
     ///   answer to its first read is lost, if Spanner is silent until the limit, or if the process

@@ -111,8 +111,8 @@ impl Spindle {
     /// # Errors
     ///
     /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with
-    /// what stood in the way last, such as a refusal by Spanner, if something did. A `limit` of zero or of more than
-    /// a year is refused.
+    /// what stood in the way last, such as a refusal by Spanner, if something did. A `limit` of
+    /// zero or of more than a year is refused.
     ///
     /// # Cancellation safety
     ///
@@ -134,8 +134,8 @@ impl Spindle {
     }
 
     /// Polls once, and takes the lock if it is vacant: never held, released, or expired, however
-    /// recently. Returns nothing if it is not; [`known_leader`](Spindle::known_leader) then says who
-    /// holds it.
+    /// recently. Returns nothing if it is not; [`known_leader`](Spindle::known_leader) then says
+    /// who holds it.
     ///
     /// It starts the loop as [`acquire`](Spindle::acquire) does, and overtakes those who wait in
     /// this process only if the lock is vacant right now.
@@ -212,7 +212,7 @@ impl Guard {
         if told && let Ok(release) = released.await {
             return release;
         }
-        ReleaseOutcome::EndedBefore(self.term.loss().cloned().unwrap_or(TermEnd::Abandoned))
+        ReleaseOutcome::EndedBefore(self.term.ended().cloned().unwrap_or(TermEnd::Abandoned))
     }
 
     /// Ends the term without a release: others get the lock once the lease has run out, as after a

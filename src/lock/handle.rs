@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::rank::Place;
+use super::rank::RankedContender;
 use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
 use crate::runloop::{
@@ -109,8 +109,8 @@ impl Spindle {
     /// Returns an instance with default settings: a lease of 10 s, and an id of host, process and a
     /// random part.
     ///
-    /// A shortcut for [`LockTable::lock`](crate::LockTable::lock) that doesn't fail: what is wrong with the arguments is
-    /// what [`run`](Spindle::run) resolves to.
+    /// A shortcut for [`LockTable::lock`](crate::LockTable::lock) that doesn't fail: what is wrong
+    /// with the arguments is what [`run`](Spindle::run) resolves to.
     pub fn new(
         client: DatabaseClient,
         table: impl Into<String>,
@@ -239,10 +239,11 @@ impl Spindle {
                 }
                 Some((rank, wanted)) => {
                     let lock = Arc::clone(&published);
-                    let place = Place::new(&table, &settings, rank, lock, commands, wanted);
-                    let row = place.row(row);
+                    let contender =
+                        RankedContender::new(&table, &settings, rank, lock, commands, wanted);
+                    let row = contender.row(row);
                     let driver = Driver::new(row, settings, published, inbox, chance::random());
-                    Box::pin(place.beside(driver.for_demand(demand, release_info), cancel))
+                    Box::pin(contender.beside(driver.for_demand(demand, release_info), cancel))
                 }
             };
             async move {

@@ -143,23 +143,23 @@ impl Spindle {
     /// Runs `work` while this instance holds the lock, again in each term, until it returns without
     /// an error or `cancel` is cancelled.
     ///
-    /// Each time that the lock is won, `work` is called with the term, and what it returns is run as
-    /// a task of its own.
+    /// Each time that the lock is won, `work` is called with the term, and what it returns is run
+    /// as a task of its own.
     ///
     /// - **It returns an error**: the lock is released. The instance pauses, 1 s at first and up to
     ///   60 s after more failures, and contends again. If the error, or a cause of it, says that
-    ///   *this term is over* ([`is_fenced`](Error::is_fenced)), that is a loss and no failure: there
-    ///   is no pause. So a task may use `?` on each fenced write.
+    ///   *this term is over* ([`is_fenced`](Error::is_fenced)), that is a loss and no failure:
+    ///   there is no pause. So a task may use `?` on each fenced write.
     /// - **It returns otherwise**: the lock is released, and the value returned.
     /// - **The term is lost**: the task's term is cancelled, which it should watch. It may go on
     ///   for three quarters of what is left of the lease, then it is aborted. Its result is
     ///   dropped, because another may lead by then, and the instance contends for the next term.
     /// - **`cancel` is cancelled**: the task's term is cancelled, and it has the
-    ///   [stop limit](crate::LockBuilder::stop_limit) to end, then it is aborted. The lock is kept by
-    ///   heartbeats until it has ended, then released.
+    ///   [stop limit](crate::LockBuilder::stop_limit) to end, then it is aborted. The lock is kept
+    ///   by heartbeats until it has ended, then released.
     /// - **[`resign`](Spindle::resign)**: the same, and after a lease the instance contends again.
-    /// - **It panics**: the lock is released, and the panic is an error. A panic is a mistake in the
-    ///   code and not a failure that passes.
+    /// - **It panics**: the lock is released, and the panic is an error. A panic is a mistake in
+    ///   the code and not a failure that passes.
     ///
     /// Returns the value of the last task: it returned by itself, or after `cancel` and in time.
     /// Returns nothing if `cancel` came while no task ran, or if the task had to be aborted.
@@ -209,8 +209,8 @@ impl Spindle {
     /// [`run`](Spindle::run) was called on this instance. If the task panicked,
     /// [`is_panic`](Error::is_panic); if it could not be stopped on cancellation,
     /// [`is_unstoppable`](Error::is_unstoppable); if it returned an error after `cancel`,
-    /// [`is_task_failure`](Error::is_task_failure). An answer of Spanner is never an error here, not
-    /// even a missing table or a refusal. The instance goes on trying, and says so in
+    /// [`is_task_failure`](Error::is_task_failure). An answer of Spanner is never an error here,
+    /// not even a missing table or a refusal. The instance goes on trying, and says so in
     /// [`health`](Spindle::health) and the log.
     ///
     /// # Cancellation safety
@@ -259,8 +259,9 @@ impl Spindle {
     ///
     /// # Errors
     ///
-    /// As [`lead`](Spindle::lead); [`is_config`](Error::is_config) for options that can't work; with
-    /// [`end_on_error`](LeadOptions::end_on_error), [`is_task_failure`](Error::is_task_failure).
+    /// As [`lead`](Spindle::lead); [`is_config`](Error::is_config) for options that can't work;
+    /// with [`end_on_error`](LeadOptions::end_on_error),
+    /// [`is_task_failure`](Error::is_task_failure).
     ///
     /// # Cancellation safety
     ///
@@ -468,8 +469,8 @@ impl Supervisor {
         }
     }
 
-    /// Gives the lock to others after an error of the task. Lets it rest, unless the error says that
-    /// the term is over and it is.
+    /// Gives the lock to others after an error of the task. Lets it rest, unless the error says
+    /// that the term is over and it is.
     async fn failed(&mut self, guard: Guard, source: TaskError) -> Result<()> {
         let (lock, token) = (guard.lock().to_string(), guard.token());
         let id = self.lock.id().to_string();

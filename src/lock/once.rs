@@ -101,18 +101,18 @@ impl LockBuilder {
     /// per cent of each other. None is started if the node dies before; then the job is not made up
     /// for until a schedule asks again. A run whose node died in the middle is not repeated by
     /// itself either: it holds the lock until `at_most`. The next caller after that runs the job.
-    /// Before it starts, it can see from [`last_run`](crate::LockTable::last_run) that the last one was
-    /// interrupted.
+    /// Before it starts, it can see from [`last_run`](crate::LockTable::last_run) that the last one
+    /// was interrupted.
     ///
     /// # On time, or not at all
     ///
     /// A run begins within the *start limit* after the call, by the process's own clock. The limit
     /// is a tenth of `at_least`, but from 5 s to 10 s, and at most `at_most`, unless
     /// [`start_limit`](LockBuilder::start_limit) says otherwise. Set it below an `at_least` that is
-    /// shorter: a call that is answered later than `at_least` may otherwise run the job again. A lock
-    /// that is won later, because Spanner's answer was lost or late, is released at once for others,
-    /// and the call ends with [`TooLate`](JobOutcome::TooLate). If that happens to each node that wins,
-    /// **nobody runs the job** until a schedule asks again.
+    /// shorter: a call that is answered later than `at_least` may otherwise run the job again. A
+    /// lock that is won later, because Spanner's answer was lost or late, is released at once for
+    /// others, and the call ends with [`TooLate`](JobOutcome::TooLate). If that happens to each
+    /// node that wins, **nobody runs the job** until a schedule asks again.
     ///
     /// The call itself can take longer. It waits until it knows whether it won the lock, to release
     /// it then, but no longer than `at_most`.

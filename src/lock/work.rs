@@ -153,7 +153,7 @@ async fn wait<T>(
         }
     }
     task.abort();
-    let abort_limit = if guard.loss().is_some() { guard.remaining() } else { stop_limit };
+    let abort_limit = if guard.ended().is_some() { guard.remaining() } else { stop_limit };
     // An aborted task ends at its next await; one that blocks its thread has none.
     timeout(abort_limit, task).await.ok()
 }

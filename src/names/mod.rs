@@ -42,7 +42,8 @@ pub(crate) fn check_part(what: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the fleet to which a row of the library's own belongs: all of the name but its last part.
+/// Returns the fleet to which a row of the library's own belongs: all of the name but its last
+/// part.
 pub(crate) fn fleet_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(RESERVED)?;
     // A kind alone, such as `rw:jobs`, is a fleet's own row.

@@ -11,14 +11,14 @@ use crate::store::FullRow;
 use crate::term::Term;
 
 impl Spindle {
-    /// Asks Spanner who holds the lock, whichever instance it is; nothing if it is vacant: never held,
-    /// released, or expired by Spanner's clock. [`LockTable::inspect`](crate::LockTable::inspect) asks
-    /// without an instance.
+    /// Asks Spanner who holds the lock, whichever instance it is; nothing if it is vacant: never
+    /// held, released, or expired by Spanner's clock.
+    /// [`LockTable::inspect`](crate::LockTable::inspect) asks without an instance.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for settings that can't work; otherwise why Spanner could
-    /// not be asked within 5 s.
+    /// [`is_config`](crate::Error::is_config) for settings that can't work; otherwise why Spanner
+    /// could not be asked within 5 s.
     ///
     /// # Cancellation safety
     ///

@@ -9,8 +9,9 @@ use crate::store::Table;
 
 /// A listing of locks under way, made by [`LockTable::list`](crate::LockTable::list).
 ///
-/// It has one page in memory, of 100 rows unless told otherwise, however large the table. Each page is one strong read
-/// of its own: a lock that changes hands meanwhile is shown as it was when its page was read.
+/// It has one page in memory, of 100 rows unless told otherwise, however large the table. Each page
+/// is one strong read of its own: a lock that changes hands meanwhile is shown as it was when its
+/// page was read.
 #[derive(Clone, Debug)]
 #[must_use = "a listing reads nothing until `next` is called"]
 pub struct LockList {

@@ -140,8 +140,8 @@ impl LockState {
     /// Returns the fleet to which a row of the library's own belongs, such as
     /// `spindle:shard:orders/emails`; nothing for a lock of a user's.
     ///
-    /// Its rows have this name, `/`, and the id or the number. Of readers and writers, the fleet is also
-    /// the name of the writer's row.
+    /// Its rows have this name, `/`, and the id or the number. Of readers and writers, the fleet is
+    /// also the name of the writer's row.
     pub fn fleet(&self) -> Option<&str> {
         fleet_of(&self.name)
     }

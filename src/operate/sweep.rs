@@ -48,8 +48,8 @@ impl Table {
         if takeovers.is_empty() {
             return Ok(leftovers);
         }
-        // Read after the takeover rows: tokens only grow, so what is a leftover by an older token is
-        // one by any later.
+        // Read after the takeover rows: tokens only grow, so what is a leftover by an older token
+        // is one by any later.
         let locks = takeovers
             .iter()
             .fold(KeySet::builder(), |keys, takeover| keys.add_key(key![takeover.lock.clone()]))

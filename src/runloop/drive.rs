@@ -443,15 +443,15 @@ impl<R: LockRow> Driver<R> {
             Announcement::Extended { valid_until } => self.published.extended(valid_until),
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
-                let loss = TermEnd::of(reason);
-                self.published.ended(loss.clone());
-                self.meter.ended(&loss);
+                let end = TermEnd::of(reason);
+                self.published.ended(end.clone());
+                self.meter.ended(&end);
                 self.waiters.term_ended();
                 // Dropped unanswered: the term is gone, and nobody resigned from it.
                 self.asked = None;
-                self.leaving = (loss == TermEnd::LetGo).then(|| Leaving::new(token));
-                self.journal.ended(token, &loss);
-                self.last_term_end = loss;
+                self.leaving = (end == TermEnd::LetGo).then(|| Leaving::new(token));
+                self.journal.ended(token, &end);
+                self.last_term_end = end;
             }
         }
     }

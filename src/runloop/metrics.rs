@@ -74,11 +74,11 @@ impl Meter {
         self.report();
     }
 
-    pub(crate) fn ended(&mut self, loss: &TermEnd) {
+    pub(crate) fn ended(&mut self, end: &TermEnd) {
         if !self.state.holds {
             return;
         }
-        self.count("spindle_terms_ended_total", &[("cause", cause(loss))]);
+        self.count("spindle_terms_ended_total", &[("cause", cause(end))]);
         self.state.holds = false;
         self.report();
     }
@@ -123,8 +123,8 @@ impl Drop for Meter {
     }
 }
 
-fn cause(loss: &TermEnd) -> &'static str {
-    match loss {
+fn cause(end: &TermEnd) -> &'static str {
+    match end {
         TermEnd::LetGo => "released",
         TermEnd::Lapsed => "lapsed",
         TermEnd::Superseded { .. } => "superseded",

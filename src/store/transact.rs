@@ -1,4 +1,5 @@
-//! One conditional transaction on rows of the lock table, sent once, with an outcome of three kinds.
+//! One conditional transaction on rows of the lock table, sent once, with an outcome of three
+//! kinds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

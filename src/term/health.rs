@@ -54,8 +54,8 @@ pub enum Role {
     /// Nobody in this process wants the lock: [`run`](crate::Spindle::run) was not called, and
     /// nobody waits for the lock or has it.
     Idle,
-    /// It wants the lock and doesn't hold it. The pauses of a [`lead`](crate::Spindle::lead) between
-    /// two tasks count.
+    /// It wants the lock and doesn't hold it. The pauses of a [`lead`](crate::Spindle::lead)
+    /// between two tasks count.
     StandsBy,
     /// It holds the lock, under this token.
     Holds(FencingToken),

@@ -66,10 +66,10 @@ impl Journal {
         self.last_holder = Some(self.id.to_string());
     }
 
-    pub(crate) fn ended(&self, token: FencingToken, loss: &TermEnd) {
+    pub(crate) fn ended(&self, token: FencingToken, end: &TermEnd) {
         let Journal { lock, id, .. } = self;
         let (lock, id) = (&**lock, &**id);
-        let row = match loss {
+        let row = match end {
             TermEnd::LetGo => {
                 say(|| tracing::info!(lock, id, %token, row = "is to be released", "term ends"));
                 return;
@@ -81,7 +81,7 @@ impl Journal {
                 "is left as it was, until its lease has run out"
             }
         };
-        say(|| tracing::warn!(lock, id, %token, cause = ?loss, row, "term ends unexpectedly"));
+        say(|| tracing::warn!(lock, id, %token, cause = ?end, row, "term ends unexpectedly"));
     }
 
     pub(crate) fn released(&self, token: FencingToken, outcome: &ReleaseOutcome) {
@@ -91,12 +91,12 @@ impl Journal {
             ReleaseOutcome::Released => {
                 tracing::info!(lock, id, %token, act = "release", "lock released")
             }
-            ReleaseOutcome::EndedBefore(loss) => tracing::warn!(
+            ReleaseOutcome::EndedBefore(end) => tracing::warn!(
                 lock,
                 id,
                 %token,
                 act = "release",
-                cause = ?loss,
+                cause = ?end,
                 "nothing was released: the row was another's already"
             ),
             ReleaseOutcome::Unacknowledged => tracing::warn!(

@@ -38,7 +38,7 @@ pub use watch::{TermChange, TermWatch};
 /// A task of [`lead`](crate::Spindle::lead) or of a shard may be told to stop while the lock is
 /// still held. Its last writes still commit then, and others wait until it has ended:
 ///
-/// | the term | `cancelled`, `is_cancelled` | [`has_lock`](crate::Spindle::has_lock) | its fence | `remaining` | [`loss`](Term::loss) |
+/// | the term | `cancelled`, `is_cancelled` | [`has_lock`](crate::Spindle::has_lock) | its fence | `remaining` | [`ended`](Term::ended) |
 /// | --- | --- | --- | --- | --- | --- |
 /// | goes on | pending, false | its token | writes | renewed | none |
 /// | goes on, but its task is to stop: by `cancel`, `resign`, the watchdog, a shard that moves | fired, true | its token | writes | renewed | none |
@@ -81,7 +81,7 @@ struct TermState {
 struct Life {
     cancelled: CancellationToken,
     valid_until: AtomicU64,
-    loss: OnceLock<TermEnd>,
+    end: OnceLock<TermEnd>,
     /// Told of each heartbeat that succeeded.
     renewals: Notify,
     clock: Clock,
@@ -185,9 +185,9 @@ impl Term {
         self.state.life.renewals.notified()
     }
 
-    /// Returns why the term ended, once it has been announced.
-    pub fn loss(&self) -> Option<&TermEnd> {
-        self.state.life.loss.get()
+    /// Returns how the term ended, once that has been announced.
+    pub fn ended(&self) -> Option<&TermEnd> {
+        self.state.life.end.get()
     }
 
     /// Returns the name of the table that the lock is in.
@@ -217,7 +217,7 @@ impl Term {
         let life = Life {
             cancelled: cancelled.clone(),
             valid_until: AtomicU64::new(nanoseconds(valid_until)),
-            loss: OnceLock::new(),
+            end: OnceLock::new(),
             renewals: Notify::new(),
             clock,
         };
@@ -231,9 +231,9 @@ impl Term {
     }
 
     /// Says why it ended, and cancels what runs under it.
-    fn end(&self, loss: TermEnd) {
+    fn end(&self, end: TermEnd) {
         // The first reason stands; a term ends once.
-        let _ = self.state.life.loss.set(loss);
+        let _ = self.state.life.end.set(end);
         self.state.life.cancelled.cancel();
     }
 }

@@ -86,10 +86,10 @@ impl Published {
     }
 
     /// Says that the term is over: first the truth, then the cancellation, then the news (I7).
-    pub(crate) fn ended(&self, loss: TermEnd) {
+    pub(crate) fn ended(&self, end: TermEnd) {
         self.validity.end();
         let Some(term) = self.term() else { return };
-        term.end(loss);
+        term.end(end);
         self.tell(None);
     }
 
@@ -221,6 +221,6 @@ mod tests {
         tokio::time::advance(lease).await;
         assert!(term.is_cancelled() && term.remaining().is_zero());
         assert_eq!(published.has_lock(), None);
-        assert!(term.loss().is_none() && !term.cancellation().is_cancelled());
+        assert!(term.ended().is_none() && !term.cancellation().is_cancelled());
     }
 }

@@ -1,4 +1,5 @@
-//! The token of the term and the end of its validity, written by one and read by all without a lock.
+//! The token of the term and the end of its validity, written by one and read by all without a
+//! lock.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -10,7 +10,7 @@ use super::Term;
 pub enum TermChange {
     /// This instance holds the lock now.
     Gained(Term),
-    /// It holds no more; the reason is in [`Term::loss`].
+    /// It holds no more; the reason is in [`Term::ended`].
     Lost(Term),
 }
 
@@ -24,7 +24,7 @@ pub enum TermChange {
 /// while let Some(change) = changes.next().await {
 ///     match change {
 ///         TermChange::Gained(term) => println!("leads under {}", term.token()),
-///         TermChange::Lost(term) => println!("leads no more: {:?}", term.loss()),
+///         TermChange::Lost(term) => println!("leads no more: {:?}", term.ended()),
 ///         _ => {}
 ///     }
 /// }

@@ -32,7 +32,7 @@ async fn a_guard_is_renewed_for_as_long_as_it_is_there_and_released_when_told() 
     assert!(guard.remaining() > LEASE / 2 && !guard.is_cancelled());
     let term = Term::clone(&guard);
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
-    assert_eq!((lock.has_lock(), term.loss()), (None, Some(&TermEnd::LetGo)));
+    assert_eq!((lock.has_lock(), term.ended()), (None, Some(&TermEnd::LetGo)));
     assert!(is_released(&world).await);
 }
 
@@ -334,7 +334,7 @@ async fn resigning_under_a_guard_ends_its_term() {
     let lock = spindle(&world, "a");
     let guard = acquire(&lock).await;
     assert!(lock.resign().await);
-    assert_eq!(guard.loss(), Some(&TermEnd::LetGo));
+    assert_eq!(guard.ended(), Some(&TermEnd::LetGo));
     assert!(is_released(&world).await);
     assert_eq!(guard.release().await, ReleaseOutcome::EndedBefore(TermEnd::LetGo));
     assert!(!lock.resign().await);

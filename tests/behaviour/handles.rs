@@ -162,7 +162,7 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
         assert!(a.lock.resign().await);
         assert_eq!(a.lock.has_lock(), None);
         let Some(TermChange::Lost(lost)) = prompt.next().await else { panic!("no loss") };
-        assert_eq!((lost.token(), lost.loss()), (term.token(), Some(&TermEnd::LetGo)));
+        assert_eq!((lost.token(), lost.ended()), (term.token(), Some(&TermEnd::LetGo)));
         a.holds().await;
     }
     let Some(TermChange::Lost(lost)) = slow.next().await else { panic!("no loss") };

@@ -755,7 +755,7 @@ fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
         assert!(error.is_unstoppable(), "{error}");
         assert!(asked.elapsed() < Duration::from_secs(3), "it doesn't wait for the blocked one");
         assert_eq!(lock.has_lock(), None);
-        let loss = term.lock().unwrap().take().and_then(|term| term.loss().cloned());
+        let loss = term.lock().unwrap().take().and_then(|term| term.ended().cloned());
         assert_eq!(loss, Some(TermEnd::Lapsed), "nothing was released");
         assert!(!released(&world).await, "nothing is handed over while it works");
         let next = world.table().lock(LOCK).id("b").lease(lease).build().unwrap();

@@ -196,7 +196,7 @@ fn a_runtime_that_goes_before_the_release_is_not_said_to_have_released() {
         (lock.term().unwrap(), lock)
     });
     drop(runtime);
-    assert_eq!(term.loss(), Some(&TermEnd::Abandoned));
+    assert_eq!(term.ended(), Some(&TermEnd::Abandoned));
     assert!(!handle.health().is_alive() && !handle.health().is_ready());
     let gone = log.the("the loop is gone");
     assert!(gone.level == Level::WARN && gone.says("lease has run out"), "{gone:?}");

@@ -23,7 +23,11 @@ async fn a_row_deleted_while_held_is_noticed_by_the_next_heartbeat() {
     let (noticed, waited) = timed(timeout(EVENTUALLY, term.cancelled())).await;
     noticed.unwrap();
     assert!(waited <= LEASE / 2, "{waited:?}");
-    assert!(matches!(term.loss(), Some(TermEnd::Superseded { by: None, .. })), "{:?}", term.loss());
+    assert!(
+        matches!(term.ended(), Some(TermEnd::Superseded { by: None, .. })),
+        "{:?}",
+        term.ended()
+    );
     assert!(a.holds().await > term.token(), "the next term's token is greater all the same");
 }
 
@@ -41,7 +45,7 @@ async fn a_token_changed_while_held_ends_the_term_and_protects_its_holder_until_
     noticed.unwrap();
     assert!(waited <= LEASE / 2, "by the next heartbeat: {waited:?}");
     let seen = FencingToken::from_nanoseconds(edited.token.unwrap().try_into().unwrap());
-    assert!(matches!(term.loss(), Some(TermEnd::Superseded { by: Some(by), .. }) if *by == seen));
+    assert!(matches!(term.ended(), Some(TermEnd::Superseded { by: Some(by), .. }) if *by == seen));
     let next =
         crate::world::until("someone holds", || a.lock.has_lock().or(b.lock.has_lock())).await;
     assert!(next > seen);

@@ -109,7 +109,7 @@ async fn a_leader_that_preempts_hands_over_to_a_higher_rank_by_name() {
     assert!(took <= SOON, "{took:?}");
     assert!(after > before && eager.is_standby());
     let Some(TermChange::Lost(term)) = changes.next().await else { panic!("it let go") };
-    assert_eq!(term.loss(), Some(&TermEnd::LetGo));
+    assert_eq!(term.ended(), Some(&TermEnd::LetGo));
 }
 
 #[tokio::test(start_paused = true)]

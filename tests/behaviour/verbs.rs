@@ -278,10 +278,10 @@ async fn an_evicted_holder_learns_of_it_by_its_next_heartbeat() {
     told.unwrap();
     assert!(waited <= LEASE / 2, "{waited:?}");
     assert!(
-        matches!(term.loss(), Some(TermEnd::Superseded { by: Some(by), holder: None, .. })
+        matches!(term.ended(), Some(TermEnd::Superseded { by: Some(by), holder: None, .. })
             if *by == evicted.by),
         "{:?}",
-        term.loss()
+        term.ended()
     );
 }
 

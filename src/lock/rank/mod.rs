@@ -1,9 +1,9 @@
 //! Contending by rank: a place among the members of a lock, and turns.
 //!
-//! Ranks decide about time alone. Whatever the members seem to be, the lock is taken by the ordinary
-//! protocol, or left to others for a while.
+//! Ranks decide about time alone. Whatever the members seem to be, the lock is taken by the
+//! ordinary protocol, or left to others for a while.
 
-mod place;
+mod contender;
 mod row;
 
-pub(crate) use place::Place;
+pub(crate) use contender::RankedContender;

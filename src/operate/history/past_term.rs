@@ -18,8 +18,8 @@ pub struct PastTerm {
     pub heartbeat: DateTime<Utc>,
     /// The holder's own text.
     pub info: Option<String>,
-    /// When it ended, by Spanner's clock; at the latest, where a lease ran out or a row was deleted.
-    /// Nothing if it goes on.
+    /// When it ended, by Spanner's clock; at the latest, where a lease ran out or a row was
+    /// deleted. Nothing if it goes on.
     pub end: Option<DateTime<Utc>>,
     /// Why it ended; nothing if it goes on.
     pub cause: Option<Cause>,
@@ -63,7 +63,8 @@ pub enum Cause {
         /// Why, if the row says so.
         reason: Option<String>,
     },
-    /// It was the wait of a writer until nobody read any more. The term in which it writes comes next.
+    /// It was the wait of a writer until nobody read any more. The term in which it writes comes
+    /// next.
     BeganToWrite,
     /// No heartbeat came for a lease. A crash, a hang, lost contact and work that could not be
     /// stopped look alike. The end is the last moment that the holder can have believed in.
@@ -71,8 +72,8 @@ pub enum Cause {
     /// As `LeaseRanOut`, before the first heartbeat: the holder died early, or was never told that
     /// it held.
     BeforeHeartbeat,
-    /// The row was deleted later, by the end that is told. Before that the term may have ended in any
-    /// way, and other terms may have come and gone.
+    /// The row was deleted later, by the end that is told. Before that the term may have ended in
+    /// any way, and other terms may have come and gone.
     Unknown,
     /// Released or seized: a table without the column `info` doesn't tell which.
     Unmarked,

@@ -21,9 +21,11 @@ use crate::store::{REQUEST_LIMIT, Table, row, without_read_timestamp};
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
-/// A walk through the terms of a lock, back in time. Made by [`LockTable::history`](crate::LockTable::history).
+/// A walk through the terms of a lock, back in time. Made by
+/// [`LockTable::history`](crate::LockTable::history).
 ///
-/// It sends one strong read at first and then at most four stale reads for each term, two as a rule.
+/// It sends one strong read at first and then at most four stale reads for each term, two as a
+/// rule.
 #[derive(Debug)]
 #[must_use = "a history reads nothing until `next` is called"]
 pub struct History {
@@ -50,8 +52,8 @@ impl History {
         self
     }
 
-    /// Sets how long to wait before each stale read, for a caller that loads many histories beside a
-    /// busy database; not at all by default.
+    /// Sets how long to wait before each stale read, for a caller that loads many histories beside
+    /// a busy database; not at all by default.
     pub fn pace(mut self, pause: Duration) -> History {
         self.pace = pause;
         self
@@ -61,8 +63,8 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`is_config`](Error::is_config) for a name that no lock can have; otherwise why Spanner could
-    /// not be asked within 5 s for each read. The next call begins with the same term.
+    /// [`is_config`](Error::is_config) for a name that no lock can have; otherwise why Spanner
+    /// could not be asked within 5 s for each read. The next call begins with the same term.
     ///
     /// # Cancellation safety
     ///

@@ -47,7 +47,7 @@ pub(crate) struct Walk {
     /// The state that is known already, which is not read again.
     begun_by: Option<(Option<StoredRow>, Timestamp)>,
     since: Timestamp,
-    place: Place,
+    position: Position,
     reads: u64,
     /// How many reads are left of what the terms so far allow.
     budget: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Walk {
 
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a walk has one")]
-enum Place {
+enum Position {
     Start,
     /// The latest version that no term has been made of, and what came after it.
     At(StoredRow, Later),
@@ -68,7 +68,7 @@ impl Walk {
             window,
             begun_by: None,
             since: Timestamp::EPOCH,
-            place: Place::Start,
+            position: Position::Start,
             reads: 0,
             budget: 0,
         }
@@ -85,8 +85,8 @@ impl Walk {
     }
 
     pub(crate) fn ended(&self) -> Option<HistoryEnd> {
-        match self.place {
-            Place::Over(end) => Some(end),
+        match self.position {
+            Position::Over(end) => Some(end),
             _ => None,
         }
     }
@@ -97,27 +97,27 @@ impl Walk {
 
     /// Returns the next earlier term.
     pub(crate) async fn next(&mut self, past: &impl Past) -> Result<Option<PastTerm>> {
-        if matches!(self.place, Place::Start) {
+        if matches!(self.position, Position::Start) {
             self.start(past).await?;
         }
         self.budget += READS_PER_TERM;
         loop {
-            let (version, later) = match &self.place {
-                Place::At(version, later) => (version.clone(), later.clone()),
-                Place::Start | Place::Over(_) => return Ok(None),
+            let (version, later) = match &self.position {
+                Position::At(version, later) => (version.clone(), later.clone()),
+                Position::Start | Position::Over(_) => return Ok(None),
             };
             let begun = version.row().token;
             if !is_term(&version) {
                 if begun <= self.since {
                     // The term before ended with it, before the window.
-                    self.place = Place::Over(HistoryEnd::Covered);
+                    self.position = Position::Over(HistoryEnd::Covered);
                     return Ok(None);
                 }
                 self.step_back(past, version).await?;
                 continue;
             }
             let vacancy = if begun <= self.since {
-                self.place = Place::Over(HistoryEnd::Covered);
+                self.position = Position::Over(HistoryEnd::Covered);
                 None
             } else {
                 self.vacancy_before(past, version.clone()).await?
@@ -139,9 +139,9 @@ impl Walk {
         self.budget = READS_PER_TERM;
         match found {
             Some(row) if row.row().token > read_at => {
-                self.place = Place::Over(HistoryEnd::Edited);
+                self.position = Position::Over(HistoryEnd::Edited);
             }
-            Some(row) => self.place = Place::At(row, Later::Nothing(read_at)),
+            Some(row) => self.position = Position::At(row, Later::Nothing(read_at)),
             None => self.probe(past, read_at).await?,
         }
         Ok(())
@@ -157,7 +157,7 @@ impl Walk {
         loop {
             let begun = version.row().token;
             self.step_back(past, version).await?;
-            let Place::At(before, Later::Version(_)) = &self.place else { return Ok(None) };
+            let Position::At(before, Later::Version(_)) = &self.position else { return Ok(None) };
             vacancy += begun.since(vacant_from(before));
             if is_term(before) {
                 return Ok(Some(vacancy));
@@ -176,11 +176,11 @@ impl Walk {
         let Some(found) = self.read(past, before(begun, TICK)).await? else { return Ok(()) };
         match found {
             Version::Row(row) if row.row().token >= begun => {
-                self.place = Place::Over(HistoryEnd::Edited);
+                self.position = Position::Over(HistoryEnd::Edited);
             }
-            Version::Row(row) => self.place = Place::At(row, Later::Version(version)),
+            Version::Row(row) => self.position = Position::At(row, Later::Version(version)),
             Version::None => self.probe(past, begun).await?,
-            Version::End(end) => self.place = Place::Over(end),
+            Version::End(end) => self.position = Position::Over(end),
         }
         Ok(())
     }
@@ -195,28 +195,28 @@ impl Walk {
             let Some(found) = self.read(past, at).await? else { return Ok(()) };
             match found {
                 Version::Row(row) if row.row().token > at => {
-                    self.place = Place::Over(HistoryEnd::Edited);
+                    self.position = Position::Over(HistoryEnd::Edited);
                     return Ok(());
                 }
                 Version::Row(row) => {
-                    self.place = Place::At(row, Later::Deleted(at, by));
+                    self.position = Position::At(row, Later::Deleted(at, by));
                     return Ok(());
                 }
                 Version::None => {}
                 Version::End(end) => {
-                    self.place = Place::Over(end);
+                    self.position = Position::Over(end);
                     return Ok(());
                 }
             }
         }
-        self.place = Place::Over(HistoryEnd::NoRow);
+        self.position = Position::Over(HistoryEnd::NoRow);
         Ok(())
     }
 
     /// Reads within the budget; without one the walk is over.
     async fn read(&mut self, past: &impl Past, at: Timestamp) -> Result<Option<Version>> {
         let Some(left) = self.budget.checked_sub(1) else {
-            self.place = Place::Over(HistoryEnd::TooManyChanges);
+            self.position = Position::Over(HistoryEnd::TooManyChanges);
             return Ok(None);
         };
         self.budget = left;

@@ -4,8 +4,8 @@
 //! lease, and may take over from one that is owed a longer one (I1). So a column that was seen is
 //! never forgotten, and one that was not seen is believed missing for a minute at most.
 //!
-//! All runtimes that use the table share what is known. The question is asked on one of them, and on
-//! another a second later if nothing has come of it: the first may be blocked, or gone.
+//! All runtimes that use the table share what is known. The question is asked on one of them, and
+//! on another a second later if nothing has come of it: the first may be blocked, or gone.
 
 mod question;
 mod schema;

@@ -78,8 +78,8 @@ impl Connection {
         &self.budget
     }
 
-    /// Returns another connection to the same place, for a runtime of its own and on the same budget;
-    /// none from a given client, whose channels live on the caller's runtime.
+    /// Returns another connection to the same place, for a runtime of its own and on the same
+    /// budget; none from a given client, whose channels live on the caller's runtime.
     pub(crate) fn another(&self) -> Option<Connection> {
         match &*self.origin {
             Origin::Given(_) => None,

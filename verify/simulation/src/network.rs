@@ -27,7 +27,7 @@ pub(crate) enum Request {
     /// The first read of a read-write transaction, which begins it.
     Begin { keys: Vec<String>, columns: Vec<&'static str>, concurrency: Concurrency },
     /// The end of one.
-    Commit { id: TransactionId, parts: Vec<Part> },
+    Commit { id: TransactionId, parts: Vec<LockEffect> },
     /// The other end of one.
     Rollback(TransactionId),
     /// The rows from one key to another, where the heartbeat is NULL.
@@ -36,7 +36,7 @@ pub(crate) enum Request {
 
 /// One transaction's effect on one lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct LockEffect {
     pub(crate) by: usize,
     pub(crate) lock: String,
     pub(crate) purpose: Purpose,
@@ -136,7 +136,7 @@ async fn try_serve(world: &World, request: Request) -> Result<Reply, Error> {
             let mutations = parts.iter().flat_map(|part| part.mutations.iter().cloned());
             let committed = database.commit(id, &mutations.collect::<Vec<_>>()).await?;
             let at = timestamp(committed.timestamp);
-            for Part { by, lock, purpose, mutations } in parts {
+            for LockEffect { by, lock, purpose, mutations } in parts {
                 world.committed(by, Committed { at, by, lock, purpose, mutations });
             }
             Ok(Reply::Committed(at))

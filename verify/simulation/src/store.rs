@@ -10,7 +10,7 @@ use spindle_protocol::{Act, Answer, Change, StoredRow, Timestamp};
 use crate::checks::{Purpose, Sent};
 use crate::coverage::CoverageGoal;
 use crate::format::{Format, Reads};
-use crate::network::{Part, Reply, Request, call};
+use crate::network::{LockEffect, Reply, Request, call};
 use crate::world::World;
 
 /// The lock table as one process reaches it.
@@ -88,7 +88,7 @@ impl Store for Reach {
         let sent = counts.then(|| self.world.sent(self.who)).flatten();
         let sweeps = changes.iter().any(|(_, change, _)| matches!(change, Change::Sweep { .. }));
         let format = self.format();
-        let part = |accepted: &Accepted| Part {
+        let part = |accepted: &Accepted| LockEffect {
             by: self.world.slot_of(self.who, &accepted.0),
             lock: accepted.0.to_string(),
             purpose: Purpose::of(&accepted.1, format),

@@ -80,7 +80,7 @@ pub fn plan<'a>(members: &[&'a str], owners: &[Option<&'a str>]) -> Plan<'a> {
 }
 
 /// How many shards a member is to have, of which so many are not named yet.
-struct Share<'a> {
+struct Quota<'a> {
     id: &'a str,
     left: usize,
 }
@@ -89,7 +89,7 @@ struct Share<'a> {
 ///
 /// The remainder of the division goes to those who have more than the quotient already, which costs
 /// no moves. Of these the id decides: it is as it was when a part of the moves is done.
-fn shares<'a>(members: &[&'a str], owners: &[Option<&'a str>]) -> Vec<Share<'a>> {
+fn shares<'a>(members: &[&'a str], owners: &[Option<&'a str>]) -> Vec<Quota<'a>> {
     let mut ids = members.to_vec();
     ids.sort_unstable();
     ids.dedup();
@@ -105,20 +105,20 @@ fn shares<'a>(members: &[&'a str], owners: &[Option<&'a str>]) -> Vec<Share<'a>>
     }
     let mut first: Vec<usize> = (0..ids.len()).collect();
     first.sort_by_key(|at| held[*at] <= each);
-    let mut shares: Vec<Share> = ids.into_iter().map(|id| Share { id, left: each }).collect();
+    let mut shares: Vec<Quota> = ids.into_iter().map(|id| Quota { id, left: each }).collect();
     for at in first.into_iter().take(rest) {
         shares[at].left += 1;
     }
     shares
 }
 
-fn share_of<'s, 'a>(shares: &'s mut [Share<'a>], id: &str) -> Option<&'s mut Share<'a>> {
+fn share_of<'s, 'a>(shares: &'s mut [Quota<'a>], id: &str) -> Option<&'s mut Quota<'a>> {
     let at = shares.binary_search_by(|share| share.id.cmp(id)).ok()?;
     shares.get_mut(at)
 }
 
 fn moves<'a>(
-    members: &[Share<'a>],
+    members: &[Quota<'a>],
     owners: &[Option<&'a str>],
     planned: &[Option<&'a str>],
 ) -> Vec<Move<'a>> {

@@ -52,7 +52,7 @@ impl Drop for AtWork {
         }
         drop(at_work);
         let token = term.token().as_nanoseconds();
-        let end = match term.loss() {
+        let end = match term.ended() {
             Some(loss) => Event::Lost { token, why: format!("{loss:?}") },
             None => Event::LetsGo,
         };

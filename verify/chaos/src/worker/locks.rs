@@ -83,7 +83,7 @@ async fn report(number: usize, lock: Spindle, journal: Arc<Journal>) -> Result<(
             TermChange::Gained(_) => writeln!(std::io::stdout(), "holds")?,
             TermChange::Lost(term) => {
                 let token = term.token().as_nanoseconds();
-                let why = format!("{:?}", term.loss());
+                let why = format!("{:?}", term.ended());
                 journal.write_of(number, Event::Lost { token, why })?;
                 writeln!(std::io::stdout(), "lost")?;
             }

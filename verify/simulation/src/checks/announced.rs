@@ -77,7 +77,7 @@ impl Announced {
             }
             return Err(format!("lock `{lock}`: #{who} lost {token} without being told"));
         }
-        coverage.extend(match ended.term.loss() {
+        coverage.extend(match ended.term.ended() {
             Some(TermEnd::OutOfContact) => Some(CoverageGoal::OutOfContact),
             Some(TermEnd::Expired) => Some(CoverageGoal::Expired),
             Some(TermEnd::Superseded { .. }) => Some(CoverageGoal::Superseded),
@@ -85,7 +85,7 @@ impl Announced {
         });
         let remaining = ended.term.remaining();
         let owed = timing.validity().saturating_sub(timing.renew_deadline);
-        match ended.term.loss() {
+        match ended.term.ended() {
             _ if just_woke => Ok(()),
             Some(TermEnd::Expired | TermEnd::OutOfContact) if remaining + slack < owed => {
                 Err(format!(

@@ -1,4 +1,4 @@
-//! A ranked contender's place among the members, and the hand-over to a higher one.
+//! A ranked contender as a member of its lock, and the hand-over to a higher one.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -22,8 +22,8 @@ use crate::term::{Published, say};
 /// From one search for the rows of the long gone to the next.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The place of a ranked contender among the members of its lock.
-pub(crate) struct Place {
+/// A ranked contender, which is a member of its lock while somebody wants it.
+pub(crate) struct RankedContender {
     judge: Arc<Judge>,
     rank: Rank,
     /// The state that the loop of the lock publishes.
@@ -34,7 +34,7 @@ pub(crate) struct Place {
     wanted: watch::Receiver<usize>,
 }
 
-impl Place {
+impl RankedContender {
     pub(crate) fn new(
         table: &Arc<Table>,
         settings: &Settings,
@@ -42,7 +42,7 @@ impl Place {
         lock: Arc<Published>,
         commands: Weak<Outbox<Command>>,
         wanted: watch::Receiver<usize>,
-    ) -> Place {
+    ) -> RankedContender {
         let Settings { name, id, timing, clock, .. } = settings;
         let holding =
             Published::new(clock.clone(), Arc::clone(&rank.member.name), Arc::clone(&table.name));
@@ -54,7 +54,7 @@ impl Place {
             holding: Arc::new(holding),
             repeats: Repeats::default(),
         });
-        Place { judge, rank, lock, commands, wanted }
+        RankedContender { judge, rank, lock, commands, wanted }
     }
 
     /// Returns the lock's row with turns.
