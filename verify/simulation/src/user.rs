@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::checks::Purpose;
 use crate::coverage::CoverageGoal;
-use crate::network::{Part, Reply, Request, call};
+use crate::network::{LockEffect, Reply, Request, call};
 use crate::process::Process;
 use crate::rows::LEDGER;
 use crate::world::World;
@@ -48,7 +48,7 @@ pub(crate) fn write(world: &Arc<World>, process: &Process, term: &Term) {
         let cells = [("serial", Cell::from(serial)), ("lock_name", lock.as_str().into())];
         let mutations = vec![Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells)];
         let purpose = Purpose::Fenced(format.written_term(&term));
-        let part = Part { by: who, lock, purpose, mutations };
+        let part = LockEffect { by: who, lock, purpose, mutations };
         let commit = Request::Commit { id, parts: vec![part] };
         match timeout(lease, call(&world, who, commit)).await {
             Ok(Ok(_)) => world.saw(CoverageGoal::FencedWrite),
