@@ -16,9 +16,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::budget::Budget;
 use super::op::{Class, Op};
-use super::queues::{Batch, Charge, Ending, GATHERING_MAX, Queues, Repeat};
+use super::queues::Queues;
 use super::request::{Return, Whole, panicked, send};
 use super::store::Store;
+use super::together::{Batch, Charge, Repeat};
+use super::waiting::{Ending, GATHERING_MAX};
 use crate::error::panic_message;
 
 /// Into how many parts acts are sent again that failed together, or are slow to come back. Two

@@ -15,6 +15,8 @@ mod queues;
 mod request;
 mod store;
 mod ticks;
+mod together;
+mod waiting;
 mod window;
 
 pub(crate) use budget::{Budget, Charge, Repeats};

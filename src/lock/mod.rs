@@ -3,14 +3,18 @@
 mod guard;
 mod handle;
 mod lead;
+mod lead_options;
 mod once;
 mod rank;
+mod start;
+mod supervisor;
 mod work;
 
 pub use guard::Guard;
 pub(crate) use guard::WAIT_MAX;
-pub use handle::{RunHandle, Spindle};
-pub use lead::{LeadOptions, TaskResult};
+pub use handle::Spindle;
+pub use lead_options::{LeadOptions, TaskResult};
 pub(crate) use once::last_run;
 pub use once::{JobOutcome, LastRun, RunState};
+pub use start::RunHandle;
 pub(crate) use work::{Ended, Orders, Why, joined, run};

@@ -35,6 +35,9 @@ const SWEEP_MAX: i64 = 1_000;
 /// The rows of one read of ranges, at the most: more than any fleet has.
 const ROWS_MAX: i64 = 100_000;
 
+/// Why each change was refused, if it was, and the rows by which all were judged.
+type Judged = (Vec<Option<Rejection>>, Vec<StoredRow>);
+
 /// A lock table in a database.
 #[derive(Debug)]
 pub(crate) struct Spanner {
@@ -177,7 +180,7 @@ impl Spanner {
             let columns = std::iter::once("name").chain(columns.iter().map(|column| column.name()));
             row::request(&self.name, columns, key_set(&keys, &[]), None, leased.limit)
         };
-        let judged: Arc<OnceLock<(Vec<Option<Rejection>>, Vec<StoredRow>)>> = Arc::default();
+        let judged: Arc<OnceLock<Judged>> = Arc::default();
         let decide = {
             let (table, optional) = (Arc::clone(&self.name), self.columns.known());
             let judged = Arc::clone(&judged);

@@ -1,0 +1,103 @@
+//! A batch: acts that go in one request.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::op::{Class, Op};
+
+/// Rows of one request, at the most; Spanner allows 80,000 cells a commit.
+pub(crate) const ROWS_MAX: usize = 1_000;
+/// Bytes of keys and values of one request, at the most.
+pub(super) const BYTES_MAX: usize = 1 << 20;
+
+/// Acts that go together.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) class: Class,
+    /// Sorted by lock.
+    pub(crate) ops: Vec<Arc<Op>>,
+    pub(crate) charge: Charge,
+    pub(crate) repeat: Repeat,
+}
+
+/// On what terms a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Charge {
+    /// True if its acts are suspected of holding others up.
+    pub(crate) is_isolated: bool,
+    /// When it was paid for, if it consumes retry budget.
+    pub(crate) paid_at: Option<Instant>,
+}
+
+/// How often these very acts were sent together before, and how they are sent now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Repeat {
+    pub(crate) count: u32,
+    /// True if nothing else may be under way, to find out if it was something else.
+    pub(crate) is_alone: bool,
+    /// When it was paid for, if it needs no other payment.
+    pub(crate) paid_at: Option<Instant>,
+}
+
+impl Batch {
+    pub(super) fn new(
+        class: Class,
+        mut ops: Vec<Arc<Op>>,
+        charge: Charge,
+        repeat: Repeat,
+    ) -> Batch {
+        ops.sort_by(|one, other| one.lock.cmp(&other.lock));
+        Batch { class, ops, charge, repeat }
+    }
+
+    /// Returns how long the request may take: each of its acts is bounded by its own limit besides.
+    pub(crate) fn limit(&self, now: Instant) -> Duration {
+        let deadlines = self.ops.iter().map(|op| op.deadline);
+        deadlines.max().unwrap_or(now).saturating_duration_since(now)
+    }
+}
+
+/// Acts that may share a request.
+pub(super) struct Chosen {
+    class: Class,
+    pub(super) ops: Vec<Arc<Op>>,
+    locks: HashSet<Arc<str>>,
+    /// The writers' rows that they may change besides: all who begin to read under one write the
+    /// same into it.
+    writer_rows: HashSet<String>,
+    bytes: usize,
+    /// Those of a row that is written already. Two writes of one row would have to be judged by
+    /// each other.
+    pub(super) twice: Vec<(u64, Arc<Op>)>,
+}
+
+impl Chosen {
+    pub(super) fn new(class: Class) -> Chosen {
+        let (locks, writer_rows) = (HashSet::new(), HashSet::new());
+        Chosen { class, ops: Vec::new(), locks, writer_rows, bytes: 0, twice: Vec::new() }
+    }
+
+    pub(super) fn has_room_for(&self, op: &Op) -> bool {
+        let is_short = self.ops.is_empty() || self.bytes + op.bytes() <= BYTES_MAX;
+        self.ops.len() < ROWS_MAX && is_short
+    }
+
+    pub(super) fn add(&mut self, came: u64, op: Arc<Op>) {
+        let (lock, writer_row) = (&op.lock, op.kind.writer_row());
+        let meets_another = || {
+            let meets_writer_row = self.writer_rows.contains(&**lock) || self.locks.contains(lock);
+            meets_writer_row || writer_row.is_some_and(|writer_row| self.locks.contains(writer_row))
+        };
+        if self.class != Class::Polls && meets_another() {
+            self.twice.push((came, op));
+            return;
+        }
+        self.locks.insert(Arc::clone(lock));
+        self.writer_rows.extend(writer_row.map(str::to_string));
+        self.bytes += op.bytes();
+        self.ops.push(op);
+    }
+}

@@ -1,0 +1,314 @@
+//! The acts that wait for one kind of request: in which order they go, and in which batches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::budget::Budgets;
+use super::op::{Class, Op};
+use super::together::{Batch, Charge, Chosen, ROWS_MAX, Repeat};
+use super::window::{Sample, Window};
+
+/// How long heartbeats gather before they leave, at the most. Tasks that wake at one mark run one
+/// after another, beside the batcher's.
+pub(crate) const GATHERING_MAX: Duration = Duration::from_millis(5);
+/// Into how many of these the limit of a heartbeat goes, at the least.
+const GATHERINGS: u32 = 32;
+
+/// The acts that wait for one kind of request.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Those that repeat nothing, and those that repeat what failed; numbered as they came.
+    pub(super) fresh: VecDeque<(u64, Arc<Op>)>,
+    pub(super) repeats: VecDeque<(u64, Arc<Op>)>,
+    /// Those whose predecessors may have held others up.
+    pub(super) isolated: VecDeque<Arc<Op>>,
+    pub(super) came: u64,
+    pub(super) parts: VecDeque<Resend>,
+    pub(super) window: Window,
+    pub(super) in_flight: usize,
+    /// Requests on their way with acts whose predecessors may have held others up.
+    pub(super) isolated_in_flight: usize,
+    /// How many such acts may share a request: more with each one that arrives.
+    pub(super) isolated_max: usize,
+}
+
+/// Acts that go together once more.
+#[derive(Debug)]
+pub(super) struct Resend {
+    pub(super) not_before: Instant,
+    pub(super) ops: Vec<Arc<Op>>,
+    pub(super) repeat: Repeat,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) sent: Instant,
+    /// How many acts it had.
+    pub(crate) acts: usize,
+    /// True if it came to something, in time.
+    pub(crate) is_done: bool,
+    /// True if the server was heard.
+    pub(crate) is_heard: bool,
+}
+
+impl Class {
+    /// Returns how many requests may be on their way at a time, to begin with.
+    pub(super) fn window(self) -> Window {
+        match self {
+            Class::Heartbeats => Window::new(2, 8, 32),
+            Class::Polls | Class::Releases | Class::Begins => Window::new(1, 4, 16),
+            Class::Sweeps => Window::new(1, 1, 1),
+        }
+    }
+
+    /// Returns true if acts of this kind are repeated without regard to the bound on load (I8); the
+    /// parts of what was refused together are not.
+    fn is_free(self) -> bool {
+        self == Class::Heartbeats
+    }
+}
+
+impl Waiting {
+    pub(super) fn new(window: Window) -> Waiting {
+        Waiting {
+            fresh: VecDeque::new(),
+            repeats: VecDeque::new(),
+            isolated: VecDeque::new(),
+            came: 0,
+            parts: VecDeque::new(),
+            window,
+            in_flight: 0,
+            isolated_in_flight: 0,
+            isolated_max: 1,
+        }
+    }
+
+    pub(super) fn add(&mut self, op: Arc<Op>) {
+        self.came += 1;
+        match (op.failure_count, op.is_repeat) {
+            (0, false) => self.fresh.push_back((self.came, op)),
+            (0, true) => self.repeats.push_back((self.came, op)),
+            _ => self.isolated.push_back(op),
+        }
+    }
+
+    pub(super) fn arrived(&mut self, charge: Charge, ending: Ending) {
+        let Ending { sent, acts, is_done, is_heard } = ending;
+        if charge.is_isolated {
+            self.isolated_in_flight = self.isolated_in_flight.saturating_sub(1);
+            self.isolated_max = if is_done { (self.isolated_max * 2).min(ROWS_MAX) } else { 1 };
+            return;
+        }
+        let (in_flight, now) = (self.in_flight, Instant::now());
+        self.in_flight = in_flight.saturating_sub(1);
+        if is_heard {
+            let is_full = acts >= ROWS_MAX;
+            self.window.answered(Sample { sent, in_flight, is_full }, now);
+        } else if acts > 1 {
+            // Of a single row nobody knows if the row is at fault, or the server.
+            self.window.failed(sent, now);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.fresh.is_empty()
+            && self.repeats.is_empty()
+            && self.isolated.is_empty()
+            && self.parts.is_empty()
+    }
+
+    /// Returns the one among those not isolated that came first.
+    pub(super) fn first_trusted(&self) -> Option<&Arc<Op>> {
+        let fronts = [self.fresh.front(), self.repeats.front()].into_iter().flatten();
+        fronts.min_by_key(|(came, _)| *came).map(|(_, op)| op)
+    }
+
+    /// Returns any that waits, the first to come if it is not isolated.
+    pub(super) fn first(&self) -> Option<&Arc<Op>> {
+        let in_parts = self.parts.front().and_then(|part| part.ops.first());
+        self.first_trusted().or(in_parts).or(self.isolated.front())
+    }
+
+    /// Returns true if more acts may still come that are due at the same mark as those that wait.
+    pub(super) fn is_gathering(&self, class: Class, now: Instant) -> bool {
+        let is_full = self.fresh.len() + self.repeats.len() >= ROWS_MAX;
+        class == Class::Heartbeats && !is_full && self.gathers_until().is_some_and(|at| now < at)
+    }
+
+    /// Counts from the first that came: an act in the queue waits for those after it once.
+    pub(super) fn gathers_until(&self) -> Option<Instant> {
+        let first = self.first_trusted()?;
+        let gathering = GATHERING_MAX.min(first.limit / GATHERINGS);
+        Some(first.deadline - first.limit + gathering)
+    }
+
+    /// Forgets those for whom nobody waits any more, as far as they are next.
+    pub(super) fn drop_idle(&mut self, now: Instant) {
+        for queue in [&mut self.fresh, &mut self.repeats] {
+            while queue.front().is_some_and(|(_, op)| op.is_idle()) {
+                queue.pop_front();
+            }
+        }
+        self.isolated.retain(|op| !op.is_idle());
+        self.parts.retain_mut(|part| {
+            part.ops.retain(|op| !op.is_idle() && !op.is_hopeless(now));
+            !part.ops.is_empty()
+        });
+    }
+
+    pub(super) fn next_batch(
+        &mut self,
+        class: Class,
+        room: usize,
+        (now, is_late): (Instant, bool),
+        budgets: &mut Budgets,
+    ) -> Option<Batch> {
+        if self.is_empty() || (self.in_flight >= room && self.isolated_in_flight > 1) {
+            return None;
+        }
+        let is_gathering = self.is_gathering(class, now);
+        if is_gathering && self.parts.is_empty() {
+            return None;
+        }
+        self.drop_idle(now);
+        if self.in_flight < room {
+            let ready = self.parts.iter().position(|part| part.not_before <= now);
+            if let Some(ready) = ready
+                && let Some(paid_at) =
+                    self.parts[ready].repeat.paid_at.or_else(|| budgets.pay(class))
+                && let Some(Resend { ops, repeat, .. }) = self.parts.remove(ready)
+            {
+                self.in_flight += 1;
+                let charge = Charge { is_isolated: false, paid_at: Some(paid_at) };
+                return Some(Batch::new(class, ops, charge, repeat));
+            }
+            if is_gathering {
+                return None;
+            }
+            let taken = if class == Class::Heartbeats && is_late {
+                self.oldest_terms(now)
+            } else {
+                self.trusted(class, now, budgets)
+            };
+            if let Some((ops, paid_at)) = taken {
+                self.in_flight += 1;
+                let charge = Charge { is_isolated: false, paid_at };
+                return Some(Batch::new(class, ops, charge, Repeat::default()));
+            }
+        }
+        self.next_isolated(class, budgets)
+    }
+
+    /// Takes the next acts that are not isolated, with when they were paid for. The first to
+    /// come goes first. Repeats go along for nothing, or wait until they may.
+    fn trusted(
+        &mut self,
+        class: Class,
+        now: Instant,
+        budgets: &mut Budgets,
+    ) -> Option<(Vec<Arc<Op>>, Option<Instant>)> {
+        let is_fresh_in_reach = self.fresh.front().is_some_and(|(came, _)| {
+            let before = self.repeats.partition_point(|(other, _)| other < came);
+            before < ROWS_MAX
+        });
+        let is_charged = !is_fresh_in_reach && !class.is_free();
+        let is_repeat = is_charged && !self.repeats.is_empty();
+        let paid_at = if is_repeat { budgets.pay(class) } else { None };
+        let pays = !is_charged || paid_at.is_some();
+        let mut chosen = Chosen::new(class);
+        loop {
+            let (fresh, repeat) = (self.fresh.front(), self.repeats.front().filter(|_| pays));
+            let queue = match (fresh, repeat) {
+                (Some((one, _)), Some((other, _))) if other < one => &mut self.repeats,
+                (None, Some(_)) => &mut self.repeats,
+                (Some(_), _) => &mut self.fresh,
+                (None, None) => break,
+            };
+            if !queue.front().is_some_and(|(_, op)| chosen.has_room_for(op)) {
+                break;
+            }
+            let is_of_use = |op: &Op| !op.is_idle() && !op.is_hopeless(now);
+            if let Some((came, op)) = queue.pop_front().filter(|(_, it)| is_of_use(it)) {
+                chosen.add(came, op);
+            }
+        }
+        let Chosen { ops, twice, .. } = chosen;
+        for (came, op) in twice.into_iter().rev() {
+            let queue = if op.is_repeat { &mut self.repeats } else { &mut self.fresh };
+            queue.push_front((came, op));
+        }
+        (!ops.is_empty()).then_some((ops, paid_at))
+    }
+
+    /// Takes the heartbeats of the oldest terms. Where there are more than the server carries,
+    /// always the same ones fail; in the order in which they came, all would be late in turn.
+    fn oldest_terms(&mut self, now: Instant) -> Option<(Vec<Arc<Op>>, Option<Instant>)> {
+        let waiting = self.fresh.drain(..).chain(self.repeats.drain(..));
+        let is_of_use = |op: &Op| !op.is_idle() && !op.is_hopeless(now);
+        let mut waiting: Vec<_> = waiting.filter(|(_, op)| is_of_use(op)).collect();
+        waiting.sort_by_key(|(_, op)| op.kind.term_began());
+        let (mut chosen, mut left) = (Chosen::new(Class::Heartbeats), Vec::new());
+        for (came, op) in waiting {
+            if chosen.has_room_for(&op) {
+                chosen.add(came, op);
+            } else {
+                left.push((came, op));
+            }
+        }
+        left.append(&mut chosen.twice);
+        left.sort_by_key(|(came, _)| *came);
+        for (came, op) in left {
+            let queue = if op.is_repeat { &mut self.repeats } else { &mut self.fresh };
+            queue.push_back((came, op));
+        }
+        (!chosen.ops.is_empty()).then_some((chosen.ops, None))
+    }
+
+    fn next_isolated(&mut self, class: Class, budgets: &mut Budgets) -> Option<Batch> {
+        if self.isolated_in_flight > 1 || self.isolated.is_empty() {
+            return None;
+        }
+        let paid_at = if class.is_free() { None } else { budgets.pay(class) };
+        let taken = if class.is_free() || paid_at.is_some() {
+            self.isolated(class)
+        } else {
+            // Those that repeat nothing go all the same, and so in one request.
+            self.take(class, ROWS_MAX, |op| !op.is_repeat)
+        };
+        if taken.is_empty() {
+            return None;
+        }
+        self.isolated_in_flight += 1;
+        Some(Batch::new(class, taken, Charge { is_isolated: true, paid_at }, Repeat::default()))
+    }
+
+    /// Takes acts whose predecessors may have held others up: those least isolated together, and
+    /// beside them the act that has waited longest, alone.
+    fn isolated(&mut self, class: Class) -> Vec<Arc<Op>> {
+        if self.isolated_in_flight > 0 {
+            return self.take(class, 1, |_| true);
+        }
+        let least = self.isolated.iter().map(|op| op.failure_count).min();
+        self.take(class, self.isolated_max, |op| Some(op.failure_count) == least)
+    }
+
+    /// Takes those isolated that suit and may share a request.
+    fn take(&mut self, class: Class, max: usize, suits: impl Fn(&Op) -> bool) -> Vec<Arc<Op>> {
+        let mut chosen = Chosen::new(class);
+        let mut left = VecDeque::new();
+        for op in std::mem::take(&mut self.isolated) {
+            if chosen.ops.len() < max && suits(&op) && chosen.has_room_for(&op) {
+                chosen.add(0, op);
+            } else {
+                left.push_back(op);
+            }
+        }
+        left.extend(chosen.twice.into_iter().map(|(_, op)| op));
+        self.isolated = left;
+        chosen.ops
+    }
+}

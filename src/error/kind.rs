@@ -1,0 +1,438 @@
+//! The error of this library: what it is, and what a program is to do about it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::{Code, Status};
+use spindle_protocol::Row;
+
+use super::client::{code, is_definite};
+use super::term_end::TermEnd;
+use crate::token::FencingToken;
+
+/// The result of this library's operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something could not be done.
+///
+/// Its text is for people and may change; the predicates tell a program what to do. Cheap to
+/// clone.
+///
+/// ```
+/// /// The HTTP status that answers a request which came to this error.
+/// fn status(error: &spindle::Error) -> u16 {
+///     match error {
+///         error if error.is_fenced() => 409, // another instance leads
+///         error if error.is_outcome_unknown() => 500, // look before you repeat it
+///         error if error.is_retryable() => 503,
+///         _ => 500,
+///     }
+/// }
+/// # let refused = spindle::LockTable::connect("d", "locktable").lock("job").build().unwrap_err();
+/// # assert_eq!(status(&refused), 500);
+/// ```
+#[derive(Clone)]
+pub struct Error(pub(super) Arc<Kind>);
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// The caller asked for what can't work.
+    Config(String),
+    /// The term is not, or no longer, the one that holds the lock.
+    Fenced { lock: String, token: FencingToken, found: Option<Found> },
+    /// The term, one of this process, has ended here; Spanner was not asked.
+    Ended { lock: String, token: FencingToken, end: Option<TermEnd> },
+    /// A system outside of the database has seen a later token.
+    Stale { token: FencingToken, highest: FencingToken },
+    /// No term is valid in this process.
+    NotHeld { lock: String },
+    /// The table in the database is not the one that the library needs.
+    Schema(String),
+    /// The session that the client holds exists no more, and the client never makes a new one.
+    SessionLost { owner: String },
+    /// The runtime on which a connection was being made is gone, or the client panicked.
+    Disconnected { database: String },
+    /// Spanner refuses the caller.
+    Denied { doing: String, source: google_cloud_spanner::Error },
+    /// Spanner said no, or nothing; the request was not and will not be applied.
+    Failed { doing: String, source: google_cloud_spanner::Error },
+    /// Nobody knows whether the request was or will be applied.
+    Unknown { doing: String, source: Option<google_cloud_spanner::Error> },
+    /// No answer in time, and nothing was sent that could change anything.
+    TimedOut { doing: String, limit: Duration },
+    /// The lock was not to be had in time.
+    NotAcquired { lock: String, limit: Duration, trouble: Option<Error> },
+    /// The lock is somebody's, or will be: its row is not to be removed.
+    NotVacant { lock: String, holding: String },
+    /// The code that ran under the lock panicked.
+    Panicked { lock: String, message: String },
+    /// The code that ran under the lock did not stop when it was told to, nor when it was aborted.
+    Unstoppable { lock: String },
+    /// The background loop ought to have run by now.
+    Stalled { lock: String, overdue: Duration },
+    /// The task that ran under the lock returned an error, reported no progress, or ended.
+    Task { lock: String, what: String, source: Option<TaskError> },
+    /// The background loop is gone without having said why: it panicked, or its runtime is gone.
+    Abandoned { lock: String },
+}
+
+/// The error that a task returned.
+pub(crate) type TaskError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The owner of a row that was found in place of the term that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) token: FencingToken,
+    pub(crate) holder: Option<String>,
+}
+
+impl Found {
+    pub(crate) fn of(row: &Row) -> Found {
+        Found {
+            token: FencingToken::from_timestamp(row.token),
+            holder: row.writer.id().map(str::to_string),
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind) -> Error {
+        Error(Arc::new(kind))
+    }
+
+    pub(crate) fn config(message: impl Into<String>) -> Error {
+        Error::new(Kind::Config(message.into()))
+    }
+
+    pub(crate) fn timed_out(doing: impl Into<String>, limit: Duration) -> Error {
+        Error::new(Kind::TimedOut { doing: doing.into(), limit })
+    }
+
+    pub(crate) fn unknown(doing: String) -> Error {
+        Error::new(Kind::Unknown { doing, source: None })
+    }
+
+    /// Sorts what the client said about a request that could not change anything.
+    pub(crate) fn from_read(
+        doing: impl Into<String>,
+        source: google_cloud_spanner::Error,
+    ) -> Error {
+        let doing = doing.into();
+        // A credential that can't be had just now says nothing of what it will be allowed.
+        let no_credential = source.is_authentication() && !source.is_transient_and_before_rpc();
+        match code(&source) {
+            Some(Code::PermissionDenied | Code::Unauthenticated) => {
+                Error::new(Kind::Denied { doing, source })
+            }
+            _ if no_credential => Error::new(Kind::Denied { doing, source }),
+            _ => Error::new(Kind::Failed { doing, source }),
+        }
+    }
+
+    /// Sorts what the client said about a request that could change something and was sent once.
+    pub(crate) fn from_write(
+        doing: impl Into<String>,
+        source: google_cloud_spanner::Error,
+    ) -> Error {
+        if is_definite(&source) {
+            Error::from_read(doing, source)
+        } else {
+            Error::new(Kind::Unknown { doing: doing.into(), source: Some(source) })
+        }
+    }
+
+    /// Returns the error of a write of which an earlier attempt got no definite answer, whatever
+    /// the last one got.
+    pub(crate) fn in_doubt(doing: String, source: google_cloud_spanner::Error) -> Error {
+        Error::new(Kind::Unknown { doing, source: Some(source) })
+    }
+
+    /// Returns true if the term is over, or was never this lock's: nothing was written under it,
+    /// and nothing more may be. Stop.
+    pub fn is_fenced(&self) -> bool {
+        matches!(
+            *self.0,
+            Kind::Fenced { .. } | Kind::Ended { .. } | Kind::Stale { .. } | Kind::NotHeld { .. }
+        )
+    }
+
+    /// Returns true if the same call may succeed later, and repeating it does no harm.
+    ///
+    /// False for an unknown outcome, where repeating may do the work twice.
+    pub fn is_retryable(&self) -> bool {
+        match &*self.0 {
+            Kind::Failed { source, .. } => !matches!(
+                code(source),
+                Some(
+                    Code::InvalidArgument
+                        | Code::FailedPrecondition
+                        | Code::NotFound
+                        | Code::AlreadyExists
+                        | Code::OutOfRange
+                        | Code::Unimplemented
+                )
+            ),
+            Kind::TimedOut { .. } | Kind::NotAcquired { .. } | Kind::Disconnected { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Nobody knows whether the request was applied, or will be: look before doing it again.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(*self.0, Kind::Unknown { .. })
+    }
+
+    /// Returns true if the caller's time was over before it got the lock.
+    pub fn is_not_acquired(&self) -> bool {
+        matches!(*self.0, Kind::NotAcquired { .. })
+    }
+
+    /// Returns true if the lock is held, or reserved for somebody:
+    /// [`remove`](crate::LockTable::remove) leaves its row alone.
+    pub fn is_not_vacant(&self) -> bool {
+        matches!(*self.0, Kind::NotVacant { .. })
+    }
+
+    /// Returns true if the code that ran under the lock panicked; the lock was released. The text
+    /// has the panic's message.
+    pub fn is_panic(&self) -> bool {
+        matches!(*self.0, Kind::Panicked { .. })
+    }
+
+    /// Returns true if the code that ran under the lock could not be stopped and may still run: it
+    /// blocks its thread. The lock was not released; its lease runs out.
+    pub fn is_unstoppable(&self) -> bool {
+        matches!(*self.0, Kind::Unstoppable { .. })
+    }
+
+    /// Returns true if the task of a [`lead`](crate::Spindle::lead) returned an error; the lock was
+    /// released. [`cause`](Error::cause) finds that error by its type.
+    pub fn is_task_failure(&self) -> bool {
+        matches!(*self.0, Kind::Task { .. })
+    }
+
+    /// Returns true if `error` or one of its causes says that the term `token` of `lock` is over.
+    pub(crate) fn is_of_lost_term(
+        error: &(dyn std::error::Error + 'static),
+        lock: &str,
+        token: FencingToken,
+    ) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+            if inner.is_some_and(|inner| Error::is_of_lost_term(inner, lock, token))
+                || error.downcast_ref::<Error>().is_some_and(|error| error.fences(lock, token))
+            {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
+    fn fences(&self, of: &str, term: FencingToken) -> bool {
+        match &*self.0 {
+            Kind::Fenced { lock, token, .. } | Kind::Ended { lock, token, .. } => {
+                lock == of && *token == term
+            }
+            Kind::Stale { token, .. } => *token == term,
+            Kind::NotHeld { lock } => lock == of,
+            _ => false,
+        }
+    }
+
+    /// Returns true if the caller asked for something that can't work. A repetition doesn't help;
+    /// the text names the rule. A database that is not there counts, and a server that no lock can
+    /// live on.
+    pub fn is_config(&self) -> bool {
+        matches!(*self.0, Kind::Config(_))
+    }
+
+    /// Returns true if the lock table isn't there or isn't as it should be; the text says what to
+    /// change.
+    pub fn is_schema(&self) -> bool {
+        matches!(*self.0, Kind::Schema(_))
+    }
+
+    /// Returns true if the client's session is gone. That client will not recover by itself: make a
+    /// new one.
+    pub fn is_session_lost(&self) -> bool {
+        matches!(*self.0, Kind::SessionLost { .. })
+    }
+
+    /// Spanner refuses these credentials, or there are none.
+    ///
+    /// False while a credential can't be fetched for a passing reason: that is
+    /// [`is_retryable`](Error::is_retryable).
+    pub fn is_denied(&self) -> bool {
+        matches!(*self.0, Kind::Denied { .. })
+    }
+
+    /// Returns the error of Google's client, where that is the reason.
+    pub fn spanner(&self) -> Option<&google_cloud_spanner::Error> {
+        match &*self.0 {
+            Kind::Denied { source, .. } | Kind::Failed { source, .. } => Some(source),
+            Kind::Unknown { source, .. } => source.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns true if an answer came that could not be read as what it should be.
+    pub(crate) fn is_malformed(&self) -> bool {
+        self.spanner().is_some_and(google_cloud_spanner::Error::is_deserialization)
+    }
+
+    /// Returns true if Spanner said something, be it no: the connection works.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self.code() {
+            // The client says these of itself, too.
+            Some(Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Unknown)
+            | None => self.is_malformed(),
+            Some(_) => true,
+        }
+    }
+
+    /// Returns true if another transaction may be why this one is gone, and nothing of it applied.
+    ///
+    /// Only the text tells a transaction that is gone from a row that is, and texts decide nothing.
+    pub(crate) fn may_be_anothers(&self) -> bool {
+        matches!(self.code(), Some(Code::Aborted | Code::NotFound | Code::FailedPrecondition))
+    }
+
+    /// Returns true if the client has no credential and won't fetch one again.
+    pub(crate) fn is_dead_credentials(&self) -> bool {
+        self.spanner()
+            .is_some_and(|error| error.is_authentication() && !error.is_transient_and_before_rpc())
+    }
+
+    /// Returns the caller's own error: the one of type `E` among the causes of this one. An example
+    /// is one that was given to [`give_up`](Error::give_up).
+    pub fn cause<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            if let Some(found) = error.downcast_ref::<E>() {
+                return Some(found);
+            }
+            cause = error.source();
+        }
+        None
+    }
+
+    /// Returns an error for the client that ends a transaction for a reason of the caller's own;
+    /// nothing is written then.
+    ///
+    /// Out of a [fenced transaction](crate::FencedTransaction::run) it comes as an error in which
+    /// [`cause`](Error::cause) finds the reason.
+    ///
+    /// ```
+    /// # #[derive(Debug)] struct SoldOut;
+    /// # impl std::fmt::Display for SoldOut {
+    /// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, "") }
+    /// # }
+    /// # impl std::error::Error for SoldOut {}
+    /// use spindle::{Error, google_cloud_spanner as client};
+    ///
+    /// fn reserve(left: i64) -> client::Result<i64> {
+    ///     if left == 0 { Err(Error::give_up(SoldOut)) } else { Ok(left - 1) }
+    /// }
+    /// # assert!(reserve(0).is_err());
+    /// ```
+    pub fn give_up(
+        reason: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> google_cloud_spanner::Error {
+        let reason = reason.into();
+        let status =
+            Status::default().set_code(Code::FailedPrecondition).set_message(reason.to_string());
+        google_cloud_spanner::Error::service_full(status, None, None, Some(reason))
+    }
+
+    pub(crate) fn code(&self) -> Option<Code> {
+        self.spanner().and_then(code)
+    }
+}
+
+impl Error {
+    /// Returns the error of this library inside an error of the client, if there is one.
+    ///
+    /// A [`Fence::check`](crate::Fence::check) that fails inside a transaction of the client's
+    /// comes out of it so.
+    pub fn extract(error: &google_cloud_spanner::Error) -> Option<&Error> {
+        let source = std::error::Error::source(error)?;
+        if let Some(found) = source.downcast_ref::<Error>() {
+            return Some(found);
+        }
+        source.downcast_ref::<google_cloud_spanner::Error>().and_then(Error::extract)
+    }
+}
+
+impl From<Error> for google_cloud_spanner::Error {
+    fn from(error: Error) -> google_cloud_spanner::Error {
+        // An abort stays one, so that the client's own loop repeats the transaction.
+        let code = error.code().unwrap_or(Code::FailedPrecondition);
+        let status = Status::default().set_code(code).set_message(error.to_string());
+        google_cloud_spanner::Error::service_full(status, None, None, Some(Box::new(error)))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = format!("{:?}", self.0);
+        let kind = kind.split([' ', '(', '{']).next().unwrap_or_default();
+        write!(f, "Error({kind}: {self})")
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Kind::Task { source: Some(source), .. } = &*self.0 {
+            return Some(&**source);
+        }
+        self.spanner().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use google_cloud_gax::error::CredentialsError;
+
+    use super::*;
+    use crate::error::client::tests::service;
+
+    pub(in crate::error) fn no_credential(is_transient: bool) -> Error {
+        let error = CredentialsError::from_msg(is_transient, "no token");
+        Error::from_read("connect", google_cloud_spanner::Error::authentication(error))
+    }
+
+    #[test]
+    fn a_write_is_refused_for_certain_or_its_outcome_is_unknown() {
+        use Code::*;
+        for code in [Aborted, AlreadyExists, NotFound, FailedPrecondition, PermissionDenied] {
+            assert!(!Error::from_write("commit", service(code)).is_outcome_unknown(), "{code}");
+        }
+        for code in [Unavailable, DeadlineExceeded, Cancelled, Unknown, Internal, ResourceExhausted]
+        {
+            assert!(Error::from_write("commit", service(code)).is_outcome_unknown(), "{code}");
+        }
+        let timeout = google_cloud_spanner::Error::timeout("slow");
+        assert!(Error::from_write("commit", timeout).is_outcome_unknown());
+    }
+
+    #[test]
+    fn a_credential_that_cannot_be_had_just_now_is_no_refusal() {
+        let (passing, lasting) = (no_credential(true), no_credential(false));
+        assert!(passing.is_retryable() && !passing.is_denied());
+        assert!(lasting.is_denied() && !lasting.is_retryable());
+        let unsent =
+            google_cloud_spanner::Error::authentication(CredentialsError::from_msg(true, ""));
+        let unsent = Error::from_write("commit", unsent);
+        assert!(unsent.is_retryable() && !unsent.is_outcome_unknown(), "it was never sent");
+    }
+
+    #[test]
+    fn a_wrapped_status_is_found() {
+        let wrapped = google_cloud_spanner::Error::exhausted(service(Code::Aborted));
+        assert_eq!(code(&wrapped), Some(Code::Aborted));
+        assert!(!Error::from_write("commit", wrapped).is_outcome_unknown());
+    }
+}

@@ -1,0 +1,157 @@
+//! The texts of errors, for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use google_cloud_gax::error::rpc::Code;
+
+use super::client::{code, told_by_client};
+use super::kind::{Error, Kind};
+use super::term_end::TermEnd;
+
+/// How people give the client credentials.
+const CREDENTIALS_HINT: &str = "set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud \
+     auth application-default login`, or set SPANNER_EMULATOR_HOST to reach an emulator";
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::Config(message) | Kind::Schema(message) => f.write_str(message),
+            Kind::Fenced { lock, token, found: None } => {
+                write!(f, "lock `{lock}`: token {token} superseded; the lock has no row now")
+            }
+            Kind::Fenced { lock, token, found: Some(found) } => {
+                write!(f, "lock `{lock}`: token {token} superseded by {}", found.token)?;
+                match &found.holder {
+                    Some(holder) => write!(f, ", held by `{holder}`"),
+                    None => write!(f, ", held by nobody"),
+                }
+            }
+            Kind::Ended { lock, token, end } => {
+                write!(f, "lock `{lock}`: token {token} ended in this process")?;
+                write_end(f, end.as_ref())
+            }
+            Kind::Stale { token, highest } => {
+                write!(f, "fencing token {token} superseded by {highest}, the highest seen")
+            }
+            Kind::NotHeld { lock } => write!(f, "lock `{lock}`: not held by this instance"),
+            Kind::Disconnected { database } => {
+                write!(f, "database `{database}`: the connection was lost while it was made")
+            }
+            Kind::SessionLost { owner } => write!(
+                f,
+                "{owner}: its session is gone; a client never makes a new one, a lock table with a \
+                 connection of its own does"
+            ),
+            Kind::Denied { doing, source } => write_refusal(f, doing, source, true),
+            Kind::Failed { doing, source } => write_refusal(f, doing, source, false),
+            Kind::Unknown { doing, source: Some(source) } => {
+                write!(f, "{doing}: outcome unknown: {}", told_by_client(source))
+            }
+            Kind::Unknown { doing, source: None } => {
+                write!(f, "{doing}: outcome unknown: no answer in time")
+            }
+            Kind::TimedOut { doing, limit } => write!(f, "{doing}: no answer within {limit:?}"),
+            Kind::NotAcquired { lock, limit, trouble: None } => {
+                write!(f, "lock `{lock}`: not acquired within {limit:?}")
+            }
+            Kind::NotAcquired { lock, limit, trouble: Some(trouble) } => {
+                write!(f, "lock `{lock}`: not acquired within {limit:?}: {trouble}")
+            }
+            Kind::NotVacant { lock, holding } => {
+                write!(f, "lock `{lock}`: not vacant, so its row stays: {holding}")
+            }
+            Kind::Panicked { lock, message } => {
+                write!(f, "lock `{lock}`: what ran under it panicked: {message}")
+            }
+            Kind::Unstoppable { lock } => write!(
+                f,
+                "lock `{lock}`: what ran under it blocks its thread and could not be stopped; the \
+                 lease is left to run out"
+            ),
+            Kind::Stalled { lock, overdue } => write_stalled(f, lock, *overdue),
+            Kind::Task { lock, what, .. } => write!(f, "lock `{lock}`: {what}"),
+            Kind::Abandoned { lock } => write!(
+                f,
+                "lock `{lock}`: the background loop is gone; it panicked, or its runtime shut down"
+            ),
+        }
+    }
+}
+
+fn write_refusal(
+    f: &mut fmt::Formatter<'_>,
+    doing: &str,
+    source: &google_cloud_spanner::Error,
+    is_denied: bool,
+) -> fmt::Result {
+    let told = told_by_client(source);
+    if source.is_authentication() {
+        write!(f, "{doing}: no usable credentials ({CREDENTIALS_HINT}): {told}")
+    } else if is_denied && code(source) == Some(Code::Unauthenticated) {
+        write!(f, "{doing}: credentials refused by spanner ({CREDENTIALS_HINT}): {told}")
+    } else if is_denied {
+        write!(f, "{doing}: refused by spanner: {told}")
+    } else {
+        write!(f, "{doing}: {told}")
+    }
+}
+
+fn write_stalled(f: &mut fmt::Formatter<'_>, lock: &str, overdue: Duration) -> fmt::Result {
+    write!(
+        f,
+        "lock `{lock}`: the background loop ought to have run {overdue:?} ago; its runtime is \
+         blocked, or nothing drives it"
+    )
+}
+
+fn write_end(f: &mut fmt::Formatter<'_>, end: Option<&TermEnd>) -> fmt::Result {
+    match end {
+        Some(TermEnd::LetGo) => f.write_str(": its holder let go of it"),
+        Some(TermEnd::Lapsed) => f.write_str(": left to run out, because its work did not stop"),
+        Some(TermEnd::Superseded { by: Some(by), holder: Some(holder), .. }) => {
+            write!(f, ": superseded by {by}, held by `{holder}`")
+        }
+        Some(TermEnd::Superseded { by: Some(by), holder: None, .. }) => {
+            write!(f, ": superseded by {by}, held by nobody")
+        }
+        Some(TermEnd::Superseded { by: None, .. }) => f.write_str(": the lock has no row now"),
+        Some(TermEnd::OutOfContact) => f.write_str(": out of contact with spanner"),
+        Some(TermEnd::Abandoned) => f.write_str(": its loop is gone"),
+        Some(TermEnd::Expired) | None => f.write_str(": its lease ran out"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Found;
+    use crate::error::client::tests::service;
+    use crate::error::kind::tests::no_credential;
+    use crate::token::FencingToken;
+
+    #[test]
+    fn an_error_of_credentials_says_where_they_come_from() {
+        let refused = Error::from_read("read", service(Code::Unauthenticated));
+        for error in [no_credential(true), no_credential(false), refused] {
+            for way in [
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                "gcloud auth application-default login",
+                "SPANNER_EMULATOR_HOST",
+            ] {
+                assert!(error.to_string().contains(way), "{error}");
+            }
+        }
+        let denied = Error::from_read("read", service(Code::PermissionDenied));
+        assert!(!denied.to_string().contains("gcloud"), "{denied}");
+    }
+
+    #[test]
+    fn a_superseded_token_is_shown_beside_the_one_that_superseded_it() {
+        let found = Found { token: FencingToken::from_nanoseconds(42), holder: Some("b".into()) };
+        let token = FencingToken::from_nanoseconds(41);
+        let error = Error::new(Kind::Fenced { lock: "jobs".into(), token, found: Some(found) });
+        assert_eq!(error.to_string(), "lock `jobs`: token 41 superseded by 42, held by `b`");
+        assert!(error.is_fenced() && !error.is_retryable());
+    }
+}

@@ -1,0 +1,129 @@
+//! What a task of `lead` may return, and what happens when it fails.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result, TaskError};
+
+/// After a failure of its task an instance pauses for so long at first, and at most, unless
+/// [`LeadOptions::pauses`] says otherwise.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LONGEST: Duration = Duration::from_secs(60);
+
+/// Longer ones are mistakes.
+const OPTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The values that a task of [`lead`](Spindle::lead) may return: nothing, or a `Result` whose error
+/// is, or can be made, a boxed [`std::error::Error`].
+pub trait TaskResult: Send + 'static {
+    /// The value of a task that succeeded.
+    type Value: Send + 'static;
+
+    /// Returns the value, or the error.
+    #[doc(hidden)]
+    fn into_result(self) -> Result<Self::Value, TaskError>;
+}
+
+impl TaskResult for () {
+    type Value = ();
+
+    fn into_result(self) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+impl<T, E> TaskResult for Result<T, E>
+where
+    T: Send + 'static,
+    E: Into<TaskError> + Send + 'static,
+{
+    type Value = T;
+
+    fn into_result(self) -> Result<T, TaskError> {
+        self.map_err(Into::into)
+    }
+}
+
+/// Choices of [`lead_with`](Spindle::lead_with) about a task that fails or hangs.
+///
+/// The default is that of [`lead`](Spindle::lead): pauses of 1 s to 60 s after errors, and no
+/// watchdog.
+///
+/// ```
+/// use std::time::Duration;
+/// use spindle::LeadOptions;
+///
+/// let options = LeadOptions::default()
+///     .pauses(Duration::from_millis(200), Duration::from_secs(10))
+///     .watchdog(Duration::from_secs(300));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until `lead_with` is called"]
+pub struct LeadOptions {
+    pub(super) ends_on_error: bool,
+    pub(super) pause_first: Duration,
+    pub(super) pause_longest: Duration,
+    pub(super) watchdog: Option<Duration>,
+}
+
+impl Default for LeadOptions {
+    fn default() -> LeadOptions {
+        LeadOptions {
+            ends_on_error: false,
+            pause_first: PAUSE_FIRST,
+            pause_longest: PAUSE_LONGEST,
+            watchdog: None,
+        }
+    }
+}
+
+impl LeadOptions {
+    /// Sets the pauses between an error of the task and the next attempt to lead.
+    ///
+    /// The pause begins with `first` and doubles with each failure, up to `longest`, less a random
+    /// part of up to a quarter. A task that has run for `longest` makes it begin anew. Meanwhile
+    /// others may take the lock. From more than zero to a day; `first` no more than `longest`.
+    pub fn pauses(mut self, first: Duration, longest: Duration) -> LeadOptions {
+        (self.pause_first, self.pause_longest) = (first, longest);
+        self
+    }
+
+    /// Ends with the task's first error instead of contending again: `lead_with` returns it, with
+    /// [`is_task_failure`](Error::is_task_failure).
+    ///
+    /// An error that says that the term was lost still ends nothing.
+    pub fn end_on_error(mut self) -> LeadOptions {
+        self.ends_on_error = true;
+        self
+    }
+
+    /// Stops a task that has not called [`Term::progress`] for `limit`, which counts from its
+    /// start.
+    ///
+    /// As after a cancellation, its term is cancelled and it has the stop limit to end, then it is
+    /// aborted. The instance releases the lock, pauses as after an error, and contends again.
+    ///
+    /// From more than zero to a day; by default no watchdog. The time that the machine is
+    /// suspended doesn't count.
+    pub fn watchdog(mut self, limit: Duration) -> LeadOptions {
+        self.watchdog = Some(limit);
+        self
+    }
+
+    pub(super) fn check(&self, lock: &str) -> Result<()> {
+        let LeadOptions { pause_first: first, pause_longest: longest, watchdog, .. } = self;
+        if first.is_zero() || first > longest || *longest > OPTION_MAX {
+            return Err(Error::config(format!(
+                "lock `{lock}`: pauses of {first:?} to {longest:?}; more than zero, rising, and at \
+                 most {OPTION_MAX:?}"
+            )));
+        }
+        if let Some(limit) = watchdog
+            && (limit.is_zero() || *limit > OPTION_MAX)
+        {
+            return Err(Error::config(format!(
+                "lock `{lock}`: watchdog after {limit:?}; more than zero and at most {OPTION_MAX:?}"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! Starting the loop of an instance, and waiting for its end.
+
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::handle::Spindle;
+use super::rank::RankedContender;
+use crate::error::{Error, Kind, Result};
+use crate::runloop::{BatchedRow, Demand, Driver, overdue_limit};
+use crate::settings::Settings;
+use crate::store::{Connection, Table};
+use crate::system::chance;
+
+/// A loop that is made, so that it says that it is gone even if never polled.
+type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where a loop runs.
+enum Site {
+    OwnThread(Connection),
+    Runtime(Handle),
+}
+
+impl Spindle {
+    /// Starts the loop. The returned handle resolves once the loop has ended and the lock is
+    /// released. If you drop it, the loop goes on by itself.
+    ///
+    /// The loop ends when `cancel` is cancelled, or when the last handle to this instance is
+    /// gone; releasing is bounded by the release limit. Whatever Spanner does meanwhile is no
+    /// error: the loop goes on trying, and says so in [`health`](Spindle::health) and the log.
+    ///
+    /// # Errors
+    ///
+    /// It resolves to an error with [`is_config`](Error::is_config) if the settings can't work,
+    /// or if there is no tokio runtime to run on. It does so too if `run` was called before, or
+    /// something that takes the lock for its own: [`acquire`](Spindle::acquire),
+    /// [`try_acquire`](Spindle::try_acquire), [`lead`](Spindle::lead).
+    pub fn run(&self, cancel: CancellationToken) -> RunHandle {
+        let (sender, result) = oneshot::channel();
+        let lock = self.name().to_string();
+        if let Err(error) = self.begin(Demand::Always, cancel, sender) {
+            let (sender, result) = oneshot::channel();
+            // The receiver is right here.
+            let _ = sender.send(Err(error));
+            return RunHandle { result, lock };
+        }
+        RunHandle { result, lock }
+    }
+
+    /// Starts the loop that wants the lock while somebody here wants it, unless it runs already.
+    pub(super) fn start_on_demand(&self) -> Result<()> {
+        let (done, _nobody_waits) = oneshot::channel();
+        match self.begin(Demand::Claimed, CancellationToken::new(), done) {
+            Err(_) if self.shared().demand.get() == Some(&Demand::Claimed) => Ok(()),
+            started => started,
+        }
+    }
+
+    fn begin(
+        &self,
+        demand: Demand,
+        cancel: CancellationToken,
+        done: oneshot::Sender<Result<()>>,
+    ) -> Result<()> {
+        let settings = self.shared().settings.clone()?;
+        let site = self.site(&settings)?;
+        let inbox = {
+            let mut inbox = self.shared().inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = inbox.take();
+            if taken.is_some() {
+                // Under the same lock, so that who finds the inbox gone finds this.
+                let _ = self.shared().demand.set(demand);
+            }
+            taken
+        };
+        let Some(inbox) = inbox else {
+            let before = match self.shared().demand.get() {
+                Some(Demand::Claimed) => {
+                    "`run` after `acquire`, `try_acquire` or `lead`; one of \
+                                          them drives an instance, so build a second one for `run`"
+                }
+                _ => "`run` was called before; it drives the instance, so build a second one",
+            };
+            return Err(Error::config(format!("lock `{}`: {before}", settings.name)));
+        };
+        let published = Arc::clone(&self.shared().published);
+        published.starts(overdue_limit(settings.timing.lease));
+        let commands = Arc::downgrade(&self.shared().commands);
+        let wanted = self.shared().wanted.as_ref().map(watch::Sender::subscribe);
+        if demand == Demand::Always {
+            // For as long as the loop runs.
+            self.is_wanted_by(|waiters| waiters + 1);
+        }
+        let row_role = self.shared().row_role.clone();
+        let runs = self.shared().table.loops.subscribe();
+        let drive = move |table: Arc<Table>| {
+            let release_info = Arc::default();
+            let row = BatchedRow::new(&table, &settings, row_role, Arc::clone(&release_info));
+            let looping: Loop = match settings.rank.clone().zip(wanted) {
+                None => {
+                    let driver = Driver::new(row, settings, published, inbox, chance::random());
+                    Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel))
+                }
+                Some((rank, wanted)) => {
+                    let lock = Arc::clone(&published);
+                    let contender =
+                        RankedContender::new(&table, &settings, rank, lock, commands, wanted);
+                    let row = contender.row(row);
+                    let driver = Driver::new(row, settings, published, inbox, chance::random());
+                    Box::pin(contender.beside(driver.for_demand(demand, release_info), cancel))
+                }
+            };
+            async move {
+                looping.await;
+                drop(runs);
+                // Nobody waits any more if it can't be delivered.
+                let _ = done.send(Ok(()));
+            }
+        };
+        match site {
+            Site::OwnThread(connection) => {
+                let table = Arc::new(Table::new(connection, self.shared().table.name.to_string()));
+                self.start_thread(move || drive(table))
+            }
+            Site::Runtime(runtime) => {
+                runtime.spawn(drive(Arc::clone(&self.shared().table)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Finds where the loop is to run, before anything is taken that a refusal would lose.
+    fn site(&self, settings: &Settings) -> Result<Site> {
+        if let Some(connection) =
+            self.shared().table.spanner.connection.another().filter(|_| settings.own_thread)
+        {
+            return Ok(Site::OwnThread(connection));
+        }
+        Handle::try_current().map(Site::Runtime).map_err(|_| {
+            let lock = &settings.name;
+            Error::config(format!("lock `{lock}`: started outside of a tokio runtime"))
+        })
+    }
+
+    fn start_thread<F>(&self, drive: impl FnOnce() -> F + Send + 'static) -> Result<()>
+    where
+        F: Future<Output = ()>,
+    {
+        let doing = || format!("lock `{}`: start a thread for its loop", self.name());
+        let failed = |error: std::io::Error| {
+            let source = google_cloud_spanner::Error::io(error);
+            Error::new(Kind::Failed { doing: doing(), source })
+        };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        std::thread::Builder::new()
+            .name("spindle".to_string())
+            .spawn(move || {
+                // The loop is made before it is polled, and its batcher starts with it.
+                let _entered = runtime.enter();
+                let driving = drive();
+                runtime.block_on(driving);
+            })
+            .map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// The end of an instance's loop, to wait for. Dropping it lets the loop go on.
+#[derive(Debug)]
+pub struct RunHandle {
+    result: oneshot::Receiver<Result<()>>,
+    lock: String,
+}
+
+impl RunHandle {
+    /// Returns the end of something that does more than the loop of `lock`.
+    pub(crate) fn new(result: oneshot::Receiver<Result<()>>, lock: String) -> RunHandle {
+        RunHandle { result, lock }
+    }
+}
+
+impl Future for RunHandle {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.result).poll(context).map(|received| {
+            let abandoned = || Error::new(Kind::Abandoned { lock: self.lock.clone() });
+            received.unwrap_or_else(|_| Err(abandoned()))
+        })
+    }
+}

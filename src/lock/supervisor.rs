@@ -1,0 +1,225 @@
+//! The tasks of `lead`, one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::guard::Guard;
+use super::handle::Spindle;
+use super::lead_options::{LeadOptions, TaskResult};
+use super::work::{self, Ended, Orders, Why};
+use crate::error::{Error, Kind, ReleaseOutcome, Result, TaskError, with_causes};
+use crate::runloop::WaitMode;
+use crate::system::chance;
+use crate::term::{Failing, Term, say};
+
+/// Runs one task after the other.
+pub(super) struct Supervisor {
+    lock: Spindle,
+    orders: Orders,
+    pauses: Pauses,
+    /// True while a task that could not be stopped may still run.
+    is_blocked: bool,
+}
+
+impl Supervisor {
+    pub(super) fn new(lock: Spindle, orders: Orders, options: LeadOptions) -> Supervisor {
+        let pauses = Pauses { next: options.pause_first, options };
+        Supervisor { lock, orders, pauses, is_blocked: false }
+    }
+
+    pub(super) async fn supervise<R, F, Fut>(mut self, mut work: F) -> Result<Option<R::Value>>
+    where
+        F: FnMut(Term) -> Fut + Send + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: TaskResult,
+    {
+        let settings = self.lock.settings()?.clone();
+        let _waiter_guard = self.lock.waiter_guard();
+        loop {
+            self.orders.resign = CancellationToken::new();
+            let Some(only_task) = self.last_task_ends().await? else { return Ok(None) };
+            let Some(guard) = self.acquire().await? else { return Ok(None) };
+            let began = Instant::now();
+            self.lock.published().task_runs(self.pauses.options.pause_longest);
+            let work = |term| {
+                let task = work(term);
+                async move {
+                    // Given back when the task has really ended, whoever waits for that.
+                    let _only_task = only_task;
+                    task.await
+                }
+            };
+            let ended = work::run(&guard, &self.orders, settings.stop_limit, work).await;
+            self.pauses.task_ran(began.elapsed());
+            match ended {
+                Ended::Returned(returned) => match returned.into_result() {
+                    Ok(value) => {
+                        guard.release().await;
+                        return Ok(Some(value));
+                    }
+                    Err(error) => self.failed(guard, error).await?,
+                },
+                Ended::Panicked(message) => {
+                    let lock = guard.lock().to_string();
+                    guard.release().await;
+                    return Err(Error::new(Kind::Panicked { lock, message }));
+                }
+                Ended::Stopped(Why::Cancelled | Why::Dropped, returned) => {
+                    return last_words(guard, returned).await;
+                }
+                Ended::Stopped(why, returned) => {
+                    say_dropped(&guard, returned);
+                    // After a loss nothing is held, and this only says so.
+                    guard.release().await;
+                    match why {
+                        Why::Resigned => back_off(&self.orders, settings.timing.lease).await,
+                        Why::Stuck => back_off(&self.orders, self.pauses.next()).await,
+                        _ => {}
+                    }
+                }
+                Ended::Unstoppable(why, _) => {
+                    let lock = guard.lock().to_string();
+                    guard.lapse().await;
+                    if matches!(why, Why::Cancelled | Why::Dropped) {
+                        return Err(Error::new(Kind::Unstoppable { lock }));
+                    }
+                    self.is_blocked = true;
+                }
+            }
+        }
+    }
+
+    /// Waits until no task of this instance runs any more, also none of an earlier `lead`. Returns
+    /// the right to run the next one; nothing if that is not wanted any more.
+    async fn last_task_ends(&mut self) -> Result<Option<OwnedSemaphorePermit>> {
+        let Orders { cancel, dropped, .. } = &self.orders;
+        let only_task = self.lock.only_task();
+        if let Ok(permit) = Arc::clone(&only_task).try_acquire_owned() {
+            self.is_blocked = false;
+            return Ok(Some(permit));
+        }
+        let lock = self.lock.name().to_string();
+        // Another `lead` of this instance that goes well is nothing to complain of.
+        if self.is_blocked || !self.lock.published().leads_twice() {
+            let what = "a task that ran under it still runs, so no other one is started";
+            let (lock, what) = (lock.clone(), what.to_string());
+            self.say_waits(&Error::new(Kind::Task { lock, what, source: None }));
+        }
+        let permit = tokio::select! {
+            biased;
+            permit = only_task.acquire_owned() => permit.ok(),
+            () = dropped.cancelled() => None,
+            () = cancel.cancelled() => None,
+        };
+        if permit.is_none() && self.is_blocked {
+            return Err(Error::new(Kind::Unstoppable { lock }));
+        }
+        self.is_blocked = false;
+        Ok(permit)
+    }
+
+    fn say_waits(&self, error: &Error) {
+        let (lock, id) = (self.lock.name(), self.lock.id());
+        self.lock.published().failed(Failing::Task, error);
+        say(|| tracing::warn!(lock, id, %error, "waits for a task that still runs"));
+    }
+
+    /// Waits for the lock; nothing if that is not wanted any more.
+    async fn acquire(&self) -> Result<Option<Guard>> {
+        let Orders { cancel, dropped, resign, .. } = &self.orders;
+        tokio::select! {
+            biased;
+            () = dropped.cancelled() => Ok(None),
+            () = cancel.cancelled() => Ok(None),
+            guard = self.lock.acquire_in_turn(WaitMode::Endures, Some(resign.clone())) => {
+                guard.map(Some)
+            }
+        }
+    }
+
+    /// Gives the lock to others after an error of the task. Lets it rest, unless the error says
+    /// that the term is over and it is.
+    async fn failed(&mut self, guard: Guard, source: TaskError) -> Result<()> {
+        let (lock, token) = (guard.lock().to_string(), guard.token());
+        let id = self.lock.id().to_string();
+        let is_lost = Error::is_of_lost_term(&*source, &lock, token);
+        let error = task_failed(&lock, source);
+        let release = guard.release().await;
+        // A release that is acknowledged proves that the term was not over.
+        if is_lost && release != ReleaseOutcome::Released {
+            say(
+                || tracing::info!(lock, id, %token, %error, "the task learned that its term is over"),
+            );
+            return Ok(());
+        }
+        if self.pauses.options.ends_on_error {
+            return Err(error);
+        }
+        let pause = self.pauses.next();
+        self.lock.published().failed(Failing::Task, &error);
+        say(|| {
+            tracing::warn!(lock, id, %token, %error, ?pause, "the task failed; contends again later");
+        });
+        back_off(&self.orders, pause).await;
+        Ok(())
+    }
+}
+
+/// Releases the lock after the last task, and returns what that one said in time.
+async fn last_words<R: TaskResult>(guard: Guard, returned: Option<R>) -> Result<Option<R::Value>> {
+    let (lock, token) = (guard.lock().to_string(), guard.token());
+    guard.release().await;
+    match returned.map(R::into_result).transpose() {
+        Err(error) if Error::is_of_lost_term(&*error, &lock, token) => Ok(None),
+        value => value.map_err(|source| task_failed(&lock, source)),
+    }
+}
+
+/// Logs the error of a task whose result nobody gets, unless it says what is known.
+fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
+    let (lock, token) = (guard.lock(), guard.token());
+    let Some(Err(error)) = returned.map(R::into_result) else { return };
+    if !Error::is_of_lost_term(&*error, lock, token) {
+        let id = guard.instance().id();
+        say(|| tracing::warn!(lock, id, %token, %error, "a task that was told to stop failed"));
+    }
+}
+
+fn task_failed(lock: &str, source: TaskError) -> Error {
+    let what = format!("its task failed: {}", with_causes(&*source));
+    Error::new(Kind::Task { lock: lock.to_string(), what, source: Some(source) })
+}
+
+/// The pauses after failures.
+struct Pauses {
+    options: LeadOptions,
+    next: Duration,
+}
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(self.options.pause_longest);
+        pause.mul_f64(1.0 - chance::random::<f64>() / 4.0)
+    }
+
+    fn task_ran(&mut self, elapsed: Duration) {
+        if elapsed >= self.options.pause_longest {
+            self.next = self.options.pause_first;
+        }
+    }
+}
+
+/// Waits, so that an instance that let go doesn't win its own lock back before anyone polls.
+async fn back_off(orders: &Orders, pause: Duration) {
+    tokio::select! {
+        biased;
+        () = orders.dropped.cancelled() => {}
+        () = orders.cancel.cancelled() => {}
+        () = sleep(pause) => {}
+    }
+}
