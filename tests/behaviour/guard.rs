@@ -383,7 +383,7 @@ async fn a_guard_that_lapses_sends_nothing_and_its_lease_runs_out() {
     let term = (*guard).clone();
     let began = Instant::now();
     guard.lapse().await;
-    assert_eq!(term.loss(), Some(&TermEnd::Lapsed));
+    assert_eq!(term.ended(), Some(&TermEnd::Lapsed));
     assert!(term.is_cancelled() && began.elapsed() < LEASE / 10, "it is over at once");
     let state = world.table().inspect(LOCK).await.unwrap();
     assert_eq!(state.token, Some(term.token()), "and was not released");

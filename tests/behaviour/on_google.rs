@@ -134,7 +134,7 @@ async fn keeps(holder: &[(Spindle, RunHandle)], time: Duration) {
     let mut ended = BTreeMap::<String, usize>::new();
     for watch in &mut watches {
         if let Some(Some(TermChange::Lost(term))) = watch.next().now_or_never() {
-            *ended.entry(format!("{:?}", term.loss())).or_default() += 1;
+            *ended.entry(format!("{:?}", term.ended())).or_default() += 1;
         }
     }
     assert!(ended.is_empty(), "of {} terms ended: {ended:?}", holder.len());

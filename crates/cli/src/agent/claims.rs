@@ -61,7 +61,7 @@ impl Claim {
     /// Returns the term that is held now.
     pub fn term(&self) -> Option<Term> {
         let term = self.term.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        term.filter(|term| term.loss().is_none() && !term.remaining().is_zero())
+        term.filter(|term| term.ended().is_none() && !term.remaining().is_zero())
     }
 
     pub fn is_alive(&self) -> bool {

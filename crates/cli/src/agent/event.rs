@@ -106,7 +106,7 @@ impl<'a> Lost<'a> {
         Lost {
             lock: term.lock(),
             token: term.token(),
-            loss: Loss::of(term.loss()),
+            loss: Loss::of(term.ended()),
             deadline: Deadline::of(term),
         }
     }
