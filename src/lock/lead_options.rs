@@ -12,8 +12,8 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 /// Longer ones are mistakes.
 const OPTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The values that a task of [`lead`](Spindle::lead) may return: nothing, or a `Result` whose error
-/// is, or can be made, a boxed [`std::error::Error`].
+/// The values that a task of [`lead`](crate::Spindle::lead) may return: nothing, or a `Result`
+/// whose error is, or can be made, a boxed [`std::error::Error`].
 pub trait TaskResult: Send + 'static {
     /// The value of a task that succeeded.
     type Value: Send + 'static;
@@ -43,10 +43,10 @@ where
     }
 }
 
-/// Choices of [`lead_with`](Spindle::lead_with) about a task that fails or hangs.
+/// Choices of [`lead_with`](crate::Spindle::lead_with) about a task that fails or hangs.
 ///
-/// The default is that of [`lead`](Spindle::lead): pauses of 1 s to 60 s after errors, and no
-/// watchdog.
+/// The default is that of [`lead`](crate::Spindle::lead): pauses of 1 s to 60 s after errors, and
+/// no watchdog.
 ///
 /// ```
 /// use std::time::Duration;
