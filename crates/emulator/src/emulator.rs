@@ -42,6 +42,7 @@ pub struct EmulatorBuilder {
     control: Option<u16>,
     clock: Option<Arc<dyn Clock>>,
     lenient_ddl: bool,
+    retention: Duration,
 }
 
 impl EmulatorBuilder {
@@ -93,6 +94,14 @@ impl EmulatorBuilder {
         self
     }
 
+    /// Forgets versions of rows that are older than this, an hour by default. Rows that a test deletes
+    /// by the thousand then cost neither time nor memory for so long; a read further back is refused.
+    #[must_use]
+    pub fn version_retention(mut self, retention: Duration) -> EmulatorBuilder {
+        self.retention = retention;
+        self
+    }
+
     /// Starts it. When this returns, it can be connected to.
     ///
     /// # Errors
@@ -101,6 +110,7 @@ impl EmulatorBuilder {
         let clock = self.clock.unwrap_or_else(|| Arc::new(TokioClock::new()));
         let mut core = Core::new(clock);
         core.lenient_ddl = self.lenient_ddl;
+        core.retention = self.retention;
         let core = Arc::new(core);
         let admin = Arc::new(Admin::new(Arc::clone(&core)));
         let doors = Doors::new(Arc::clone(&core), Arc::clone(&admin));
@@ -137,6 +147,7 @@ impl Emulator {
             control: None,
             clock: None,
             lenient_ddl: false,
+            retention: engine::VERSION_RETENTION,
         }
     }
 

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::{Code, StatusDetails};
@@ -28,8 +26,7 @@ const DDL: &str = "
       token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
       writer STRING(MAX),
       lease_ms INT64,
-    ) PRIMARY KEY (name);
-    CREATE TABLE counter (id INT64 NOT NULL, value INT64 NOT NULL) PRIMARY KEY (id)";
+    ) PRIMARY KEY (name)";
 
 struct World {
     emulator: Emulator,
@@ -130,82 +127,6 @@ async fn a_row_that_was_written_is_read_with_a_timestamp_not_before_its_commit()
     let mut rows = missing.execute_read(look("other")).await.unwrap();
     assert!(missing.read_timestamp().is_some());
     assert!(rows.next().await.is_none());
-    world.emulator.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_increments_are_all_counted() {
-    let world = World::start().await;
-    let start = Mutation::new_insert_builder("counter").set("id").to(1).set("value").to(0).build();
-    world.write(start).await.unwrap();
-    let attempts = Arc::new(AtomicU64::new(0));
-    let tasks: Vec<_> = (0..8)
-        .map(|_| {
-            let client = world.client.clone();
-            let attempts = Arc::clone(&attempts);
-            tokio::spawn(async move {
-                for _ in 0..10 {
-                    increment(&client, &attempts).await;
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-    let row = world.database().rows("counter").unwrap().remove(0);
-    assert_eq!(row["value"], engine::Value::Int64(80));
-    assert!(attempts.load(Ordering::SeqCst) >= 80);
-    world.emulator.stop().await;
-}
-
-async fn increment(client: &DatabaseClient, attempts: &Arc<AtomicU64>) {
-    let attempts = Arc::clone(attempts);
-    let runner = client.read_write_transaction().build();
-    runner
-        .run(move |transaction: ReadWriteTransaction| {
-            attempts.fetch_add(1, Ordering::SeqCst);
-            async move {
-                let read = ReadRequest::builder("counter", ["value"])
-                    .with_keys(KeySet::builder().add_key(key![1_i64]).build())
-                    .build();
-                let mut rows = transaction.execute_read(read).await?;
-                let row = rows.next().await.transpose()?.unwrap();
-                let value: i64 = row.get("value").unwrap();
-                let update = Mutation::new_update_builder("counter")
-                    .set("id")
-                    .to(1)
-                    .set("value")
-                    .to(value + 1)
-                    .build();
-                transaction.buffer([update])
-            }
-        })
-        .await
-        .unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn errors_have_the_codes_of_cloud_spanner() {
-    let world = World::start().await;
-    world.write(acquire("job", "a")).await.unwrap();
-    assert_eq!(world.write(acquire("job", "b")).await, Err(Some(Code::AlreadyExists)));
-    let update = |table: &str, column: &str| {
-        Mutation::new_update_builder(table).set("name").to("no").set(column).to("b").build()
-    };
-    assert_eq!(world.write(update("locktable", "writer")).await, Err(Some(Code::NotFound)));
-    assert_eq!(world.write(update("locktable", "nothing")).await, Err(Some(Code::NotFound)));
-    assert_eq!(world.write(update("nothing", "writer")).await, Err(Some(Code::NotFound)));
-    let mismatch = update("locktable", "lease_ms");
-    assert_eq!(world.write(mismatch).await, Err(Some(Code::FailedPrecondition)));
-    let no_option = Mutation::new_insert_builder("counter")
-        .set("id")
-        .to("spanner.commit_timestamp()")
-        .set("value")
-        .to(1)
-        .build();
-    assert_eq!(world.write(no_option).await, Err(Some(Code::FailedPrecondition)));
-    assert_eq!(world.writers(), [engine::Value::from("a")]);
     world.emulator.stop().await;
 }
 

@@ -5,7 +5,7 @@ use database::{DatabaseDialect, UpdateDatabaseDdlMetadata};
 
 use super::operations::Done;
 use super::{Admin, database, definition, encode, instances, longrunning, names, page, refuse};
-use crate::engine::{Database, Dialect, Error, Result, Schema, SchemaChange, VERSION_RETENTION};
+use crate::engine::{Database, Dialect, Error, Result, Schema, SchemaChange};
 use crate::service::Core;
 use crate::sql::parse_create_database_in;
 
@@ -141,9 +141,12 @@ fn describe(name: &str, found: &Database) -> database::Database {
         name: name.to_owned(),
         state: State::Ready.into(),
         create_time: Some(encode(found.created_at())),
-        version_retention_period: format!("{}h", VERSION_RETENTION.as_secs() / 3_600),
+        version_retention_period: match found.retention().as_secs() {
+            hours if hours % 3_600 == 0 => format!("{}h", hours / 3_600),
+            seconds => format!("{seconds}s"),
+        },
         earliest_version_time: Some(encode(
-            now.saturating_sub(VERSION_RETENTION).max(found.created_at()),
+            now.saturating_sub(found.retention()).max(found.created_at()),
         )),
         database_dialect: match found.schema().dialect() {
             Dialect::GoogleSql => DatabaseDialect::GoogleStandardSql.into(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -15,7 +16,7 @@ use super::read::{Read, Reading};
 use super::requests::{EndsWithRequest, Shared};
 use super::rewrite::Rewrite;
 use super::schema::{Dialect, Schema, SchemaChange};
-use super::state::{State, TableData, VERSION_RETENTION};
+use super::state::{State, TableData};
 use super::store::Rows;
 use super::transaction::{
     Committed, ReadWriteOptions, Status, TimestampBound, Transaction, TransactionId,
@@ -73,6 +74,19 @@ impl Database {
     pub fn with_dialect(self, dialect: Dialect) -> Database {
         self.state().schema = Arc::new(Schema::of(dialect));
         self
+    }
+
+    /// Returns the same, which keeps old versions for so long. Cloud Spanner keeps them for an hour or
+    /// more.
+    #[must_use]
+    pub fn with_retention(self, retention: Duration) -> Database {
+        self.state().retention = retention;
+        self
+    }
+
+    /// Returns how far back its versions can be read.
+    pub fn retention(&self) -> Duration {
+        self.state().retention
     }
 
     /// Returns a database of its own with the same tables and rows, in every version, on the same
@@ -204,7 +218,7 @@ impl Database {
         self.shared.wait_until(moment).await;
         let now = self.now();
         let mut state = self.state();
-        if moment < now.saturating_sub(VERSION_RETENTION) {
+        if moment < now.saturating_sub(state.retention) {
             return Err(Error::failed_precondition(format!(
                 "Read-only transaction timestamp {moment} has exceeded the maximum timestamp staleness"
             )));
@@ -221,6 +235,7 @@ impl Database {
     pub fn read_timestamp(&self, bound: TimestampBound) -> Result<Timestamp> {
         let now = self.now();
         let mut state = self.state();
+        state.forget_old_versions(now);
         let strong = state.strong_timestamp(now);
         let timestamp = match bound {
             TimestampBound::Strong | TimestampBound::MaxStaleness(_) => strong,
@@ -228,7 +243,7 @@ impl Database {
             TimestampBound::MinReadTimestamp(timestamp) => timestamp.max(strong),
             TimestampBound::ExactStaleness(staleness) => now.saturating_sub(staleness),
         };
-        if timestamp < now.saturating_sub(VERSION_RETENTION) {
+        if timestamp < now.saturating_sub(state.retention) {
             return Err(Error::failed_precondition(format!(
                 "Read-only transaction timestamp {timestamp} has exceeded the maximum timestamp staleness"
             )));

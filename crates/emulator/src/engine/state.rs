@@ -15,7 +15,7 @@ use super::table::Table;
 use super::transaction::{Age, Committed, Status, Transaction};
 use super::value::{Key, Timestamp};
 
-/// How far back versions can be read.
+/// How far back versions can be read, unless [`super::Database::with_retention`] says otherwise.
 pub const VERSION_RETENTION: Duration = Duration::from_secs(3_600);
 
 /// How many transactions that are over are remembered, for requests that repeat themselves.
@@ -60,6 +60,8 @@ pub(super) struct State {
     /// No later commit gets this timestamp or an earlier one: the latest that was given to a commit
     /// or shown by a read.
     pub last_timestamp: Timestamp,
+    /// How far back versions can be read.
+    pub retention: Duration,
     /// The writes and their times, oldest first, to find the versions that can be forgotten.
     written: Arc<VecDeque<(Timestamp, String, Key)>>,
     changed: Arc<Notify>,
@@ -81,6 +83,7 @@ impl State {
             waiting: BTreeMap::new(),
             next_age: 1,
             last_timestamp: Timestamp::EPOCH,
+            retention: VERSION_RETENTION,
             written: Arc::default(),
             changed,
             #[cfg(test)]
@@ -99,6 +102,7 @@ impl State {
             former: self.former.clone(),
             tables: self.tables.iter().map(table).collect(),
             last_timestamp: self.last_timestamp,
+            retention: self.retention,
             written: Arc::clone(&self.written),
             ..State::new(changed)
         }
@@ -117,7 +121,7 @@ impl State {
 
     /// Puts another schema in place. It counts from now on, like a commit.
     pub fn replace_schema(&mut self, schema: Schema, now: Timestamp) {
-        let horizon = now.saturating_sub(VERSION_RETENTION);
+        let horizon = now.saturating_sub(self.retention);
         self.former.retain(|(until, _)| *until > horizon);
         // The first tables belong to the creation of the database.
         if !self.former.is_empty() || self.schema.tables().next().is_some() {
@@ -155,6 +159,7 @@ impl State {
 
     /// Adds a transaction.
     pub fn begin(&mut self, number: TransactionNumber, transaction: Transaction, now: Timestamp) {
+        self.forget_old_versions(now);
         let idle: Vec<_> = self.open.iter().copied().filter(|n| self.is_idle(*n, now)).collect();
         for number in idle {
             self.abort_idle(number);
@@ -359,7 +364,7 @@ impl State {
 
     /// Forgets versions that are too old to be read.
     pub fn forget_old_versions(&mut self, now: Timestamp) {
-        let horizon = now.saturating_sub(VERSION_RETENTION);
+        let horizon = now.saturating_sub(self.retention);
         while self.written.front().is_some_and(|(timestamp, _, _)| *timestamp <= horizon) {
             if let Some((_, table, key)) = Arc::make_mut(&mut self.written).pop_front()
                 && let Some(table) = self.tables.get_mut(&table)

@@ -132,6 +132,22 @@ async fn an_old_moment_is_shown_for_an_hour_and_refused_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deleted_row_is_forgotten_once_no_read_can_show_it() {
+    let world = World::with_accounts(3).await;
+    let database = world.database.clone().with_retention(Duration::from_secs(10));
+    let keys = vec![KeyRange::all()];
+    database.apply(&[Mutation::Delete { table: "account".into(), keys }]).await.unwrap();
+    for (seconds, kept) in [(9, 3), (2, 0)] {
+        database.clock().advance(Duration::from_secs(seconds));
+        database.read_timestamp(TimestampBound::Strong).unwrap();
+        assert_eq!(database.state().tables["account"].rows.all_versions().count(), kept);
+    }
+    let too_long_ago = TimestampBound::ExactStaleness(Duration::from_secs(11));
+    let error = database.read_timestamp(too_long_ago).unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_read_at_a_future_moment_waits_for_it() {
     let world = World::with_accounts(1).await;
     let moment = world.database.clock().now().checked_add(Duration::from_secs(5)).unwrap();

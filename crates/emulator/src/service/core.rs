@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,6 +14,7 @@ use super::replays::Replays;
 use super::sessions::Sessions;
 use crate::engine::{
     Clock, Code, Database, Dialect, Error, Result, SchemaChange, TransactionId, TransactionNumbers,
+    VERSION_RETENTION,
 };
 use crate::faults::Faults;
 use crate::rpc::RequestCounts;
@@ -30,6 +32,8 @@ pub(crate) struct Core {
     pub(super) statements: Statements,
     /// True if DDL that asks for what isn't here is kept.
     pub lenient_ddl: bool,
+    /// How far back the versions of each database can be read.
+    pub retention: Duration,
     pub faults: Faults,
     /// Held by the request whose turn it is, of those that a fault has wait for each other.
     pub(super) queue: tokio::sync::Mutex<()>,
@@ -52,6 +56,7 @@ impl Core {
             token_sequence: AtomicI32::new(1),
             statements: Statements::default(),
             lenient_ddl: false,
+            retention: VERSION_RETENTION,
             faults: Faults::default(),
             queue: tokio::sync::Mutex::default(),
             counts: RequestCounts::default(),
@@ -76,7 +81,7 @@ impl Core {
     /// Makes a database with these tables, which isn't one of the server's yet.
     pub fn new_database(&self, dialect: Dialect, schema: &[SchemaChange]) -> Result<Database> {
         let database = Database::new(Arc::clone(&self.clock), self.numbers.clone());
-        let database = database.with_dialect(dialect);
+        let database = database.with_dialect(dialect).with_retention(self.retention);
         database.change_schema(schema)?;
         Ok(database)
     }

@@ -47,6 +47,7 @@ impl Parser {
                     let construct = format!("the table function {}", table.name);
                     return Err(SqlError::unsupported(table.at, construct));
                 }
+                self.refuse(&["WITH OFFSET"])?;
                 FromItem::Table(table)
             }
         };
