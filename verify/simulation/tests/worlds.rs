@@ -47,6 +47,13 @@ fn the_rows_of_takeovers_go_with_the_row_of_a_ranked_member() {
 }
 
 #[test]
+fn whatever_shares_a_table_repeats_no_more_than_its_budget_pays_for() {
+    // Without a budget, more repeats come to nothing here than I8 allows.
+    let report = run_fleet(&FleetPlan::from_seed(1007), false);
+    assert_eq!(report.violation, None);
+}
+
+#[test]
 fn members_on_the_real_client_share_shards_too() {
     let plan = FleetPlan::from_seed(3);
     let (subject, storm) = (Subject::Shards, plan.lease * 3);
