@@ -96,8 +96,8 @@ impl LeadOptions {
         self
     }
 
-    /// Stops a task that has not called [`Term::progress`] for `limit`, which counts from its
-    /// start.
+    /// Stops a task that has not called [`progress`](crate::Term::progress) for `limit`, which
+    /// counts from its start.
     ///
     /// As after a cancellation, its term is cancelled and it has the stop limit to end, then it is
     /// aborted. The instance releases the lock, pauses as after an error, and contends again.
