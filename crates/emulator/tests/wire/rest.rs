@@ -66,6 +66,11 @@ async fn instances_and_databases_are_made_found_and_removed() {
     assert_eq!(database["databaseDialect"], "GOOGLE_STANDARD_SQL");
     let listed = get(&emulator, &format!("{INSTANCES}/orders/databases")).await;
     assert_eq!(listed["databases"][0]["name"], database["name"]);
+    let config = get(&emulator, "/v1/projects/p/instanceConfigs/emulator-config").await;
+    assert_eq!(
+        get(&emulator, "/v1/projects/p/instanceConfigs").await["instanceConfigs"][0],
+        config
+    );
 
     assert_eq!(ok(&emulator, &format!("DELETE {ORDERS}"), Json::Null).await, json!({}));
     assert_eq!(send(&emulator, &format!("GET {ORDERS}"), Json::Null).await.0, 404);

@@ -29,6 +29,23 @@ fn time(timestamp: Option<&prost_types::Timestamp>) -> Value {
     moment.map(|moment| moment.to_string().into()).unwrap_or_default()
 }
 
+pub(super) fn configs(reply: &instance::ListInstanceConfigsResponse) -> Value {
+    let all: Vec<Value> = reply.instance_configs.iter().map(config).collect();
+    object([
+        ("instanceConfigs", all.into()),
+        ("nextPageToken", reply.next_page_token.as_str().into()),
+    ])
+}
+
+pub(super) fn config(config: &instance::InstanceConfig) -> Value {
+    object([
+        ("name", config.name.as_str().into()),
+        ("displayName", config.display_name.as_str().into()),
+        ("configType", config.config_type().as_str_name().into()),
+        ("state", config.state().as_str_name().into()),
+    ])
+}
+
 pub(super) fn instances(reply: &instance::ListInstancesResponse) -> Value {
     let all: Vec<Value> = reply.instances.iter().map(instance).collect();
     object([("instances", all.into()), ("nextPageToken", reply.next_page_token.as_str().into())])

@@ -82,7 +82,7 @@ async fn done(admin: &Admin, request: Request<Incoming>) -> Result<Value> {
     let answer = match parts.as_slice() {
         [.., "operations", _] => call.operation(),
         ["projects", _, "instances", _, "databases", ..] => call.databases(&parts),
-        ["projects", _, "instances", ..] => call.instances(&parts),
+        ["projects", _, "instances" | "instanceConfigs", ..] => call.instances(&parts),
         _ => None,
     };
     answer.unwrap_or_else(|| {
@@ -104,6 +104,17 @@ impl Call<'_> {
         let name = self.name.to_owned();
         let parent = parts.get(..2)?.join("/");
         Some(match (self.method, parts) {
+            ("GET", [_, _, "instanceConfigs"]) => self
+                .admin
+                .list_instance_configs(instance::ListInstanceConfigsRequest {
+                    parent,
+                    ..Default::default()
+                })
+                .map(|reply| encode::configs(&reply)),
+            ("GET", [_, _, "instanceConfigs", _]) => self
+                .admin
+                .get_instance_config(instance::GetInstanceConfigRequest { name })
+                .map(|config| encode::config(&config)),
             ("POST", [_, _, "instances"]) => Fields::parse(self.body)
                 .and_then(|fields| fields.create_instance(parent))
                 .and_then(|request| self.admin.create_instance(request))
