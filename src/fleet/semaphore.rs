@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::permit::Permit;
 use super::poll::{Rows, poll, poll_in_turn, taken_until};
-use super::pool::Pool;
+use super::pool::{Place, Pool};
 use crate::batch::Repeats;
 use crate::error::{Error, Kind, Result};
 use crate::lock::WAIT_MAX;
@@ -98,7 +98,7 @@ impl SemaphoreBuilder {
             lease: settings.timing.lease,
             poll: settings.timing.poll_interval,
             lock,
-            pool: Pool::default(),
+            pool: Pool::new(settings.timing.poll_interval),
             poll_at: tokio::sync::Mutex::new(Instant::now()),
             fruitless: AtomicU32::new(0),
             trouble: Mutex::default(),
@@ -118,11 +118,15 @@ impl SemaphoreBuilder {
 /// At most `permits` are held at the same time, as far as locks exclude each other. If processes
 /// disagree about the number, the bound is the greatest that one of them names.
 ///
+/// The callers of one handle and its clones have their turns in the order of their calls.
+///
 /// # Not promised
 ///
-/// **There is no fairness.** A caller takes any permit that it sees free, and may be overtaken by
-/// others again and again. Callers in one process share their polls, so that many who wait poll no
-/// more than one.
+/// **Processes have no order.** While callers of the process wait, a permit that is given back goes to the
+/// next of them. After five polls the process leaves it to others for a poll and a quarter; if
+/// nobody takes it, after ten polls the next time, and so on, up to 60. Whoever polls first then has
+/// it. So each process that waits has a chance after 60 polls and one use of the permit, at most.
+/// Callers in one process share their polls, so that many who wait poll no more than one.
 ///
 /// ```
 /// use spindle::LockTable;
@@ -158,7 +162,7 @@ struct Inner {
     poll: Duration,
     lock: LockBuilder,
     pool: Pool,
-    /// When to poll again. Its owner polls for all that wait in this process.
+    /// When to poll again. The first of those that wait in this process polls for all.
     poll_at: tokio::sync::Mutex<Instant>,
     /// Polls in a row that brought nobody here a permit.
     fruitless: AtomicU32,
@@ -185,18 +189,31 @@ impl Semaphore {
     ///
     /// Outside of a tokio runtime.
     pub async fn acquire(&self) -> Result<Permit> {
+        let turn = self.0.pool.turn();
+        let mut tries = 0;
         loop {
-            match self.take_one().await {
+            turn.comes().await;
+            let Some(place) = self.0.pool.pick() else {
+                self.poll_when_due().await?;
+                continue;
+            };
+            turn.steps_out();
+            match self.take(place).await {
                 Ok(Some(permit)) => return Ok(permit),
-                Ok(None) => {}
+                Ok(None) => {
+                    tries += 1;
+                    if tries % TRIES_MAX == 0 {
+                        // The knowledge is old.
+                        self.0.pool.forget();
+                    }
+                }
                 Err(error) if error.is_config() || error.is_schema() => return Err(error),
                 Err(error) => {
                     self.note(Some(error));
                     // The others would fail as well. They wait for the next poll.
-                    self.0.pool.seen(Vec::new());
+                    self.0.pool.forget();
                 }
             }
-            self.poll_in_turn().await?;
         }
     }
 
@@ -226,7 +243,8 @@ impl Semaphore {
         })
     }
 
-    /// Polls once, and takes a permit if one is free; nothing if all are taken.
+    /// Polls once, and takes a permit if one is free; nothing if all are taken, or callers of this
+    /// process wait for one.
     ///
     /// # Errors
     ///
@@ -241,8 +259,19 @@ impl Semaphore {
     /// Outside of a tokio runtime.
     pub async fn try_acquire(&self) -> Result<Option<Permit>> {
         let (free, _) = self.poll().await?;
+        if self.0.pool.is_awaited() {
+            return Ok(None);
+        }
         self.0.pool.seen(free);
-        self.take_one().await
+        // If several are taken by then, the knowledge is old.
+        for _ in 0..TRIES_MAX {
+            let Some(place) = self.0.pool.pick() else { return Ok(None) };
+            if let Some(permit) = self.take(place).await? {
+                return Ok(Some(permit));
+            }
+        }
+        self.0.pool.forget();
+        Ok(None)
     }
 
     /// Returns the number of permits that are free now: one strong read.
@@ -268,29 +297,20 @@ impl Semaphore {
         &self.0.name
     }
 
-    /// Tries those that are known to be free, one after the other. If several of them are taken, the
-    /// knowledge is old, and the next poll renews it.
-    async fn take_one(&self) -> Result<Option<Permit>> {
-        for _ in 0..TRIES_MAX {
-            let Some(place) = self.0.pool.pick() else { return Ok(None) };
-            let key = format!("{}{}", self.0.prefix, place.number);
-            let lock = self.0.lock.for_row(key, self.0.lock.said_info());
-            let lock = lock.repeats(self.is_in_trouble()).build()?;
-            if let Some(guard) = lock.try_acquire().await? {
-                self.note(None);
-                return Ok(Some(Permit::new(guard, place)));
-            }
-        }
-        self.0.pool.seen(Vec::new());
-        Ok(None)
+    /// Tries the permit; nothing if it is taken.
+    async fn take(&self, place: Place) -> Result<Option<Permit>> {
+        let key = format!("{}{}", self.0.prefix, place.number);
+        let lock = self.0.lock.for_row(key, self.0.lock.said_info());
+        let lock = lock.repeats(self.is_in_trouble()).build()?;
+        let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
+        self.note(None);
+        Ok(Some(Permit::new(guard, place)))
     }
 
-    /// Waits for its turn, and polls when it is time, unless a permit is known to be free by then.
-    async fn poll_in_turn(&self) -> Result<()> {
+    /// Polls when it is time, unless a permit is given back here before. The first of those that wait
+    /// does so for all.
+    async fn poll_when_due(&self) -> Result<()> {
         let mut poll_at = self.0.poll_at.lock().await;
-        if !self.0.pool.is_empty() {
-            return Ok(());
-        }
         tokio::select! {
             biased;
             () = self.0.pool.freed() => return Ok(()),
@@ -300,13 +320,14 @@ impl Semaphore {
         let polled = poll_in_turn(&self.0.table, &self.0.repeats, &[], &prefixes).await;
         let polled = polled.map(|found| self.free_in(&found));
         let pause = match polled {
-            Ok((free, next)) if free.is_empty() => {
-                self.0.fruitless.store(0, Ordering::Relaxed);
-                next.min(self.0.poll)
-            }
-            Ok((free, _)) => {
-                self.0.pool.seen(free);
-                self.longer_pause(PAUSE_FIRST)
+            Ok((free, next)) => {
+                let left = self.0.pool.seen(free).unwrap_or(Duration::MAX);
+                if self.0.pool.is_empty() {
+                    self.0.fruitless.store(0, Ordering::Relaxed);
+                    next.min(left).min(self.0.poll)
+                } else {
+                    self.longer_pause(PAUSE_FIRST)
+                }
             }
             Err(error) if error.is_config() || error.is_schema() => return Err(error),
             Err(error) => {

@@ -167,6 +167,63 @@ async fn a_permit_that_is_given_back_here_goes_to_the_next_here_without_a_poll()
     assert!(took < Duration::from_millis(100), "{took:?}");
 }
 
+/// Callers that want a permit again and again, and how often each of them has had one.
+async fn turns(semaphores: &[Semaphore], callers: usize, time: Duration) -> Vec<usize> {
+    let mut all = Vec::new();
+    for semaphore in semaphores {
+        for _ in 0..callers {
+            let (semaphore, turns) = (semaphore.clone(), Arc::new(AtomicUsize::new(0)));
+            all.push(Arc::clone(&turns));
+            tokio::spawn(async move {
+                loop {
+                    let permit = semaphore.acquire().await.unwrap();
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    sleep(Duration::from_millis(50)).await;
+                    permit.release().await;
+                }
+            });
+        }
+    }
+    sleep(time).await;
+    all.iter().map(|turns| turns.load(Ordering::SeqCst)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_of_one_process_have_their_turns_in_order() {
+    for (permits, callers) in [(1, 5), (3, 10)] {
+        let world = World::start().await;
+        let turns = turns(&[semaphore(&world, "a", permits)], callers, LEASE * 3).await;
+        let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
+        assert!(*least > 10 && *least * 5 >= *most * 4, "{turns:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_share_a_permit_though_each_of_them_has_callers_that_wait() {
+    let world = World::start().await;
+    let processes = ["a", "b"].map(|id| semaphore(&world, id, 1));
+    let turns = turns(&processes, 3, LEASE * 6).await;
+    let (a, b): (usize, usize) = (turns[..3].iter().sum(), turns[3..].iter().sum());
+    assert!(a.min(b) > 100 && a.max(b) <= a.min(b) * 2, "{turns:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_tries_does_not_overtake_those_that_wait_here() {
+    let world = World::start().await;
+    let semaphore = semaphore(&world, "a", 1);
+    let held = acquire(&semaphore).await;
+    let waits = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { acquire(&semaphore).await }
+    });
+    sleep(LEASE / 7).await;
+    let released = tokio::spawn(held.release());
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    released.await.unwrap();
+    waits.await.unwrap().release().await;
+    assert!(semaphore.try_acquire().await.unwrap().is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
     let world = World::start().await;
