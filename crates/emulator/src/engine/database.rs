@@ -331,6 +331,15 @@ impl Database {
         Err(error)
     }
 
+    /// Refuses a transaction that has ended, as a read in it would.
+    ///
+    /// # Errors
+    /// The transaction is not open, or isn't known.
+    pub fn check_open(&self, id: TransactionId) -> Result<()> {
+        let now = self.now();
+        self.state().open_transaction(id.0, now).map(drop)
+    }
+
     /// Returns true if this transaction is open and has read or written anything.
     pub fn has_worked(&self, id: TransactionId) -> bool {
         let state = self.state();

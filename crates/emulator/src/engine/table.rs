@@ -175,7 +175,7 @@ impl Table {
             if now.is_empty() {
                 let names: Vec<&str> =
                     later.iter().map(|at: &usize| self.columns[*at].name.as_str()).collect();
-                return Err(Error::invalid_argument(format!(
+                return Err(Error::failed_precondition(format!(
                     "Generated columns of table {} depend on each other: {}.",
                     self.name,
                     names.join(", ")

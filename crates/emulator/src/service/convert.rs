@@ -220,6 +220,11 @@ pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Resul
             None => return Err(Error::invalid_argument("Mutation must specify an operation.")),
         };
         let table = table(schema, &write.table)?;
+        if write.values.is_empty() {
+            return Err(Error::invalid_argument(
+                "No value provided for required field: Write.values",
+            ));
+        }
         for row in &write.values {
             decoded.push(Mutation::Write {
                 kind,
@@ -233,6 +238,9 @@ pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Resul
 }
 
 fn cells(table: &Table, columns: &[String], row: &ListValue) -> Result<Vec<Cell>> {
+    if let Some(name) = columns.iter().find(|name| table.position(name).is_none()) {
+        return Err(Error::column_not_found(&table.name, name));
+    }
     if columns.len() != row.values.len() {
         return Err(Error::invalid_argument(format!(
             "Mutation column and value size mismatch: Found: {} columns and {} values",

@@ -19,10 +19,10 @@ impl Core {
     async fn read_once(&self, request: &proto::ReadRequest) -> Result<Results> {
         let database = self.database_of(&request.session)?;
         check_supported(request)?;
-        let mut selected = self.select(&request.session, request.transaction.as_ref())?;
+        let transaction = request.transaction.as_ref();
+        let mut selected = self.select_to_read(&request.session, transaction, false)?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
         check_hint(request, selected.handle)?;
-        self.check_last(selected.handle)?;
         let schema = match selected.handle {
             Handle::ReadOnly(moment) => database.schema_at(moment),
             Handle::ReadWrite(_) => database.schema(),

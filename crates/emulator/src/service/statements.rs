@@ -39,11 +39,9 @@ impl Core {
             return self.execute_dml(&database, request).await;
         }
         let parameters = parameters(request.params.as_ref(), &request.param_types)?;
-        let mut selected = self.select(&request.session, request.transaction.as_ref())?;
+        let (session, is_last) = (&request.session, request.last_statement);
+        let mut selected = self.select_to_read(session, request.transaction.as_ref(), is_last)?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
-        if !request.last_statement {
-            self.check_last(selected.handle)?;
-        }
         let mut access = match selected.handle {
             Handle::ReadWrite(id) => InTransaction::read_write(&database, id),
             Handle::ReadOnly(moment) => InTransaction::read_only(&database, moment),
@@ -147,12 +145,21 @@ impl Core {
         })
     }
 
-    /// Refuses what comes after the last statement of a transaction.
-    pub(super) fn check_last(&self, handle: Handle) -> Result<()> {
-        match handle {
-            Handle::ReadWrite(id) => self.replays().check(id),
-            Handle::ReadOnly(_) => Ok(()),
+    /// The transaction of a read or a query: one that is open, and has not had its last statement.
+    pub(super) fn select_to_read(
+        &self,
+        session: &str,
+        selector: Option<&proto::TransactionSelector>,
+        is_last: bool,
+    ) -> Result<Selected> {
+        let selected = self.select(session, selector)?;
+        if let Handle::ReadWrite(id) = selected.handle {
+            self.database_of(session)?.check_open(id)?;
+            if !is_last {
+                self.replays().check(id)?;
+            }
         }
+        Ok(selected)
     }
 
     /// The transaction of a statement that writes.

@@ -171,26 +171,31 @@ fn index_rows(schema: &Schema) -> Vec<Vec<Value>> {
 
 fn index_column_rows(schema: &Schema) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    let mut add =
-        |table: &str, name: &str, kind: &str, column: &Column, place: Option<(usize, bool)>| {
-            let order = place.map(|(_, descending)| if descending { "DESC" } else { "ASC" });
-            rows.push(vec![
-                "".into(),
-                "".into(),
-                table.into(),
-                name.into(),
-                kind.into(),
-                column.name.as_str().into(),
-                place.map(|(place, _)| i64::try_from(place + 1).unwrap_or(i64::MAX)).into(),
-                order.into(),
-                if column.not_null { "NO" } else { "YES" }.into(),
-                column.spanner_type().into(),
-            ]);
-        };
+    let mut add = |table: &str,
+                   name: &str,
+                   kind: &str,
+                   column: &Column,
+                   place: Option<(usize, bool)>,
+                   filtered: bool| {
+        let order = place.map(|(_, descending)| if descending { "DESC" } else { "ASC" });
+        rows.push(vec![
+            "".into(),
+            "".into(),
+            table.into(),
+            name.into(),
+            kind.into(),
+            column.name.as_str().into(),
+            place.map(|(place, _)| i64::try_from(place + 1).unwrap_or(i64::MAX)).into(),
+            order.into(),
+            if column.not_null || filtered { "NO" } else { "YES" }.into(),
+            column.spanner_type().into(),
+        ]);
+    };
     for table in schema.tables() {
         for (place, part) in table.primary_key.iter().enumerate() {
             let column = &table.columns[part.position];
-            add(&table.name, "PRIMARY_KEY", "PRIMARY_KEY", column, Some((place, part.descending)));
+            let place = Some((place, part.descending));
+            add(&table.name, "PRIMARY_KEY", "PRIMARY_KEY", column, place, false);
         }
     }
     for index in schema.indexes() {
@@ -199,7 +204,8 @@ fn index_column_rows(schema: &Schema) -> Vec<Vec<Value>> {
             let own = definition.columns.get(at).map(|own| (at, own.descending));
             // The columns that the table's key adds aren't listed.
             if own.is_some() || !entries.is_key(at) {
-                add(&definition.table, &definition.name, "INDEX", column, own);
+                let filtered = definition.null_filtered && own.is_some();
+                add(&definition.table, &definition.name, "INDEX", column, own, filtered);
             }
         }
     }

@@ -58,7 +58,7 @@ async fn what_is_interleaved_has_the_key_of_its_parent() {
     refused(&world, nullable, "FailedPrecondition", reason);
     change(&world, "CREATE TABLE n (Note STRING(9), Id INT64) PRIMARY KEY (Note, Id)").unwrap();
     for (ddl, reason) in [
-        ("CREATE INDEX i ON Child (Note), INTERLEAVE IN Parent", "incorrect type or order"),
+        ("CREATE INDEX i ON Child (Note), INTERLEAVE IN Parent", "parent key column Id."),
         ("CREATE INDEX i ON Child (Id DESC), INTERLEAVE IN Parent", "incorrect type or order"),
         ("CREATE INDEX i ON n (Id), INTERLEAVE IN Parent", "child key is nullable"),
         ("CREATE INDEX i ON Child (Note), INTERLEAVE IN n", "not a prefix of the keys of table n"),

@@ -8,6 +8,25 @@ use proto::transaction_options::read_only::TimestampBound;
 use super::*;
 
 #[tokio::test]
+async fn a_transaction_that_has_ended_answers_no_query_not_even_one_of_no_table() {
+    let mut world = World::start().await;
+    let id = world.begin_read_write().await;
+    let selector = Some(proto::TransactionSelector { selector: Some(Selector::Id(id.clone())) });
+    let request = proto::ExecuteSqlRequest {
+        session: world.session.clone(),
+        transaction: selector,
+        sql: "SELECT 1".into(),
+        ..Default::default()
+    };
+    world.client.execute_sql(request.clone()).await.unwrap();
+    world.commit(&id, []).await.unwrap();
+    assert_eq!(code(world.client.execute_sql(request).await), Code::FailedPrecondition);
+    // A wrong table is not what is told first.
+    let wrong = world.read("none", &["id"], all(), Some(Selector::Id(id))).await;
+    assert_eq!(code(wrong), Code::FailedPrecondition);
+}
+
+#[tokio::test]
 async fn a_read_only_transaction_can_be_neither_committed_nor_rolled_back() {
     let mut world = World::start().await;
     let id = world.begin(Mode::ReadOnly(ReadOnly::default())).await.unwrap().id;

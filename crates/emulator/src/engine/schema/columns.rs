@@ -102,7 +102,7 @@ impl Schema {
     }
 
     /// The columns that interleaved tables share stay as they are.
-    fn check_interleaved_column(&self, table: &str, column: &str) -> Result<()> {
+    pub(super) fn check_interleaved_column(&self, table: &str, column: &str) -> Result<()> {
         let table = self.named(table)?;
         let Some(at) = table.position(column).filter(|at| table.is_key(*at)) else {
             return Ok(());

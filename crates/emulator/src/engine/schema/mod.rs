@@ -173,6 +173,7 @@ impl Schema {
             SchemaChange::DropColumn { table, column } => self.drop_column(table, column),
             SchemaChange::AlterColumn { table, column } => self.alter_column(table, column),
             SchemaChange::SetDefault { table, column, default } => {
+                self.check_interleaved_column(table, column)?;
                 self.replace_column(table, column, |old| Column { default: default.clone(), ..old })
             }
             SchemaChange::SetDatabaseOptions { database, options } => {
@@ -265,8 +266,7 @@ impl Schema {
         Ok(())
     }
 
-    /// The table that an index is interleaved in has the first columns of its key, but for their
-    /// names.
+    /// The table that an index is interleaved in has the first columns of its key.
     fn check_interleaved_index(&self, index: &BoundIndex) -> Result<()> {
         let Index { name, interleaved_in, null_filtered, columns, .. } = &index.definition;
         let Some(parent) = interleaved_in else { return Ok(()) };
@@ -279,6 +279,12 @@ impl Schema {
         }
         for (at, part) in above.primary_key.iter().enumerate() {
             let (own, column) = (&index.entries.columns[at], &above.columns[part.position]);
+            if !own.name.eq_ignore_ascii_case(&column.name) {
+                return Err(Error::failed_precondition(format!(
+                    "Index {name} does not reference index parent key column {}.",
+                    column.name
+                )));
+            }
             let form = |column: &Column| (column.column_type, column.max_length);
             if form(own) != form(column) || columns[at].descending != part.descending {
                 return Err(Error::failed_precondition(format!(

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::engine::{Json, Numeric, Type, Value};
+use crate::engine::{Code, Json, Numeric, Type, Value};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::eval::cast;
 use crate::sql::params::Reading;
@@ -183,7 +183,8 @@ impl Typed {
         }
         if let (Type::Numeric, Origin::Float(written)) = (target, &self.origin) {
             let number = Numeric::parse(written).map(Value::Numeric).ok_or_else(|| {
-                SqlError::invalid(at, format!("Invalid NUMERIC value: {written}"))
+                let message = format!("Invalid NUMERIC value: {written}");
+                SqlError::new(Code::OutOfRange, at, message)
             })?;
             return Ok(Some(Typed { value_type, ..Typed::constant(at, number, Origin::Literal) }));
         }

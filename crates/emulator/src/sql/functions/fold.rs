@@ -132,9 +132,7 @@ fn doubles(values: &[Value]) -> Result<f64> {
 fn mean_of_doubles(values: &[Value]) -> f64 {
     let count = values.len() as f64;
     if doubles_of(values).any(|value| !value.is_finite()) {
-        // The mean of the values so far moves with each.
-        let steps = doubles_of(values).zip(1_u32..);
-        return steps.fold(0.0, |mean, (value, place)| mean + (value - mean) / f64::from(place));
+        return doubles_of(values).sum();
     }
     let (sum, lost) = compensated(doubles_of(values));
     if sum.is_finite() {

@@ -6,8 +6,8 @@ mod query;
 mod texts;
 mod write;
 
-use crate::ours::{Kept, PARAMETERS, Role, TABLES};
 use crate::random::Random;
+use crate::tables::{self, PARAMETERS, TABLES};
 use crate::tree::Tree;
 
 const TYPES: &[&str] = &[
@@ -61,19 +61,20 @@ impl Generator {
         }
     }
 
-    /// The next statement.
-    pub fn statement(&mut self) -> Tree {
+    /// The calls of the next case: a statement, or a table that keeps an expression.
+    pub fn case(&mut self) -> Vec<Tree> {
         (self.columns, self.aliases, self.subqueries) = (Vec::new(), 0, 0);
         self.parameters = true;
-        match self.random.below(24) {
+        let statement = match self.random.below(24) {
             0..8 => self.single(),
             8..18 => self.query(None).0,
             18 => self.insert(),
             19 => self.update(),
             20 => self.delete(),
-            21 => self.kept(),
+            21 => return self.kept(),
             _ => self.written(),
-        }
+        };
+        vec![Tree::node("sql #", [statement])]
     }
 
     /// A query of one expression, on a table or without.
@@ -87,32 +88,38 @@ impl Generator {
     }
 
     /// An expression in a generated column, or in a CHECK. There it has no query inside.
-    fn kept(&mut self) -> Tree {
+    fn kept(&mut self) -> Vec<Tree> {
         self.subqueries = usize::MAX;
         self.parameters = false;
         for (name, kind) in TABLES[0].columns {
             self.columns.push(Column { name: (*name).into(), kind: (*kind).into() });
         }
-        if self.random.percent(40) {
-            return Tree::node(&Kept::pattern(Role::Check, "BOOL"), [self.expr("BOOL", DEPTH)]);
-        }
-        let kind = TYPES[self.random.below(COMPARABLE)];
-        // Beside an expression of another type, a column would convert it.
-        let expression = Tree::node(&format!("CAST(# AS {kind})"), [self.expr(kind, DEPTH)]);
-        Tree::node(&Kept::pattern(Role::Generated, kind), [expression])
+        let (element, expression, shown) = match self.random.percent(40) {
+            true => ("CHECK (#)".to_owned(), self.expr("BOOL", DEPTH), ""),
+            false => {
+                let kind = TYPES[self.random.below(COMPARABLE)];
+                // Beside an expression of another type, a column would convert it.
+                let cast = Tree::node(&format!("CAST(# AS {kind})"), [self.expr(kind, DEPTH)]);
+                (format!("kept {} AS (#) STORED", tables::stored(kind)), cast, ", kept")
+            }
+        };
+        let mut calls: Vec<Tree> = tables::copy(&element).iter().map(Tree::leaf).collect();
+        calls[0] = Tree::node(&calls[0].text(), [expression]);
+        calls.push(Tree::leaf(format!("sql SELECT a, b{shown} FROM k")));
+        calls
     }
 
-    /// The value that an UPDATE or a DELETE comes to.
+    /// What an UPDATE or a DELETE comes to.
     fn written(&mut self) -> Tree {
         self.enter_table("t", "z");
         let filter = self.expr("BOOL", DEPTH);
         if self.random.percent(30) {
-            return Tree::node(&Kept::pattern(Role::Delete, "t"), [filter]);
+            return Tree::node("DELETE FROM t AS z WHERE # THEN RETURN a, b", [filter]);
         }
         let (name, kind) = TABLES[0].columns[2 + self.random.below(TABLES[0].columns.len() - 2)];
         let value = Tree::node(&format!("CAST(# AS {kind})"), [self.expr(kind, DEPTH)]);
-        let written = Tree::node("# FROM t AS z WHERE #", [value, filter]);
-        Tree::node(&Kept::pattern(Role::Update, name), [written])
+        let pattern = format!("UPDATE t AS z SET {name} = # WHERE # THEN RETURN a, b, {name}");
+        Tree::node(&pattern, [value, filter])
     }
 
     /// A parameter of this type, if there is one.

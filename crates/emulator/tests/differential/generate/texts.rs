@@ -20,6 +20,7 @@ pub const ODD_LITERALS: &[&str] = &[
 ];
 
 /// Returns the literals of a type.
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 pub fn literals(kind: &str) -> &'static [&'static str] {
     match kind {
         "BOOL" => &["TRUE", "FALSE"],

@@ -1,7 +1,7 @@
 //! Statements that write.
 
 use super::Generator;
-use crate::ours::TABLES;
+use crate::tables::TABLES;
 use crate::tree::Tree;
 
 impl Generator {

@@ -1,7 +1,8 @@
 //! Calls of functions.
 
+use spindle_emulator::sql::{FunctionCode, functions};
+
 use super::Generator;
-use crate::sql::{FunctionCode, functions};
 use crate::tree::Tree;
 
 impl Generator {
@@ -49,7 +50,7 @@ impl Generator {
     }
 
     fn part(&mut self) -> &'static str {
-        *self.random.pick(&[
+        const PARTS: &[&str] = &[
             "NANOSECOND",
             "MICROSECOND",
             "MILLISECOND",
@@ -60,7 +61,8 @@ impl Generator {
             "WEEK",
             "MONTH",
             "YEAR",
-        ])
+        ];
+        PARTS[self.random.below(PARTS.len())]
     }
 }
 
