@@ -208,23 +208,6 @@ async fn processes_share_a_permit_though_each_of_them_has_callers_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_tries_does_not_overtake_those_that_wait_here() {
-    let world = World::start().await;
-    let semaphore = semaphore(&world, "a", 1);
-    let held = acquire(&semaphore).await;
-    let waits = tokio::spawn({
-        let semaphore = semaphore.clone();
-        async move { acquire(&semaphore).await }
-    });
-    sleep(LEASE / 7).await;
-    let released = tokio::spawn(held.release());
-    assert!(semaphore.try_acquire().await.unwrap().is_none());
-    released.await.unwrap();
-    waits.await.unwrap().release().await;
-    assert!(semaphore.try_acquire().await.unwrap().is_some());
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
     let world = World::start().await;
     let semaphore = semaphore(&world, "a", 1);
