@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::SecondsFormat;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::{FencingToken, TermEnd};
 use tokio::time::{sleep, timeout};
@@ -60,7 +61,8 @@ async fn a_token_set_back_to_an_older_one_revives_nobody() {
     let b = world.elect("b").await;
     let current = b.lock.term().unwrap();
     // The row is b's, with a's token: a's fence must not match it, nor b's go on as if nothing was.
-    world.write(edit("token", &old.token().to_datetime().to_rfc3339())).await;
+    let token = old.token().to_datetime().to_rfc3339_opts(SecondsFormat::Nanos, true);
+    world.write(edit("token", &token)).await;
     let client = world.client().await;
     let fence = old.fence();
     let refused = client

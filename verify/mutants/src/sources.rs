@@ -106,10 +106,13 @@ impl Package {
 /// Returns true if a file can have the module of a test: `a::b::tests` is in `a/b.rs`, `a/b/mod.rs`
 /// or `a/b/tests.rs`.
 fn is_in(file: &str, modules: &str) -> bool {
-    let names: Vec<&str> = modules.split("::").filter(|name| *name != "tests").collect();
-    let module = names.join("/");
-    let ends = [".rs", "/mod.rs", "/tests.rs"];
-    module.is_empty() || ends.iter().any(|end| file.ends_with(&format!("/{module}{end}")))
+    let beside =
+        if modules == "tests" { "" } else { modules.strip_suffix("::tests").unwrap_or(modules) };
+    let is_of = |module: &str, ends: &[&str]| {
+        let module = module.replace("::", "/");
+        module.is_empty() || ends.iter().any(|end| file.ends_with(&format!("/{module}{end}")))
+    };
+    is_of(modules, &[".rs", "/mod.rs"]) || is_of(beside, &[".rs", "/mod.rs", "/tests.rs"])
 }
 
 fn manifest(file: &Path) -> io::Result<Manifest> {
@@ -147,6 +150,7 @@ mod tests {
     fn a_test_is_found_in_the_file_of_its_module() {
         assert!(is_in("src/batch/dispatch.rs", "batch::dispatch::tests"));
         assert!(is_in("src/batch/mod.rs", "batch::tests"));
+        assert!(is_in("src/run/tests/values.rs", "run::tests::values"));
         assert!(!is_in("src/batch/dispatch.rs", "batch::queues::tests"));
         assert!(!is_in("src/batch/dispatch.rs", "other::dispatch::tests"));
     }
