@@ -19,7 +19,7 @@ use super::op::{Class, Op};
 use super::queues::Queues;
 use super::request::{Return, Whole, panicked, send};
 use super::store::Store;
-use super::together::{Batch, Charge, Repeat};
+use super::together::{Batch, Charge, Repeat, fill_a_request};
 use super::waiting::{Ending, GATHERING_MAX};
 use crate::error::panic_message;
 
@@ -159,7 +159,8 @@ impl Dispatcher {
         let (class, acts, was_parted) = (*class, ops.len(), request.was_parted());
         if !was_parted {
             let (is_done, is_heard) = (back.is_answered, back.is_heard);
-            let ending = Ending { sent: request.sent, acts, is_done, is_heard };
+            let (sent, is_full) = (request.sent, fill_a_request(&*request.ops));
+            let ending = Ending { sent, acts, is_full, is_done, is_heard };
             self.queues.arrived(class, *charge, *repeat, ending);
             if self.repeats_whole(&request, back.whole) {
                 return;
@@ -248,7 +249,8 @@ impl Dispatcher {
             }
             request.late_from = None;
             let (sent, acts) = (request.sent, request.ops.len());
-            let ending = Ending { sent, acts, is_done: false, is_heard: false };
+            let (is_full, is_done, is_heard) = (fill_a_request(&*request.ops), false, false);
+            let ending = Ending { sent, acts, is_full, is_done, is_heard };
             self.queues.arrived(request.class, request.charge, request.repeat, ending);
             for part in request.ops.chunks(request.ops.len().div_ceil(PARTS)) {
                 self.queues.add_part(request.class, now, part.to_vec());

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::budget::{Budget, Budgets};
 use super::op::{Class, Op};
-use super::together::{Batch, Charge, ROWS_MAX, Repeat};
+use super::together::{Batch, Charge, Repeat, fill_a_request};
 use super::waiting::{Ending, Resend, Waiting};
 use super::window::{Growth, Overlap};
 
@@ -148,7 +148,7 @@ impl Queues {
         }
         if ending.is_done && class == Class::Heartbeats && self.of(Class::Begins).in_flight > 0 {
             self.growth.kept(ending.acts);
-        } else if ending.is_done && class == Class::Begins && ending.acts >= ROWS_MAX {
+        } else if ending.is_done && class == Class::Begins && ending.is_full {
             self.growth.begun(ending.acts, Instant::now());
         }
         self.class(class).arrived(charge, ending);
@@ -191,7 +191,8 @@ impl Queues {
         waiting.drop_idle(now);
         let Some(first) = waiting.first_trusted() else { return };
         let (limit, deadline) = (first.limit, first.deadline);
-        let are_many = waiting.fresh.len() + waiting.repeats.len() >= ROWS_MAX;
+        let all = waiting.fresh.iter().chain(&waiting.repeats);
+        let are_many = fill_a_request(all.map(|(_, op)| op));
         let waits_since = deadline.checked_sub(limit).unwrap_or(now);
         if now.saturating_duration_since(waits_since) >= limit / LATE {
             self.late_until = self.late_until.max(now + limit);
@@ -219,7 +220,7 @@ mod tests {
 
     use super::*;
     use crate::batch::op::OpKind;
-    use crate::batch::together::BYTES_MAX;
+    use crate::batch::together::{BYTES_MAX, ROWS_MAX};
     use crate::batch::waiting::GATHERING_MAX;
     use crate::batch::window::PAUSE_MIN;
     use crate::error::Outcome;
@@ -279,7 +280,8 @@ mod tests {
         }
 
         fn arrived(&mut self, class: Class, charge: Charge, is_done: bool) {
-            let ending = Ending { sent: Instant::now(), acts: 1, is_done, is_heard: true };
+            let (sent, is_heard) = (Instant::now(), true);
+            let ending = Ending { sent, acts: 1, is_full: false, is_done, is_heard };
             self.queues.arrived(class, charge, Repeat::default(), ending);
         }
 
@@ -365,11 +367,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_term_begins_for_a_while_after_heartbeats_waited_in_the_queue() {
+        no_term_begins_after_heartbeats_of("", ROWS_MAX).await;
+        // Each takes an eighth of a request's bytes, and a little more.
+        no_term_begins_after_heartbeats_of(&"n".repeat(BYTES_MAX / 8 / 3), 7).await;
+    }
+
+    async fn no_term_begins_after_heartbeats_of(name: &str, in_a_request: usize) {
         let mut waiters = Waiters::none();
         let window = Class::Heartbeats.window().size();
-        for n in 0..(window + 1) * ROWS_MAX {
-            waiters.add(&format!("{n:05}"), heartbeat(), false, 0);
+        for n in 0..(window + 1) * in_a_request {
+            waiters.add(&format!("{name}{n:05}"), heartbeat(), false, 0);
         }
+        waiters.gather().await;
         let sent = std::iter::from_fn(|| waiters.next_batch()).count();
         assert_eq!(sent, window);
         tokio::time::advance(LIMIT / LATE).await;
@@ -428,7 +437,8 @@ mod tests {
         waiters.add("r", release(), false, 0);
         waiters.add("p", look(), false, 0);
         assert_eq!(waiters.next_batch(), None, "and nothing goes beside it");
-        let ending = Ending { sent: Instant::now(), acts: 1, is_done: true, is_heard: true };
+        let (sent, is_done, is_heard) = (Instant::now(), true, true);
+        let ending = Ending { sent, acts: 1, is_full: false, is_done, is_heard };
         waiters.queues.arrived(Class::Polls, Charge::default(), alone, ending);
         assert_eq!(waiters.next_batch().unwrap().0, Class::Releases, "they take turns");
         assert_eq!(waiters.next_batch(), None, "it was the isolated_max: so they stay apart");

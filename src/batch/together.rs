@@ -60,6 +60,16 @@ impl Batch {
     }
 }
 
+/// Returns true if these acts are as many as go in one request, or more.
+pub(super) fn fill_a_request<'a>(ops: impl IntoIterator<Item = &'a Arc<Op>>) -> bool {
+    let (mut rows, mut bytes) = (0, 0);
+    ops.into_iter().any(|op| {
+        (rows, bytes) = (rows + 1, bytes + op.bytes());
+        // One more of its size would be too much.
+        rows >= ROWS_MAX || bytes + op.bytes() > BYTES_MAX
+    })
+}
+
 /// Acts that may share a request.
 pub(super) struct Chosen {
     class: Class,

@@ -49,6 +49,8 @@ pub(crate) struct Ending {
     pub(crate) sent: Instant,
     /// How many acts it had.
     pub(crate) acts: usize,
+    /// True if it was as large as requests get.
+    pub(crate) is_full: bool,
     /// True if it came to something, in time.
     pub(crate) is_done: bool,
     /// True if the server was heard.
@@ -97,7 +99,7 @@ impl Waiting {
     }
 
     pub(super) fn arrived(&mut self, charge: Charge, ending: Ending) {
-        let Ending { sent, acts, is_done, is_heard } = ending;
+        let Ending { sent, acts, is_full, is_done, is_heard } = ending;
         if charge.is_isolated {
             self.isolated_in_flight = self.isolated_in_flight.saturating_sub(1);
             self.isolated_max = if is_done { (self.isolated_max * 2).min(ROWS_MAX) } else { 1 };
@@ -106,7 +108,6 @@ impl Waiting {
         let (in_flight, now) = (self.in_flight, Instant::now());
         self.in_flight = in_flight.saturating_sub(1);
         if is_heard {
-            let is_full = acts >= ROWS_MAX;
             self.window.answered(Sample { sent, in_flight, is_full }, now);
         } else if acts > 1 {
             // Of a single row nobody knows if the row is at fault, or the server.
