@@ -103,7 +103,7 @@ fn the_files_of_a_folder_use_each_other_in_no_circle() {
             }
             used.remove(&own);
         }
-        // What uses nothing that is left is in no circle.
+        // A part that uses nothing that is left is in no circle.
         while let Some(part) = uses.iter().find(|(_, used)| used.is_empty()).map(|(part, _)| part) {
             let part = part.clone();
             uses.remove(&part);

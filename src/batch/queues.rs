@@ -191,10 +191,10 @@ impl Queues {
         waiting.drop_idle(now);
         let Some(first) = waiting.first_trusted() else { return };
         let (limit, deadline) = (first.limit, first.deadline);
-        let all = waiting.fresh.iter().chain(&waiting.repeats);
-        let are_many = fill_a_request(all.map(|(_, op)| op));
         let waits_since = deadline.checked_sub(limit).unwrap_or(now);
         if now.saturating_duration_since(waits_since) >= limit / LATE {
+            let all = waiting.fresh.iter().chain(&waiting.repeats);
+            let are_many = fill_a_request(all.map(|(_, op)| op));
             self.late_until = self.late_until.max(now + limit);
             if are_many {
                 self.growth.pause(now);

@@ -1,4 +1,4 @@
-//! What went wrong, and how acts and terms end.
+//! Errors, and how acts and terms end.
 
 mod client;
 mod kind;

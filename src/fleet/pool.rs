@@ -1,7 +1,7 @@
 //! The permits that this process knows to be free, shared by all in it that want one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -59,6 +59,12 @@ pub(super) struct Place {
     is_free: bool,
 }
 
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Pool {
     pub(super) fn new(poll: Duration) -> Pool {
         let known = Known {
@@ -76,7 +82,7 @@ impl Pool {
     /// Takes note of a poll: these are free. Returns how long it is until the first of those that are
     /// left to others may be taken here, if there are any.
     pub(super) fn seen(&self, free: Vec<usize>) -> Option<Duration> {
-        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.known();
         let now = Instant::now();
         let Known { free: known_free, ours, left, tenure, .. } = &mut *known;
         left.retain(|number, until| {
@@ -94,16 +100,16 @@ impl Pool {
 
     /// Forgets what is known to be free: it is old.
     pub(super) fn forget(&self) {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner).free.clear();
+        self.0.known().free.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner).free.is_empty()
+        self.0.known().free.is_empty()
     }
 
     /// Returns one of those seen free, at random: others choose, too.
     pub(super) fn pick(&self) -> Option<Place> {
-        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.known();
         if known.free.is_empty() {
             return None;
         }
@@ -116,12 +122,12 @@ impl Pool {
 
     /// Returns true if somebody here waits for a permit.
     pub(super) fn is_awaited(&self) -> bool {
-        !self.0.known.lock().unwrap_or_else(PoisonError::into_inner).waiting.is_empty()
+        !self.0.known().waiting.is_empty()
     }
 
     /// Enters the queue of this process, as its last.
     pub(super) fn turn(&self) -> Turn {
-        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.known();
         known.calls += 1;
         Turn { call: known.calls, pool: self.clone() }
     }
@@ -138,7 +144,7 @@ impl Turn {
     pub(super) async fn comes(&self) {
         loop {
             let called = {
-                let mut known = self.pool.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = self.pool.0.known();
                 let called = Arc::clone(known.waiting.entry(self.call).or_default());
                 if known.waiting.keys().next() == Some(&self.call) {
                     return;
@@ -152,7 +158,7 @@ impl Turn {
     /// Lets the next one go first, while this caller tries the permit that it has picked. If another
     /// process was faster, it waits again, before all that called later.
     pub(super) fn steps_out(&self) {
-        let mut known = self.pool.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.pool.0.known();
         known.waiting.remove(&self.call);
         if let Some(next) = known.waiting.values().next() {
             next.notify_one();
@@ -179,7 +185,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut known = self.pool.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.pool.0.known();
         known.ours.remove(&self.number);
         let now = Instant::now();
         let is_awaited = !known.waiting.is_empty();

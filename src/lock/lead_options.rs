@@ -1,4 +1,4 @@
-//! What a task of `lead` may return, and what happens when it fails.
+//! The results of a task of `lead`, and the options for its failures.
 
 use std::time::Duration;
 

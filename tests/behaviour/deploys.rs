@@ -75,7 +75,7 @@ async fn half_of_the_members_that_leave_at_once_leave_no_shard_alone_for_longer_
             sleep(Duration::from_millis(apart)).await;
         }
         fleet.is_vacant_for(POLL * 2, 4).await;
-        // What one leaves may go to the next leaver first.
+        // A leaver's shards may go first to another that is about to leave.
         let moved = fleet.work.starts() - before;
         assert!((SHARDS / 2..=SHARDS / 4 * 3).contains(&moved), "{apart} ms apart: {moved} moved");
     }

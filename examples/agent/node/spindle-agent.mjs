@@ -31,7 +31,7 @@ export class Leader {
   }
 
   async #follow(wanted) {
-    // Whatever ends the stream, nothing is held until a new one says so.
+    // However the stream ends, nothing is held until a new one says so.
     for (;; await sleep(200)) {
       try {
         const stream = await this.#ask('/v1/lead', wanted);

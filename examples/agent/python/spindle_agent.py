@@ -47,7 +47,7 @@ class Leader:
             time.sleep(pause)
 
     def _follow(self):
-        # Whatever ends the stream, nothing is held until a new one says so.
+        # However the stream ends, nothing is held until a new one says so.
         try:
             event = ""
             for line in self._ask("/v1/lead", self.wanted):

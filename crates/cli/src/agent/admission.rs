@@ -1,4 +1,4 @@
-//! Who may ask: no page of a browser, and only who has the token, if there is one.
+//! The check of each request: it comes from no page of a browser, and carries the token, if there is one.
 
 use std::path::Path;
 use std::sync::Arc;

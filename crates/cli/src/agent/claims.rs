@@ -90,7 +90,7 @@ impl Claim {
         };
         match to {
             None => Ok(lock.resign().await),
-            Some(id) => lock.resign_to(id).await.map_err(|error| super::request::failed(&error)),
+            Some(id) => Ok(lock.resign_to(id).await?),
         }
     }
 }

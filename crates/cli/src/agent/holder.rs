@@ -161,7 +161,7 @@ impl Holder {
         let (begin, begun) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let job = move |term: Term| async move {
-            // Whoever receives them outlives the job.
+            // The receiver lives longer than the job.
             let _ = begin.send(term);
             ended.await.ok()
         };

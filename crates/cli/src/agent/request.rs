@@ -1,4 +1,4 @@
-//! What a client may ask for, and how it is read: within bounds of size and time.
+//! The requests of clients, read within bounds of size and time.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub struct Settings {
     patience: Option<Duration>,
     #[serde(default)]
     clock: Reading,
-    /// Whatever else was sent: a misspelt field must not be passed over.
+    /// All other fields: a misspelt one must not be passed over.
     #[serde(flatten)]
     unknown: serde_json::Map<String, serde_json::Value>,
 }
@@ -130,14 +130,16 @@ pub fn bad(text: impl Into<String>) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, text.into())
 }
 
-/// A refusal that the library or Spanner is the reason of.
-pub fn failed(error: &spindle::Error) -> Refusal {
-    let status = match error {
-        error if error.is_config() => StatusCode::BAD_REQUEST,
-        error if error.is_not_acquired() => StatusCode::CONFLICT,
-        _ => StatusCode::BAD_GATEWAY,
-    };
-    Refusal(status, error.to_string())
+/// The library or Spanner is the reason.
+impl From<spindle::Error> for Refusal {
+    fn from(error: spindle::Error) -> Refusal {
+        let status = match &error {
+            error if error.is_config() => StatusCode::BAD_REQUEST,
+            error if error.is_not_acquired() => StatusCode::CONFLICT,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Refusal(status, error.to_string())
+    }
 }
 
 pub fn json(status: StatusCode, thing: &impl Serialize) -> Response {

@@ -23,8 +23,7 @@ use super::elector::Elector;
 use super::event::FenceParts;
 use super::probes::{self, Probes};
 use super::request::{
-    Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, failed,
-    json as answer, read,
+    Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, json as answer, read,
 };
 use crate::record::Record;
 use crate::serve::door::{Door, guard};
@@ -68,8 +67,7 @@ async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> R
     let (sender, events) = mpsc::channel(BACKLOG * count);
     let mut holders = Vec::with_capacity(count);
     for name in &asked.locks {
-        let lock = asked.settings.builder(&shared.claims.table, name)?.build();
-        let lock = lock.map_err(|error| failed(&error))?;
+        let lock = asked.settings.builder(&shared.claims.table, name)?.build()?;
         let holder = shared.claims.claim(name, Some(lock.clone()), Some(sender.clone()))?;
         holders.push((holder.patience(patience), lock));
     }
@@ -90,8 +88,7 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
     if asked.wait > WAIT_MAX {
         return Err(bad(format!("wait: at most {WAIT_MAX:?}; ask again after that")));
     }
-    let lock = asked.settings.builder(&shared.claims.table, &asked.lock)?.build();
-    let lock = lock.map_err(|error| failed(&error))?;
+    let lock = asked.settings.builder(&shared.claims.table, &asked.lock)?.build()?;
     let holder = shared.claims.claim(&asked.lock, Some(lock.clone()), None)?;
     let holder = holder.patience(asked.settings.patience(false)?);
     let acquiring = async {
@@ -104,7 +101,7 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
         () = shared.claims.over.cancelled() => Ok(None),
         acquired = acquiring => acquired,
     };
-    let Some(guard) = acquired.map_err(|error| failed(&error))? else {
+    let Some(guard) = acquired? else {
         let holder = lock.known_leader().and_then(|state| state.holder().map(str::to_string));
         let body = json!({ "error": format!("lock `{}`: held", asked.lock), "holder": holder });
         return Ok(answer(StatusCode::CONFLICT, &body));
@@ -169,8 +166,7 @@ async fn leader(
 ) -> Result<Response> {
     let name = asked.into_iter().find_map(|(key, name)| (key == "lock").then_some(name));
     let name = name.ok_or_else(|| bad("write /v1/leader?lock=NAME"))?;
-    let state: LockState =
-        shared.claims.table.inspect(&name).await.map_err(|error| failed(&error))?;
+    let state: LockState = shared.claims.table.inspect(&name).await?;
     Ok(answer(StatusCode::OK, &Record::new(&state)))
 }
 

@@ -92,7 +92,7 @@ pub async fn answer(
         let end = end.clone();
         tokio::spawn(async move {
             let mut connection = pin!(connection);
-            // Whatever ends it, the client sees.
+            // The client sees what ends it.
             tokio::select! {
                 _ended = &mut connection => {}
                 () = too_old(limits) => {}

@@ -124,7 +124,7 @@ async fn a_client_that_lets_go_frees_its_lock_at_once() {
     assert_eq!(again.0, 404, "{again:?}");
 }
 
-/// Whoever stands by gets the lock of a client that is gone, no sooner than by its deadline.
+/// A contender gets the lock of a client that is gone, no sooner than by its deadline.
 async fn lapses(world: &World, agent: &Server, held: &Value) {
     let mut next = lead(agent, "a", SHORT).await;
     let next = gained(&mut next).await;
@@ -355,7 +355,7 @@ async fn no_more_locks_are_claimed_than_are_allowed() {
 async fn a_socket_is_for_its_owner_alone() {
     let world = World::start().await;
     let path = std::env::temp_dir().join(format!("spindle-agent-{}.sock", std::process::id()));
-    // What a killed agent leaves.
+    // A killed agent leaves its socket.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let name = path.to_str().unwrap();
     let mut child = world.program(&["agent", "--socket", name]).spawn().unwrap();

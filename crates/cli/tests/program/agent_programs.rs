@@ -122,7 +122,7 @@ async fn a_leader_that_was_killed_is_replaced_and_one_that_was_stopped_writes_no
     second.signal(Signal::SIGSTOP);
     third.says("wrote").await;
     second.signal(Signal::SIGCONT);
-    // What it had written before it was stopped it may say first.
+    // It may first say what it had written before it was stopped.
     second.says("fenced").await;
     third.says("wrote").await;
 

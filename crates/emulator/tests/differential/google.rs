@@ -40,7 +40,7 @@ impl Google {
             let line = line.map_err(|error| error.to_string())?;
             if let Some((_, address)) = line.split_once("Server address: ") {
                 google.endpoint = format!("http://{address}");
-                // What it says later would fill the pipe.
+                // Its later lines would fill the pipe.
                 std::thread::spawn(move || lines.for_each(drop));
                 return Ok(google);
             }

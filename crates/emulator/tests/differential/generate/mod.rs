@@ -109,7 +109,7 @@ impl Generator {
         calls
     }
 
-    /// What an UPDATE or a DELETE comes to.
+    /// A statement that shows what an UPDATE or a DELETE wrote.
     fn written(&mut self) -> Tree {
         self.enter_table("t", "z");
         let filter = self.expr("BOOL", DEPTH);

@@ -108,7 +108,7 @@ final class SpindleAgent {
             }
           });
     } finally {
-      // Whatever ends the stream, nothing is held until a new one says so.
+      // However the stream ends, nothing is held until a new one says so.
       held = null;
       claim = null;
     }
