@@ -429,6 +429,25 @@ fn one_that_comes_while_a_new_fleet_begins_counts_after_three_polls() {
     assert_eq!((world.counts(), world.moves), (vec![10, 10], 30));
 }
 
+/// It would be handed twelve in four rounds.
+#[test]
+fn one_that_left_its_first_shards_alone_is_handed_no_more() {
+    let mut world = World::new(60);
+    ["a", "b", "c", "d"].into_iter().for_each(|id| world.join(id));
+    world.run(LEASE);
+    assert_eq!(world.counts(), [15; 4]);
+    world.moves = 0;
+    world.join("x");
+    world.run(POLL * 2);
+    world.nodes.get_mut("x").unwrap().unable = true;
+    world.silent = Some(("x", world.tick));
+    world.run(LEASE);
+    world.nodes.remove("x");
+    world.run(LEASE);
+    assert_eq!(world.counts(), [15; 4]);
+    assert!(world.moves <= 9, "{} moves", world.moves);
+}
+
 /// Its row counts until its lease is over.
 #[test]
 fn one_that_takes_nothing_is_handed_nothing_until_it_is_heard_of() {
