@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use google_cloud_gax::error::rpc::Code;
 use google_cloud_lro::Poller as _;
 use spindle::LockTable;
 use spindle::google_cloud_spanner::client::{DatabaseAdmin, DatabaseClient, Spanner};
@@ -10,7 +11,7 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -136,6 +137,24 @@ impl Place {
 
     pub fn points(&self) -> String {
         format!("spindle_test_points_{}", self.part)
+    }
+
+    /// Writes rows, and again while the server says that another's transaction took the turn. Google's
+    /// emulator, which runs one at a time, says so of a commit in several ways.
+    pub async fn write(&self, rows: Vec<Mutation>) -> Result<(), Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let written = self.client.write_only_transaction().build().write(rows.clone()).await;
+            match written.map_err(|error| (error.status().map(|it| it.code), error)) {
+                Ok(_) => return Ok(()),
+                Err((Some(Code::Aborted | Code::NotFound | Code::FailedPrecondition), _))
+                    if Instant::now() < deadline =>
+                {
+                    sleep(Duration::from_millis(50)).await;
+                }
+                Err((_, error)) => return Err(error.into()),
+            }
+        }
     }
 
     /// A row of the points' table: both times, and the number.

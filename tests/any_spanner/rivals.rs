@@ -86,7 +86,7 @@ impl Row {
 pub async fn changed_reads(place: &Place) -> Result<Verdict, Failure> {
     let (row, other) =
         (Row::of(place, &place.client, "changed"), Row::of(place, &place.observer, "changed"));
-    place.client.write_only_transaction().build().write(vec![place.set("changed", 1)]).await?;
+    place.write(vec![place.set("changed", 1)]).await?;
     let between = Arc::new(AtomicU32::new(0));
     let wrote = Arc::clone(&between);
     let first = runner(&place.client, ReadLockMode::Optimistic).run(
@@ -127,7 +127,7 @@ pub async fn changed_reads(place: &Place) -> Result<Verdict, Failure> {
 pub async fn heartbeat_beside_a_fence(place: &Place) -> Result<Verdict, Failure> {
     let row = Row::of(place, &place.client, "beside");
     let heart = Row::of(place, &place.observer, "beside");
-    place.client.write_only_transaction().build().write(vec![place.set("beside", 1)]).await?;
+    place.write(vec![place.set("beside", 1)]).await?;
     let took = Arc::new(std::sync::Mutex::new(None));
     let told = Arc::clone(&took);
     let guarded = place.set("guarded", 1);
@@ -198,7 +198,7 @@ async fn runs_one_at_a_time(place: &Place) -> Result<bool, Failure> {
 /// A transaction that has read and does nothing more, as of a process that died.
 pub async fn idle(place: &Place) -> Result<Verdict, Failure> {
     let row = Row::of(place, &place.client, "idle");
-    place.client.write_only_transaction().build().write(vec![place.set("idle", 1)]).await?;
+    place.write(vec![place.set("idle", 1)]).await?;
     let open = Arc::new(Notify::new());
     let (reading, opened) = (row.clone(), Arc::clone(&open));
     let first = runner(&place.client, ReadLockMode::Pessimistic);
