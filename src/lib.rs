@@ -133,7 +133,7 @@
 //! # Time
 //!
 //! Spanner's clock alone judges if a lease has run out: commit timestamps against the timestamps of
-//! strong reads. A holder's own [`Clock`] alone judges if it may still call itself holder, counted
+//! strong reads. A holder's own [`Clock`](testing::Clock) alone judges if it may still call itself holder, counted
 //! from before its last heartbeat was sent. The two never mix, and no clocks need to be
 //! synchronised.
 //!
@@ -178,7 +178,6 @@ pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use lock::{Guard, LeadOptions, RunHandle, Spindle, TaskResult};
 pub use operate::{Holding, LockState};
 pub use settings::LockBuilder;
-pub use system::Clock;
 pub use table::LockTable;
 pub use term::{Term, TermChange, TermWatch};
 pub use token::FencingToken;
@@ -191,6 +190,11 @@ pub mod job {
 /// The health of an instance: for probes, dashboards and people.
 pub mod health {
     pub use crate::term::{Failing, Health, Role, Trouble};
+}
+
+/// For tests: locks that follow the runtime's clock, which a test can pause and advance.
+pub mod testing {
+    pub use crate::system::Clock;
 }
 
 /// The README's code, compiled.

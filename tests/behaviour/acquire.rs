@@ -87,7 +87,7 @@ async fn instances_of_one_lock_in_one_process_share_their_polls() {
     let table = world.table();
     let waiting = |n| {
         let lock = table.lock(LOCK).id(format!("b{n}")).lease(LEASE);
-        Contender::run(lock.clock(spindle::Clock::runtime()))
+        Contender::run(lock.clock(spindle::testing::Clock::runtime()))
     };
     let several: Vec<_> = (0..3).map(waiting).collect();
     sleep(LEASE).await;
@@ -108,7 +108,7 @@ async fn a_free_lock_is_held_within_20_ms_of_running() {
     let world = World::start().await;
     let table = world.table();
     table.check().await.unwrap();
-    let lock = table.lock(LOCK).id("a").clock(spindle::Clock::runtime());
+    let lock = table.lock(LOCK).id("a").clock(spindle::testing::Clock::runtime());
     let (_, taken) = crate::world::timed(Contender::run(lock).holds()).await;
     // On the virtual clock only what the protocol waits for counts.
     assert!(taken < Duration::from_millis(20), "{taken:?}");

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use spindle::CancellationToken;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
-use spindle::{CancellationToken, Clock};
+use spindle::testing::Clock;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};

@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use spindle::{Clock, LockTable};
+use spindle::LockTable;
+use spindle::testing::Clock;
 use spindle_emulator::{Emulator, Rpc};
 use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use spindle::{CancellationToken, Clock, LockTable, Spindle};
+use spindle::testing::Clock;
+use spindle::{CancellationToken, LockTable, Spindle};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 

@@ -260,7 +260,7 @@ async fn what_waiting_cannot_cure_is_said_at_once() {
     let world = World::start().await;
     let database = crate::world::DATABASE;
     let table = spindle::LockTable::connect_to(world.spanner.endpoint(), database, "missing");
-    let lock = table.lock(LOCK).clock(spindle::Clock::runtime()).build().unwrap();
+    let lock = table.lock(LOCK).clock(spindle::testing::Clock::runtime()).build().unwrap();
     let refused = timeout(EVENTUALLY, lock.acquire()).await.unwrap().unwrap_err();
     assert!(refused.is_schema(), "{refused}");
     assert!(timeout(EVENTUALLY, lock.try_acquire()).await.unwrap().unwrap_err().is_schema());

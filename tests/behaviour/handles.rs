@@ -137,7 +137,11 @@ async fn no_task_is_left_when_the_handles_are_gone() {
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();
     let contenders: Vec<_> = (0..20)
-        .map(|n| Contender::run(table.lock(format!("lock-{n}")).clock(spindle::Clock::runtime())))
+        .map(|n| {
+            Contender::run(
+                table.lock(format!("lock-{n}")).clock(spindle::testing::Clock::runtime()),
+            )
+        })
         .collect();
     for contender in &contenders {
         contender.holds().await;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use spindle::testing::Clock;
 use spindle::{
-    Clock, LockTable,
+    LockTable,
     operate::{Cause, HistoryEnd, PastTerm},
 };
 use spindle_emulator::engine::Code;

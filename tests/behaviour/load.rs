@@ -4,7 +4,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use spindle::{CancellationToken, Clock, LockTable};
+use spindle::testing::Clock;
+use spindle::{CancellationToken, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::task::JoinSet;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::{CancellationToken, Clock, TermEnd};
+use spindle::testing::Clock;
+use spindle::{CancellationToken, TermEnd};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{sleep, timeout};

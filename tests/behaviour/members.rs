@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, Clock, LockTable, RunHandle, fleet::Member};
+use spindle::testing::Clock;
+use spindle::{CancellationToken, LockTable, RunHandle, fleet::Member};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 

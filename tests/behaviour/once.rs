@@ -226,7 +226,7 @@ async fn a_table_that_cannot_keep_a_run_is_refused() {
     let world = World::with_table(ddl).await;
     let table = world.table();
     for _ in 0..2 {
-        let node = table.lock(LOCK).clock(spindle::Clock::runtime());
+        let node = table.lock(LOCK).clock(spindle::testing::Clock::runtime());
         let error = node.run_once(AT_LEAST, AT_MOST, short).await.unwrap_err();
         assert!(error.is_schema() && error.to_string().contains("lease_ms"), "{error}");
     }

@@ -89,7 +89,7 @@ async fn a_connection_of_ones_own_survives_the_loss_of_its_session() {
 async fn a_client_that_was_given_stays_without_session_and_health_says_so() {
     let world = World::start().await;
     let table = spindle::LockTable::new(world.client().await, "locktable");
-    let lock = table.lock(LOCK).lease(LEASE).clock(spindle::Clock::runtime());
+    let lock = table.lock(LOCK).lease(LEASE).clock(spindle::testing::Clock::runtime());
     let a = crate::world::Contender::run(lock);
     a.holds().await;
     world.spanner.restart(Restart::keep()).await.unwrap();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use spindle::testing::Clock;
 use spindle::{
-    Clock, LockTable, ReleaseOutcome,
+    LockTable, ReleaseOutcome,
     fleet::{Permit, Semaphore},
 };
 use spindle_emulator::engine::Code;

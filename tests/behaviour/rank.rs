@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use spindle::{
-    CancellationToken, Clock, LeadOptions, LockBuilder, LockTable, Term, TermChange, TermEnd,
-};
+use spindle::testing::Clock;
+use spindle::{CancellationToken, LeadOptions, LockBuilder, LockTable, Term, TermChange, TermEnd};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};

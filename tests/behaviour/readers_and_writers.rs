@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::testing::Clock;
 use spindle::{
-    Clock, Fence, LockTable, ReleaseOutcome,
+    Fence, LockTable, ReleaseOutcome,
     fleet::{ReadGuard, RwLock, WriteGuard},
 };
 use spindle_emulator::engine::Code;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use spindle::{Clock, Error, LockTable, operate::Checked};
+use spindle::testing::Clock;
+use spindle::{Error, LockTable, operate::Checked};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{sleep, timeout};

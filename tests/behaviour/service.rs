@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::{CancellationToken, Clock, LockTable, Term};
+use spindle::testing::Clock;
+use spindle::{CancellationToken, LockTable, Term};
 use spindle_emulator::engine::Value;
 use spindle_emulator::{Door, Emulator};
 

@@ -5,8 +5,9 @@ use std::ops::RangeFrom;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use spindle::testing::Clock;
 use spindle::{
-    CancellationToken, Clock, Error, FencingToken,
+    CancellationToken, Error, FencingToken,
     fleet::{Member, Shard},
 };
 use spindle_emulator::engine::Code;

@@ -8,7 +8,8 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, Clock, FencingToken, LockBuilder, LockTable, RunHandle, Spindle};
+use spindle::testing::Clock;
+use spindle::{CancellationToken, FencingToken, LockBuilder, LockTable, RunHandle, Spindle};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 

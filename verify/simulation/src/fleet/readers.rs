@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use spindle::fleet::{ReadGuard, RwLock, WriteGuard};
-use spindle::{Clock, LockTable, Term, simulation};
+use spindle::testing::Clock;
+use spindle::{LockTable, Term, simulation};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
