@@ -1,11 +1,12 @@
 //! The moment in which a transaction's writes become everybody's.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::cell::Cell;
 use super::error::{Code, Error, Result};
+use super::foreign_key::Touched;
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
 use super::mutation::{Drafts, Mutation, Target};
 use super::state::{State, Step};
@@ -23,6 +24,7 @@ struct Applied {
     locks: Vec<(String, Lock)>,
     /// How many cells get their default.
     filled: usize,
+    touched: BTreeMap<String, Touched>,
 }
 
 impl State {
@@ -73,11 +75,13 @@ impl State {
         }
         let timestamp = self.next_timestamp(now);
         let written = self.transactions.get(&number);
-        let (draft, mut locks) = match written {
-            Some(transaction) => (transaction.draft.clone(), transaction.draft_locks.clone()),
+        let (draft, mut locks, touched) = match written {
+            Some(own) => (own.draft.clone(), own.draft_locks.clone(), own.touched.clone()),
             None => Default::default(),
         };
-        let applied = self.apply_mutations(&draft, mutations, Timestamp::MAX, (timestamp, true))?;
+        let base = Timestamp::MAX;
+        let applied =
+            self.apply_mutations((&draft, touched), mutations, base, (timestamp, true))?;
         let mutation_count = mutation_count + applied.filled;
         check_count(mutation_count)?;
         let mut drafts = laid_over(draft, applied.drafts);
@@ -105,12 +109,12 @@ impl State {
     /// With `committing`, `now` is the commit's timestamp; before, nothing later can be written.
     fn apply_mutations(
         &self,
-        draft: &Drafts,
+        (draft, touched): (&Drafts, BTreeMap<String, Touched>),
         mutations: &[Mutation],
         base: Timestamp,
         (now, committing): (Timestamp, bool),
     ) -> Result<Applied> {
-        let mut applied = Applied::default();
+        let mut applied = Applied { touched, ..Applied::default() };
         let mut waiting: VecDeque<Cow<'_, Mutation>> =
             mutations.iter().map(Cow::Borrowed).collect();
         while let Some(mutation) = waiting.pop_front() {
@@ -119,9 +123,12 @@ impl State {
             let is_asked = matches!(mutation, Cow::Borrowed(_));
             let layers = [&applied.drafts, draft];
             if let Mutation::Delete { keys, .. } = &*mutation {
-                let follow = self.cascades_of((table, is_asked), keys, &layers, base)?;
+                let follow = self.cascades_of(table, keys, &layers, base)?;
                 follow.into_iter().for_each(|delete| waiting.push_front(Cow::Owned(delete)));
             }
+            let columns = self.cascading_columns(table);
+            let cascades = (is_asked && !columns.is_empty())
+                .then(|| (columns, applied.touched.entry(name.clone()).or_default()));
             let mut locks = Vec::new();
             let mut target = Target {
                 schema: &self.schema,
@@ -133,7 +140,7 @@ impl State {
                 now,
                 committing,
                 filled: 0,
-                cascades: is_asked && self.has_cascades(table),
+                cascades,
             };
             let moved = target.apply(&mutation, &mut locks)?;
             applied.filled += target.filled;
@@ -207,7 +214,8 @@ impl State {
             Concurrency::Optimistic => self.snapshot(number, now),
         };
         let Some(transaction) = self.transactions.get(&number) else { return Ok(Step::Done(())) };
-        let applied = self.apply_mutations(&transaction.draft, mutations, base, (now, false))?;
+        let before = (&transaction.draft, transaction.touched.clone());
+        let applied = self.apply_mutations(before, mutations, base, (now, false))?;
         let below = Some(&transaction.draft);
         let follows = self.consequences(&applied.drafts, below, base, Timestamp::MAX)?;
         let mut existence = existence_reads(&applied.locks);
@@ -223,6 +231,7 @@ impl State {
         let transaction = self.open_transaction(number, now)?;
         let draft = laid_over(std::mem::take(&mut transaction.draft), applied.drafts);
         transaction.draft = laid_over(draft, follows.entries);
+        transaction.touched = applied.touched;
         transaction.draft_cells +=
             mutations.iter().map(Mutation::cell_count).sum::<usize>() + applied.filled;
         transaction.draft_locks.extend(applied.locks);

@@ -1,11 +1,11 @@
 //! The demands of foreign keys on the rows that a transaction writes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cell::Cell;
 use super::check::written_and_deleted;
 use super::error::{Error, Result};
-use super::mutation::{Draft, Drafts, Mutation};
+use super::mutation::{Drafts, Mutation};
 use super::schema::Schema;
 use super::state::State;
 use super::table::{ForeignKey, OnDelete, Table};
@@ -154,12 +154,9 @@ fn shown(values: &[Value]) -> Key {
 impl State {
     /// Returns the rows that are deleted together with the rows of some ranges, by foreign keys
     /// that cascade.
-    ///
-    /// # Errors
-    /// A row that is written and deleted in one transaction while others refer to its table so.
     pub fn cascades_of(
         &self,
-        (table, is_asked): (&Table, bool),
+        table: &Table,
         ranges: &[KeyRange],
         layers: &[&Drafts],
         base: Timestamp,
@@ -177,9 +174,6 @@ impl State {
             let mut doomed = Vec::new();
             for range in ranges {
                 for gone in view.keys(&name, range) {
-                    if is_asked {
-                        check_not_written(table, &gone, &name, layers)?;
-                    }
                     let row = view.row(table, &name, &gone)?;
                     let Some(values) = row.and_then(|row| key_values(&row, &referenced)) else {
                         continue;
@@ -233,16 +227,51 @@ impl State {
         Ok(found)
     }
 
-    /// Returns true if rows of others go with those of this table.
-    pub fn has_cascades(&self, table: &Table) -> bool {
-        let cascades = |key: &ForeignKey| key.on_delete == Some(OnDelete::Cascade);
-        self.schema.references_to(&table.name).any(|(_, key)| cascades(key))
+    /// Returns the columns whose values others refer to by keys that cascade.
+    pub fn cascading_columns(&self, table: &Table) -> BTreeSet<usize> {
+        let keys = self.schema.references_to(&table.name).map(|(_, key)| key);
+        let cascades = keys.filter(|key| key.on_delete == Some(OnDelete::Cascade));
+        cascades.filter_map(|key| table.positions(&key.referenced)).flatten().collect()
     }
 }
 
-fn check_not_written(table: &Table, key: &Key, name: &str, layers: &[&Drafts]) -> Result<()> {
-    match layers.iter().find_map(|layer| layer.get(name)?.get(key)) {
-        Some(Draft::Row(_)) => Err(written_and_deleted(table, key)),
-        _ => Ok(()),
+/// The rows of one table that a transaction has written and deleted, if others refer to the table by
+/// keys that cascade. Spanner lets no row be both, in either order and whether it was there or not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Touched {
+    /// The rows that got a value to which others may refer.
+    written: BTreeMap<Key, ()>,
+    /// Ranges that don't overlap, by their start.
+    deleted: BTreeMap<Key, Key>,
+}
+
+impl Touched {
+    /// Notes a row that gets a value to which others may refer.
+    pub fn write(&mut self, table: &Table, key: &Key) -> Result<()> {
+        match self.deleted.range(..=key).next_back() {
+            Some((_, end)) if key < end => Err(written_and_deleted(table, key)),
+            _ => {
+                self.written.insert(key.clone(), ());
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that the rows of a range go.
+    pub fn delete(&mut self, table: &Table, range: &KeyRange) -> Result<()> {
+        if let Some((key, ())) = range.of(&self.written).next() {
+            return Err(written_and_deleted(table, key));
+        }
+        let mut whole = range.clone();
+        while let Some((start, end)) = self.deleted.range(..=&whole.end).next_back()
+            && *end >= whole.start
+        {
+            let start = start.clone();
+            whole.end = whole.end.max(end.clone());
+            self.deleted.remove(&start);
+            whole.start = whole.start.min(start);
+        }
+        self.deleted.insert(whole.start, whole.end);
+        Ok(())
     }
 }

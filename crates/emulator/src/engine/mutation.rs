@@ -1,14 +1,14 @@
 //! The writes that a transaction wants, and their results.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cell::Cell;
 use super::check::{
     already_exists, check_cell, commit_timestamp_not_allowed, in_the_future, omitted_not_null,
-    written_and_deleted,
 };
 use super::error::{Code, Error, Result};
+use super::foreign_key::Touched;
 use super::locks::{Columns, Lock, Mode};
 use super::schema::Schema;
 use super::store::{Row, Rows};
@@ -181,8 +181,8 @@ pub(super) struct Target<'a> {
     pub committing: bool,
     /// How many cells have got their default so far.
     pub filled: usize,
-    /// True if rows of others go with those of this table, by a foreign key.
-    pub cascades: bool,
+    /// The columns that others refer to by keys that cascade, and the rows that were touched since.
+    pub cascades: Option<(BTreeSet<usize>, &'a mut Touched)>,
 }
 
 impl Target<'_> {
@@ -196,7 +196,12 @@ impl Target<'_> {
                 let keys = keys.iter().filter(|range| !range.is_empty());
                 let keys: Vec<_> =
                     keys.map(|range| self.stamped_range(range)).collect::<Result<_>>()?;
-                keys.iter().for_each(|range| self.delete(range, locks));
+                for range in &keys {
+                    if let Some((_, touched)) = &mut self.cascades {
+                        touched.delete(self.table, range)?;
+                    }
+                    self.delete(range, locks);
+                }
                 Ok(Moved { gone: keys, come: None })
             }
         }
@@ -219,8 +224,13 @@ impl Target<'_> {
         }
         let key = self.key(&written)?;
         let exists = self.exists(&key);
-        if self.cascades && matches!(self.drafted(&key), Some(Draft::Deleted)) {
-            return Err(written_and_deleted(self.table, &key));
+        if let Some((columns, touched)) = &mut self.cascades {
+            if kind == WriteKind::Replace {
+                touched.delete(self.table, &KeyRange::prefix(key.clone()))?;
+            }
+            if written.keys().any(|position| columns.contains(position)) {
+                touched.write(self.table, &key)?;
+            }
         }
         match kind {
             WriteKind::Insert if self.committing && self.is_written(&key) => {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::Error;
+use super::foreign_key::Touched;
 use super::locks::{Columns, Lock, TransactionNumber};
 use super::mutation::Drafts;
 use super::value::{KeyRange, Timestamp};
@@ -127,6 +128,8 @@ pub(super) struct Transaction {
     /// The writes of its statements, by table name in lower case.
     pub draft: Drafts,
     pub draft_cells: usize,
+    /// The rows that they touched in tables from which foreign keys cascade, by table name.
+    pub touched: BTreeMap<String, Touched>,
     /// The locks that the commit needs for the draft.
     pub draft_locks: Vec<(String, Lock)>,
     /// The tables where it holds locks, by name in lower case.
@@ -145,6 +148,7 @@ impl Transaction {
             reads: Vec::new(),
             draft: BTreeMap::new(),
             draft_cells: 0,
+            touched: BTreeMap::new(),
             draft_locks: Vec::new(),
             locked: BTreeSet::new(),
         }
