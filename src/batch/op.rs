@@ -35,9 +35,9 @@ impl Class {
 pub(crate) enum OpKind {
     /// Its row.
     Observe {
-        /// WrittenColumns whether the lease of its holder was read, too.
+        /// Set if the lease of its holder was read, too.
         saw_lease: Arc<AtomicBool>,
-        /// WrittenColumns whether the row says that it was seized.
+        /// Set if the row says that it was seized.
         saw_seizure: Arc<AtomicBool>,
     },
     /// A change of its row.

@@ -120,13 +120,14 @@ impl Queues {
         let parts = self.queues.iter().flat_map(|waiting| waiting.parts.iter());
         let parts = parts.map(|part| part.not_before).filter(|at| *at > now).min();
         let paid = self.budgets.refilled_at().filter(|_| self.is_waiting());
-        let gathered = self.of(Class::Heartbeats).gathers_until();
+        let [beats, polls] =
+            [Class::Heartbeats, Class::Polls].map(|class| self.of(class).gathers_until(class));
         let overtakes = self.overtakes_at().filter(|_| self.is_apart(now) && self.in_flight > 0);
         let held_back = [Class::Polls, Class::Begins].map(|class| !self.of(class).is_empty());
         let resumes = held_back.contains(&true).then_some(self.late_until);
         let grows = self.growth.resumes(now).filter(|_| held_back.contains(&true));
         let later =
-            [gathered, overtakes, resumes, grows].into_iter().flatten().filter(|at| *at > now);
+            [beats, polls, overtakes, resumes, grows].into_iter().flatten().filter(|at| *at > now);
         parts.into_iter().chain(paid).chain(later).min()
     }
 
@@ -193,8 +194,7 @@ impl Queues {
         let (limit, deadline) = (first.limit, first.deadline);
         let waits_since = deadline.checked_sub(limit).unwrap_or(now);
         if now.saturating_duration_since(waits_since) >= limit / LATE {
-            let all = waiting.fresh.iter().chain(&waiting.repeats);
-            let are_many = fill_a_request(all.map(|(_, op)| op));
+            let are_many = fill_a_request(waiting.trusted_ops());
             self.late_until = self.late_until.max(now + limit);
             if are_many {
                 self.growth.pause(now);
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::batch::op::OpKind;
     use crate::batch::together::{BYTES_MAX, ROWS_MAX};
-    use crate::batch::waiting::GATHERING_MAX;
+    use crate::batch::waiting::{GATHERING_MAX, POLLS_GATHERING_MAX};
     use crate::batch::window::PAUSE_MIN;
     use crate::error::Outcome;
 
@@ -330,7 +330,11 @@ mod tests {
         waiters.add("a", heartbeat(), false, 0);
         waiters.add("p", look(), false, 0);
         waiters.add("t", release(), false, 0);
-        assert_eq!(waiters.next_batch().unwrap().0, Class::Polls, "nothing else gathers");
+        assert_eq!(
+            waiters.next_batch().unwrap().0,
+            Class::Polls,
+            "a poll by itself waits for none"
+        );
         assert_eq!(waiters.next_batch().unwrap().0, Class::Releases);
         assert_eq!(waiters.next_batch(), None);
         let until = waiters.queues.next(Instant::now());
@@ -348,6 +352,20 @@ mod tests {
             ROWS_MAX,
             "a full request waits for nobody"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn polls_that_a_busy_machine_wakes_apart_leave_together() {
+        let mut waiters = Waiters::none();
+        waiters.add("a", look(), false, 0);
+        waiters.add("b", look(), false, 0);
+        assert_eq!(waiters.next_batch(), None);
+        tokio::time::advance(POLLS_GATHERING_MAX - Duration::from_millis(1)).await;
+        waiters.add("c", look(), false, 0);
+        assert_eq!(waiters.next_batch(), None);
+        assert!(waiters.queues.next(Instant::now()).is_some_and(|at| at > Instant::now()));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(waiters.next_batch().unwrap().1, ["a", "b", "c"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -505,6 +523,7 @@ mod tests {
         }
         assert!((1..=4).contains(&repeats), "{repeats}");
         waiters.add("fresh", look(), false, 0);
+        tokio::time::advance(POLLS_GATHERING_MAX).await;
         let (_, together) = waiters.next_batch().unwrap();
         assert_eq!(together.len(), 100 - repeats + 1);
         waiters.add("later", look(), true, 0);

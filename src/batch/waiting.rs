@@ -8,13 +8,16 @@ use tokio::time::Instant;
 
 use super::budget::Budgets;
 use super::op::{Class, Op};
-use super::together::{Batch, Charge, Chosen, ROWS_MAX, Repeat};
+use super::together::{Batch, Charge, Chosen, ROWS_MAX, Repeat, fill_a_request};
 use super::window::{Sample, Window};
 
 /// How long heartbeats gather before they leave, at the most. Tasks that wake at one mark run one
 /// after another, beside the batcher's.
 pub(crate) const GATHERING_MAX: Duration = Duration::from_millis(5);
-/// Into how many of these the limit of a heartbeat goes, at the least.
+/// How long polls gather where several have come. A poll by itself is mostly somebody's first look,
+/// and leaves at once.
+pub(crate) const POLLS_GATHERING_MAX: Duration = Duration::from_millis(25);
+/// Into how many of these the limit of an act goes, at the least.
 const GATHERINGS: u32 = 32;
 
 /// The acts that wait for one kind of request.
@@ -136,15 +139,24 @@ impl Waiting {
 
     /// Returns true if more acts may still come that are due at the same mark as those that wait.
     pub(super) fn is_gathering(&self, class: Class, now: Instant) -> bool {
-        let is_full = self.fresh.len() + self.repeats.len() >= ROWS_MAX;
-        class == Class::Heartbeats && !is_full && self.gathers_until().is_some_and(|at| now < at)
+        self.gathers_until(class).is_some_and(|at| now < at) && !fill_a_request(self.trusted_ops())
     }
 
     /// Counts from the first that came: an act in the queue waits for those after it once.
-    pub(super) fn gathers_until(&self) -> Option<Instant> {
+    pub(super) fn gathers_until(&self, class: Class) -> Option<Instant> {
+        let longest = match class {
+            Class::Heartbeats => GATHERING_MAX,
+            Class::Polls if self.trusted_ops().nth(1).is_some() => POLLS_GATHERING_MAX,
+            _ => return None,
+        };
         let first = self.first_trusted()?;
-        let gathering = GATHERING_MAX.min(first.limit / GATHERINGS);
+        let gathering = longest.min(first.limit / GATHERINGS);
         Some(first.deadline - first.limit + gathering)
+    }
+
+    /// Returns those not isolated.
+    pub(super) fn trusted_ops(&self) -> impl Iterator<Item = &Arc<Op>> {
+        self.fresh.iter().chain(&self.repeats).map(|(_, op)| op)
     }
 
     /// Forgets those for whom nobody waits any more, as far as they are next.
