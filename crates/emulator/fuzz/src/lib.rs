@@ -5,6 +5,5 @@
 
 #[path = "../../src/engine/mod.rs"]
 pub mod engine;
-pub mod print;
 #[path = "../../src/sql/mod.rs"]
 pub mod sql;

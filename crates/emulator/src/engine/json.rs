@@ -189,56 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_kept_in_one_form() {
-        for (text, kept) in [
-            (" { \"b\" : 1 , \"a\" : [ true , null ] } ", r#"{"a":[true,null],"b":1}"#),
-            (r#"{"a":1,"a":2,"é":{"z":0,"y":0}}"#, r#"{"a":1,"é":{"y":0,"z":0}}"#),
-            (r#""\u00e9\n\/\ud83d\ude00\u0001""#, r#""é\n/😀\u0001""#),
-            ("-9223372036854775808", "-9223372036854775808"),
-            ("18446744073709551615", "18446744073709551615"),
-            ("10", "10"),
-            ("1.50", "1.5"),
-            ("[]", "[]"),
-            ("{}", "{}"),
-            ("1e2", "100.0"),
-        ] {
-            let json = Json::parse(text).unwrap();
-            assert_eq!(json.as_str(), kept, "{text}");
-            assert_eq!(Json::parse(kept).unwrap(), json, "{kept}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_document_or_loses_digits_is_refused() {
-        for text in [
-            "",
-            " ",
-            "{",
-            "[1,]",
-            "{\"a\"}",
-            "{a:1}",
-            "{\"a\":1,}",
-            "01",
-            "1.",
-            ".5",
-            "+1",
-            "- 1",
-            "1 2",
-            "tru",
-            "\"",
-            "\"\\x\"",
-            "\"\\ud800\"",
-            "\"\\ud800\\u0041\"",
-            "\"a\nb\"",
-            "// x\n1",
-            "NaN",
-            "2.2412421353246235436",
-            "1e999",
-            "18446744073709551617",
-            "'a'",
-        ] {
-            assert!(Json::parse(text).is_err(), "{text}");
-        }
+    fn a_document_of_too_many_levels_is_refused() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(Json::parse(&nested(MAX_NESTING)).is_ok());
         assert!(Json::parse(&nested(MAX_NESTING + 1)).is_err());

@@ -236,75 +236,6 @@ mod tests {
     }
 
     #[test]
-    fn decimals_are_read_exactly_or_rounded_half_away_from_zero() {
-        for (text, meant) in [
-            ("0", "0"),
-            ("-0.0", "0"),
-            ("+12.50", "12.5"),
-            (".5", "0.5"),
-            ("5.", "5"),
-            ("1e3", "1000"),
-            ("-25E-1", "-2.5"),
-            ("0.0000000005", "0.000000001"),
-            ("-0.0000000005", "-0.000000001"),
-            ("0.00000000049999", "0"),
-            ("1e-9", "0.000000001"),
-            ("5e-10", "0.000000001"),
-            ("4e-10", "0"),
-            ("1e-999999999999", "0"),
-            ("0.00000000000000000001e-9223372036854775808", "0"),
-            ("0e999999", "0"),
-            ("99999999999999999999999999999.999999999", "99999999999999999999999999999.999999999"),
-        ] {
-            assert_eq!(number(text).to_string(), meant, "{text}");
-        }
-        assert_eq!(number("99999999999999999999999999999.999999999"), Numeric::MAX);
-        for text in [
-            "",
-            ".",
-            "-",
-            "1e",
-            "1e+",
-            "1.2.3",
-            "x",
-            "1 2",
-            "0x1",
-            "1e29",
-            "NaN",
-            "1e999999999999999999999",
-            // As many steps as 128 bits can count, and half of one more.
-            "340282366920938463463374607431.7682114555",
-            "99999999999999999999999999999.9999999995",
-        ] {
-            assert_eq!(Numeric::parse(text), None, "{text}");
-        }
-        assert_eq!(Numeric::parse_exact("1.0000000001"), None);
-        assert_eq!(Numeric::parse_exact("1.0000000010000"), Some(number("1.000000001")));
-    }
-
-    #[test]
-    fn arithmetic_is_exact_up_to_the_last_of_38_digits() {
-        let max = Numeric::MAX;
-        assert_eq!(max.checked_add(number("1e-9")), None);
-        assert_eq!(max.negated().checked_sub(number("1e-9")), None);
-        assert_eq!((max.checked_add(max), max.negated().checked_sub(max)), (None, None));
-        assert_eq!(max.checked_mul(number("1")), Some(max));
-        assert_eq!(max.checked_mul(number("1.000000001")), None);
-        assert_eq!(max.checked_mul(max), None);
-        assert_eq!(max.checked_div(max), Some(number("1")));
-        assert_eq!(max.checked_div(number("0.1")), None);
-        assert_eq!(max.checked_div(number("0")), None);
-        let show = |value: Option<Numeric>| value.unwrap().to_string();
-        assert_eq!(show(number("-1.5").checked_mul(number("0.000000001"))), "-0.000000002");
-        assert_eq!(show(number("2").checked_div(number("3"))), "0.666666667");
-        assert_eq!(show(number("-1").checked_div(number("3"))), "-0.333333333");
-        assert_eq!(
-            show(number("123456789012345678901.5").checked_mul(number("1000.1"))),
-            "123469134691246913469390.15"
-        );
-    }
-
-    #[test]
     fn products_and_quotients_agree_with_each_other() {
         let mut state = 88_172_645_463_325_252_u64;
         let mut next = || {
@@ -334,22 +265,5 @@ mod tests {
         assert_eq!(mean(&["1", "1", "0"]).to_string(), "0.666666667");
         assert_eq!(mean(&["-1", "-1", "0"]).to_string(), "-0.666666667");
         assert_eq!(Numeric::mean(std::iter::empty()), None);
-    }
-
-    #[test]
-    fn other_numbers_become_the_nearest() {
-        assert_eq!(Numeric::from(i64::MIN).to_i64(), Some(i64::MIN));
-        assert_eq!(number("2.5").to_i64(), Some(3));
-        assert_eq!(number("-2.5").to_i64(), Some(-3));
-        assert_eq!(Numeric::MAX.to_i64(), None);
-        assert_eq!(Numeric::from_f64(0.1), Some(number("0.1")));
-        assert_eq!(Numeric::from_f64(1e28).unwrap().to_f64(), 1e28);
-        assert_eq!(Numeric::from_f64(1.1e29), None);
-        assert_eq!(Numeric::from_f64(f64::NAN), None);
-        assert_eq!(Numeric::from_f64(5e-324), Some(number("0")));
-        // The nearest doubles to half a step lie above and below it.
-        assert_eq!(Numeric::from_f64(0.000_000_000_5), Some(number("0.000000001")));
-        assert_eq!(Numeric::from_f64(0.000_000_000_5_f64.next_down()), Some(number("0")));
-        assert_eq!(number("-12.5").to_f64(), -12.5);
     }
 }

@@ -272,7 +272,7 @@ fn cases(text: &str) -> Vec<Vec<Tree>> {
 
 /// The statements and commits that `tests/wire` has with recorded answers.
 async fn recorded(pair: &mut Pair) -> Result<()> {
-    let mut forms = include_str!("../wire/untyped.txt").lines().skip(2);
+    let mut forms = include_str!("../wire/answers.txt").lines().skip(2);
     for form in forms.by_ref() {
         let (call, _) = form.rsplit_once('\t').unwrap_or((form, ""));
         pair.judge(Place::Tables, vec![Tree::leaf(format!("sql {call}"))]).await?;

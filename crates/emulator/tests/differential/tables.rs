@@ -92,7 +92,7 @@ pub fn calls() -> Vec<String> {
         }
     }
     // The table of the statements with recorded answers.
-    let mut recorded = include_str!("../wire/untyped.txt").lines();
+    let mut recorded = include_str!("../wire/answers.txt").lines();
     calls.push(format!("ddl {}", recorded.next().unwrap_or_default()));
     let row: serde_json::Map<String, Json> =
         serde_json::from_str(recorded.next().unwrap_or_default()).unwrap_or_default();

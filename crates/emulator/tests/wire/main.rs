@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod admin;
+mod answers;
 mod constraints;
 mod control;
 mod definitions;
@@ -18,7 +19,6 @@ mod sessions;
 mod statements;
 mod transactions;
 mod types;
-mod untyped;
 mod writes;
 
 use googleapis_tonic_google_rpc::google::rpc;

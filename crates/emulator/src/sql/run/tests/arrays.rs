@@ -25,22 +25,6 @@ fn arrays_are_stored_and_come_back() {
     let parameters = Parameters::from_iter([("tags", tags)]);
     world.run("UPDATE Shelf SET tags = @tags WHERE id = 2", &parameters).unwrap();
     assert_eq!(world.rows("SELECT tags FROM Shelf WHERE id = 2"), ["[x,NULL,y]"]);
-    for (expr, value) in [
-        ("ARRAY<INT64>[1, NULL]", "[1,NULL]"),
-        ("ARRAY['a']", "[a]"),
-        ("[1, 2.5]", "[1.0,2.5]"),
-        ("ARRAY<NUMERIC>[1, 1.5]", "[1,1.5]"),
-        ("[DATE '2026-01-02']", "[2026-01-02]"),
-        ("[CURRENT_TIMESTAMP()]", "[2026-01-02T03:04:05.000006Z]"),
-        ("[1 + 1, ABS(-3)]", "[2,3]"),
-        ("[NULL]", "[NULL]"),
-        ("ARRAY_LENGTH(NULL)", "NULL"),
-        ("[1] IS NULL", "false"),
-        ("CAST(NULL AS ARRAY<STRING>) IS NULL", "true"),
-        ("IFNULL(NULL, [2])", "[2]"),
-    ] {
-        assert_eq!(world.one(expr), value, "{expr}");
-    }
 }
 
 #[test]
@@ -59,23 +43,6 @@ fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
         world.ranges_of("SELECT k FROM Flags WHERE k IN UNNEST(['on', 'off'])"),
         "(off) to (off)+; (on) to (on)+"
     );
-    for (expr, value) in [
-        ("1 IN UNNEST([1, 2])", "true"),
-        ("3 IN UNNEST([1, NULL])", "NULL"),
-        ("3 NOT IN UNNEST([1, 2])", "true"),
-        ("NULL IN UNNEST([1])", "NULL"),
-        ("'x' IN UNNEST([])", "false"),
-        ("[1] || [2]", "[1,2]"),
-        ("[] || [1.5]", "[1.5]"),
-        ("1.5 NOT IN UNNEST([])", "true"),
-        ("1 IN UNNEST(CAST(NULL AS ARRAY<INT64>))", "false"),
-        ("1 IN UNNEST([1.5, 2.5])", "false"),
-        ("NUMERIC '1.5' IN UNNEST(ARRAY<FLOAT64>[1.5])", "true"),
-        ("'b' IN UNNEST(['a', 'a' || 'b', LOWER('B')])", "true"),
-        ("'2026-01-02' IN UNNEST([DATE '2026-01-02'])", "true"),
-    ] {
-        assert_eq!(world.one(expr), value, "{expr}");
-    }
     let of_columns = "SELECT k FROM Flags WHERE v IN UNNEST([v, 7]) AND k IN UNNEST([k])";
     assert_eq!(world.rows(of_columns), ["off", "on"]);
 }
@@ -156,20 +123,6 @@ fn decimals_are_exact_and_order_keys() {
     );
     assert_eq!(world.ranges_of("SELECT item FROM Prices WHERE price = 9.50"), "(9.5) to (9.5)+");
     assert_eq!(world.rows("SELECT SUM(price), MIN(price), MAX(price) FROM Prices"), ["19 -0.5 10"]);
-    for (expr, value) in [
-        ("NUMERIC '0.1' + NUMERIC '0.2'", "0.3"),
-        ("NUMERIC '1' / 3", "0.333333333"),
-        ("NUMERIC '2.5' * 2", "5"),
-        ("1 - NUMERIC '0.000000001'", "0.999999999"),
-        ("-NUMERIC '1.50'", "-1.5"),
-        ("NUMERIC '1.5' = 1.5", "true"),
-        ("NUMERIC '2' > 1", "true"),
-        ("NUMERIC '0.5' + CAST(0.5 AS FLOAT64)", "1.0"),
-        ("ABS(NUMERIC '-2.5')", "2.5"),
-        ("1 / 4", "0.25"),
-    ] {
-        assert_eq!(world.one(expr), value, "{expr}");
-    }
     let nines = "NUMERIC '99999999999999999999999999999.999999999'";
     for expr in [
         format!("{nines} + 1"),
