@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::OwnedRwLockWriteGuard;
 
 use crate::error::ReleaseOutcome;
 use crate::lock::Guard;
@@ -59,11 +59,11 @@ pub struct WriteGuard {
     /// Holds the first term, whose token is of no use.
     guard: Guard,
     term: Term,
-    _turn: OwnedMutexGuard<()>,
+    _turn: OwnedRwLockWriteGuard<()>,
 }
 
 impl WriteGuard {
-    pub(super) fn new(guard: Guard, term: Term, turn: OwnedMutexGuard<()>) -> WriteGuard {
+    pub(super) fn new(guard: Guard, term: Term, turn: OwnedRwLockWriteGuard<()>) -> WriteGuard {
         WriteGuard { guard, term, _turn: turn }
     }
 

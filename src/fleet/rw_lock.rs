@@ -12,7 +12,7 @@ use super::rw_guards::{ReadGuard, Reading, WriteGuard};
 use crate::error::{Error, Kind, Result};
 use crate::lock::{Spindle, WAIT_MAX};
 use crate::names::{check_part, readers_prefix, writer_key};
-use crate::runloop::RowRole;
+use crate::runloop::{RowRole, WritersTurns};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
 use crate::store::membership::tidy;
@@ -86,9 +86,10 @@ impl RwLockBuilder {
             table,
             name,
             writer_row,
+            writers: Arc::new(WritersTurns::new(settings.timing.poll_interval)),
             settings,
             lock,
-            writers: Arc::default(),
+            queue: Arc::default(),
             trouble: Mutex::default(),
             tidy_at: Mutex::new(Instant::now()),
         })))
@@ -108,11 +109,17 @@ impl RwLockBuilder {
 /// - A writer's token is later than those of all readers and writers before it, and a reader's is
 ///   later than those of all writers before it.
 /// - A writer that waits stops new readers, in all processes. Readers that have begun finish.
+/// - The callers of one handle and its clones have their turns in the order of their calls. Readers
+///   between two writers read together.
 ///
 /// # Not promised
 ///
-/// **There is no fairness** among writers, or among readers. Writers that come one after the other
-/// can keep readers waiting for as long as they come.
+/// **Processes have no order.** While writers follow each other, each process lets them do so for ten
+/// polls. The write that is at work then leaves the lock to readers for a poll and a quarter, in all
+/// processes, and then to writers of other processes first. So while the same processes write, a reader
+/// waits no longer than ten polls and a write. New readers then wait for the next writer. It needs the
+/// same poll interval everywhere, and the column `lease_ms`: without it, writers leave the lock to readers
+/// for their lease.
 ///
 /// # Costs
 ///
@@ -155,8 +162,10 @@ pub(super) struct Inner {
     pub(super) readers: String,
     pub(super) settings: Settings,
     lock: LockBuilder,
-    /// Has the writers of a handle and its clones come one after the other: one of them polls for all.
-    pub(super) writers: Arc<tokio::sync::Mutex<()>>,
+    /// Has the callers of a handle and its clones come in their order. A reader leaves it once it
+    /// reads, a writer once it has written: one of the writers polls for all.
+    pub(super) queue: Arc<tokio::sync::RwLock<()>>,
+    pub(super) writers: Arc<WritersTurns>,
     /// Why the last try to begin the second term of a writer failed, if it did.
     pub(super) trouble: Mutex<Option<Error>>,
     /// When to search for the rows of readers long gone.
@@ -180,9 +189,7 @@ impl RwLock {
     ///
     /// Outside of a tokio runtime.
     pub async fn read(&self) -> Result<ReadGuard> {
-        self.tidy_now_and_then().await;
-        let guard = self.reader().acquire().await?;
-        Ok(ReadGuard::new(guard, self.reading()))
+        self.read_by(&self.reader()).await
     }
 
     /// Reads as [`read`](RwLock::read) does, but waits no longer than `limit`.
@@ -202,17 +209,12 @@ impl RwLock {
     pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
         self.check_limit(limit, "try_read")?;
         let reader = self.reader();
-        let acquiring = async {
-            self.tidy_now_and_then().await;
-            reader.acquire().await
-        };
-        match timeout(limit, acquiring).await {
-            Ok(guard) => Ok(ReadGuard::new(guard?, self.reading())),
-            Err(_) => Err(self.not_acquired(limit, reader.published().last_cause())),
-        }
+        let read = timeout(limit, self.read_by(&reader)).await;
+        read.unwrap_or_else(|_| Err(self.not_acquired(limit, reader.published().last_cause())))
     }
 
-    /// Polls once, and begins to read if nobody writes or waits to; nothing otherwise.
+    /// Polls once, and begins to read if nobody writes or waits to; nothing otherwise, or if a writer
+    /// of this process waits.
     ///
     /// # Errors
     ///
@@ -226,6 +228,7 @@ impl RwLock {
     ///
     /// Outside of a tokio runtime.
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
+        let Ok(_turn) = self.0.queue.try_read() else { return Ok(None) };
         self.tidy_now_and_then().await;
         let guard = self.reader().try_acquire().await?;
         Ok(guard.map(|guard| ReadGuard::new(guard, self.reading())))
@@ -234,8 +237,7 @@ impl RwLock {
     /// Stops new readers as soon as no other writes, waits until the others have finished, and begins
     /// to write.
     ///
-    /// If this process dies while it waits, readers go on once its lease is over. The writers of one
-    /// handle and its clones have their turns in the order of their calls.
+    /// If this process dies while it waits, readers go on once its lease is over.
     ///
     /// # Errors
     ///
@@ -251,8 +253,8 @@ impl RwLock {
     /// Outside of a tokio runtime.
     pub async fn write(&self) -> Result<WriteGuard> {
         self.refuse_reader()?;
-        let (writer, writing) = self.writer();
-        self.write_by(&writer, &writing).await
+        let (writer, row) = self.writer();
+        self.write_by(&writer, &row).await
     }
 
     /// Writes as [`write`](RwLock::write) does, but waits no longer than `limit`.
@@ -272,14 +274,15 @@ impl RwLock {
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
         self.check_limit(limit, "try_write")?;
         self.refuse_reader()?;
-        let (writer, writing) = self.writer();
-        timeout(limit, self.write_by(&writer, &writing)).await.unwrap_or_else(|_| {
+        let (writer, row) = self.writer();
+        timeout(limit, self.write_by(&writer, &row)).await.unwrap_or_else(|_| {
             let trouble = self.trouble().or_else(|| writer.published().last_cause());
             Err(self.not_acquired(limit, trouble))
         })
     }
 
-    /// Polls once, and begins to write if nobody reads or writes; nothing otherwise.
+    /// Polls once, and begins to write if nobody reads or writes; nothing otherwise, or if a caller of
+    /// this process waits, or the lock is left to readers.
     ///
     /// It stops no readers unless the poll shows none.
     ///
@@ -296,22 +299,30 @@ impl RwLock {
     /// Outside of a tokio runtime.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         self.refuse_reader()?;
-        let Ok(turn) = Arc::clone(&self.0.writers).try_lock_owned() else { return Ok(None) };
+        let Ok(turn) = Arc::clone(&self.0.queue).try_write_owned() else { return Ok(None) };
+        self.0.writers.begins();
         let Inner { table, writer_row, readers, settings, .. } = &*self.0;
         let found = poll_beside(table, &[writer_row], &[readers]).await?;
         let lease = settings.timing.lease;
         if found.rows.iter().any(|full| taken_until(&full.row, lease, found.read_at).is_some()) {
             return Ok(None);
         }
-        let (writer, writing) = self.writer();
+        let (writer, row) = self.writer();
         let Some(guard) = writer.try_acquire().await? else { return Ok(None) };
-        let term = self.second(&guard, &writing, false).await?;
+        let term = self.second(&guard, &row, false).await?;
         Ok(term.map(|term| WriteGuard::new(guard, term, turn)))
     }
 
     /// Returns the name of the lock.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// Reads by this instance, in its turn among the callers of this handle.
+    async fn read_by(&self, reader: &Spindle) -> Result<ReadGuard> {
+        let _turn = self.0.queue.read().await;
+        self.tidy_now_and_then().await;
+        Ok(ReadGuard::new(reader.acquire().await?, self.reading()))
     }
 
     /// Returns an instance for a row that nobody has had.

@@ -1,11 +1,11 @@
 //! A writer's way from its first commit, which stops new readers, to its second.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::rw::{Stopped, WriterDecision, Writing};
+use spindle_protocol::rw::{Stopped, WriterDecision};
 use spindle_protocol::{Change, Holder, Row, TermId};
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use super::poll::poll_beside;
 use super::rw_guards::WriteGuard;
@@ -13,7 +13,7 @@ use super::rw_lock::{Inner, RwLock};
 use crate::batch::{Charge, Need, Repeats};
 use crate::error::{Error, Result};
 use crate::lock::{Guard, Spindle};
-use crate::runloop::RowRole;
+use crate::runloop::{RowRole, WriterRow};
 use crate::store::REQUEST_LIMIT;
 use crate::system::chance;
 use crate::term::{Term, say};
@@ -39,23 +39,20 @@ enum Tried {
 
 impl RwLock {
     /// Returns an instance for the writers' row.
-    pub(super) fn writer(&self) -> (Spindle, Arc<Mutex<Writing>>) {
-        let writing: Arc<Mutex<Writing>> = Arc::default();
+    pub(super) fn writer(&self) -> (Spindle, Arc<WriterRow>) {
+        let row = Arc::new(WriterRow::new(&self.0.writers));
         let (table, settings) = (Arc::clone(&self.0.table), Ok(self.0.settings.clone()));
-        (Spindle::in_role(table, settings, RowRole::Writer(Arc::clone(&writing))), writing)
+        (Spindle::in_role(table, settings, RowRole::Writer(Arc::clone(&row))), row)
     }
 
     /// Writes by this instance, in its turn among the writers of this handle.
-    pub(super) async fn write_by(
-        &self,
-        writer: &Spindle,
-        writing: &Mutex<Writing>,
-    ) -> Result<WriteGuard> {
-        let turn = Arc::clone(&self.0.writers).lock_owned().await;
+    pub(super) async fn write_by(&self, writer: &Spindle, row: &WriterRow) -> Result<WriteGuard> {
+        let turn = Arc::clone(&self.0.queue).write_owned().await;
+        sleep_until(self.0.writers.begins()).await;
         loop {
             self.note(None);
             let guard = writer.acquire().await?;
-            if let Some(term) = self.second(&guard, writing, true).await? {
+            if let Some(term) = self.second(&guard, row, true).await? {
                 return Ok(WriteGuard::new(guard, term, turn));
             }
         }
@@ -84,7 +81,7 @@ impl RwLock {
     pub(super) async fn second(
         &self,
         guard: &Guard,
-        writing: &Mutex<Writing>,
+        row: &WriterRow,
         waits: bool,
     ) -> Result<Option<Term>> {
         let token = guard.token().to_timestamp();
@@ -101,7 +98,7 @@ impl RwLock {
             let poll = self.0.settings.timing.poll_interval;
             let pause = match tried {
                 Ok(Tried::Began(second)) => {
-                    return Ok(Some(self.begins(guard, writing, first, second)));
+                    return Ok(Some(self.begins(guard, row, first, second)));
                 }
                 Ok(Tried::Lost) => return Ok(None),
                 Ok(Tried::Read(_)) if !waits => return Ok(None),
@@ -190,19 +187,13 @@ impl RwLock {
         }
     }
 
-    fn begins(
-        &self,
-        guard: &Guard,
-        writing: &Mutex<Writing>,
-        first: TermId,
-        second: TermId,
-    ) -> Term {
+    fn begins(&self, guard: &Guard, row: &WriterRow, first: TermId, second: TermId) -> Term {
         let token = FencingToken::from_timestamp(second.token);
         let waited = second.token.since(first.token);
         // By which the row's other lines, of heartbeats and of the end, know the term.
         let first_token = guard.token();
         let term = guard.second(token, second.writer.clone());
-        writing.lock().unwrap_or_else(PoisonError::into_inner).begins(first, second);
+        row.begins(first, second);
         let (lock, id) = (&*self.0.writer_row, &*self.0.settings.id);
         say(
             || tracing::info!(lock, id, %token, %first_token, ?waited, "nobody reads any more: the writer begins"),

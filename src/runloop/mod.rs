@@ -8,6 +8,7 @@ mod metrics;
 mod role;
 mod row;
 mod waiters;
+mod writer;
 
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
 pub(crate) use inbox::{Inbox, Outbox};
@@ -18,3 +19,4 @@ pub(crate) use role::RowRole;
 pub(crate) use row::{Batched, WrittenColumns};
 pub(crate) use row::{BatchedRow, LockRow, UnderWay};
 pub(crate) use waiters::{End, Grant, Occupied, ReleaseNote, WaitMode, Waiter};
+pub(crate) use writer::{WriterRow, WritersTurns};

@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spindle_protocol::rw::{Reader, Writing};
+use spindle_protocol::rw::Reader;
 use spindle_protocol::{Act, Change, Holder};
 
+use super::writer::WriterRow;
 use crate::batch::BatchHandle;
 use crate::store::Table;
 use crate::system::chance;
@@ -18,14 +19,14 @@ pub(crate) enum RowRole {
     /// One of many readers, each with a row of its own.
     Reader(Box<Reader>),
     /// The writer, which readers keep waiting.
-    Writer(Arc<Mutex<Writing>>),
+    Writer(Arc<WriterRow>),
 }
 
 /// The role that a row plays.
 pub(crate) enum Role {
     Lock,
     Reader(Box<ReaderRow>),
-    Writer(Arc<Mutex<Writing>>),
+    Writer(Arc<WriterRow>),
 }
 
 /// A reader's row, with the writers' row beside it.
@@ -41,7 +42,7 @@ impl RowRole {
     pub(crate) fn with_handles(self, table: &Table) -> Role {
         match self {
             RowRole::Lock => Role::Lock,
-            RowRole::Writer(writing) => Role::Writer(writing),
+            RowRole::Writer(writer) => Role::Writer(writer),
             RowRole::Reader(reader) => {
                 let key = reader.writer_row().into();
                 let writer_row = table.batchers.handle(&table.store, key, chance::random());
@@ -59,9 +60,7 @@ impl Role {
         match self {
             Role::Lock => act.change(holder, info),
             Role::Reader(reader) => reader.view().change(act, holder),
-            Role::Writer(writing) => {
-                writing.lock().unwrap_or_else(PoisonError::into_inner).change(act, holder)
-            }
+            Role::Writer(writer) => writer.change(act, holder),
         }
     }
 }

@@ -98,6 +98,11 @@ impl LockRow for BatchedRow {
                 Box::pin(row.handle.send(OpKind::Sweep(before), limit))
             }
             (None, _, Role::Reader(reader)) => Box::pin(row.observe_both(reader, limit)),
+            (None, _, Role::Writer(writer)) => {
+                let (observed, writer) = (row.observation(&row.saw_lease), Arc::clone(writer));
+                let observing = row.handle.send(observed, limit);
+                Box::pin(observing.inspect(move |outcome| writer.hears(&outcome.answer)))
+            }
             (None, ..) => Box::pin(row.handle.send(row.observation(&row.saw_lease), limit)),
         }
     }

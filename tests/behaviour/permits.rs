@@ -168,6 +168,23 @@ async fn a_permit_that_is_given_back_here_goes_to_the_next_here_without_a_poll()
     assert!(took < Duration::from_millis(100), "{took:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_waits_goes_before_a_later_try_of_the_same_process() {
+    let world = World::start().await;
+    let (one, other) = (semaphore(&world, "a", 1), semaphore(&world, "b", 1));
+    let held = acquire(&one).await;
+    let waiting = tokio::spawn({
+        let other = other.clone();
+        async move { acquire(&other).await.release().await }
+    });
+    sleep(LEASE / 7).await;
+    held.release().await;
+    assert!(!waiting.is_finished(), "it has not polled yet");
+    assert!(other.try_acquire().await.unwrap().is_none());
+    timeout(EVENTUALLY, waiting).await.expect("it has its turn").unwrap();
+    assert!(other.try_acquire().await.unwrap().is_some(), "nobody waits any more");
+}
+
 /// Callers that want a permit again and again, and how often each of them has had one.
 async fn turns(semaphores: &[Semaphore], callers: usize, time: Duration) -> Vec<usize> {
     let mut all = Vec::new();

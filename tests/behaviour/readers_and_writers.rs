@@ -1,7 +1,8 @@
 //! Readers and writers: many who read, or one who writes.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::mutation::Mutation;
@@ -316,6 +317,167 @@ async fn whoever_gives_up_waiting_leaves_nothing_behind() {
     requests.reset();
     sleep(LEASE * 3).await;
     assert_eq!(requests.get(Rpc::Commit) + requests.get(Rpc::StreamingRead), 0, "no task is left");
+}
+
+#[derive(Clone, Default)]
+struct Turns {
+    reads: Arc<AtomicUsize>,
+    writes: Arc<AtomicUsize>,
+    /// The longest wait, in milliseconds.
+    longest: Arc<AtomicUsize>,
+}
+
+impl Turns {
+    fn began(&self, turns: &AtomicUsize, waited: Duration) {
+        turns.fetch_add(1, Ordering::SeqCst);
+        self.longest.fetch_max(waited.as_millis().try_into().unwrap(), Ordering::SeqCst);
+    }
+
+    fn read_on(&self, lock: &RwLock, time: Duration) {
+        let (turns, lock) = (self.clone(), lock.clone());
+        tokio::spawn(async move {
+            loop {
+                let (guard, waited) = timed(read(&lock)).await;
+                turns.began(&turns.reads, waited);
+                sleep(time).await;
+                guard.release().await;
+            }
+        });
+    }
+
+    fn write_on(&self, lock: &RwLock, time: Duration) {
+        let (turns, lock) = (self.clone(), lock.clone());
+        tokio::spawn(async move {
+            loop {
+                let (guard, waited) = timed(write(&lock)).await;
+                turns.began(&turns.writes, waited);
+                sleep(time).await;
+                guard.release().await;
+            }
+        });
+    }
+
+    fn said(&self) -> (usize, usize, Duration) {
+        let [reads, writes, longest] =
+            [&self.reads, &self.writes, &self.longest].map(|count| count.load(Ordering::SeqCst));
+        (reads, writes, Duration::from_millis(longest.try_into().unwrap()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_waits_ten_polls_and_a_write_though_writers_of_all_processes_follow_each_other() {
+    for (processes, writers) in [(1, 4), (3, 2)] {
+        let world = World::start().await;
+        let turns = Turns::default();
+        for process in 0..processes {
+            let lock = lock(&world, &format!("w{process}"));
+            for _ in 0..writers {
+                Turns { longest: Arc::default(), ..turns.clone() }
+                    .write_on(&lock, Duration::from_millis(300));
+            }
+        }
+        sleep(MORE).await;
+        turns.read_on(&lock(&world, "r"), Duration::from_millis(300));
+        sleep(LEASE * 5).await;
+        let (reads, writes, longest) = turns.said();
+        let bound = Duration::from_secs(10) + MORE;
+        assert!(reads >= 3 && longest <= bound, "{processes}: {reads} reads, {longest:?}");
+        assert!(writes >= 60, "{processes}: {writes} writes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_waits_for_no_more_than_one_read_though_readers_of_all_processes_overlap() {
+    let world = World::start().await;
+    let turns = Turns::default();
+    let time = Duration::from_secs(4);
+    for process in 0..3 {
+        let lock = lock(&world, &format!("r{process}"));
+        for reader in 0..3 {
+            Turns { longest: Arc::default(), ..turns.clone() }.read_on(&lock, time);
+            sleep(Duration::from_millis(300 * reader)).await;
+        }
+    }
+    turns.write_on(&lock(&world, "w"), Duration::from_millis(300));
+    sleep(LEASE * 5).await;
+    let (reads, writes, longest) = turns.said();
+    assert!(writes >= 6 && longest <= time + MORE, "{writes} writes, {longest:?}");
+    assert!(reads >= 9 * 3, "{reads} reads");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_of_two_processes_have_their_turns() {
+    let world = World::start().await;
+    let all = ["a", "b"].map(|id| {
+        let (turns, lock) = (Turns::default(), lock(&world, id));
+        (0..3).for_each(|_| turns.write_on(&lock, Duration::from_millis(300)));
+        turns
+    });
+    sleep(LEASE * 5).await;
+    let [(_, a, first), (_, b, second)] = all.each_ref().map(Turns::said);
+    assert!(a.min(b) >= 50 && a.max(b) <= a.min(b) * 2, "{a} and {b} writes");
+    let bound = Duration::from_secs(30);
+    assert!(first.max(second) <= bound, "{first:?} {second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_of_one_process_have_their_turns_in_order() {
+    let world = World::start().await;
+    let a = lock(&world, "a");
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let holding = write(&a).await;
+    let mut callers = JoinSet::new();
+    for (number, writes) in [true, false, false, true, false].into_iter().enumerate() {
+        let (a, order) = (a.clone(), Arc::clone(&order));
+        callers.spawn(async move {
+            let began = || order.lock().unwrap().push(number);
+            if writes {
+                let guard = write(&a).await;
+                began();
+                guard.release().await;
+            } else {
+                let guard = read(&a).await;
+                began();
+                sleep(LEASE).await;
+                guard.release().await;
+            }
+        });
+        sleep(LEASE / 7).await;
+    }
+    holding.release().await;
+    callers.join_all().await;
+    let order = order.lock().unwrap();
+    let readers = BTreeSet::from([order[1], order[2]]);
+    assert_eq!((order[0], readers, order[3], order[4]), (0, BTreeSet::from([1, 2]), 3, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_goes_before_a_later_try_of_the_same_process() {
+    for writes in [true, false] {
+        let world = World::start().await;
+        let (a, b) = (lock(&world, "a"), lock(&world, "b"));
+        let held = write(&b).await;
+        let waiting = tokio::spawn({
+            let a = a.clone();
+            async move {
+                if writes {
+                    drop(write(&a).await);
+                } else {
+                    drop(read(&a).await);
+                }
+            }
+        });
+        sleep(LEASE / 7).await;
+        held.release().await;
+        assert!(!waiting.is_finished(), "it has not polled yet");
+        if writes {
+            assert!(a.try_read().await.unwrap().is_none());
+        }
+        assert!(a.try_write().await.unwrap().is_none());
+        timeout(EVENTUALLY, waiting).await.expect("it has its turn").unwrap();
+        sleep(MORE).await;
+        assert!(a.try_write().await.unwrap().is_some(), "nobody waits any more");
+    }
 }
 
 #[tokio::test(start_paused = true)]

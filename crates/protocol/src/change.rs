@@ -124,6 +124,8 @@ pub enum Change {
     EndWriting {
         /// The term that stopped new readers.
         first: TermId,
+        /// What follows.
+        next: Succession,
         /// As of a release.
         displaced: Option<Timestamp>,
     },
@@ -209,8 +211,8 @@ impl Change {
             Change::EndRead { .. } | Change::KeepWriting { .. } => {
                 Reads { keys: lock_and(&[]), columns: TERM }
             }
-            Change::EndWriting { first, displaced } => {
-                as_release(first.clone(), *displaced).reads(lock)
+            Change::EndWriting { first, next, displaced } => {
+                as_release(first.clone(), next, *displaced).reads(lock)
             }
         }
     }
@@ -318,8 +320,8 @@ impl Change {
                 let term = first.or_second(lock_row);
                 Change::Heartbeat { term, holder: holder.clone() }.judge(lock, found)
             }
-            Change::EndWriting { first, displaced } => {
-                as_release(first.or_second(lock_row), *displaced).judge(lock, found)
+            Change::EndWriting { first, next, displaced } => {
+                as_release(first.or_second(lock_row), next, *displaced).judge(lock, found)
             }
             // Of an ordinary lock, which is judged above.
             _ => Err(changed(lock_row)),
@@ -358,8 +360,8 @@ impl TermId {
     }
 }
 
-fn as_release(term: TermId, displaced: Option<Timestamp>) -> Change {
-    Change::Release { term, next: Succession::Anyone, displaced, info: None }
+fn as_release(term: TermId, next: &Succession, displaced: Option<Timestamp>) -> Change {
+    Change::Release { term, next: next.clone(), displaced, info: None }
 }
 
 /// Refuses a row that is not as it was observed, or not as absent.

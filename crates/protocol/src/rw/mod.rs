@@ -9,7 +9,7 @@
 mod reader;
 mod stopped;
 
-pub use reader::Reader;
+pub use reader::{Reader, is_left_to_readers, left_to_readers};
 pub use stopped::{Stopped, WriterDecision, Writing};
 
 #[cfg(test)]

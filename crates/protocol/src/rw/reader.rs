@@ -1,6 +1,20 @@
 use std::time::Duration;
 
-use crate::{Act, Change, Holder, Observation, Row, Writer};
+use crate::{Act, Change, Holder, Observation, Row, Succession, Writer};
+
+/// The successor that stands for all readers in the writers' row. No id of a process has a `/`.
+const READERS: &str = "/readers";
+
+/// Returns the end of a writer's term that leaves the lock to readers for so long: no writer begins
+/// before.
+pub fn left_to_readers(time: Duration) -> Succession {
+    Succession::Successor { id: READERS.to_string(), grace: time }
+}
+
+/// Returns true if the writers' row was left to readers.
+pub fn is_left_to_readers(writer_row: &Row) -> bool {
+    writer_row.is_released() && writer_row.writer.successor_id() == Some(READERS)
+}
 
 /// A reader's view of two rows, its own and the writers' row, as its instance knows one.
 ///
@@ -34,7 +48,9 @@ impl Reader {
         if own.row.as_ref().is_some_and(|row| Some(&row.writer) == attempt.as_ref()) {
             return own;
         }
-        let is_taken = |row: &Row| row.vacant_from(&self.id, self.lease) > writer_row.read_at;
+        let is_taken = |row: &Row| {
+            !is_left_to_readers(row) && row.vacant_from(&self.id, self.lease) > writer_row.read_at
+        };
         if writer_row.row.as_ref().is_some_and(is_taken) {
             return writer_row;
         }

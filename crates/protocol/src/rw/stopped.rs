@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::{Act, Answer, Change, Holder, Rejection, Row, Succession, TermId, Timestamp};
+use crate::{Act, Answer, Change, Holder, Rejection, Row, TermId, Timestamp};
 
 /// A writer after its first commit: it has stopped new readers, and waits for those there are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -104,13 +104,13 @@ impl Writing {
                 Some(term) => Change::Heartbeat { term, holder: None },
                 None => Change::KeepWriting { first: term.clone(), holder: None },
             }),
-            Act::Release { term, displaced, .. } => Some(match second(term) {
-                Some(term) => {
-                    let (next, displaced) = (Succession::Anyone, *displaced);
-                    Change::Release { term, next, displaced, info: None }
-                }
-                None => Change::EndWriting { first: term.clone(), displaced: *displaced },
-            }),
+            Act::Release { term, next, displaced } => {
+                let (next, displaced) = (next.clone(), *displaced);
+                Some(match second(term) {
+                    Some(term) => Change::Release { term, next, displaced, info: None },
+                    None => Change::EndWriting { first: term.clone(), next, displaced },
+                })
+            }
             _ => act.change(holder, None),
         }
     }

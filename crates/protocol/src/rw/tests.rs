@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Reader, Stopped, WriterDecision, Writing};
+use super::{Reader, Stopped, WriterDecision, Writing, is_left_to_readers, left_to_readers};
 use crate::{
     Act, Answer, Change, Holder, Nonce, Observation, Rejection, Row, Seen, StoredRow, Succession,
     TermId, Timestamp, WriteKind, Writer,
@@ -57,6 +57,21 @@ fn a_reader_is_shown_the_writer_while_somebody_writes_or_waits_to() {
     assert_eq!(reader.observed(own.clone(), seen(Some(vacant.clone()), 1_100)), own);
     let act = Act::Insert { writer: writer(7) };
     assert_eq!(reader.change(&act, &holder()), Some(begin_read(Some(vacant))));
+}
+
+#[test]
+fn a_row_that_was_left_to_readers_is_vacant_for_them_and_not_for_writers() {
+    let left = left_to_readers(Duration::from_nanos(25));
+    let row = Row { writer: left.writer(), lease: left.grace(), ..released(1_000) };
+    assert!(is_left_to_readers(&row) && !is_left_to_readers(&released(1_000)));
+    let held = Row { heartbeat: Timestamp(1_001), ..row.clone() };
+    assert!(!is_left_to_readers(&held), "a manual edit");
+    assert_eq!(row.vacant_from("w", LEASE), Timestamp(1_025));
+    let (mut reader, own) = (Reader::new(WRITER_ROW, "r", LEASE), seen(None, 1_001));
+    assert_eq!(reader.observed(own.clone(), seen(Some(row.clone()), 1_001)), own);
+    let change = reader.change(&Act::Insert { writer: writer(7) }, &holder()).unwrap();
+    let writes = change.judge("rw/r", &[stored(WRITER_ROW, &row)]).unwrap();
+    assert_eq!(writes.len(), 1, "the writers' row stays as it is");
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! The writers' row as one writer has it, and the turns of writers and readers.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use spindle_protocol::rw::{Writing, is_left_to_readers, left_to_readers};
+use spindle_protocol::{Act, Answer, Change, Holder, Succession, TermId};
+use tokio::time::Instant;
+
+/// For so many polls the writers of a process may follow each other before they let readers begin.
+const TENURE_POLLS: u32 = 10;
+
+/// The writers' row as one writer has it.
+#[derive(Debug)]
+pub(crate) struct WriterRow {
+    writing: Mutex<Writing>,
+    turns: Arc<WritersTurns>,
+    /// What follows this writer, as the first release of its term said.
+    next: OnceLock<Succession>,
+}
+
+/// Since when the writers of a process have followed each other. All writers of a handle share it.
+#[derive(Debug)]
+pub(crate) struct WritersTurns {
+    poll: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Since when, as far as this process knows, writers have left readers no time to begin.
+    since: Instant,
+    /// When the last writer here ended.
+    ended: Option<Instant>,
+    /// Before that, no writer of this process contends.
+    rests_until: Instant,
+}
+
+impl WriterRow {
+    pub(crate) fn new(turns: &Arc<WritersTurns>) -> WriterRow {
+        WriterRow { writing: Mutex::default(), turns: Arc::clone(turns), next: OnceLock::new() }
+    }
+
+    /// Notes that the second term has begun after the first.
+    pub(crate) fn begins(&self, first: TermId, second: TermId) {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner).begins(first, second);
+    }
+
+    /// Returns the change that an act asks for; none for one that changes nothing.
+    pub(super) fn change(&self, act: &Act, holder: &Holder) -> Option<Change> {
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Act::Release { term, displaced, .. } = act else {
+            return writing.change(act, holder);
+        };
+        let next = self.next.get_or_init(|| self.turns.ends()).clone();
+        let release = Act::Release { term: term.clone(), next, displaced: *displaced };
+        writing.change(&release, holder)
+    }
+
+    /// Takes note of an answer while it waits.
+    pub(super) fn hears(&self, answer: &Answer) {
+        let Answer::Observed(observation) = answer else { return };
+        if observation.row.as_ref().is_some_and(is_left_to_readers) {
+            self.turns.state().since = Instant::now();
+        }
+    }
+}
+
+impl WritersTurns {
+    pub(crate) fn new(poll: Duration) -> WritersTurns {
+        let now = Instant::now();
+        WritersTurns {
+            poll,
+            state: Mutex::new(State { since: now, ended: None, rests_until: now }),
+        }
+    }
+
+    /// Takes note that a writer of this process is the next one. Returns when it may contend.
+    pub(crate) fn begins(&self) -> Instant {
+        let (now, time) = (Instant::now(), self.readers_time());
+        let mut state = self.state();
+        if state.ended.is_none_or(|ended| now.duration_since(ended) >= time) {
+            // Readers had the time to see that nobody here writes.
+            state.since = now;
+        }
+        state.rests_until
+    }
+
+    /// Takes note that a writer of this process ends. Returns what follows.
+    fn ends(&self) -> Succession {
+        let (now, time) = (Instant::now(), self.readers_time());
+        let mut state = self.state();
+        state.ended = Some(now);
+        if now.duration_since(state.since) < self.poll * TENURE_POLLS {
+            return Succession::Anyone;
+        }
+        // Writers of other processes go first.
+        (state.since, state.rests_until) = (now, now + time + self.poll / 4);
+        left_to_readers(time)
+    }
+
+    /// Returns the time in which each process that waits polls once.
+    fn readers_time(&self) -> Duration {
+        self.poll * 5 / 4
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
