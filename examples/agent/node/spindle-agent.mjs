@@ -39,7 +39,8 @@ export class Leader {
         for await (const part of stream.body.pipeThrough(new TextDecoderStream())) {
           const events = (text + part).split('\n\n');
           text = events.pop();
-          events.forEach((event) => this.#told(...event.match(/event: (.*)\ndata: (.*)/).slice(1)));
+          const told = events.map((event) => event.match(/event: (.*)\ndata: (.*)/)).filter(Boolean);
+          told.forEach(([, event, json]) => this.#told(event, json));
         }
       } catch (error) {
         console.error('agent:', error.message);

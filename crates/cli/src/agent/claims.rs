@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::event::Ending;
-use super::holder::Holder;
 use super::request::{Refusal, Result};
 use crate::serve::event::encode;
 
@@ -31,6 +30,21 @@ pub struct Claim {
     events: Option<mpsc::WeakSender<Bytes>>,
 }
 
+/// A claim as its holder has it: the secret, and the ends of what its client sends.
+pub struct Claimed {
+    pub claims: Arc<Claims>,
+    pub claim: Arc<Claim>,
+    pub secret: String,
+    pub orders: mpsc::Receiver<Released>,
+    pub heard: watch::Receiver<Instant>,
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        self.claims.forget(&self.secret);
+    }
+}
+
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
@@ -46,6 +60,8 @@ pub struct Claims {
     inner: Mutex<Inner>,
     /// How many there are.
     count: watch::Sender<usize>,
+    /// Fires when the agent is told to end: nothing is contended for from then on.
+    pub ending: CancellationToken,
     /// Fires when the agent gives up whatever was not let go.
     pub over: CancellationToken,
 }
@@ -54,7 +70,6 @@ pub struct Claims {
 struct Inner {
     claims: HashMap<String, Arc<Claim>>,
     counts: Counts,
-    is_ending: bool,
 }
 
 impl Claim {
@@ -62,6 +77,10 @@ impl Claim {
     pub fn term(&self) -> Option<Term> {
         let term = self.term.lock().unwrap_or_else(PoisonError::into_inner).clone();
         term.filter(|term| term.ended().is_none() && !term.remaining().is_zero())
+    }
+
+    pub fn set_term(&self, term: Option<Term>) {
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = term;
     }
 
     pub fn is_alive(&self) -> bool {
@@ -95,6 +114,10 @@ impl Claim {
     }
 }
 
+pub fn is_ending() -> Refusal {
+    Refusal(StatusCode::SERVICE_UNAVAILABLE, "the agent is about to end".to_string())
+}
+
 impl Claims {
     pub fn new(table: LockTable, claims_max: usize) -> Claims {
         Claims {
@@ -102,17 +125,18 @@ impl Claims {
             claims_max,
             inner: Mutex::default(),
             count: watch::Sender::new(0),
+            ending: CancellationToken::new(),
             over: CancellationToken::new(),
         }
     }
 
-    /// Makes a claim, which lasts until its holder is dropped.
+    /// Makes a claim, which lasts until its record is dropped.
     pub fn claim(
         self: &Arc<Claims>,
         lock: &str,
         instance: Option<Spindle>,
-        events: Option<mpsc::Sender<Bytes>>,
-    ) -> Result<Holder> {
+        events: Option<&mpsc::Sender<Bytes>>,
+    ) -> Result<Claimed> {
         let secret = format!("{:032x}", rand::rng().random::<u128>());
         let (orders, ordered) = mpsc::channel(1);
         let (heard, hears) = watch::channel(Instant::now());
@@ -122,19 +146,19 @@ impl Claims {
             orders,
             heard,
             term: Mutex::default(),
-            events: events.as_ref().map(mpsc::Sender::downgrade),
+            events: events.map(mpsc::Sender::downgrade),
         });
         let mut inner = self.inner();
         let refuse = |text| Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, text));
-        if inner.is_ending {
-            return refuse("the agent is about to end".to_string());
+        if self.ending.is_cancelled() {
+            return Err(is_ending());
         }
         if inner.claims.len() >= self.claims_max {
             return refuse(format!("{} locks are claimed, the most there may be", self.claims_max));
         }
         inner.claims.insert(secret.clone(), Arc::clone(&claim));
         self.count.send_replace(inner.claims.len());
-        Ok(Holder::new(Arc::clone(self), claim, secret, ordered, hears, events))
+        Ok(Claimed { claims: Arc::clone(self), claim, secret, orders: ordered, heard: hears })
     }
 
     pub fn find(&self, secret: &str) -> Result<Arc<Claim>> {
@@ -156,11 +180,7 @@ impl Claims {
         count(&mut self.inner().counts);
     }
 
-    pub fn set_term(&self, claim: &Claim, term: Option<Term>) {
-        *claim.term.lock().unwrap_or_else(PoisonError::into_inner) = term;
-    }
-
-    pub fn forget(&self, secret: &str) {
+    fn forget(&self, secret: &str) {
         let mut inner = self.inner();
         inner.claims.remove(secret);
         self.count.send_replace(inner.claims.len());
@@ -168,7 +188,11 @@ impl Claims {
 
     /// Accepts no claim any more, and tells every client that the agent is to end.
     pub fn end(&self) {
-        self.inner().is_ending = true;
+        {
+            // No claim is made beside this.
+            let _inner = self.inner();
+            self.ending.cancel();
+        }
         for claim in self.all() {
             let events = claim.events.as_ref().and_then(mpsc::WeakSender::upgrade);
             // A client that doesn't read is about to be cut off anyway.

@@ -4,27 +4,23 @@
 //! still work: its lock is not released, and the lease runs out.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use serde::Serialize;
 use spindle::job::JobOutcome;
 use spindle::{Guard, LockBuilder, ReleaseOutcome, Spindle, Term};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::claims::{Claim, Claims, Released};
+use super::claims::{Claimed, Released};
 use super::event::{Ended, Gained, Lost, Renewed, Waiting};
 use crate::serve::event::encode;
 
 /// Holds, or contends, for one client.
 pub struct Holder {
-    claims: Arc<Claims>,
-    pub claim: Arc<Claim>,
-    pub secret: String,
-    orders: mpsc::Receiver<Released>,
-    heard: watch::Receiver<Instant>,
+    claimed: Claimed,
+    /// The longest silence of the client, if it is held to heartbeats.
     patience: Option<Duration>,
     events: Option<mpsc::Sender<Bytes>>,
     /// True once the client has left too many events unread.
@@ -65,31 +61,24 @@ impl Over {
 }
 
 impl Holder {
+    /// Holds for a client that is told by `events`, and heard at least each `patience`.
     pub fn new(
-        claims: Arc<Claims>,
-        claim: Arc<Claim>,
-        secret: String,
-        orders: mpsc::Receiver<Released>,
-        heard: watch::Receiver<Instant>,
+        claimed: Claimed,
+        patience: Option<Duration>,
         events: Option<mpsc::Sender<Bytes>>,
     ) -> Holder {
-        let (patience, is_deaf) = (None, false);
-        Holder { claims, claim, secret, orders, heard, patience, events, is_deaf }
-    }
-
-    /// Ends the claim, too, once nothing was heard of the client for so long.
-    pub fn patience(mut self, patience: Option<Duration>) -> Holder {
-        self.patience = patience;
-        self
+        Holder { claimed, patience, events, is_deaf: false }
     }
 
     /// Contends until the client lets go or is gone; after a loss it contends again.
     pub async fn contend(mut self, lock: Spindle) {
         self.waits(lock.id());
+        let ending = self.claimed.claims.ending.clone();
         let reason = loop {
             let acquired = tokio::select! {
                 biased;
                 over = self.over() => break over.without_term(),
+                () = ending.cancelled() => break Over::Ending.without_term(),
                 acquired = lock.acquire() => acquired,
             };
             match acquired {
@@ -129,7 +118,7 @@ impl Holder {
                     return None;
                 }
                 over = self.over() => {
-                    self.claims.set_term(&self.claim, None);
+                    self.claimed.claim.set_term(None);
                     return Some(self.give_up(guard, over).await);
                 }
                 () = renewed => {}
@@ -142,7 +131,7 @@ impl Holder {
         let reason = over.reason();
         let Over::LetGo(released) = over else {
             guard.lapse().await;
-            self.claims.counted(|counts| counts.lapsed += 1);
+            self.claimed.claims.counted(|counts| counts.lapsed += 1);
             return reason;
         };
         let outcome = match guard.release().await {
@@ -150,7 +139,7 @@ impl Holder {
             ReleaseOutcome::Unacknowledged => "unacknowledged",
             _ => "ended_before",
         };
-        self.claims.counted(|counts| counts.released += 1);
+        self.claimed.claims.counted(|counts| counts.released += 1);
         let _ = released.send(outcome);
         reason
     }
@@ -160,6 +149,7 @@ impl Holder {
         self.waits("");
         let (begin, begun) = oneshot::channel();
         let (end, ended) = oneshot::channel();
+        let ending = self.claimed.claims.ending.clone();
         let job = move |term: Term| async move {
             // The receiver lives longer than the job.
             let _ = begin.send(term);
@@ -170,6 +160,7 @@ impl Holder {
             biased;
             Ok(term) = begun => term,
             over = self.over() => return self.ended(over.without_term(), None),
+            () = ending.cancelled() => return self.ended(Over::Ending.without_term(), None),
             outcome = &mut running => return self.ran(outcome),
         };
         self.gained(&term);
@@ -181,7 +172,7 @@ impl Holder {
         match over {
             None => self.lost(&term),
             Some(Over::LetGo(released)) => {
-                self.claims.set_term(&self.claim, None);
+                self.claimed.claim.set_term(None);
                 let _ = end.send(released);
                 return self.ran(running.await);
             }
@@ -195,7 +186,7 @@ impl Holder {
     fn ran(&mut self, outcome: spindle::Result<JobOutcome<Option<Released>>>) {
         let (reason, detail) = match outcome {
             Ok(JobOutcome::Ran(Some(released))) => {
-                self.claims.counted(|counts| counts.released += 1);
+                self.claimed.claims.counted(|counts| counts.released += 1);
                 let _ = released.send("released");
                 ("released", None)
             }
@@ -209,7 +200,8 @@ impl Holder {
 
     /// Waits until the claim is over. Cancellation safe.
     async fn over(&mut self) -> Over {
-        let Holder { claims, orders, heard, patience, events, is_deaf, .. } = self;
+        let Holder { claimed: Claimed { claims, orders, heard, .. }, patience, events, is_deaf } =
+            self;
         if *is_deaf {
             return Over::Gone;
         }
@@ -239,25 +231,25 @@ impl Holder {
     }
 
     fn waits(&mut self, id: &str) {
-        let (lock, claim) = (self.claim.lock.clone(), self.secret.clone());
+        let (lock, claim) = (self.claimed.claim.lock.clone(), self.claimed.secret.clone());
         self.tell("waiting", &Waiting { lock: &lock, claim: &claim, id });
     }
 
     fn gained(&mut self, term: &Term) {
-        self.claims.set_term(&self.claim, Some(term.clone()));
-        self.claims.counted(|counts| counts.gained += 1);
-        let claim = self.secret.clone();
+        self.claimed.claim.set_term(Some(term.clone()));
+        self.claimed.claims.counted(|counts| counts.gained += 1);
+        let claim = self.claimed.secret.clone();
         self.tell("gained", &Gained::new(&claim, term));
     }
 
     fn lost(&mut self, term: &Term) {
-        self.claims.set_term(&self.claim, None);
-        self.claims.counted(|counts| counts.lost += 1);
+        self.claimed.claim.set_term(None);
+        self.claimed.claims.counted(|counts| counts.lost += 1);
         self.tell("lost", &Lost::new(term));
     }
 
     fn ended(&mut self, reason: &str, detail: Option<String>) {
-        let lock = self.claim.lock.clone();
+        let lock = self.claimed.claim.lock.clone();
         self.tell("ended", &Ended { lock: &lock, reason, detail });
     }
 
@@ -268,8 +260,33 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
-    fn drop(&mut self) {
-        self.claims.forget(&self.secret);
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use spindle::LockTable;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::agent::claims::Claims;
+
+    #[tokio::test]
+    async fn a_client_that_leaves_too_many_events_unread_is_taken_for_gone() {
+        let table = LockTable::connect_to("http://127.0.0.1:1", "d", "locktable");
+        let claims = Arc::new(Claims::new(table, 1));
+        let (sender, mut unread) = mpsc::channel(2);
+        let claimed = claims.claim("a", None, Some(&sender)).unwrap();
+        let mut holder = Holder::new(claimed, None, Some(sender));
+        for _ in 0..2 {
+            holder.waits("id");
+            let ended = timeout(Duration::ZERO, holder.over()).await;
+            assert!(ended.is_err(), "it may still read");
+        }
+        holder.waits("id");
+        assert!(matches!(holder.over().await, Over::Gone));
+        unread.recv().await.unwrap();
+        assert!(matches!(holder.over().await, Over::Gone), "it has missed one for good");
+        drop(holder);
+        assert!(claims.all().is_empty());
     }
 }

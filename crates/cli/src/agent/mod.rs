@@ -21,13 +21,14 @@ use std::time::Duration;
 use nix::sys::stat::{Mode, umask};
 use spindle::{CancellationToken, LockTable};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::arguments::Agent;
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, complain};
 use crate::place::Place;
-use crate::serve::connections::{Limits, Listener, answer};
+use crate::serve::connections::{Limits, Listener, answer, connections_max};
 use crate::serve::door::Door;
 use crate::serve::{end_on_signal, listen};
 use admission::Admission;
@@ -67,7 +68,9 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
             (Some(Arc::new(elector)), Some(electing))
         }
     };
-    let shared = Shared { claims: Arc::clone(&claims), probes: Arc::clone(&probes), elector };
+    let waiting = Arc::new(Semaphore::new(connections_max() / 4 * 3));
+    let (held, asked) = (Arc::clone(&claims), Arc::clone(&probes));
+    let shared = Shared { claims: held, probes: asked, elector, waiting };
     let door = Door::new(&agent.allow_host);
     let mut addresses = String::new();
     let probed = match agent.probes {
@@ -93,6 +96,10 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
         claims.over.cancel();
         // A run of a job may go on for hours: it is kept by its row.
         let _ = timeout(LAPSE_MAX, claims.none_left()).await;
+        if let Some(socket) = &agent.socket {
+            // While this program listens, the path is no other's. If it is gone already, nobody minds.
+            let _ = std::fs::remove_file(socket);
+        }
         end.cancel();
     };
     tokio::join!(answer(listener, routes, LIMITS, &end, || ()), ending);
@@ -103,10 +110,6 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
         && timeout(RELEASE_MAX, electing).await.is_err()
     {
         complain("the elector's lock may not be released; then its lease runs out");
-    }
-    if let Some(socket) = &agent.socket {
-        // If it is gone already, nobody minds.
-        let _ = std::fs::remove_file(socket);
     }
     Ok(ExitCode::SUCCESS)
 }

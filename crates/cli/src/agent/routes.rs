@@ -12,15 +12,18 @@ use axum::routing::{delete, get, post};
 use axum::{Router, middleware};
 use serde_json::{Value, json};
 use spindle::{FencingToken, LockState, Term};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::admission::{Admission, admit};
-use super::claims::Claims;
+use super::claims::{Claims, is_ending};
 use super::deadline::Deadline;
 use super::elector::Elector;
 use super::event::FenceParts;
+use super::holder::Holder;
 use super::probes::{self, Probes};
 use super::request::{
     Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, json as answer, read,
@@ -31,11 +34,26 @@ use crate::serve::door::{Door, guard};
 /// Events that wait for a slow client, for each lock. One that is slower is taken for gone.
 const BACKLOG: usize = 64;
 
+/// From one comment of a stream to the next.
+const QUIET_MAX: Duration = Duration::from_secs(15);
+
 #[derive(Clone)]
 pub struct Shared {
     pub claims: Arc<Claims>,
     pub probes: Arc<Probes>,
     pub elector: Option<Arc<Elector>>,
+    /// Connections that may wait: one is always left for whoever lets go.
+    pub waiting: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// Takes a connection that lasts, until the permit is dropped.
+    fn waits(&self) -> Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
+            let text = "too many requests wait; start with a higher limit of open files";
+            Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_string())
+        })
+    }
 }
 
 pub fn routes(shared: Shared, door: Door, admission: Admission) -> Router {
@@ -64,22 +82,44 @@ async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> R
         return Err(bad(format!("locks: name 1 to {LOCKS_MAX} of them, each once")));
     }
     let patience = asked.settings.patience(true)?;
+    let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG * count);
     let mut holders = Vec::with_capacity(count);
     for name in &asked.locks {
         let lock = asked.settings.builder(&shared.claims.table, name)?.build()?;
-        let holder = shared.claims.claim(name, Some(lock.clone()), Some(sender.clone()))?;
-        holders.push((holder.patience(patience), lock));
+        let claimed = shared.claims.claim(name, Some(lock.clone()), Some(&sender))?;
+        holders.push((Holder::new(claimed, patience, Some(sender.clone())), lock));
     }
     for (holder, lock) in holders {
         tokio::spawn(holder.contend(lock));
     }
-    Ok(stream(events))
+    Ok(stream(sender, events, permit))
 }
 
-fn stream(events: mpsc::Receiver<Bytes>) -> Response {
-    let body = Body::from_stream(ReceiverStream::new(events).map(Ok::<_, Infallible>));
-    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+/// Sends events, for as long as the client reads and any holder may tell one.
+fn stream(
+    sender: mpsc::Sender<Bytes>,
+    events: mpsc::Receiver<Bytes>,
+    permit: OwnedSemaphorePermit,
+) -> Response {
+    let mut kept = JoinSet::new();
+    kept.spawn(comment(sender.downgrade()));
+    let events = ReceiverStream::new(events).map(move |event| {
+        // Both last as long as the stream.
+        let _kept = (&permit, &kept);
+        Ok::<_, Infallible>(event)
+    });
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
+}
+
+/// Says an empty comment from time to time: some clients take silence for an end.
+async fn comment(events: mpsc::WeakSender<Bytes>) {
+    loop {
+        sleep(QUIET_MAX).await;
+        let Some(events) = events.upgrade() else { return };
+        // Behind many events nobody misses it.
+        let _ = events.try_send(Bytes::from_static(b":\n\n"));
+    }
 }
 
 /// Takes a lock for a client that sends heartbeats.
@@ -89,8 +129,9 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
         return Err(bad(format!("wait: at most {WAIT_MAX:?}; ask again after that")));
     }
     let lock = asked.settings.builder(&shared.claims.table, &asked.lock)?.build()?;
-    let holder = shared.claims.claim(&asked.lock, Some(lock.clone()), None)?;
-    let holder = holder.patience(asked.settings.patience(false)?);
+    let patience = asked.settings.patience(false)?;
+    let _permit = shared.waits()?;
+    let claimed = shared.claims.claim(&asked.lock, Some(lock.clone()), None)?;
     let acquiring = async {
         if asked.wait.is_zero() {
             return lock.try_acquire().await;
@@ -98,7 +139,7 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
         lock.acquire_within(asked.wait).await.map(Some)
     };
     let acquired = tokio::select! {
-        () = shared.claims.over.cancelled() => Ok(None),
+        () = shared.claims.ending.cancelled() => return Err(is_ending()),
         acquired = acquiring => acquired,
     };
     let Some(guard) = acquired? else {
@@ -107,10 +148,10 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
         return Ok(answer(StatusCode::CONFLICT, &body));
     };
     let term = Term::clone(&guard);
-    let held = held(&term, Some(&holder.secret));
-    holder.claim.heard();
-    shared.claims.set_term(&holder.claim, Some(term));
-    tokio::spawn(holder.hold_once(guard));
+    let held = held(&term, Some(&claimed.secret));
+    claimed.claim.heard();
+    claimed.claim.set_term(Some(term));
+    tokio::spawn(Holder::new(claimed, patience, None).hold_once(guard));
     Ok(answer(StatusCode::OK, &held))
 }
 
@@ -125,11 +166,13 @@ async fn run_once(
     if let Some(limit) = asked.start_limit {
         lock = lock.start_limit(limit);
     }
+    let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG);
-    let holder = shared.claims.claim(&asked.lock, None, Some(sender))?;
-    let holder = holder.patience(asked.settings.patience(true)?);
+    let patience = asked.settings.patience(true)?;
+    let claimed = shared.claims.claim(&asked.lock, None, Some(&sender))?;
+    let holder = Holder::new(claimed, patience, Some(sender.clone()));
     tokio::spawn(holder.run_once(lock, asked.at_least, asked.at_most));
-    Ok(stream(events))
+    Ok(stream(sender, events, permit))
 }
 
 async fn heartbeat(State(shared): State<Shared>, Path(secret): Path<String>) -> Result<Response> {

@@ -103,9 +103,14 @@ pub struct Events(Lines<BufReader<TcpStream>>);
 impl Events {
     /// The next event's name and data; none at the end.
     pub async fn next(&mut self) -> Option<(String, Value)> {
+        timeout(PATIENCE, self.read()).await.unwrap_or_else(|_| panic!("no event, and no end"))
+    }
+
+    /// Comments are no events.
+    async fn read(&mut self) -> Option<(String, Value)> {
         let mut name = String::new();
         loop {
-            let line = timeout(PATIENCE, self.0.next_line()).await.unwrap().ok()??;
+            let line = self.0.next_line().await.ok()??;
             if let Some(event) = line.strip_prefix("event: ") {
                 name = event.to_string();
             } else if let Some(data) = line.strip_prefix("data: ") {

@@ -1,0 +1,189 @@
+//! `spindle agent` and those who may not, or not so often, or not from there.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use crate::agent::{LONG, agent, claim, gained, lead, signal};
+use crate::http::Server;
+use crate::world::{PATIENCE, World, under, until};
+
+#[tokio::test]
+async fn hostile_requests_are_refused_and_the_others_served() {
+    let world = World::start().await;
+    let secret = std::env::temp_dir().join(format!("spindle-token-{}", std::process::id()));
+    std::fs::write(&secret, "not to be guessed\n").unwrap();
+    let agent = agent(&world, &["--token-file", secret.to_str().unwrap()]).await;
+    std::fs::remove_file(&secret).unwrap();
+    let host = agent.address;
+    let ask = async |head: &str, body: &str| {
+        let request =
+            format!("POST /v1/acquire HTTP/1.1\r\nConnection: close\r\n{head}\r\n\r\n{body}");
+        agent.answer(&request).await
+    };
+    let length = |body: &str| format!("Content-Length: {}", body.len());
+    let bearer = "Authorization: Bearer not to be guessed";
+    let kind = "Content-Type: application/json";
+    let good = format!("Host: {host}\r\n{bearer}\r\n{kind}");
+    let body = r#"{"lock": "a"}"#;
+    let huge = format!("{{\"lock\": \"{}\"}}", "a".repeat(100_000));
+    for (status, head, body) in [
+        (200, good.clone(), body),
+        (421, format!("Host: evil.example\r\n{bearer}\r\n{kind}"), body),
+        (403, format!("{good}\r\nOrigin: http://evil.example"), body),
+        (401, format!("Host: {host}\r\n{kind}"), body),
+        (401, format!("Host: {host}\r\n{kind}\r\nAuthorization: Bearer not to be guesses"), body),
+        (415, format!("Host: {host}\r\n{bearer}\r\nContent-Type: text/plain"), body),
+        (400, good.clone(), "{"),
+        (400, good.clone(), "[]"),
+        (400, good.clone(), "\u{0}"),
+        (400, good.clone(), r#"{"lock": ""}"#),
+        (400, good.clone(), r#"{"lock": "b", "leese": "3s"}"#),
+        (400, good.clone(), r#"{"lock": "b", "lease": "3"}"#),
+        (400, good.clone(), r#"{"lock": "b", "lease": "1ms"}"#),
+        (400, good.clone(), r#"{"lock": "b", "wait": "2h"}"#),
+        (400, good.clone(), r#"{"lock": "b", "clock": {"boottime_ns": "18446744073709551615"}}"#),
+        (413, good.clone(), &huge),
+    ] {
+        let answer = ask(&format!("{head}\r\n{}", length(body)), body).await;
+        assert_eq!(answer.status, status, "{head} {body:.80}: {answer:?}");
+        assert!(answer.body.contains("error") || [200, 421].contains(&status), "{answer:?}");
+    }
+    // A body that never comes, and one without an end.
+    let slow = ask(&format!("{good}\r\nContent-Length: 100"), "{").await;
+    assert_eq!(slow.status, 408, "{slow:?}");
+    for locks in
+        [json!([]), json!(["a", "a"]), json!((0..101).map(|n| n.to_string()).collect::<Vec<_>>())]
+    {
+        let body = json!({ "locks": locks }).to_string();
+        let request =
+            format!("POST /v1/lead HTTP/1.0\r\n{good}\r\n{}\r\n\r\n{body}", length(&body));
+        assert_eq!(agent.answer(&request).await.status, 400, "{body:.80}");
+    }
+    let mut silent = TcpStream::connect(agent.address).await.unwrap();
+    silent.write_all(b"POST /v1/acq").await.unwrap();
+    let mut rest = Vec::new();
+    let closed = timeout(PATIENCE, silent.read_to_end(&mut rest)).await.unwrap();
+    assert!(closed.is_err() || rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{rest:?}");
+}
+
+#[tokio::test]
+async fn no_more_locks_are_claimed_than_are_allowed() {
+    let world = World::start().await;
+    let agent = agent(&world, &["--locks-max", "2"]).await;
+    let _first = lead(&agent, "a", LONG).await;
+    let mut second = lead(&agent, "b", LONG).await;
+    gained(&mut second).await;
+    let refused = agent.send("POST", "/v1/acquire", &json!({ "lock": "c" })).await;
+    assert_eq!(refused.0, 503, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_socket_is_for_its_owner_alone() {
+    let world = World::start().await;
+    let path = std::env::temp_dir().join(format!("spindle-agent-{}.sock", std::process::id()));
+    // A killed agent leaves its socket.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let name = path.to_str().unwrap();
+    let mut child = world.program(&["agent", "--socket", name]).spawn().unwrap();
+    until("it listens", async || UnixStream::connect(&path).await.is_ok()).await;
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("ok\n"), "{answer}");
+    let other = world.run(&["agent", "--socket", name]).await;
+    assert!(other.code == Some(2) && other.err.contains("another program listens"), "{other:?}");
+    kill(Pid::from_raw(child.id().unwrap().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
+    assert!(!path.exists());
+    std::fs::write(&path, "a file").unwrap();
+    let refused = world.run(&["agent", "--socket", name]).await;
+    assert_eq!((refused.code, path.exists()), (Some(2), true), "it is no socket: {refused:?}");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
+async fn other_hosts_reach_only_the_probes() {
+    let world = World::start().await;
+    let refused = world.run(&["agent", "--listen", "0.0.0.0:0"]).await;
+    assert!(refused.code == Some(2) && refused.err.contains("other hosts"), "{refused:?}");
+    let mut command = world.program(&["agent", "--listen", "127.0.0.1:0"]);
+    command.args(["--probes", "127.0.0.1:0"]);
+    let probes = Server::started(command).await;
+    assert_eq!(probes.get("/healthz").await.body, "ok\n");
+    assert_eq!(probes.get("/readyz").await.body, "ok\n");
+    assert!(probes.get("/metrics").await.body.contains("spindle_agent_claims 0"));
+    let refused = probes.send("POST", "/v1/acquire", &json!({ "lock": "a" })).await;
+    assert_eq!(refused.0, 404);
+}
+
+#[tokio::test]
+async fn a_client_can_let_go_however_many_others_wait() {
+    let world = World::start().await;
+    let limited = ["-c", "ulimit -n 64; exec \"$@\"", "sh"];
+    let program = world.program(&["agent", "--listen", "127.0.0.1:0"]);
+    let agent = Server::started(under("sh", &limited, program)).await;
+    let mut streams = Vec::new();
+    loop {
+        let mut events = lead(&agent, &format!("lock-{}", streams.len()), LONG).await;
+        // One that is refused has no event.
+        if events.next().await.is_none() {
+            break;
+        }
+        streams.push(events);
+    }
+    assert!(streams.len() >= 6, "{}", streams.len());
+    let body = json!({ "lock": "one-more" });
+    assert_eq!(agent.send("POST", "/v1/acquire", &body).await.0, 503);
+    let held = gained(&mut streams[0]).await;
+    assert_eq!(agent.send("DELETE", &claim(&held), &Value::Null).await.0, 200);
+    until("its stream makes room", async || {
+        agent.send("POST", "/v1/acquire", &body).await.0 == 200
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_agent_that_was_killed_comes_back_on_its_port() {
+    let world = World::start().await;
+    let mut first = agent(&world, &[]).await;
+    let mut events = lead(&first, "a", LONG).await;
+    gained(&mut events).await;
+    signal(&first, Signal::SIGKILL);
+    timeout(PATIENCE, first.child.wait()).await.unwrap().unwrap();
+    let address = first.address.to_string();
+    let second = Server::started(world.program(&["agent", "--listen", &address])).await;
+    assert_eq!(second.address, first.address);
+    gained(&mut lead(&second, "b", LONG).await).await;
+    while events.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_stream_that_waits_for_long_is_not_silent() {
+    let world = World::start().await;
+    let _held = world.hold("a", "somebody", LONG).await;
+    let agent = agent(&world, &[]).await;
+    let (host, body) = (agent.address, json!({ "locks": ["a"] }).to_string());
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    let head = format!("POST /v1/lead HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json");
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    let reading = async {
+        while !text.contains("\n\n:\n\n") {
+            let mut part = [0; 1024];
+            let length = stream.read(&mut part).await.unwrap();
+            assert!(length > 0, "the stream ended: {text}");
+            text.push_str(std::str::from_utf8(&part[..length]).unwrap());
+        }
+    };
+    timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("no comment"));
+}
