@@ -13,8 +13,8 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::history::Failure;
-use crate::proxy::{LinkFault, Proxy};
-use crate::setup::Target;
+use crate::proxy::{LinkFault, Proxy, Server};
+use crate::setup::{DATABASE, Target, agent_of};
 
 /// A worker that was told to leave releases its lock first.
 const FAREWELL: Duration = Duration::from_secs(15);
@@ -24,7 +24,11 @@ pub struct Fleet {
     server: SocketAddr,
     target: Target,
     out: PathBuf,
+    /// The program `spindle`, if each worker leads through an agent of its own.
+    agent: Option<PathBuf>,
     workers: BTreeMap<String, Worker>,
+    /// By id, as the workers are.
+    agents: BTreeMap<String, Worker>,
     holder: Holder,
 }
 
@@ -44,31 +48,93 @@ struct Process {
 }
 
 impl Fleet {
-    pub fn new(server: SocketAddr, target: Target, out: PathBuf) -> Fleet {
-        Fleet { server, target, out, workers: BTreeMap::new(), holder: Holder::default() }
+    pub fn new(server: SocketAddr, target: Target, out: PathBuf, agent: Option<PathBuf>) -> Fleet {
+        let (workers, agents) = (BTreeMap::new(), BTreeMap::new());
+        Fleet { server, target, out, agent, workers, agents, holder: Holder::default() }
     }
 
-    /// Starts another process of this program as the contender `id`, or starts it again.
+    pub fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// Starts another process as the contender `id`, at first with its agent, or starts either again.
     pub async fn start(&mut self, id: &str) -> Result<(), Failure> {
-        if !self.workers.contains_key(id) {
-            let proxy = Proxy::start(self.server).await?;
-            self.workers.insert(id.to_string(), Worker { proxy, process: None });
+        if self.agents.contains_key(id) {
+            return self.start_agent(id);
         }
-        let (out, holder) = (self.out.clone(), self.holder.clone());
-        let target = self.target.to_string();
-        let worker = self.worker(id)?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["worker", &worker.proxy.endpoint(), id, &target])
-            .arg(out)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let input = child.stdin.take().ok_or("the worker has no input")?;
-        let output = child.stdout.take().ok_or("the worker has no output")?;
-        worker.process = Some(Process { child, input });
+        if !self.workers.contains_key(id) {
+            let way = match self.agent {
+                Some(_) => Server::Unix(self.add_agent(&agent_of(id)).await?),
+                None => Server::Tcp(self.server),
+            };
+            let worker = Worker { proxy: Proxy::start(way).await?, process: None };
+            self.workers.insert(id.to_string(), worker);
+        }
+        let mut command = Command::new(std::env::current_exe()?);
+        let proxy = self.worker(id)?.proxy.address();
+        // Through an agent or not, its writes are its own.
+        let spanner = if self.agent.is_some() { self.server } else { proxy };
+        command.args(["worker", &format!("http://{spanner}"), id, &self.target.to_string()]);
+        command.arg(&self.out);
+        if self.agent.is_some() {
+            command.arg(proxy.to_string());
+        }
+        self.spawn(id, command)
+    }
+
+    /// Starts an agent for the first time; returns its socket.
+    async fn add_agent(&mut self, id: &str) -> Result<PathBuf, Failure> {
+        let proxy = Proxy::start(Server::Tcp(self.server)).await?;
+        self.agents.insert(id.to_string(), Worker { proxy, process: None });
+        self.start_agent(id)?;
+        Ok(self.socket(id))
+    }
+
+    fn socket(&self, id: &str) -> PathBuf {
+        self.out.join(format!("{id}.sock"))
+    }
+
+    fn start_agent(&mut self, id: &str) -> Result<(), Failure> {
+        let program = self.agent.as_ref().ok_or("there are no agents")?;
+        let mut command = Command::new(program);
+        command
+            .args(["agent", "--grace", "2s", "--socket"])
+            .arg(self.socket(id))
+            .env("SPANNER_EMULATOR_HOST", self.agents[id].proxy.address().to_string())
+            .env("SPINDLE_DATABASE", DATABASE)
+            .env_remove("SPINDLE_TABLE")
+            .stderr(Stdio::null());
+        self.spawn(id, command)
+    }
+
+    fn spawn(&mut self, id: &str, mut command: Command) -> Result<(), Failure> {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let input = child.stdin.take().ok_or("the process has no input")?;
+        let output = child.stdout.take().ok_or("the process has no output")?;
+        let holder = self.holder.clone();
+        self.worker(id)?.process = Some(Process { child, input });
         tokio::spawn(listen(output, id.to_string(), holder));
         Ok(())
+    }
+
+    /// Starts those agents again that ended by themselves: one that can't reach Spanner doesn't start.
+    pub fn revive(&mut self) -> Result<(), Failure> {
+        let mut ended = Vec::new();
+        for (id, agent) in &mut self.agents {
+            if let Some(process) = &mut agent.process
+                && process.child.try_wait()?.is_some()
+            {
+                ended.push(id.clone());
+            }
+        }
+        ended.iter().try_for_each(|id| self.start_agent(id))
+    }
+
+    /// Returns the agent of a worker, if it runs.
+    pub fn agent(&self, id: &str) -> Option<String> {
+        let id = agent_of(id);
+        self.agents.get(&id).is_some_and(|agent| agent.process.is_some()).then_some(id)
     }
 
     pub fn holder(&self) -> Option<String> {
@@ -86,9 +152,7 @@ impl Fleet {
     }
 
     pub fn signal(&mut self, id: &str, signal: Signal) -> Result<(), Failure> {
-        let process = self.worker(id)?.process.as_ref().ok_or("the worker is gone")?;
-        let pid = process.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
-        Ok(kill_process(pid.ok_or("the worker is gone")?, signal)?)
+        self.worker(id)?.process.as_ref().ok_or("the worker is gone")?.signal(signal)
     }
 
     pub fn set(&mut self, id: &str, link_fault: LinkFault) -> Result<(), Failure> {
@@ -119,11 +183,25 @@ impl Fleet {
         for left in leaving {
             left.await??;
         }
+        for (id, agent) in &mut self.agents {
+            if let Some(process) = agent.process.take() {
+                process.signal(Signal::TERM)?;
+                farewell(id, process).await?;
+            }
+        }
         Ok(())
     }
 
     fn worker(&mut self, id: &str) -> Result<&mut Worker, Failure> {
-        self.workers.get_mut(id).ok_or_else(|| format!("no worker {id}").into())
+        let found = self.workers.get_mut(id).or_else(|| self.agents.get_mut(id));
+        found.ok_or_else(|| format!("no worker {id}").into())
+    }
+}
+
+impl Process {
+    fn signal(&self, signal: Signal) -> Result<(), Failure> {
+        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        Ok(kill_process(pid.ok_or("the process is gone")?, signal)?)
     }
 }
 

@@ -8,7 +8,8 @@
 //! With `--locks` each worker contends for so many locks at once. With `--shards` the workers are
 //! members of a group that share the shards out. Each lock and each shard is judged by itself. With
 //! `--ranks` they contend for one lock by rank, most of them with `preempt`. With `--readers` and
-//! `--writers` so many read under a lock and so many write. With `--server` they do so on an emulator
+//! `--writers` so many read under a lock and so many write. With `--agent` they lead through `spindle
+//! agent`, over HTTP, and the agents suffer as they do. With `--server` they do so on an emulator
 //! of somebody else's, such as Google's.
 
 #[cfg(unix)]
@@ -55,7 +56,13 @@ enum Command {
     Check { folder: std::path::PathBuf },
     /// Works as one of a run's processes.
     #[command(hide = true)]
-    Worker { endpoint: String, id: String, target: String, out: std::path::PathBuf },
+    Worker {
+        endpoint: String,
+        id: String,
+        target: String,
+        out: std::path::PathBuf,
+        agent: Option<std::net::SocketAddr>,
+    },
 }
 
 #[cfg(unix)]
@@ -63,8 +70,8 @@ enum Command {
 async fn main() -> ExitCode {
     let Arguments { command, options } = clap::Parser::parse();
     let ended = match command {
-        Some(Command::Worker { endpoint, id, target, out }) => {
-            worker::work(&endpoint, &id, &target, out).await.map(|()| true)
+        Some(Command::Worker { endpoint, id, target, out, agent }) => {
+            worker::work(&endpoint, &id, &target, out, agent).await.map(|()| true)
         }
         Some(Command::Check { folder }) => run::judge(&folder, None),
         None => run::start(&options).await,

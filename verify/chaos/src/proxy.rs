@@ -1,12 +1,12 @@
-//! A worker's way to the server: a TCP proxy that the nemesis can cut, silence and slow.
+//! A process's way to the server or to its agent: a TCP proxy that the nemesis can cut, silence and slow.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -22,6 +22,14 @@ pub enum LinkFault {
     Slow(Duration),
 }
 
+/// The other end of a proxy.
+#[derive(Clone)]
+pub enum Server {
+    Tcp(SocketAddr),
+    /// A socket, which a process that comes anew finds free for certain.
+    Unix(PathBuf),
+}
+
 /// Ends with its connections when it is dropped.
 pub struct Proxy {
     address: SocketAddr,
@@ -30,7 +38,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    pub async fn start(server: SocketAddr) -> io::Result<Proxy> {
+    pub async fn start(server: Server) -> io::Result<Proxy> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let (link_fault, seen) = watch::channel(LinkFault::Clear);
@@ -39,14 +47,14 @@ impl Proxy {
                 if *seen.borrow() == LinkFault::Cut {
                     continue;
                 }
-                tokio::spawn(carry(client, server, seen.clone()));
+                tokio::spawn(connect(client, server.clone(), seen.clone()));
             }
         });
         Ok(Proxy { address, link_fault, accepting })
     }
 
-    pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     pub fn set(&self, link_fault: LinkFault) {
@@ -60,16 +68,33 @@ impl Drop for Proxy {
     }
 }
 
-/// Carries one connection's bytes both ways until an end closes, the line is cut, or the proxy is
-/// gone.
-async fn carry(client: TcpStream, server: SocketAddr, mut link_fault: watch::Receiver<LinkFault>) {
-    let Ok(server) = TcpStream::connect(server).await else { return };
+async fn connect(client: TcpStream, server: Server, link_fault: watch::Receiver<LinkFault>) {
     // Slowness here is intended.
-    if client.set_nodelay(true).is_err() || server.set_nodelay(true).is_err() {
+    if client.set_nodelay(true).is_err() {
         return;
     }
+    match server {
+        Server::Tcp(address) => {
+            let Ok(server) = TcpStream::connect(address).await else { return };
+            if server.set_nodelay(true).is_ok() {
+                carry(client, server.into_split(), link_fault).await;
+            }
+        }
+        Server::Unix(path) => {
+            let Ok(server) = UnixStream::connect(path).await else { return };
+            carry(client, server.into_split(), link_fault).await;
+        }
+    }
+}
+
+/// Carries one connection's bytes both ways until an end closes, the line is cut, or the proxy is
+/// gone.
+async fn carry(
+    client: TcpStream,
+    (from_server, to_server): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    mut link_fault: watch::Receiver<LinkFault>,
+) {
     let (from_client, to_client) = client.into_split();
-    let (from_server, to_server) = server.into_split();
     tokio::select! {
         () = pass(from_client, to_server, link_fault.clone()) => {}
         () = pass(from_server, to_client, link_fault.clone()) => {}
@@ -78,8 +103,8 @@ async fn carry(client: TcpStream, server: SocketAddr, mut link_fault: watch::Rec
 }
 
 async fn pass(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
     mut link_fault: watch::Receiver<LinkFault>,
 ) {
     let mut buffer = vec![0; 16 * 1024];

@@ -9,6 +9,7 @@ use spindle_emulator::Emulator;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::checker::{self, Evidence, TABLES};
+use crate::fleet::Fleet;
 use crate::history::{self, Failure, HISTORY, UNFENCED};
 use crate::nemesis::Nemesis;
 use crate::picture;
@@ -31,6 +32,9 @@ pub struct Options {
     /// The workers contend for one lock by rank, most of them with `preempt`.
     #[arg(long, group = "work")]
     ranks: bool,
+    /// The workers lead through `spindle agent`, each through one of its own: the path of the program.
+    #[arg(long, value_name = "PROGRAM", group = "work")]
+    agent: Option<PathBuf>,
     /// So many workers read under a lock.
     #[arg(long, value_name = "N", requires = "writers", conflicts_with_all = ["work", "members"], value_parser = count::<1, 10>)]
     readers: Option<usize>,
@@ -70,10 +74,18 @@ impl Options {
             Options { locks: Some(count), .. } => Target::Locks(count),
             Options { shards: Some(count), .. } => Target::Shards(count),
             Options { ranks: true, .. } => Target::Ranks,
+            Options { agent: Some(_), .. } => Target::Agents,
             Options { readers: Some(readers), writers: Some(writers), .. } => {
                 Target::Sides { readers, writers }
             }
             _ => Target::One,
+        }
+    }
+
+    fn members(&self) -> usize {
+        match self.target() {
+            Target::Sides { readers, writers } => readers + writers,
+            _ => self.members,
         }
     }
 }
@@ -91,10 +103,6 @@ async fn run(options: &Options) -> Result<bool, Failure> {
     let Options { minutes, out, .. } = options;
     let target = options.target();
     let seed = options.seed.unwrap_or_else(|| rand::random_range(0..10_000));
-    let members = match target {
-        Target::Sides { readers, writers } => readers + writers,
-        _ => options.members,
-    };
     println!("chaos: {target}, {minutes} minutes, seed {seed}, into {}", out.display());
     std::fs::create_dir_all(out)?;
     for name in [HISTORY, UNFENCED, TABLES, PICTURE, SUMMARY] {
@@ -110,7 +118,9 @@ async fn run(options: &Options) -> Result<bool, Failure> {
         Some(address) => (address, None),
         None => embedded().await.map(|spanner| (spanner.address(), Some(spanner)))?,
     };
-    let mut nemesis = Nemesis::new(address, spanner.as_ref(), (target, members), out, seed).await?;
+    let fleet = Fleet::new(address, target, out.clone(), options.agent.clone());
+    let mut nemesis =
+        Nemesis::new(fleet, spanner.as_ref(), (target, options.members()), out, seed).await?;
     nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;
     drop(nemesis);
     let outside = Outside::connect(address).await?;

@@ -23,6 +23,8 @@ pub enum Target {
     Shards(usize),
     /// All contend for one lock, each by its rank.
     Ranks,
+    /// All contend for one lock, each through an agent of its own.
+    Agents,
     /// So many read under one lock and so many write under it. Work by writers has the number 0, work
     /// by readers the number 1.
     Sides { readers: usize, writers: usize },
@@ -45,6 +47,7 @@ impl Target {
         let target = match words[..] {
             ["one"] => Some(Target::One),
             ["ranks"] => Some(Target::Ranks),
+            ["agents"] => Some(Target::Agents),
             ["locks", count] => count.parse().ok().map(Target::Locks),
             ["shards", count] => count.parse().ok().map(Target::Shards),
             ["sides", readers, writers] => {
@@ -58,7 +61,7 @@ impl Target {
 
     pub fn count(self) -> usize {
         match self {
-            Target::One | Target::Ranks => 1,
+            Target::One | Target::Ranks | Target::Agents => 1,
             Target::Sides { .. } => 2,
             Target::Locks(count) | Target::Shards(count) => count,
         }
@@ -114,7 +117,7 @@ impl Target {
     /// The key of a lock's row.
     pub fn key(self, lock: usize) -> String {
         match self {
-            Target::One | Target::Ranks => "chaos".to_string(),
+            Target::One | Target::Ranks | Target::Agents => "chaos".to_string(),
             // The row of the writers; each reader has one of its own.
             Target::Sides { .. } => format!("spindle:rw:{GROUP}"),
             Target::Locks(_) => format!("chaos-{lock}"),
@@ -139,6 +142,8 @@ impl Target {
     pub fn progress_limit(self) -> Duration {
         match self {
             Target::One | Target::Ranks => Duration::from_secs(20),
+            // An agent that could not start is started again, and a silent client's lease runs out later.
+            Target::Agents => Duration::from_secs(30),
             // A row that is held by an abandoned transaction may be in the way of either side.
             Target::Sides { .. } => self.lease() * 3 + Duration::from_secs(24),
             Target::Locks(_) | Target::Shards(_) => self.lease() * 3 + Duration::from_secs(60),
@@ -153,9 +158,15 @@ impl fmt::Display for Target {
             Target::Locks(count) => write!(f, "locks {count}"),
             Target::Shards(count) => write!(f, "shards {count}"),
             Target::Ranks => write!(f, "ranks"),
+            Target::Agents => write!(f, "agents"),
             Target::Sides { readers, writers } => write!(f, "sides {readers} {writers}"),
         }
     }
+}
+
+/// The id of the agent that a worker leads through.
+pub fn agent_of(id: &str) -> String {
+    format!("agent-{id}")
 }
 
 fn number(id: &str) -> Option<u32> {

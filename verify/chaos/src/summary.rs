@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::checker::{Evidence, Term, Violation, phase, terms, written_after};
 use crate::history::{Event, Failure, Fault, Outcome, Phase, Record};
-use crate::setup::{READERS, Target, WRITERS};
+use crate::setup::{READERS, Target, WRITERS, agent_of};
 use crate::tables::Version;
 
 pub struct Figures {
@@ -74,6 +74,7 @@ impl Figures {
         };
         let what = match self.target {
             Target::One => String::new(),
+            Target::Agents => " agents".to_string(),
             Target::Locks(count) => format!(" locks={count}"),
             Target::Shards(count) => format!(" shards={count}"),
             Target::Ranks => format!(" ranks handed_over={}", self.handed_over),
@@ -90,7 +91,7 @@ impl Figures {
             }
         };
         let again = match (self.target, self.all_written_after) {
-            (Target::One, _) => String::new(),
+            (Target::One | Target::Agents, _) => String::new(),
             (_, Some(seconds)) => format!(" all_at_work_after_s={seconds:.1}"),
             (_, None) => " all_at_work_after_s=never".to_string(),
         };
@@ -237,9 +238,11 @@ fn cause(term: &Term, records: &[Record]) -> String {
     const NEARLY: u64 = 200_000_000;
     let first = records.partition_point(|record| record.at < term.begin);
     let done = records[first..].iter().take_while(|record| record.at <= term.last + NEARLY);
+    let agent = agent_of(&term.who);
+    let is_its = |on: &String| *on == term.who || *on == agent;
     let cause = done.filter_map(|record| match &record.event {
         Event::Fault { fault: Fault::Join | Fault::Leave, .. } => None,
-        Event::Fault { fault, on } if on.as_ref().is_none_or(|on| *on == term.who) => Some(fault),
+        Event::Fault { fault, on } if on.as_ref().is_none_or(is_its) => Some(fault),
         _ => None,
     });
     cause.last().map_or("Unprovoked".to_string(), |fault| format!("{fault:?}"))

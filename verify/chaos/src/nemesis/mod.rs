@@ -88,19 +88,19 @@ pub struct Nemesis<'a> {
 
 impl<'a> Nemesis<'a> {
     pub async fn new(
-        server: SocketAddr,
+        fleet: Fleet,
         spanner: Option<&'a Emulator>,
         (target, members): (Target, usize),
         out: &Path,
         seed: u64,
     ) -> Result<Nemesis<'a>, Failure> {
         Ok(Nemesis {
-            server,
+            server: fleet.server(),
             spanner,
             target,
             members,
-            outside: Outside::connect(server).await?,
-            fleet: Fleet::new(server, target, out.to_path_buf()),
+            outside: Outside::connect(fleet.server()).await?,
+            fleet,
             journal: Journal::open(out, "nemesis")?,
             random: SmallRng::seed_from_u64(seed),
             bag: Vec::new(),
@@ -158,6 +158,7 @@ impl<'a> Nemesis<'a> {
     }
 
     async fn strike(&mut self) -> Result<(), Failure> {
+        self.fleet.revive()?;
         if self.bag.is_empty() {
             if !self.is_first_bag {
                 self.cure_all().await?;
@@ -189,7 +190,10 @@ impl<'a> Nemesis<'a> {
                 Ok(())
             }
             _ => match self.victim() {
-                Some(id) => self.hit(plan, id).await,
+                Some(id) => {
+                    let id = self.or_its_agent(plan, id);
+                    self.hit(plan, id).await
+                }
                 None => Ok(()),
             },
         }
@@ -319,7 +323,7 @@ impl<'a> Nemesis<'a> {
         while let Some(last) = self.cures.iter().map(|(due, _)| *due).max() {
             self.cure(last.min(Instant::now() + Duration::from_secs(60))).await?;
         }
-        Ok(())
+        self.fleet.revive()
     }
 
     fn victim(&mut self) -> Option<String> {
@@ -330,6 +334,12 @@ impl<'a> Nemesis<'a> {
         let at_random = running.choose(&mut self.random);
         let leader = self.random.random_bool(0.75);
         holder.filter(|holder| leader && running.contains(holder)).or(at_random.cloned())
+    }
+
+    /// Returns the worker's agent in half of the cases, where it has one that is well.
+    fn or_its_agent(&mut self, plan: Plan, id: String) -> String {
+        let agent = self.fleet.agent(&id).filter(|agent| !self.suffering.contains(agent));
+        agent.filter(|_| plan != Plan::Resign && self.random.random()).unwrap_or(id)
     }
 
     fn suffer(&mut self, id: &str) {

@@ -23,6 +23,10 @@ pub fn draw(evidence: &Evidence) -> Result<String, Failure> {
             let lanes = one::height(&run);
             page(&run, "Who held the lock", lanes, &legend::ONE, one::draw)
         }
+        Target::Agents => {
+            let lanes = one::height(&run);
+            page(&run, "Who held the lock, through agents", lanes, &legend::ONE, one::draw)
+        }
         Target::Ranks => {
             let lanes = one::height(&run);
             let name = "Who led, by rank: a worker with ! gives way to nobody";

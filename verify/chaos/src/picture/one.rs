@@ -7,7 +7,7 @@ use super::run::Run;
 use super::strip::Strip;
 use crate::checker::Term;
 use crate::history::{Event, Fault, Outcome};
-use crate::setup::Target;
+use crate::setup::{Target, agent_of};
 
 const LANE: f64 = 34.0;
 
@@ -35,6 +35,7 @@ pub fn draw(strip: &Strip) -> String {
         lanes += &waits(strip, who, y);
         lanes += &terms(strip, |_, term| term.who == **who, y);
         lanes += &strip.misfortunes(who, y, LANE);
+        lanes += &strip.misfortunes(&agent_of(who), y, LANE);
         lanes += &late_writes(strip, who, y);
     }
     let names = locks.iter().chain(&["server"]).map(ToString::to_string);

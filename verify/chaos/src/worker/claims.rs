@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle::{FencingToken, Term};
+use spindle::FencingToken;
 
 use crate::history::{Event, Failure, Journal, must, nanoseconds, now};
 
@@ -17,7 +17,8 @@ pub trait Held: Send + 'static {
     fn count(&self) -> usize;
     /// The token under which the lock is held at this moment.
     fn token(&self, lock: usize) -> Option<FencingToken>;
-    fn term(&self, lock: usize) -> Option<Term>;
+    /// For how long it is held under this token if nothing more is heard.
+    fn remaining(&self, lock: usize, token: FencingToken) -> Option<Duration>;
 }
 
 /// Writes down what is held, again and again.
@@ -57,10 +58,7 @@ impl Claim {
         let token = token.filter(|_| at - asked <= nanoseconds(PRECISE))?;
         // Read after the claim: at worst it says too little.
         let read = now();
-        let until = match held.term(lock) {
-            Some(term) if term.token() == token => read + nanoseconds(term.remaining()),
-            _ => at,
-        };
+        let until = held.remaining(lock, token).map_or(at, |left| read + nanoseconds(left));
         let until = if now() - read > nanoseconds(PRECISE) { at } else { until };
         Some(Claim { token, asked, at, until })
     }

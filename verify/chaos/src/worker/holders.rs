@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use spindle::{FencingToken, Term};
 
@@ -38,6 +39,10 @@ impl Holders {
         AtWork { holders: self.clone(), number, term: term.clone() }
     }
 
+    fn term(&self, lock: usize) -> Option<Term> {
+        self.lock().get(&lock).cloned()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Term>> {
         self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,7 +76,8 @@ impl Held for Holders {
         (!term.remaining().is_zero()).then(|| term.token())
     }
 
-    fn term(&self, lock: usize) -> Option<Term> {
-        self.lock().get(&lock).cloned()
+    fn remaining(&self, lock: usize, token: FencingToken) -> Option<Duration> {
+        let term = self.term(lock).filter(|term| term.token() == token);
+        term.map(|term| term.remaining())
     }
 }

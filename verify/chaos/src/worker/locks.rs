@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle::{CancellationToken, FencingToken, Spindle, Term, TermChange};
+use spindle::{CancellationToken, FencingToken, Spindle, TermChange};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::claims::{Held, say_who_holds};
@@ -60,8 +60,9 @@ impl Held for Locks {
         self.0[lock].has_lock()
     }
 
-    fn term(&self, lock: usize) -> Option<Term> {
-        self.0[lock].term()
+    fn remaining(&self, lock: usize, token: FencingToken) -> Option<Duration> {
+        let term = self.0[lock].term().filter(|term| term.token() == token);
+        term.map(|term| term.remaining())
     }
 }
 

@@ -1,5 +1,6 @@
 //! One contender, in a process of its own: it writes while it holds, and obeys its input.
 
+mod agent;
 mod claims;
 mod holders;
 mod locks;
@@ -7,6 +8,7 @@ mod shards;
 mod sides;
 
 use std::io::BufRead as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +24,13 @@ use crate::setup::{DATABASE, Target};
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Works until its input says `leave` or ends.
-pub async fn work(endpoint: &str, id: &str, target: &str, out: PathBuf) -> Result<(), Failure> {
+pub async fn work(
+    endpoint: &str,
+    id: &str,
+    target: &str,
+    out: PathBuf,
+    agent: Option<SocketAddr>,
+) -> Result<(), Failure> {
     // Also a worker that is stopped ends with its parent.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
@@ -41,6 +49,7 @@ pub async fn work(endpoint: &str, id: &str, target: &str, out: PathBuf) -> Resul
         Target::One | Target::Locks(_) | Target::Ranks => worker.contend().await?,
         Target::Shards(count) => worker.share(count).await?,
         Target::Sides { .. } => worker.take_turns().await?,
+        Target::Agents => worker.lead(agent.ok_or("the worker has no agent")?).await?,
     }
     journal.write(Event::Exited)
 }
