@@ -7,7 +7,7 @@ use google_cloud_spanner::mutation::Mutation;
 use spindle_protocol::{Answer, Timestamp};
 use tokio::time::timeout;
 
-use super::inspect::{PAGE_ROWS, keys_with};
+use super::pages::Pages;
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
 use crate::store::requests::{self, Request};
@@ -93,23 +93,16 @@ impl Table {
 
     /// Returns the locks whose row names a holder and no lease.
     async fn holders_without_lease(&self) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        let mut last = None;
-        loop {
-            let keys = keys_with("", last.as_deref());
-            let (rows, _) = despite_others(|| self.read_page(keys.clone(), PAGE_ROWS)).await?;
-            last = rows.last().map(|row| row.name.clone());
-            let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
+        let (mut found, mut pages) = (Vec::new(), Pages::all());
+        while let Some((rows, _)) = pages.next(self).await? {
             let held = rows.into_iter().filter(|full| {
                 !full.without_heartbeat
                     && full.row.heartbeat != Timestamp::EPOCH
                     && full.row.lease.is_none()
             });
             found.extend(held.map(|full| full.name));
-            if is_last_page {
-                return Ok(found);
-            }
         }
+        Ok(found)
     }
 
     /// Updates a row that can't exist: it never changes anything, but tells what writing needs.

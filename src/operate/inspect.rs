@@ -1,5 +1,4 @@
-use google_cloud_spanner::key;
-use google_cloud_spanner::key::{Key, KeyRange, KeySet};
+use google_cloud_spanner::key::KeySet;
 use spindle_protocol::{Timestamp, takeover_key};
 use tokio::time::timeout;
 
@@ -9,9 +8,6 @@ use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name};
 use crate::store::requests::{self, Request};
 use crate::store::{FullRow, REQUEST_LIMIT, Table, row, without_read_timestamp};
-
-/// Rows of one page, and so what a listing has in memory at the most.
-pub(super) const PAGE_ROWS: i64 = 100;
 
 /// Returns the state of one lock, with what stands in its way.
 pub(crate) async fn inspect(table: &Table, name: &str) -> Result<LockState> {
@@ -79,53 +75,5 @@ impl Table {
         let doing = || format!("table `{}`: read its rows", self.name);
         let page = self.spanner.read(keys, Some(rows_max), REQUEST_LIMIT, doing).await?;
         Ok((page.rows.into_iter().map(FullRow::from).collect(), page.read_at))
-    }
-}
-
-/// Returns the keys that begin with `prefix` and come after `last`, or all of them.
-pub(crate) fn keys_with(prefix: &str, last: Option<&str>) -> KeySet {
-    let start = |last: &str| key![last.to_string()];
-    // An end of no columns is the end of the table.
-    let all = || Key::new(Vec::new());
-    let range = match (last, after(prefix)) {
-        (None, _) if prefix.is_empty() => return KeySet::all(),
-        (None, None) => KeyRange::closed_closed(start(prefix), all()),
-        (None, Some(end)) => KeyRange::closed_open(start(prefix), key![end]),
-        (Some(last), None) => KeyRange::open_closed(start(last), all()),
-        (Some(last), Some(end)) => KeyRange::open_open(start(last), key![end]),
-    };
-    KeySet::builder().add_range(range).build()
-}
-
-/// Returns the first text that comes after all that begin with `prefix`, if there is one.
-fn after(prefix: &str) -> Option<String> {
-    let mut text: Vec<char> = prefix.chars().collect();
-    while let Some(last) = text.pop() {
-        // Between the two lie the surrogates, which no text has.
-        let next =
-            if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(last as u32 + 1) };
-        if let Some(next) = next {
-            text.push(next);
-            return Some(text.into_iter().collect());
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_that_begins_with_a_prefix_comes_after_its_end() {
-        assert_eq!(after("shard-"), Some("shard.".to_string()));
-        assert_eq!(after("a\u{10ffff}"), Some("b".to_string()));
-        assert_eq!(after("\u{d7ff}"), Some("\u{e000}".to_string()));
-        assert_eq!(after(""), None);
-        assert_eq!(after("\u{10ffff}\u{10ffff}"), None);
-        for prefix in ["a", "é", "日本", "\u{d7ff}"] {
-            let end = after(prefix).unwrap();
-            assert!(end.as_str() > prefix && end > format!("{prefix}\u{10ffff}"), "{prefix}");
-        }
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::inspect::{PAGE_ROWS, keys_with};
+use super::pages::Pages;
 use super::state::LockState;
 use crate::error::Result;
 use crate::names::{check_table_name, looks_like_takeover_row};
@@ -16,24 +16,13 @@ use crate::store::Table;
 #[must_use = "a listing reads nothing until `next` is called"]
 pub struct LockList {
     table: Arc<Table>,
-    prefix: String,
-    page_rows: i64,
+    pages: Pages,
     page: VecDeque<LockState>,
-    /// The last key that was read.
-    last: Option<String>,
-    is_last_page: bool,
 }
 
 impl LockList {
     pub(crate) fn new(table: Arc<Table>) -> LockList {
-        LockList {
-            table,
-            prefix: String::new(),
-            page_rows: PAGE_ROWS,
-            page: VecDeque::new(),
-            last: None,
-            is_last_page: false,
-        }
+        LockList { table, pages: Pages::all(), page: VecDeque::new() }
     }
 
     /// Restricts the list to locks whose names begin with `prefix`; the rows of others are not
@@ -49,7 +38,7 @@ impl LockList {
     /// # }
     /// ```
     pub fn prefix(mut self, prefix: impl Into<String>) -> LockList {
-        self.prefix = prefix.into();
+        self.pages.prefix = prefix.into();
         self
     }
 
@@ -66,7 +55,7 @@ impl LockList {
     /// # }
     /// ```
     pub fn page_rows(mut self, rows: u32) -> LockList {
-        self.page_rows = i64::from(rows.max(1));
+        self.pages.rows_max = i64::from(rows.max(1));
         self
     }
 
@@ -80,30 +69,20 @@ impl LockList {
     ///
     /// Dropping the future loses nothing: the next call reads the page again.
     pub async fn next(&mut self) -> Result<Option<LockState>> {
+        check_table_name(&self.table.name)?;
         loop {
             if let Some(lock) = self.page.pop_front() {
                 return Ok(Some(lock));
             }
-            if self.is_last_page {
+            let Some((rows, read_at)) = self.pages.next(&self.table).await? else {
                 return Ok(None);
-            }
-            self.read_page().await?;
+            };
+            // A page may be all takeover rows, yet not the last.
+            self.page = rows
+                .into_iter()
+                .filter(|row| !(row.without_heartbeat && looks_like_takeover_row(&row.name)))
+                .map(|row| LockState::new(&row.name.clone(), Some(row), read_at))
+                .collect();
         }
-    }
-
-    async fn read_page(&mut self) -> Result<()> {
-        let table = &self.table;
-        check_table_name(&table.name)?;
-        let keys = keys_with(&self.prefix, self.last.as_deref());
-        let (rows, read_at) = table.read_page(keys, self.page_rows).await?;
-        // A page may be all takeover rows, yet not the last.
-        self.is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < self.page_rows);
-        self.last = rows.last().map(|row| row.name.clone()).or(self.last.take());
-        self.page = rows
-            .into_iter()
-            .filter(|row| !(row.without_heartbeat && looks_like_takeover_row(&row.name)))
-            .map(|row| LockState::new(&row.name.clone(), Some(row), read_at))
-            .collect();
-        Ok(())
     }
 }

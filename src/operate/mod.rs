@@ -9,6 +9,7 @@ mod inspect;
 mod leader;
 mod list;
 mod observe;
+mod pages;
 mod remove;
 mod state;
 mod sweep;

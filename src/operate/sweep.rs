@@ -4,7 +4,7 @@ use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use spindle_protocol::{Answer, Change, Timestamp};
 
-use super::inspect::{PAGE_ROWS, keys_with};
+use super::pages::{PAGE_ROWS, Pages};
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name, displaced_by};
 use crate::store::{FullRow, REQUEST_LIMIT, Table, despite_others};
@@ -12,20 +12,13 @@ use crate::store::{FullRow, REQUEST_LIMIT, Table, despite_others};
 /// Removes the takeover rows that no lock needs any more.
 pub(crate) async fn sweep(table: &Table) -> Result<u64> {
     check_table_name(&table.name)?;
-    let mut last = None;
-    let mut swept = 0;
-    loop {
-        let keys = keys_with("", last.as_deref());
-        let (rows, read_at) = despite_others(|| table.read_page(keys.clone(), PAGE_ROWS)).await?;
-        let is_last_page = i64::try_from(rows.len()).is_ok_and(|rows| rows < PAGE_ROWS);
-        last = rows.last().map(|row| row.name.clone());
+    let (mut pages, mut swept) = (Pages::all(), 0);
+    while let Some((rows, read_at)) = pages.next(table).await? {
         for (lock, keys) in table.leftovers(rows, read_at).await? {
             swept += despite_others(|| table.delete_takeovers(&lock, keys.clone())).await?;
         }
-        if is_last_page {
-            return Ok(swept);
-        }
     }
+    Ok(swept)
 }
 
 /// A row that may be a takeover's, of a lock that may exist.
