@@ -68,8 +68,14 @@ pub fn routes(shared: Shared, door: Door, admission: Admission) -> Router {
         .route("/v1/leader", get(leader))
         .with_state(shared.clone())
         .merge(probes::routes(shared.probes))
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND) })
+        .method_not_allowed_fallback(|| async { refuse(StatusCode::METHOD_NOT_ALLOWED) })
         .layer(middleware::from_fn_with_state(admission, admit))
         .layer(middleware::from_fn_with_state(door, guard))
+}
+
+fn refuse(status: StatusCode) -> Refusal {
+    Refusal(status, "docs/agent.yaml lists the requests that can be made here".to_string())
 }
 
 /// Contends for locks, and tells of each until the client lets go or its connection ends.

@@ -54,6 +54,11 @@ async fn hostile_requests_are_refused_and_the_others_served() {
         assert_eq!(answer.status, status, "{head} {body:.80}: {answer:?}");
         assert!(answer.body.contains("error") || [200, 421].contains(&status), "{answer:?}");
     }
+    for (status, method, path) in [(404, "POST", "/v2/lead"), (405, "GET", "/v1/lead")] {
+        let request = format!("{method} {path} HTTP/1.0\r\n{good}\r\n\r\n");
+        let answer = agent.answer(&request).await;
+        assert!(answer.status == status && answer.body.contains("error"), "{path}: {answer:?}");
+    }
     // A body that never comes, and one without an end.
     let slow = ask(&format!("{good}\r\nContent-Length: 100"), "{").await;
     assert_eq!(slow.status, 408, "{slow:?}");
