@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
@@ -20,16 +21,16 @@ use crate::socket::bind;
 /// A reply, whole.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
+/// A service's answer to a request. All services have this one type, so the server is compiled once.
+pub(crate) type Answering =
+    Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send + Sync>;
+
 /// Starts to answer requests, and says where. It ends with the server.
-pub(crate) fn start<A, F>(
+pub(crate) fn start(
     core: &Arc<Core>,
     address: SocketAddr,
-    answer: A,
-) -> io::Result<SocketAddr>
-where
-    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-    F: Future<Output = Reply> + Send + 'static,
-{
+    answer: Answering,
+) -> io::Result<SocketAddr> {
     let listener = bind(address)?;
     let address = listener.local_addr()?;
     core.tasks.spawn(accept(listener, Arc::clone(core), answer));
@@ -72,11 +73,7 @@ pub(crate) fn reply(status: StatusCode, body: &Value) -> Reply {
     response
 }
 
-async fn accept<A, F>(listener: TcpListener, core: Arc<Core>, answer: A)
-where
-    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-    F: Future<Output = Reply> + Send + 'static,
-{
+async fn accept(listener: TcpListener, core: Arc<Core>, answer: Answering) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -85,7 +82,7 @@ where
         };
         match accepted {
             Ok((stream, _)) => {
-                core.tasks.spawn(serve(stream, Arc::clone(&core), answer.clone()));
+                core.tasks.spawn(serve(stream, Arc::clone(&core), Arc::clone(&answer)));
             }
             // Out of file descriptors, or the peer gone already: the next one may do better.
             Err(_) => tokio::task::yield_now().await,
@@ -93,11 +90,7 @@ where
     }
 }
 
-async fn serve<A, F>(stream: TcpStream, core: Arc<Core>, answer: A)
-where
-    A: Fn(Request<Incoming>) -> F + Send,
-    F: Future<Output = Reply> + Send,
-{
+async fn serve(stream: TcpStream, core: Arc<Core>, answer: Answering) {
     let service = service_fn(move |request| {
         let answer = answer(request);
         async move { Ok::<_, Infallible>(answer.await) }

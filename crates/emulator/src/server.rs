@@ -139,19 +139,25 @@ struct Requests {
     connection: Connection,
 }
 
+impl Requests {
+    fn spawn(&self, request: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let cut = self.connection.0.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = cut.cancelled_owned() => {}
+                () = request => {}
+            }
+        });
+    }
+}
+
 impl<F> Executor<F> for Requests
 where
     F: Future + Send + 'static,
     F::Output: Send,
 {
     fn execute(&self, request: F) {
-        let cut = self.connection.0.clone();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                biased;
-                () = cut.cancelled_owned() => {}
-                _ = request => {}
-            }
-        });
+        self.spawn(Box::pin(async { drop(request.await) }));
     }
 }

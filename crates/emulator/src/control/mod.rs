@@ -7,6 +7,7 @@ mod request;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
@@ -26,15 +27,16 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
     let shared = Arc::clone(running);
-    http1::start(&running.core, address, move |request| {
+    let answering = move |request| -> Pin<Box<dyn Future<Output = _> + Send>> {
         let running = Arc::clone(&shared);
-        async move {
+        Box::pin(async move {
             match answer(&running, request).await {
                 Ok(body) => http1::reply(StatusCode::OK, &body),
                 Err(refused) => http1::reply(refused.status, &json!({ "error": refused.reason })),
             }
-        }
-    })
+        })
+    };
+    http1::start(&running.core, address, Arc::new(answering))
 }
 
 async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, Refused> {

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::clock::{Clock, TokioClock};
 use super::error::{Code, Error, Result};
 use super::locks::{LockTable, TransactionNumber};
+use super::map_of;
 use super::mutation::Mutation;
 use super::read::{Read, Reading};
 use super::requests::{EndsWithRequest, Shared};
@@ -385,7 +386,7 @@ impl Database {
         while !reading.is_done() {
             rows.extend(state.read_page_at(&mut reading, Timestamp::MAX)?);
         }
-        Ok(rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect())
+        Ok(rows.into_iter().map(|row| map_of(names.iter().cloned().zip(row))).collect())
     }
 
     /// Returns the time, in the microseconds that timestamps have.

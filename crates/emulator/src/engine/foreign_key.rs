@@ -1,6 +1,6 @@
 //! The demands of foreign keys on the rows that a transaction writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::cell::Cell;
 use super::check::written_and_deleted;
@@ -240,38 +240,39 @@ impl State {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched {
     /// The rows that got a value to which others may refer.
-    written: BTreeMap<Key, ()>,
-    /// Ranges that don't overlap, by their start.
-    deleted: BTreeMap<Key, Key>,
+    written: BTreeSet<Key>,
+    /// Ranges in order, apart from each other.
+    deleted: Vec<KeyRange>,
 }
 
 impl Touched {
     /// Notes a row that gets a value to which others may refer.
     pub fn write(&mut self, table: &Table, key: &Key) -> Result<()> {
-        match self.deleted.range(..=key).next_back() {
-            Some((_, end)) if key < end => Err(written_and_deleted(table, key)),
-            _ => {
-                self.written.insert(key.clone(), ());
-                Ok(())
-            }
+        let next = self.deleted.partition_point(|range| range.end <= *key);
+        if self.deleted.get(next).is_some_and(|range| range.contains(key)) {
+            return Err(written_and_deleted(table, key));
         }
+        self.written.insert(key.clone());
+        Ok(())
     }
 
     /// Notes that the rows of a range go.
     pub fn delete(&mut self, table: &Table, range: &KeyRange) -> Result<()> {
-        if let Some((key, ())) = range.of(&self.written).next() {
+        if let Some(key) =
+            self.written.range(&range.start..).next().filter(|key| range.contains(key))
+        {
             return Err(written_and_deleted(table, key));
         }
+        let first = self.deleted.partition_point(|known| known.end < range.start);
+        let behind = self.deleted.partition_point(|known| known.start <= range.end);
         let mut whole = range.clone();
-        while let Some((start, end)) = self.deleted.range(..=&whole.end).next_back()
-            && *end >= whole.start
+        if let (Some(met), Some(last)) =
+            (self.deleted[first..behind].first(), self.deleted[first..behind].last())
         {
-            let start = start.clone();
-            whole.end = whole.end.max(end.clone());
-            self.deleted.remove(&start);
-            whole.start = whole.start.min(start);
+            whole.start = whole.start.min(met.start.clone());
+            whole.end = whole.end.max(last.end.clone());
         }
-        self.deleted.insert(whole.start, whole.end);
+        self.deleted.splice(first..behind, [whole]);
         Ok(())
     }
 }

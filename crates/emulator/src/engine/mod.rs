@@ -19,6 +19,8 @@
 //! given to a commit or shown by a read before, and never before the clock. So a read at a
 //! timestamp has nobody to wait for: whoever commits after it commits above it.
 
+use std::collections::BTreeMap;
+
 mod cell;
 mod check;
 mod civil;
@@ -66,6 +68,14 @@ pub use transaction::{
     Committed, Concurrency, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,
 };
 pub use value::{Date, Key, KeyPart, KeyRange, Timestamp, Type, Value};
+
+/// Collects entries into a map, one by one. `collect` sorts them first, by code that the compiler makes
+/// anew for each type.
+pub(crate) fn map_of<K: Ord, V>(entries: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
+    let mut map = BTreeMap::new();
+    map.extend(entries);
+    map
+}
 
 #[cfg(test)]
 mod serializability;

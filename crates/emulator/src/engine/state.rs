@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::error::{Code, Error, Result};
 use super::index::BoundIndex;
 use super::locks::{Lock, LockTable, TransactionNumber, compete};
+use super::map_of;
 use super::schema::{Schema, in_lower_case};
 use super::store::Rows;
 use super::table::Table;
@@ -100,7 +101,7 @@ impl State {
         State {
             schema: Arc::clone(&self.schema),
             former: self.former.clone(),
-            tables: self.tables.iter().map(table).collect(),
+            tables: map_of(self.tables.iter().map(table)),
             last_timestamp: self.last_timestamp,
             retention: self.retention,
             written: Arc::clone(&self.written),

@@ -109,7 +109,8 @@ impl Core {
                 cut(connection).await
             }
             Effect::ApplyLate { after } => {
-                self.apply_late(after, apply(core, message));
+                let applied = apply(core, message);
+                self.apply_late(after, Box::pin(async { drop(applied.await) }));
                 Err(injected(Code::Unavailable))
             }
             Effect::DropConnection => cut(connection).await,
@@ -136,12 +137,12 @@ impl Core {
         }
     }
 
-    fn apply_late<R: Send + 'static>(self: &Arc<Core>, after: Duration, applied: Applied<R>) {
+    fn apply_late(&self, after: Duration, applied: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let stopped = self.stopped.clone();
         self.tasks.spawn(async move {
             let late = async {
                 tokio::time::sleep(after).await;
-                let _ = applied.await;
+                applied.await;
             };
             tokio::select! {
                 () = stopped.cancelled() => {}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::Pos;
 use super::untyped::{Untyped, untyped_value};
-use crate::engine::{Timestamp, Type, Value};
+use crate::engine::{Timestamp, Type, Value, map_of};
 
 /// A value for `@name`.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +78,6 @@ impl<N: Into<String>> FromIterator<(N, Parameter)> for Parameters {
             name.make_ascii_lowercase();
             (name, parameter)
         };
-        Parameters { by_name: named.into_iter().map(lower).collect() }
+        Parameters { by_name: map_of(named.into_iter().map(lower)) }
     }
 }

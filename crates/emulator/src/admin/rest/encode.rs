@@ -9,7 +9,7 @@ use crate::admin::{database, instance, longrunning};
 use crate::engine::{Detail, Error, Result, Timestamp};
 
 /// Puts together the object of these fields, without those at their defaults.
-fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+fn object(fields: Vec<(&str, Value)>) -> Value {
     let is_set = |value: &Value| match value {
         Value::Null => false,
         Value::Bool(value) => *value,
@@ -18,8 +18,11 @@ fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => !fields.is_empty(),
     };
-    let fields = fields.into_iter().filter(|(_, value)| is_set(value));
-    Value::Object(fields.map(|(name, value)| (name.to_owned(), value)).collect())
+    let mut set = Map::new();
+    for (name, value) in fields.into_iter().filter(|(_, value)| is_set(value)) {
+        set.insert(name.to_owned(), value);
+    }
+    Value::Object(set)
 }
 
 fn time(timestamp: Option<&prost_types::Timestamp>) -> Value {
@@ -31,14 +34,14 @@ fn time(timestamp: Option<&prost_types::Timestamp>) -> Value {
 
 pub(super) fn configs(reply: &instance::ListInstanceConfigsResponse) -> Value {
     let all: Vec<Value> = reply.instance_configs.iter().map(config).collect();
-    object([
+    object(vec![
         ("instanceConfigs", all.into()),
         ("nextPageToken", reply.next_page_token.as_str().into()),
     ])
 }
 
 pub(super) fn config(config: &instance::InstanceConfig) -> Value {
-    object([
+    object(vec![
         ("name", config.name.as_str().into()),
         ("displayName", config.display_name.as_str().into()),
         ("configType", config.config_type().as_str_name().into()),
@@ -48,16 +51,19 @@ pub(super) fn config(config: &instance::InstanceConfig) -> Value {
 
 pub(super) fn instances(reply: &instance::ListInstancesResponse) -> Value {
     let all: Vec<Value> = reply.instances.iter().map(instance).collect();
-    object([("instances", all.into()), ("nextPageToken", reply.next_page_token.as_str().into())])
+    object(vec![
+        ("instances", all.into()),
+        ("nextPageToken", reply.next_page_token.as_str().into()),
+    ])
 }
 
 pub(super) fn instance(instance: &instance::Instance) -> Value {
-    let labels: Map<String, Value> =
-        instance.labels.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
+    let mut labels = Map::new();
+    labels.extend(instance.labels.iter().map(|(name, text)| (name.clone(), text.as_str().into())));
     // Unspecified is the default of both.
     let edition = (instance.edition != 0).then(|| instance.edition().as_str_name());
     let kind = (instance.instance_type != 0).then(|| instance.instance_type().as_str_name());
-    object([
+    object(vec![
         ("name", instance.name.as_str().into()),
         ("config", instance.config.as_str().into()),
         ("displayName", instance.display_name.as_str().into()),
@@ -74,11 +80,14 @@ pub(super) fn instance(instance: &instance::Instance) -> Value {
 
 pub(super) fn databases(reply: &database::ListDatabasesResponse) -> Value {
     let all: Vec<Value> = reply.databases.iter().map(database).collect();
-    object([("databases", all.into()), ("nextPageToken", reply.next_page_token.as_str().into())])
+    object(vec![
+        ("databases", all.into()),
+        ("nextPageToken", reply.next_page_token.as_str().into()),
+    ])
 }
 
 pub(super) fn database(database: &database::Database) -> Value {
-    object([
+    object(vec![
         ("name", database.name.as_str().into()),
         ("state", database.state().as_str_name().into()),
         ("createTime", time(database.create_time.as_ref())),
@@ -94,7 +103,7 @@ pub(super) fn operation(operation: &longrunning::Operation) -> Result<Value> {
         Some(operation::Result::Response(response)) => (Value::Null, packed(response)?),
         None => (Value::Null, Value::Null),
     };
-    Ok(object([
+    Ok(object(vec![
         ("name", operation.name.as_str().into()),
         ("metadata", operation.metadata.as_ref().map(packed).transpose()?.unwrap_or_default()),
         ("done", operation.done.into()),
@@ -128,7 +137,7 @@ fn packed(any: &prost_types::Any) -> Result<Value> {
             let metadata = database::UpdateDatabaseDdlMetadata::decode(bytes).map_err(broken)?;
             let times: Vec<Value> =
                 metadata.commit_timestamps.iter().map(|at| time(Some(at))).collect();
-            object([
+            object(vec![
                 ("database", metadata.database.into()),
                 ("statements", metadata.statements.into()),
                 ("commitTimestamps", times.into()),
@@ -146,7 +155,7 @@ fn progress(
     start: &Option<prost_types::Timestamp>,
     end: &Option<prost_types::Timestamp>,
 ) -> Value {
-    object([
+    object(vec![
         ("instance", made.as_ref().map(instance).unwrap_or_default()),
         ("startTime", time(start.as_ref())),
         ("endTime", time(end.as_ref())),

@@ -5,6 +5,7 @@ mod request;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Request, StatusCode};
@@ -28,10 +29,11 @@ pub(crate) fn start(
     address: SocketAddr,
 ) -> io::Result<SocketAddr> {
     let admin = Arc::clone(admin);
-    http1::start(core, address, move |request| {
+    let answering = move |request| -> Pin<Box<dyn Future<Output = _> + Send>> {
         let admin = Arc::clone(&admin);
-        async move { answer(&admin, request).await }
-    })
+        Box::pin(async move { answer(&admin, request).await })
+    };
+    http1::start(core, address, Arc::new(answering))
 }
 
 /// Answers a request.

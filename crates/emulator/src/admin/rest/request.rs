@@ -7,7 +7,7 @@ use instance::instance::Edition;
 use serde_json::{Map, Value};
 
 use crate::admin::{database, instance};
-use crate::engine::{Error, Result};
+use crate::engine::{Error, Result, map_of};
 
 /// The parameters behind the `?`. An unknown one changes nothing.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(&name.replace('+', " ")), decoded(&value.replace('+', " ")))
         };
-        Query(text.split('&').map(pair).collect())
+        Query(map_of(text.split('&').map(pair)))
     }
 
     /// Returns a text; empty if it was left out.

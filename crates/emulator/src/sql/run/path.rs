@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Execution;
-use crate::engine::{BoundIndex, Error, Key, KeyRange, Read, Result, Table};
+use crate::engine::{BoundIndex, Error, Key, KeyRange, Read, Result, Table, map_of};
 use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::keys;
@@ -123,7 +123,7 @@ impl<A: Access> Execution<'_, A> {
         }
         let keys = places.iter().map(|(_, key)| KeyRange::prefix(key.clone())).collect();
         let rows = self.rows_with_keys(scan, keys, Ask { limit: None, ..ask }).await?;
-        let rows: BTreeMap<Key, Row> = rows.into_iter().collect();
+        let rows: BTreeMap<Key, Row> = map_of(rows);
         let row = |(entry, key): (Key, Key)| rows.get(&key).map(|row| (entry, row.clone()));
         Ok(places.into_iter().filter_map(row).collect())
     }
