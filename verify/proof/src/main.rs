@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod contract;
 mod guards;
-mod invariant;
 mod queries;
 mod relation;
 mod solver;
@@ -21,6 +20,7 @@ use std::thread;
 use clap::Parser;
 
 use crate::queries::Change;
+use crate::relation::{Kind, RELATION};
 use crate::solver::Solver;
 
 /// Proves the invariants in Z3 and cvc5: `pip install -r verify/proof/solvers.txt`.
@@ -73,20 +73,20 @@ fn run(options: &Options) -> io::Result<bool> {
     failures.iter().for_each(|failure| println!("{failure}"));
     if options.stories {
         for story in &stories.stories {
-            println!("without {}:", story.name);
+            println!("{}:", story.name);
             story.lines.iter().for_each(|line| println!("    {line}"));
         }
     }
-    let guards = relation::ACTIONS.iter().flat_map(|action| action.guards);
+    let guards = RELATION.actions.iter().flat_map(|action| &action.guards);
     println!(
         "prove: {} actions={} clauses={} claims={} queries={} guards_removed={}/{} broken={} spare={} untold={} z3={} cvc5={}",
         if failures.is_empty() { "ok" } else { "FAILED" },
-        relation::ACTIONS.len(),
-        invariant::CLAUSES.len(),
-        invariant::CLAIMS.len(),
+        RELATION.actions.len(),
+        RELATION.clauses.len(),
+        RELATION.claims.len(),
         queries::proof(Change::default()).len(),
         stories.stories.len() + stories.spare + stories.untold,
-        guards.filter(|guard| guard.kind != relation::Kind::Name).count(),
+        guards.filter(|guard| guard.kind != Kind::New).count(),
         stories.stories.len(),
         stories.spare,
         stories.untold,
@@ -106,7 +106,9 @@ fn proof_failures(solver: &Solver) -> io::Result<Vec<String>> {
     let failures = solver.failures(&queries::proof(Change::default()))?;
     let mut failures: Vec<String> =
         failures.iter().map(|failure| format!("{}: {failure}", solver.name)).collect();
-    let half = queries::implied(Change { half_margin: true, ..Change::default() });
+    let mut half = queries::implied(Change { half_margin: true, ..Change::default() });
+    // cvc5 finds no answer for the readers, since it looks for a model in vain.
+    half.retain(|query| query.name == "implied/I1");
     if solver.failures(&half)?.is_empty() {
         failures.push(format!("{}: I1 follows from half the margin, too", solver.name));
     }

@@ -3,57 +3,55 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::relation::ABBREVIATIONS;
-
 /// One term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
     /// A name or a number.
     Atom(String),
-    /// An application, or a list of bound variables.
+    /// An application, or a list of others.
     List(Vec<Term>),
 }
 
 impl Term {
-    /// Reads a term, and puts abbreviations in full. The terms are this program's own: a wrong one
-    /// ends it.
-    pub fn read(text: &str) -> Term {
-        let spaced = text.replace('(', " ( ").replace(')', " ) ");
-        let mut words = spaced.split_whitespace();
+    /// Reads terms. They are this program's own or a solver's: a wrong one ends it.
+    pub fn read_all(text: &str) -> Vec<Term> {
+        let code =
+            text.lines().filter(|line| !line.starts_with(';')).collect::<Vec<_>>().join("\n");
+        let spaced = code.replace('(', " ( ").replace(')', " ) ");
         let mut open: Vec<Vec<Term>> = vec![Vec::new()];
-        for word in words.by_ref() {
-            match word {
-                "(" => open.push(Vec::new()),
-                ")" => {
-                    let list = open.pop().unwrap_or_default();
-                    let above = open.last_mut();
-                    above
-                        .unwrap_or_else(|| panic!("`{text}` closes more than it opens"))
-                        .push(Term::List(list));
+        for word in spaced.split_whitespace() {
+            let read = match word {
+                "(" => {
+                    open.push(Vec::new());
+                    continue;
                 }
-                word => {
-                    open.last_mut().into_iter().for_each(|last| last.push(Term::Atom(word.into())))
-                }
-            }
+                ")" => Term::List(open.pop().unwrap_or_default()),
+                word => Term::from(word),
+            };
+            open.last_mut().unwrap_or_else(|| panic!("`{text}` closes too much")).push(read);
         }
-        let [top] = open.as_mut_slice() else { panic!("`{text}` doesn't close what it opens") };
-        assert_eq!(top.len(), 1, "`{text}` is not one term");
-        top.remove(0).in_full()
+        assert_eq!(open.len(), 1, "`{text}` doesn't close what it opens");
+        open.remove(0)
     }
 
-    fn in_full(self) -> Term {
-        let Term::List(parts) = self else { return self };
-        let parts: Vec<Term> = parts.into_iter().map(Term::in_full).collect();
-        if let Some(Term::Atom(name)) = parts.first()
-            && let Some((_, parameters, body)) =
-                ABBREVIATIONS.iter().find(|(known, ..)| known == name)
-        {
-            assert_eq!(parameters.len(), parts.len() - 1, "`{name}` has other parameters");
-            let given =
-                parameters.iter().map(|name| (*name).to_string()).zip(parts[1..].iter().cloned());
-            return Term::read(body).with(&given.collect());
+    /// Reads one term.
+    pub fn read(text: &str) -> Term {
+        let mut all = Term::read_all(text);
+        assert_eq!(all.len(), 1, "`{text}` is not one term");
+        all.remove(0)
+    }
+
+    /// Returns the application of a function.
+    pub fn call(name: &str, arguments: impl IntoIterator<Item = Term>) -> Term {
+        Term::List(std::iter::once(Term::from(name)).chain(arguments).collect())
+    }
+
+    /// Returns a name that is applied to these names, if there are any.
+    pub fn applied(name: &str, names: &[&str]) -> Term {
+        match names {
+            [] => Term::from(name),
+            _ => Term::call(name, names.iter().map(|name| Term::from(*name))),
         }
-        Term::List(parts)
     }
 
     /// Puts terms in the place of names.
@@ -65,9 +63,11 @@ impl Term {
     }
 
     /// Adds `mark` to each of these names.
-    pub fn marked(&self, names: &HashSet<String>, mark: &str) -> Term {
+    pub fn marked(&self, names: &HashSet<&str>, mark: &str) -> Term {
         match self {
-            Term::Atom(name) if names.contains(name) => Term::Atom(format!("{name}{mark}")),
+            Term::Atom(name) if names.contains(name.as_str()) => {
+                Term::Atom(format!("{name}{mark}"))
+            }
             Term::Atom(_) => self.clone(),
             Term::List(parts) => {
                 Term::List(parts.iter().map(|part| part.marked(names, mark)).collect())
@@ -83,12 +83,29 @@ impl Term {
         }
     }
 
-    /// Returns the arguments of an application.
-    pub fn arguments(&self) -> &[Term] {
+    /// Returns the parts of a list.
+    pub fn parts(&self) -> &[Term] {
         match self {
             Term::Atom(_) => &[],
-            Term::List(parts) => &parts[1..],
+            Term::List(parts) => parts,
         }
+    }
+
+    /// Returns the arguments of an application.
+    pub fn arguments(&self) -> &[Term] {
+        self.parts().get(1..).unwrap_or_default()
+    }
+}
+
+impl Default for Term {
+    fn default() -> Term {
+        Term::from("true")
+    }
+}
+
+impl From<&str> for Term {
+    fn from(name: &str) -> Term {
+        Term::Atom(name.into())
     }
 }
 

@@ -7,7 +7,8 @@ use crate::term::Term;
 pub enum Value {
     Bool(bool),
     Int(i64),
-    Writer(String),
+    /// A writer, a row or a look.
+    Text(String),
 }
 
 /// The values that the names of a term stand for.
@@ -47,8 +48,10 @@ fn evaluate(term: &Term, meaning: &dyn Meaning, bound: &mut Vec<(String, Value)>
         "or" => Value::Bool(arguments.iter().any(is)),
         "not" => Value::Bool(!is(&arguments[0])),
         "=>" => Value::Bool(!is(&arguments[0]) || is(&arguments[1])),
+        "ite" => arguments[if is(&arguments[0]) { 1 } else { 2 }].clone(),
         "=" => Value::Bool(arguments[0] == arguments[1]),
         "<" => Value::Bool(int(0) < int(1)),
+        ">" => Value::Bool(int(0) > int(1)),
         "<=" => Value::Bool(int(0) <= int(1)),
         ">=" => Value::Bool(int(0) >= int(1)),
         "+" => Value::Int(int(0) + int(1)),
