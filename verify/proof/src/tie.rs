@@ -327,8 +327,9 @@ fn changes() -> Vec<(&'static str, Change, Given)> {
             ]);
             for (next, given) in successions() {
                 let given = [of_term.clone(), own.clone(), given].concat();
-                if row.writer == ours() && next == Succession::Anyone {
-                    let end = Change::EndWriting { first: term.clone(), displaced };
+                if row.writer == ours() {
+                    let (first, next) = (term.clone(), next.clone());
+                    let end = Change::EndWriting { first, next, displaced };
                     changes.push(("end-writing", end, given.clone()));
                 }
                 let release = Change::Release { term: term.clone(), next, displaced, info: None };
