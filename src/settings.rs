@@ -13,7 +13,7 @@ use crate::store::Table;
 use crate::system::Clock;
 
 const LEASE_MIN: Duration = Duration::from_millis(100);
-const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// How long a job that has run for too long has to stop, at the most.
@@ -110,6 +110,11 @@ impl LockBuilder {
     pub(crate) fn repeats(mut self, is_repeat: bool) -> LockBuilder {
         self.is_repeat = is_repeat;
         self
+    }
+
+    /// Returns true if the caller chose the id.
+    pub(crate) fn has_id(&self) -> bool {
+        self.id.is_some()
     }
 
     /// Fixes the id, and says it.
@@ -295,6 +300,10 @@ impl LockBuilder {
     /// The hand-over is that of [`resign_to`](crate::Spindle::resign_to): a task of
     /// [`lead`](crate::Spindle::lead) stops first, a guard loses its term at once. It begins within
     /// a poll interval of the other's arrival, by one more read a poll.
+    ///
+    /// A contender that died within a lease of its join, or of the lead that it was given then, has to be
+    /// there for two leases the next time, and then for longer each time, up to ten leases. Before that
+    /// nobody waits for it or hands over to it, under whatever id it comes back.
     ///
     /// A leader hands over to each contender once in a term of its membership, also if nobody knows
     /// what came of that. It hands nothing to one that it has seen let go of the lock since that

@@ -91,11 +91,12 @@ impl MemberBuilder {
     /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
     pub fn build(self) -> Result<Member> {
         let MemberBuilder { table, group, mut lock } = self;
+        let is_named = lock.has_id();
         let id = lock.fix_id();
         check_part("group", &group)?;
         check_part("member id", &id)?;
         let own = lock.for_row(member_key(&group, &id), lock.said_info()).build()?;
-        Ok(Member(Arc::new(Inner { table, group, id, lock, own })))
+        Ok(Member(Arc::new(Inner { table, group, id, is_named, lock, own })))
     }
 }
 
@@ -135,6 +136,8 @@ struct Inner {
     table: Arc<Table>,
     group: String,
     id: String,
+    /// True if the id was chosen, so that it can be the same after a restart.
+    is_named: bool,
     /// Settings for this member's other rows.
     lock: LockBuilder,
     /// Its row in the group.
@@ -225,6 +228,10 @@ impl Member {
     /// Returns the name of the group.
     pub fn group(&self) -> &str {
         &self.0.group
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        self.0.is_named
     }
 
     pub(super) fn table(&self) -> &Arc<Table> {

@@ -1,16 +1,17 @@
 //! The shards and those who share them, at one timestamp.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::Timestamp;
-use spindle_protocol::fleet::{Participant, Piece, View};
+use spindle_protocol::fleet::{Join, Life, Participant, Piece, Share, View, declare_early};
 
 use crate::batch::Repeats;
 use crate::error::Result;
 use crate::names::number;
 pub(super) use crate::store::membership::{
-    Rows, holder, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
+    Rows, holder, lives, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
 };
 use crate::store::{FullRow, Table};
 
@@ -64,26 +65,42 @@ impl Place {
             rows.into_iter().partition(|row| row.name.starts_with(&self.shards));
         self.note(&mut shards, &pieces, read_at);
         let (mut members, mut others) = (Vec::new(), Vec::new());
+        let lives = self.lives(&shares, read_at);
         for full in &shares {
-            let (Some(id), Some(until)) = (
+            let (Some(id), Some(until), Some((_, join))) = (
                 holder(&full.row, self.lease, read_at),
                 taken_until(&full.row, self.lease, read_at),
+                lives.get(&*full.name),
             ) else {
                 continue;
             };
-            let (id, since) = (id.to_string(), full.row.token);
+            let (id, since, counts_from) = (id.to_string(), full.row.token, join.counts_from);
             let count = full.info.as_deref().and_then(declared);
             let says = count.is_some();
             match count.or_else(|| self.shown_count(&pieces, &id, since, read_at)) {
                 Some(count) if count != self.count => {
                     others.push(Other { id, count, says, since });
                 }
-                _ => members.push(Participant { id, since, until }),
+                _ => members.push(Participant { id, since, until, counts_from }),
             }
         }
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards };
         Ok(Polled { view, others, shares: Rows { rows: shares, takeovers, read_at, with_leases } })
+    }
+
+    fn lives<'r>(
+        &self,
+        shares: &'r [FullRow],
+        read_at: Timestamp,
+    ) -> BTreeMap<&'r str, (Life, Join)> {
+        lives(shares, Share::usual_settling(self.lease), self.lease, read_at)
+    }
+
+    /// Returns how many lives of this member ended early, in a row, before the one that begins.
+    pub(super) fn early_lives(&self, id: &str, polled: &Polled) -> u32 {
+        let lives = self.lives(&polled.shares.rows, polled.view.read_at);
+        lives.get(&*self.share_key(id)).map_or(0, |(life, join)| join.early_with(life))
     }
 
     /// Returns the least number of shards of which the member can have the one that it has: no member
@@ -131,12 +148,13 @@ impl Place {
     }
 }
 
-/// A member declares the number of shards that it shares, and the version of the plan.
+/// A member declares the number of shards that it shares, the version of the plan, and how many of its
+/// lives ended early.
 ///
 /// A later version of the library that knows another plan says so here, and plans by the lowest
 /// that a live member names.
-pub(super) fn declaration(count: usize) -> String {
-    format!("shards {count} plan 1")
+pub(super) fn declaration(count: usize, early: u32) -> String {
+    declare_early(&format!("shards {count} plan 1"), early)
 }
 
 fn declared(info: &str) -> Option<usize> {
@@ -150,7 +168,8 @@ mod tests {
 
     #[test]
     fn a_member_says_how_many_shards_it_shares() {
-        assert_eq!(declared(&declaration(256)), Some(256));
+        assert_eq!(declared(&declaration(256, 0)), Some(256));
+        assert_eq!(declared(&declaration(256, 3)), Some(256));
         assert_eq!(declared("shards 7 plan 2 and more"), Some(7));
         for info in ["", "shards", "shards x", "http://10.0.0.1"] {
             assert_eq!(declared(info), None, "{info}");

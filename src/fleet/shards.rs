@@ -7,7 +7,7 @@ use std::time::Duration;
 use spindle_protocol::Succession;
 use spindle_protocol::fleet::{Share, Step, View};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::member::Member;
@@ -16,7 +16,7 @@ use super::shard::{Finished, Shard, TaskHandle, Worker};
 use crate::error::{Error, Result};
 use crate::lock::{RunHandle, Spindle, joined};
 use crate::names::{check_part, shards_prefix, shares_prefix};
-use crate::settings::LockBuilder;
+use crate::settings::{LEASE_MAX, LockBuilder};
 use crate::store::membership::{remove_released, tidy};
 use crate::system::chance;
 use crate::term::say;
@@ -41,7 +41,7 @@ impl Member {
     /// table without the column `info` a member can't say its count. There, who names the lesser
     /// count notices once the other has a shard beyond it; who names the greater does not.
     pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
-        Shards { member: self.clone(), name: name.into(), count }
+        Shards { member: self.clone(), name: name.into(), count, restart: None }
     }
 }
 
@@ -52,9 +52,46 @@ pub struct Shards {
     member: Member,
     name: String,
     count: usize,
+    restart: Option<Duration>,
 }
 
 impl Shards {
+    /// Keeps this member's shards for it when it leaves: it is back within `limit`, under the same
+    /// id.
+    ///
+    /// When [`run`](Shards::run) is cancelled, each shard is released for this member alone, and stays
+    /// **vacant** until it is back. If it isn't back by then, the shards go to others. So a rolling
+    /// restart starts each task once, instead of some two to three times. By default the shards go to
+    /// other members at once, and no work waits. That is the better choice unless a restart is short
+    /// and a start of a task is dear.
+    ///
+    /// Only the process that comes back has to know its id, such as that of a pod in a `StatefulSet`.
+    /// A process that is killed keeps nothing: others have its shards once its lease is over. In a
+    /// table without the column `lease_ms` the shards wait for a lease of the others, whatever the
+    /// limit.
+    ///
+    /// ```
+    /// # use spindle::LockTable;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    /// let member = table.member("orders").id("orders-0").build()?;
+    /// let shards = member.shards("partitions", 60).restart_within(Duration::from_secs(30));
+    /// # drop(shards);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`run`](Shards::run) refuses a limit of zero or of more than a day, and a member whose id is
+    /// the random default: no other process could come back as it.
+    pub fn restart_within(mut self, limit: Duration) -> Shards {
+        self.restart = Some(limit);
+        self
+    }
+
     /// Works this member's share of the shards until `cancel` is cancelled.
     ///
     /// For each shard that this member gets, `task` is called, and the future that it returns is run
@@ -85,6 +122,12 @@ impl Shards {
     ///
     /// One that dies within its first three polls counts after them, until its lease is over. So
     /// shards may be promised to it meanwhile; the others take them back after some polls.
+    ///
+    /// Each member that died within a lease of the moment from which it counted makes those that join
+    /// after it count later: two leases after they join, then four times as late each, up to ten
+    /// leases. This holds for a minute at least and ten leases, and nobody waits so where no other
+    /// member is at work. At most two members that joined one after the other may be on trial, which
+    /// is their first lease since they count. So a member in a crash loop moves few shards.
     ///
     /// A task that **returns** or **panics** gives its shard up. This member then leaves the shard to
     /// others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for
@@ -163,8 +206,19 @@ impl Shards {
         cancel: CancellationToken,
         dropped: CancellationToken,
     ) -> Result<Controller> {
-        let Shards { member, name, count } = self;
+        let Shards { member, name, count, restart } = self;
         check_part("shards", name)?;
+        if restart.is_some_and(|limit| limit.is_zero() || limit > LEASE_MAX) {
+            return Err(member.refuse(format!(
+                "restart within {:?}; more than zero and at most {LEASE_MAX:?}",
+                restart.unwrap_or_default()
+            )));
+        }
+        if restart.is_some() && !member.is_named() {
+            return Err(member.refuse(
+                "`restart_within` of a member without `id`: nobody comes back by a random one",
+            ));
+        }
         if !(1..=SHARDS_MAX).contains(count) {
             return Err(member.refuse(format!(
                 "{count} shards of the name `{name}`; expected 1 to {SHARDS_MAX}"
@@ -172,8 +226,8 @@ impl Shards {
         }
         let template = member.settings_of_rows();
         let shares = shares_prefix(member.group(), name);
-        let own = template.for_row(format!("{shares}{}", member.id()), Some(declaration(*count)));
-        let own = own.build()?;
+        let declaration = Some(declaration(*count, 0));
+        let own = template.for_row(format!("{shares}{}", member.id()), declaration).build()?;
         let settings = own.settings()?;
         let timing = &settings.timing;
         let place = Place {
@@ -191,6 +245,7 @@ impl Shards {
             member: member.clone(),
             lock: template.clone(),
             poll: timing.poll_interval,
+            restart: *restart,
             place,
             own,
             leave: CancellationToken::new(),
@@ -216,6 +271,7 @@ struct Controller {
     lock: LockBuilder,
     place: Place,
     poll: Duration,
+    restart: Option<Duration>,
     share: Share,
     /// The member's own row, which says that it shares these shards.
     own: Spindle,
@@ -254,10 +310,43 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
+        if !self.knows_its_past().await? {
+            return Ok(());
+        }
         let running = self.own.run(self.leave.clone());
         let worked = self.work(&task).await;
         let left = self.end(running).await;
         worked.and(left)
+    }
+
+    /// Finds out how many of its lives ended early, and says so in its row; false if it is cancelled
+    /// before. One whose id is random has no past.
+    async fn knows_its_past(&mut self) -> Result<bool> {
+        while self.member.is_named() {
+            let polled = tokio::select! {
+                biased;
+                () = self.dropped.cancelled() => return Ok(false),
+                () = self.cancel.cancelled() => return Ok(false),
+                polled = self.place.poll() => polled,
+            };
+            let pause = match polled {
+                Ok(polled) => {
+                    let early = self.place.early_lives(self.member.id(), &polled);
+                    let info = Some(declaration(self.place.count, early));
+                    let key = self.place.share_key(self.member.id());
+                    self.own = self.lock.for_row(key, info).build()?;
+                    break;
+                }
+                Err(error) => self.pause_after(&error),
+            };
+            tokio::select! {
+                biased;
+                () = self.dropped.cancelled() => return Ok(false),
+                () = self.cancel.cancelled() => return Ok(false),
+                () = sleep(pause) => {}
+            }
+        }
+        Ok(true)
     }
 
     /// Polls and acts until it is cancelled, or can't go on.
@@ -449,13 +538,23 @@ impl Controller {
         }
     }
 
-    /// Leaves. Its shards are promised to nobody: whoever they went to may be leaving, too.
+    /// Leaves. Its shards are promised to nobody else: whoever they went to may be leaving, too.
     async fn end(&mut self, running: RunHandle) -> Result<()> {
+        let is_told = self.cancel.is_cancelled() && !self.dropped.is_cancelled();
+        let restart = self.restart.filter(|_| is_told);
+        let to_itself = |grace| Succession::Successor { id: self.member.id().to_string(), grace };
+        let next = restart.map_or(Succession::Anyone, to_itself);
+        if restart.is_some() {
+            self.own.resign_for(next.clone()).await;
+        }
         // The others count this member no more, and expect its shards.
         self.leave.cancel();
-        self.hands.values().for_each(|hand| hand.leave(Succession::Anyone));
+        self.hands.values().for_each(|hand| hand.leave(next.clone()));
         let left = running.await;
-        remove_released(self.member.table(), &self.place.share_key(self.member.id())).await;
+        if restart.is_none() {
+            let key = self.place.share_key(self.member.id());
+            remove_released(self.member.table(), &key).await;
+        }
         while let Some(joined) = self.workers.tasks.join_next_with_id().await {
             self.finished(joined);
         }

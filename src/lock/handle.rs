@@ -259,7 +259,7 @@ impl Spindle {
         }
     }
 
-    async fn resign_for(&self, next: Succession) -> bool {
+    pub(crate) async fn resign_for(&self, next: Succession) -> bool {
         let (done, resigned) = oneshot::channel();
         // Without a loop nothing is held.
         if !self.0.commands.send(Command::Resign { next, done }) {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use spindle_emulator::{Effect, Fault};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::shards::{AllWork, Worker, work_on};
-use crate::world::{LEASE, World, until};
+use crate::shards::{AllWork, Worker, member, work_by, work_on};
+use crate::world::{EVENTUALLY, LEASE, World, until};
 
 const SHARDS: usize = 60;
 const POLL: Duration = Duration::from_secs(1);
@@ -132,4 +132,104 @@ async fn the_shards_of_one_that_leaves_after_anothers_crash_wait_for_four_polls_
         fleet.settles(2).await;
         fleet.work.check();
     }
+}
+
+const FOUR: [&str; 4] = ["a", "b", "c", "d"];
+/// The time between a member's end and its return.
+const RESTART: Duration = Duration::from_secs(4);
+
+/// Restarts the members one after the other, and returns how many tasks that started.
+async fn roll(restart: impl Fn(&Fleet, &str) -> Worker) -> (Fleet, usize) {
+    let fleet = Fleet::start().await;
+    let mut workers = FOUR.map(|id| restart(&fleet, id));
+    fleet.settles(4).await;
+    sleep(LEASE).await;
+    let before = fleet.work.starts();
+    fleet.work.forget_gaps();
+    for (worker, id) in workers.iter_mut().zip(FOUR) {
+        worker.cancel.cancel();
+        let left = timeout(EVENTUALLY, &mut worker.sharing).await;
+        left.expect("it leaves").unwrap().unwrap();
+        sleep(RESTART).await;
+        *worker = restart(&fleet, id);
+        fleet.settles(4).await;
+        sleep(LEASE / 2).await;
+    }
+    fleet.work.check();
+    let starts = fleet.work.starts() - before;
+    (fleet, starts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_begins_each_shard_once_where_they_are_kept_for_their_members() {
+    let restart = |fleet: &Fleet, id: &str| {
+        let shards = member(&fleet.world, id).shards("partitions", SHARDS);
+        work_by(shards.restart_within(LEASE * 3), &fleet.work, id, Duration::ZERO)
+    };
+    let (fleet, starts) = roll(restart).await;
+    assert!(starts <= SHARDS + 4, "{starts} tasks began");
+    let longest = fleet.work.longest_gap();
+    assert!(longest <= RESTART + POLL + REST, "a shard was left alone for {longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_a_restart_leaves_no_shard_alone_while_it_lasts() {
+    let (fleet, _) = roll(|fleet, id| fleet.join(id)).await;
+    let longest = fleet.work.longest_gap();
+    assert!(longest <= POLL * 2 + REST, "a shard was left alone for {longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shards_of_one_that_does_not_come_back_go_to_others_when_its_time_is_over() {
+    let limit = LEASE * 2;
+    let (fleet, workers) = Fleet::of(&FOUR[..3]).await;
+    let shards = member(&fleet.world, "d").shards("partitions", SHARDS);
+    let gone = work_by(shards.restart_within(limit), &fleet.work, "d", Duration::ZERO);
+    fleet.settles(4).await;
+    sleep(LEASE).await;
+    fleet.work.forget_gaps();
+    gone.leave().await;
+    sleep(limit - POLL).await;
+    assert_eq!(fleet.work.owners().len(), SHARDS / 4 * 3, "its shards wait for it");
+    assert!(fleet.world.names().await.contains(&"spindle:share:orders/partitions/d".to_string()));
+    fleet.is_vacant_for(limit + POLL * 2, 3).await;
+    drop(workers);
+}
+
+/// A fifth member that dies 2 s after its first shard and is started anew, again and again for a
+/// minute, costs few task starts, and no shard more than the lease of the dead.
+async fn is_damped(id: impl Fn(usize) -> String) {
+    let (fleet, _workers) = Fleet::of(&FOUR).await;
+    let (start, before) = (Instant::now(), fleet.work.starts());
+    let requests = fleet.world.spanner.requests();
+    let is_over = || start.elapsed() >= Duration::from_secs(60);
+    for life in 0.. {
+        let (id, sessions) = (id(life), requests.sessions());
+        let doomed = fleet.join(&id);
+        while fleet.work.shards_of(&id).is_empty() && !is_over() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        if is_over() {
+            doomed.cancel.cancel();
+            break;
+        }
+        sleep(Duration::from_secs(2)).await;
+        let session = requests.sessions().into_iter().find(|other| !sessions.contains(other));
+        fleet.world.spanner.inject(Fault::any().session(session.unwrap()).effect(Effect::Stall));
+        doomed.sharing.abort();
+        sleep(Duration::from_millis(500)).await;
+    }
+    let starts = fleet.work.starts() - before;
+    assert!(starts <= 50, "{starts} tasks began");
+    fleet.is_vacant_for(LEASE + POLL * 4, 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_dies_again_and_again_under_one_id_moves_few_shards() {
+    is_damped(|_| "e".to_string()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_dies_again_and_again_under_new_ids_moves_few_shards() {
+    is_damped(|life| format!("e{life}")).await;
 }

@@ -249,6 +249,56 @@ async fn a_higher_rank_whose_task_keeps_failing_does_not_flap() {
     timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
 }
 
+/// For how much of its first and of its third minute a lock is led by others than a highest rank that
+/// dies 150 ms after each time that it leads, and is started anew.
+async fn led_beside_one_that_dies(id: impl Fn(usize) -> String) -> (Duration, Duration) {
+    let (world, lease, minute) = (World::start().await, LEASE / 2, Duration::from_secs(60));
+    let low = ["a", "b"].map(|id| world.lock(id).lease(lease).by_rank(1).preempt());
+    let low = low.map(Contender::run);
+    is_member(&world, "a").await;
+    is_member(&world, "b").await;
+    let (start, led) = (Instant::now(), Arc::new([const { AtomicUsize::new(0) }; 3]));
+    let (counted, locks) = (Arc::clone(&led), low.each_ref().map(|low| low.lock.clone()));
+    let counting = tokio::spawn(async move {
+        loop {
+            sleep(Duration::from_millis(10)).await;
+            let at = start.elapsed().as_secs() / minute.as_secs();
+            let is_led = locks.iter().any(|lock| lock.has_lock().is_some());
+            if let Some(led) = counted.get(usize::try_from(at).unwrap()).filter(|_| is_led) {
+                led.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    for life in 0.. {
+        let builder = world.lock(&id(life)).lease(lease).by_rank(9).preempt();
+        let high = Rival::start(&world, builder).await;
+        while high.contender.is_standby() && start.elapsed() < minute * 3 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        if start.elapsed() >= minute * 3 {
+            break;
+        }
+        sleep(Duration::from_millis(150)).await;
+        drop(high.crash(&world));
+        sleep(Duration::from_millis(500)).await;
+    }
+    counting.abort();
+    let time = |at: usize| {
+        Duration::from_millis(10) * u32::try_from(led[at].load(Ordering::Relaxed)).unwrap()
+    };
+    (time(0), time(2))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_highest_rank_that_dies_again_and_again_is_waited_for_later_each_time() {
+    let is_led = |(first, third): (Duration, Duration), ids: &str| {
+        let (half, most) = (Duration::from_secs(30), Duration::from_secs(48));
+        assert!(first >= half && third >= most, "{ids}: led for {first:?} and {third:?}");
+    };
+    is_led(led_beside_one_that_dies(|_| "high".to_string()).await, "one id");
+    is_led(led_beside_one_that_dies(|life| format!("high-{life}")).await, "new ids");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_evicted_leader_sits_out_a_grace_whatever_its_rank() {
     let world = World::start().await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use spindle::testing::Clock;
 use spindle::{
     CancellationToken, Error, FencingToken,
-    fleet::{Member, Shard},
+    fleet::{Member, Shard, Shards},
 };
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
@@ -122,7 +122,7 @@ pub struct Worker {
     pub sharing: JoinHandle<Result<(), Error>>,
 }
 
-fn member(world: &World, id: &str) -> Member {
+pub fn member(world: &World, id: &str) -> Member {
     let member = world.table().member("orders").id(id).lease(LEASE).clock(Clock::runtime());
     member.build().unwrap()
 }
@@ -133,7 +133,11 @@ pub fn work_on(world: &World, floor: &AllWork, id: &str, count: usize) -> Worker
 
 /// As `work_on`, by tasks that take so long to stop.
 fn work_slowly(world: &World, floor: &AllWork, id: &str, count: usize, slow: Duration) -> Worker {
-    let shards = member(world, id).shards("partitions", count);
+    work_by(member(world, id).shards("partitions", count), floor, id, slow)
+}
+
+/// Has a member share these shards.
+pub fn work_by(shards: Shards, floor: &AllWork, id: &str, slow: Duration) -> Worker {
     let cancel = CancellationToken::new();
     let (floor, name, stop) = (floor.clone(), id.to_string(), cancel.clone());
     let sharing = tokio::spawn(async move {

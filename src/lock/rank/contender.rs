@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use spindle_protocol::fleet::{Contest, Ranked};
+use spindle_protocol::fleet::{Contest, Ranked, declare_early};
 use spindle_protocol::{Succession, Timestamp};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
@@ -117,7 +117,14 @@ impl RankedContender {
     /// Is a member until told to leave, then deletes the row.
     async fn member(&self, leave: &CancellationToken) {
         let Judge { table, holding, .. } = &*self.judge;
-        let settings = Arc::clone(&self.rank.member);
+        let mut settings = Settings::clone(&self.rank.member);
+        let early = tokio::select! {
+            biased;
+            () = leave.cancelled() => return,
+            early = self.judge.early_lives(&settings.name) => early,
+        };
+        settings.info = settings.info.map(|rank| declare_early(&rank, early));
+        let settings = Arc::new(settings);
         let row = BatchedRow::new(table, &settings, RowRole::Lock, Arc::default());
         holding.starts(overdue_limit(settings.timing.lease));
         let key = Arc::clone(&settings.name);

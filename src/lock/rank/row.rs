@@ -11,8 +11,8 @@ use crate::batch::{Repeats, Ticks};
 use crate::error::{Error, Kind, Outcome, Result};
 use crate::names::subject;
 use crate::runloop::{BatchedRow, LockRow, UnderWay};
-use crate::store::Table;
-use crate::store::membership::{Rows, holder, poll_in_turn};
+use crate::store::membership::{Rows, holder, lives, poll_in_turn};
+use crate::store::{FullRow, Table};
 use crate::term::Published;
 
 /// A ranked lock's row, as the loop reaches it.
@@ -88,7 +88,15 @@ impl Judge {
         Ok(self.contest().wait(members, read_at))
     }
 
-    /// Reads the members: all rows, and those of the live ones that declare a rank.
+    /// Returns how many lives of the member of this key ended early, in a row, before the one that
+    /// begins; none where that can't be read.
+    pub(super) async fn early_lives(&self, key: &str) -> u32 {
+        let Ok((found, ..)) = self.poll().await else { return 0 };
+        let lives = lives(&found.rows, Duration::ZERO, self.lease, found.read_at);
+        lives.get(key).map_or(0, |(life, join)| join.early_with(life))
+    }
+
+    /// Reads the members: all rows, and those of the live ones that declare a rank, and count.
     pub(super) async fn poll(&self) -> Result<(Rows, Vec<Ranked>, Timestamp)> {
         let found = poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await?;
         let (_, has_info) = self.table.store.optional_columns();
@@ -99,7 +107,11 @@ impl Judge {
                 self.table.name
             ))));
         }
-        let ranked = found.rows.iter().filter_map(|full| {
+        let lives = lives(&found.rows, Duration::ZERO, self.lease, found.read_at);
+        let counts = |full: &&FullRow| {
+            lives.get(&*full.name).is_some_and(|(_, join)| join.counts_from <= found.read_at)
+        };
+        let ranked = found.rows.iter().filter(counts).filter_map(|full| {
             let id = holder(&full.row, self.lease, found.read_at)?.to_string();
             let rank = full.info.as_deref().and_then(declared)?;
             Some(Ranked { id, rank, since: full.row.token })

@@ -3,5 +3,7 @@
 mod poll;
 mod tidy;
 
-pub(crate) use poll::{Rows, holder, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until};
+pub(crate) use poll::{
+    Rows, holder, lives, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
+};
 pub(crate) use tidy::{remove_released, tidy};

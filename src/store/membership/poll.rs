@@ -1,8 +1,10 @@
 //! One read of many rows at one timestamp.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::fleet::{Join, Life, joins};
 use spindle_protocol::{Row, Timestamp, is_takeover_key};
 
 use crate::batch::{Charge, Repeats, Snapshot};
@@ -73,4 +75,19 @@ pub(crate) fn taken_until(row: &Row, lease: Duration, read_at: Timestamp) -> Opt
 pub(crate) fn holder(row: &Row, lease: Duration, read_at: Timestamp) -> Option<&str> {
     taken_until(row, lease, read_at)?;
     row.writer.id().filter(|_| !row.is_released())
+}
+
+/// Returns the lives of which these rows tell, by their keys, and what each join counts for; `usual`
+/// is how long a join takes to count.
+pub(crate) fn lives(
+    rows: &[FullRow],
+    usual: Duration,
+    lease: Duration,
+    read_at: Timestamp,
+) -> BTreeMap<&str, (Life, Join)> {
+    let of = |full: &FullRow| Life::of(&full.row, full.info.as_deref(), lease, read_at);
+    let found = rows.iter().filter_map(|full| Some((&*full.name, of(full)?)));
+    let (keys, lives): (Vec<&str>, Vec<Life>) = found.unzip();
+    let joins = joins(&lives, usual, lease);
+    keys.into_iter().zip(lives.into_iter().zip(joins)).collect()
 }

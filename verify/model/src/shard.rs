@@ -276,6 +276,7 @@ impl ShardWorld {
             id: scenario.members[*other].id.to_string(),
             since: of_tick(self.minds[*other].since),
             until: of_tick(self.minds[*other].lived) + lease(*other),
+            counts_from: of_tick(self.minds[*other].since) + Share::usual_settling(lease(*other)),
         };
         let told = members.first().map_or(Piece::Vacant, |first| Piece::Held {
             by: Some(scenario.members[*first].id.to_string()),

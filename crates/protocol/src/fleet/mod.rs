@@ -3,14 +3,18 @@
 //! Pure as the rest: nothing here acts. A wrong or an old view costs time and never safety, because
 //! each piece is an ordinary lock with a token of its own.
 
+mod joins;
 mod plan;
 mod share;
 mod turn;
 
+pub use joins::{Join, Life, declare_early, joins};
 pub use plan::{Move, Plan, plan};
 pub use share::{Part, Participant, Piece, Share, Step, View};
 pub use turn::{Contest, LastHolder, Ranked, Vacancy, grace, turn};
 
+#[cfg(test)]
+mod joins_tests;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub struct Participant {
     pub since: Timestamp,
     /// Until when it is live if it says nothing more.
     pub until: Timestamp,
+    /// From when on it counts, if it has no shard before: see [`joins`](super::joins()).
+    pub counts_from: Timestamp,
 }
 
 /// The standing of one shard.
@@ -92,8 +94,8 @@ pub struct Step {
 
 /// One member's share of the shards: what it remembers from one poll to the next.
 ///
-/// - **Stabilisation.** A member counts once it has been there for three polls, or if it has a shard already.
-///   A leave counts at once. Members that came before all that is held count once the first of
+/// - **Stabilisation.** A member counts once it has been there for as long as [`joins`](super::joins()) says,
+///   three polls as a rule, or if it has a shard already. A leave counts at once. Members that came before all that is held count once the first of
 ///   them has been there for a poll: nobody is there whom they could disturb.
 /// - **Little at a time.** At most a tenth of this member's shards are handed over at a time, but at
 ///   least one.
@@ -198,6 +200,11 @@ impl Share {
         step
     }
 
+    /// Returns after what time a join counts where nothing is amiss: three of the lease's default polls.
+    pub fn usual_settling(lease: Duration) -> Duration {
+        Timing::from_lease(lease).poll_interval * 3
+    }
+
     /// Returns for how long a shard is promised to the member that it is handed over to: two polls. It
     /// expects the shard, and polls it many times meanwhile.
     pub fn promise(&self) -> Duration {
@@ -293,7 +300,7 @@ impl Share {
             if member.id == self.id && !is_member {
                 return false;
             }
-            let is_settled = view.read_at.since(member.since) >= self.settling * 3;
+            let is_settled = view.read_at >= member.counts_from;
             let is_founder = is_begun && oldest_term.is_none_or(|oldest| member.since < oldest);
             holders.contains(&*member.id) || is_settled || is_founder
         };
@@ -388,7 +395,7 @@ impl Share {
     /// Returns how long it is until something that the view shows changes by itself, or to the next
     /// poll.
     fn next_change(&self, now: Moment, view: &View) -> Duration {
-        let joins = view.members.iter().map(|member| member.since + self.settling * 3);
+        let joins = view.members.iter().map(|member| member.counts_from);
         let begins = view.members.iter().map(|member| member.since + self.settling);
         let leaves = view.members.iter().map(|member| member.until);
         let ends = view.shards.iter().filter_map(|piece| match piece {

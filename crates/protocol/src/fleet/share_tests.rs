@@ -69,7 +69,9 @@ impl World {
         let members = self.nodes.iter().filter(|(_, node)| node.alive).map(|(id, node)| {
             let silent = self.silent.filter(|(silent, _)| silent == id);
             let lived = silent.map_or(self.tick, |(_, since)| since);
-            Participant { id: (*id).into(), since: at(node.since), until: at(lived + 100) }
+            let since = at(node.since);
+            let counts_from = since + Share::usual_settling(LEASE);
+            Participant { id: (*id).into(), since, until: at(lived + 100), counts_from }
         });
         let piece = |shard: &Shard| match (shard.holder, &shard.promised) {
             (Some(holder), _) => {

@@ -115,7 +115,7 @@ pub(super) async fn judge(
 
 /// Waits until one of this rank leads; any, if nobody hands over.
 async fn is_led(world: &FleetWorld, slots: &[Arc<Slot>], rank: u32, when: &str) -> Judged {
-    let limit = world.plan.limit();
+    let limit = world.plan.limit() + world.plan.longest_settling();
     let since = world.now();
     loop {
         let leader = world.books(|books| books.owners().get(&0).copied());
