@@ -283,7 +283,8 @@ mod tests {
             assert!(ended.is_err(), "it may still read");
         }
         holder.waits("id");
-        assert!(matches!(holder.over().await, Over::Gone));
+        let gone = timeout(Duration::from_secs(60), holder.over()).await;
+        assert!(matches!(gone, Ok(Over::Gone)));
         unread.recv().await.unwrap();
         assert!(matches!(holder.over().await, Over::Gone), "it has missed one for good");
         drop(holder);
