@@ -1,14 +1,16 @@
 //! The program on Google's own emulator, in the dialect of the database that the environment names.
 //! `tests/any_spanner/on_google` starts them.
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use spindle::LockTable;
+use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::timeout;
 
-use crate::world::{PROGRAM, Ran, finish, until};
+use crate::world::{PATIENCE, PROGRAM, Ran, finish, until};
 
 fn database() -> String {
     std::env::var("SPINDLE_TEST_DATABASE").expect("run by `on_google`")
@@ -28,12 +30,13 @@ async fn ran(table: &str, arguments: &[&str]) -> Ran {
     ran
 }
 
-/// Holds a lock until its standard input is dropped or it is told to stop.
+/// Holds a lock until its standard input is dropped or it is told to stop; its command says that it
+/// works.
 fn holder(table: &str, id: &str) -> (Child, ChildStdin) {
     let mut command = Command::new(PROGRAM);
     command.args(["run", "job", "--id", id, "--lease", "2s", "--database", &database()]);
-    command.args(["--table", table, "--", "cat"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
+    command.args(["--table", table, "--", "sh", "-c", "echo works && exec cat"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().unwrap();
     let input = child.stdin.take().unwrap();
     (child, input)
@@ -46,6 +49,19 @@ async fn leader(table: &LockTable) -> Option<String> {
 
 async fn led_by(table: &LockTable, id: &str) {
     until(&format!("{id} leads"), async || leader(table).await.as_deref() == Some(id)).await;
+}
+
+/// Waits until its command works. Before, the row may name it while it doesn't know yet that it leads,
+/// and stopped then, it would contend again.
+async fn works(child: &mut Child) {
+    let mut said = [0; 6];
+    let reading = child.stdout.as_mut().unwrap().read_exact(&mut said);
+    timeout(PATIENCE, reading).await.expect("its command never worked").unwrap();
+    assert_eq!(&said, b"works\n");
+}
+
+async fn ends(child: &mut Child) -> ExitStatus {
+    timeout(PATIENCE, child.wait()).await.expect("it never ended").unwrap()
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -82,17 +98,19 @@ async fn of_three_processes_one_leads_after_each_is_killed_stopped_or_told_to_en
     ran(name, &["init"]).await;
     let (mut killed, _killed) = holder(name, "killed");
     led_by(&locks, "killed").await;
+    works(&mut killed).await;
     let (mut stopped, _stopped) = holder(name, "stopped");
     killed.kill().await.unwrap();
     led_by(&locks, "stopped").await;
+    works(&mut stopped).await;
     let (mut ended, _ended) = holder(name, "ended");
     signal(&stopped, Signal::SIGSTOP);
     led_by(&locks, "ended").await;
     // It finds itself deposed when it wakes, and ends its command.
     signal(&stopped, Signal::SIGCONT);
-    assert!(!stopped.wait().await.unwrap().success());
+    assert!(!ends(&mut stopped).await.success());
     assert_eq!(leader(&locks).await.as_deref(), Some("ended"));
     signal(&ended, Signal::SIGTERM);
-    ended.wait().await.unwrap();
+    ends(&mut ended).await;
     assert_eq!(leader(&locks).await, None, "it let go before it ended");
 }
