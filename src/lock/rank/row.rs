@@ -108,14 +108,18 @@ impl Judge {
             ))));
         }
         let lives = lives(&found.rows, Duration::ZERO, self.lease, found.read_at);
-        let counts = |full: &&FullRow| {
+        let counts = |full: &FullRow| {
             lives.get(&*full.name).is_some_and(|(_, join)| join.counts_from <= found.read_at)
         };
-        let ranked = found.rows.iter().filter(counts).filter_map(|full| {
+        let ranked = found.rows.iter().filter_map(|full| {
             let id = holder(&full.row, self.lease, found.read_at)?.to_string();
             let rank = full.info.as_deref().and_then(declared)?;
-            Some(Ranked { id, rank, since: full.row.token })
+            Some((counts(full), Ranked { id, rank, since: full.row.token }))
         });
+        let (counting, others): (Vec<_>, Vec<_>) = ranked.partition(|(counts, _)| *counts);
+        // Where none counts yet, ranks decide all the same.
+        let ranked = if counting.is_empty() { others } else { counting };
+        let ranked = ranked.into_iter().map(|(_, ranked)| ranked);
         let (ranked, read_at) = (ranked.collect(), found.read_at);
         Ok((found, ranked, read_at))
     }
