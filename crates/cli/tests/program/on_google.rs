@@ -112,5 +112,6 @@ async fn of_three_processes_one_leads_after_each_is_killed_stopped_or_told_to_en
     assert_eq!(leader(&locks).await.as_deref(), Some("ended"));
     signal(&ended, Signal::SIGTERM);
     ends(&mut ended).await;
-    assert_eq!(leader(&locks).await, None, "it let go before it ended");
+    // It let go, or its lease is over where another transaction was in the way of its release.
+    until("nobody leads", async || leader(&locks).await.is_none()).await;
 }
