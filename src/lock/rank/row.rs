@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::fleet::{Contest, Ranked};
+use spindle_protocol::fleet::{Contest, Join, Life, Ranked};
 use spindle_protocol::{Act, Answer, Timestamp};
 use tokio::time::{Instant, timeout};
 
@@ -108,18 +108,24 @@ impl Judge {
             ))));
         }
         let lives = lives(&found.rows, Duration::ZERO, self.lease, found.read_at);
-        let counts = |full: &FullRow| {
-            lives.get(&*full.name).is_some_and(|(_, join)| join.counts_from <= found.read_at)
+        let died =
+            |(life, join): &(Life, Join)| (!life.is_live && join.is_young).then_some(life.heard);
+        let last_death = lives.values().filter_map(died).max();
+        // Those that count; where none does, those that came before the last early death, which was
+        // none of theirs; else all.
+        let precedence = |full: &FullRow| match lives.get(&*full.name) {
+            Some((_, join)) if join.counts_from <= found.read_at => 0,
+            Some((life, _)) if last_death.is_some_and(|at| life.since < at) => 1,
+            _ => 2,
         };
         let ranked = found.rows.iter().filter_map(|full| {
             let id = holder(&full.row, self.lease, found.read_at)?.to_string();
             let rank = full.info.as_deref().and_then(declared)?;
-            Some((counts(full), Ranked { id, rank, since: full.row.token }))
+            Some((precedence(full), Ranked { id, rank, since: full.row.token }))
         });
-        let (counting, others): (Vec<_>, Vec<_>) = ranked.partition(|(counts, _)| *counts);
-        // Where none counts yet, ranks decide all the same.
-        let ranked = if counting.is_empty() { others } else { counting };
-        let ranked = ranked.into_iter().map(|(_, ranked)| ranked);
+        let ranked: Vec<_> = ranked.collect();
+        let first = ranked.iter().map(|(precedence, _)| *precedence).min();
+        let ranked = ranked.into_iter().filter(|(it, _)| Some(*it) == first).map(|(_, it)| it);
         let (ranked, read_at) = (ranked.collect(), found.read_at);
         Ok((found, ranked, read_at))
     }
