@@ -14,6 +14,7 @@ mod rw_write;
 mod semaphore;
 mod shard;
 mod shards;
+mod shards_view;
 
 pub use member::{Member, MemberBuilder};
 pub use members::{MemberState, Members};
@@ -23,4 +24,5 @@ pub use rw_lock::{RwLock, RwLockBuilder};
 pub use semaphore::{Semaphore, SemaphoreBuilder};
 pub use shard::Shard;
 pub use shards::Shards;
+pub use shards_view::{ShardEvent, ShardEvents};
 pub use spindle_protocol::fleet::{Move, Plan, plan};

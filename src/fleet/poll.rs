@@ -34,6 +34,8 @@ pub(super) struct Polled {
     pub(super) others: Vec<Other>,
     /// The rows of the members, the gone ones' too.
     pub(super) shares: Rows,
+    /// The texts that the last owners of some shards left for the next.
+    pub(super) left: BTreeMap<usize, Arc<str>>,
 }
 
 /// A live member that shares another number of shards.
@@ -86,7 +88,9 @@ impl Place {
         }
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards };
-        Ok(Polled { view, others, shares: Rows { rows: shares, takeovers, read_at, with_leases } })
+        let left = self.left(&pieces);
+        let shares = Rows { rows: shares, takeovers, read_at, with_leases };
+        Ok(Polled { view, others, shares, left })
     }
 
     fn lives<'r>(
@@ -135,7 +139,17 @@ impl Place {
         }
         self.note(&mut view.shards, &rows, read_at);
         let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, with_leases };
-        Ok(Polled { view, others: Vec::new(), shares })
+        let left = self.left(&rows);
+        Ok(Polled { view, others: Vec::new(), shares, left })
+    }
+
+    /// Returns the texts that the last owners of these shards left for the next.
+    fn left(&self, rows: &[FullRow]) -> BTreeMap<usize, Arc<str>> {
+        let left = rows.iter().filter(|full| full.row.is_released()).filter_map(|full| {
+            let shard = full.name.strip_prefix(&self.shards).and_then(number)?;
+            Some((shard, full.info.as_deref()?.strip_prefix(HANDED_OVER)?.into()))
+        });
+        left.collect()
     }
 
     fn note(&self, shards: &mut [Piece], rows: &[FullRow], read_at: Timestamp) {
@@ -147,6 +161,9 @@ impl Place {
         }
     }
 }
+
+/// With this begins the text that an owner leaves for the next, in the `info` of a released shard.
+pub(super) const HANDED_OVER: &str = "handed over: ";
 
 /// A member declares the number of shards that it shares, the version of the plan, and how many of its
 /// lives ended early.

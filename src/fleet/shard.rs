@@ -11,11 +11,16 @@ use spindle_protocol::fleet::Part;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::poll::HANDED_OVER;
+use super::shards_view::{ShardEvent, ShardsView};
 use crate::error::{Error, Kind, Result};
 use crate::lock::{self, Ended, Guard, Orders, Spindle, Why};
 use crate::runloop::ReleaseNote;
 use crate::settings::LockBuilder;
 use crate::term::{Term, say};
+
+/// The longest text for the next owner: the column takes 4,096 characters.
+const HAND_OVER_BYTES_MAX: usize = 4_000;
 
 /// A shard that this member has, given to its task. Cheap to clone.
 ///
@@ -30,6 +35,10 @@ pub struct Shard {
     number: usize,
     count: usize,
     term: Term,
+    /// The text that the last owner left.
+    handed_over: Option<Arc<str>>,
+    /// The text for the next owner.
+    leaves: Arc<Mutex<Option<String>>>,
 }
 
 impl Shard {
@@ -41,6 +50,47 @@ impl Shard {
     /// Returns the number of all shards.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// Leaves a text to the next owner of the shard, which reads it by
+    /// [`handed_over`](Shard::handed_over), in place of one that was left before.
+    ///
+    /// It goes with the release, so it costs no request. Set it when the task is told to stop, once the
+    /// work is drained. It is lost with the release, with the term, and if this process dies; and a table
+    /// without the column `info` has no room for it. So what must not be lost belongs in the database,
+    /// under the [`fence`](Term::fence). The text is a hint about that, such as a position to begin at.
+    ///
+    /// ```
+    /// # async fn work(position: &mut u64) {}
+    /// # async fn example(shard: spindle::fleet::Shard) -> spindle::Result<()> {
+    /// let mut position = shard.handed_over().and_then(|text| text.parse().ok()).unwrap_or(0);
+    /// while !shard.is_cancelled() {
+    ///     work(&mut position).await;
+    /// }
+    /// shard.hand_over(position.to_string())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for a text of more than 4,000 bytes; what was left before
+    /// stays.
+    pub fn hand_over(&self, text: impl Into<String>) -> Result<()> {
+        let text = text.into();
+        if text.len() > HAND_OVER_BYTES_MAX {
+            let bytes = text.len();
+            return Err(Error::config(format!(
+                "shard {self}: text of {bytes} bytes for the next owner; at most {HAND_OVER_BYTES_MAX}"
+            )));
+        }
+        *self.leaves.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        Ok(())
+    }
+
+    /// Returns the text that the previous owner of the shard left, if it did, as the poll showed it by
+    /// which this member came to take the shard.
+    pub fn handed_over(&self) -> Option<&str> {
+        self.handed_over.as_deref()
     }
 }
 
@@ -54,8 +104,10 @@ impl Deref for Shard {
 }
 
 /// One shard's work in this member, as the member sees it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct TaskHandle {
+    number: usize,
+    view: Arc<ShardsView>,
     /// Set once the shard was won.
     has_it: Arc<AtomicBool>,
     /// Fired to have the shard given up.
@@ -65,6 +117,16 @@ pub(super) struct TaskHandle {
 }
 
 impl TaskHandle {
+    pub(super) fn new(number: usize, view: &Arc<ShardsView>) -> TaskHandle {
+        TaskHandle {
+            number,
+            view: Arc::clone(view),
+            has_it: Arc::default(),
+            leave: CancellationToken::new(),
+            next: Arc::default(),
+        }
+    }
+
     pub(super) fn part(&self) -> Part {
         if self.leave.is_cancelled() {
             Part::Leaving
@@ -81,6 +143,10 @@ impl TaskHandle {
 
     /// Has the task stopped, and the shard released then.
     pub(super) fn leave(&self, next: Succession) {
+        if self.part() == Part::Working {
+            let to = next.writer().successor_id().map(str::to_string);
+            self.view.tell(ShardEvent::GivingUp { shard: self.number, to });
+        }
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
         self.leave.cancel();
     }
@@ -107,6 +173,8 @@ pub(super) enum Finished {
 pub(super) struct Worker {
     pub(super) number: usize,
     pub(super) count: usize,
+    /// The text that the last owner left.
+    pub(super) handed_over: Option<Arc<str>>,
     pub(super) lock: LockBuilder,
     pub(super) hand: TaskHandle,
     /// Fired when the member leaves.
@@ -140,17 +208,30 @@ impl Worker {
             }
         };
         self.hand.has_it.store(true, Ordering::Release);
+        let (number, count, view) = (self.number, self.count, Arc::clone(&self.hand.view));
+        view.tell(ShardEvent::Gained { shard: number, token: guard.token() });
         let orders = Orders {
             resign: self.hand.leave.clone(),
             dropped: self.dropped.clone(),
             ..Orders::default()
         };
-        let (number, count) = (self.number, self.count);
+        let leaves: Arc<Mutex<Option<String>>> = Arc::default();
+        let (handed_over, left) = (self.handed_over.clone(), Arc::clone(&leaves));
         // A panic before there is a future must not take the worker along.
-        let work = move |term| async move { task(Shard { number, count, term }).await };
+        let work = move |term| async move {
+            task(Shard { number, count, term, handed_over, leaves: left }).await
+        };
         let (began, stop_limit) = (Instant::now(), stop_limit(&lock));
         let ended = lock::run(&guard, &orders, stop_limit, work).await;
-        self.end(guard, &lock, ended, began.elapsed()).await
+        let is_lost = matches!(ended, Ended::Stopped(Why::Lost, _) | Ended::Unstoppable(..));
+        let lost = is_lost.then(|| view.tell(ShardEvent::Lost { shard: number }));
+        let info = leaves.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let info = info.map(|text| format!("{HANDED_OVER}{text}"));
+        let finished = self.end(guard, &lock, ended, began.elapsed(), info).await;
+        if lost.is_none() {
+            view.tell(ShardEvent::GivenUp { shard: number });
+        }
+        finished
     }
 
     async fn take(&self) -> Result<Option<(Guard, Spindle)>> {
@@ -158,7 +239,15 @@ impl Worker {
         Ok(lock.try_acquire().await?.map(|guard| (guard, lock)))
     }
 
-    async fn end(&self, guard: Guard, lock: &Spindle, ended: Ended<()>, ran: Duration) -> Finished {
+    /// Ends the term; `info` is the text for the next owner.
+    async fn end(
+        &self,
+        guard: Guard,
+        lock: &Spindle,
+        ended: Ended<()>,
+        ran: Duration,
+        info: Option<String>,
+    ) -> Finished {
         let (name, id, token) = (lock.name(), lock.id(), guard.token());
         match ended {
             Ended::Stopped(Why::Lost, _) => Finished::Gone,
@@ -167,12 +256,12 @@ impl Worker {
                 let to = next.writer();
                 let to = to.successor_id();
                 say(|| tracing::info!(lock = name, id, %token, to, "gives a shard up"));
-                guard.release_with(ReleaseNote { next, info: None }).await;
+                guard.release_with(ReleaseNote { next, info }).await;
                 Finished::Gone
             }
             Ended::Returned(()) => {
                 say(|| tracing::info!(lock = name, id, %token, ?ran, "a shard's task returned"));
-                guard.release().await;
+                guard.release_with(ReleaseNote { info, ..ReleaseNote::default() }).await;
                 Finished::Failed(ran)
             }
             Ended::Panicked(message) => {

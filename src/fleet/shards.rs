@@ -13,9 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::member::Member;
 use super::poll::{Other, Place, Polled, declaration};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
+use super::shards_view::{ShardEvents, ShardsView};
 use crate::error::{Error, Result};
 use crate::lock::{RunHandle, Spindle, joined};
 use crate::names::{check_part, shards_prefix, shares_prefix};
+use crate::runloop::Meter;
 use crate::settings::{LEASE_MAX, LockBuilder};
 use crate::store::membership::{remove_released, tidy};
 use crate::system::chance;
@@ -41,7 +43,8 @@ impl Member {
     /// table without the column `info` a member can't say its count. There, who names the lesser
     /// count notices once the other has a shard beyond it; who names the greater does not.
     pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
-        Shards { member: self.clone(), name: name.into(), count, restart: None }
+        let (restart, view) = (None, Arc::default());
+        Shards { member: self.clone(), name: name.into(), count, restart, view }
     }
 }
 
@@ -53,6 +56,7 @@ pub struct Shards {
     name: String,
     count: usize,
     restart: Option<Duration>,
+    view: Arc<ShardsView>,
 }
 
 impl Shards {
@@ -90,6 +94,60 @@ impl Shards {
     pub fn restart_within(mut self, limit: Duration) -> Shards {
         self.restart = Some(limit);
         self
+    }
+
+    /// Returns the shards that this member has now, by their numbers. Local.
+    ///
+    /// A clone that is kept beside [`run`](Shards::run) tells what that does:
+    ///
+    /// ```
+    /// use spindle::fleet::{Shard, ShardEvent};
+    /// use spindle::{CancellationToken, LockTable};
+    /// # use spindle_emulator::Emulator;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let database = "projects/p/instances/i/databases/d";
+    /// # let emulator = Emulator::start().await?;
+    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+    /// let shards = table.member("orders").id("node-1").build()?.shards("partitions", 4);
+    /// let (mut events, cancel) = (shards.events(), CancellationToken::new());
+    /// let sharing = tokio::spawn({
+    ///     let (shards, cancel) = (shards.clone(), cancel.clone());
+    ///     let task = |shard: Shard| async move { shard.cancelled().await };
+    ///     async move { shards.run(cancel, task).await }
+    /// });
+    /// while events.next().await != Some(ShardEvent::Settled) {}
+    /// assert_eq!(shards.mine(), [0, 1, 2, 3]);
+    /// assert_eq!(shards.owners()[2].as_deref(), Some("node-1"));
+    /// cancel.cancel();
+    /// sharing.await??;
+    /// assert!(shards.mine().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn mine(&self) -> Vec<usize> {
+        self.view.mine()
+    }
+
+    /// Returns the owner of each shard, by the shards' numbers, as the last poll showed it. Local, so
+    /// up to a poll old; empty while [`run`](Shards::run) doesn't run, and before its first poll.
+    ///
+    /// A member that died owns its shards until its lease is over.
+    pub fn owners(&self) -> Vec<Option<String>> {
+        self.view.owners()
+    }
+
+    /// Returns true if the last poll showed that each shard has an owner, and that none is to move.
+    pub fn is_settled(&self) -> bool {
+        self.view.is_settled()
+    }
+
+    /// Returns the events from now on: shards gained, being given up, given up and lost, and that all
+    /// are settled. They cost no request.
+    pub fn events(&self) -> ShardEvents {
+        self.view.events()
     }
 
     /// Works this member's share of the shards until `cancel` is cancelled.
@@ -206,7 +264,7 @@ impl Shards {
         cancel: CancellationToken,
         dropped: CancellationToken,
     ) -> Result<Controller> {
-        let Shards { member, name, count, restart } = self;
+        let Shards { member, name, count, restart, .. } = self;
         check_part("shards", name)?;
         if restart.is_some_and(|limit| limit.is_zero() || limit > LEASE_MAX) {
             return Err(member.refuse(format!(
@@ -247,10 +305,13 @@ impl Shards {
             poll: timing.poll_interval,
             restart: *restart,
             place,
-            own,
             leave: CancellationToken::new(),
             cancel,
             dropped,
+            meter: Meter::new(&Arc::from(own.name())),
+            view: Arc::clone(&self.view),
+            left: BTreeMap::new(),
+            own,
             hands: BTreeMap::new(),
             unanswered: BTreeSet::new(),
             workers: Workers::default(),
@@ -279,6 +340,11 @@ struct Controller {
     leave: CancellationToken,
     cancel: CancellationToken,
     dropped: CancellationToken,
+    meter: Meter,
+    /// For those in this process who ask.
+    view: Arc<ShardsView>,
+    /// The texts that the last owners of some shards left for the next.
+    left: BTreeMap<usize, Arc<str>>,
     hands: BTreeMap<usize, TaskHandle>,
     /// Those that Spanner did not answer about when this member last tried to take them.
     unanswered: BTreeSet<usize>,
@@ -410,7 +476,11 @@ impl Controller {
         }
         if is_all {
             self.check_count(&polled)?;
+            self.view.polled(self.member.id(), &polled.view, &self.meter);
+            self.left.clear();
         }
+        self.awaited.iter().for_each(|shard| drop(self.left.remove(shard)));
+        self.left.extend(polled.left.iter().map(|(shard, text)| (*shard, Arc::clone(text))));
         let parts = self.hands.iter().map(|(shard, hand)| (*shard, hand.part())).collect();
         let is_member = self.own.has_lock().is_some();
         let now = self.own.settings()?.clock.now();
@@ -476,11 +546,12 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let hand = TaskHandle::default();
+        let hand = TaskHandle::new(shard, &self.view);
         let lock = self.lock.for_row(self.place.shard_key(shard), self.lock.said_info());
         let worker = Worker {
             number: shard,
             count: self.place.count,
+            handed_over: self.left.get(&shard).cloned(),
             lock: lock.repeats(self.unanswered.remove(&shard)),
             hand: hand.clone(),
             over: self.leave.clone(),
@@ -558,6 +629,7 @@ impl Controller {
         while let Some(joined) = self.workers.tasks.join_next_with_id().await {
             self.finished(joined);
         }
+        self.view.ended();
         self.workers.stuck.take().map_or(left, Err)
     }
 }

@@ -101,6 +101,11 @@ impl Meter {
         }
     }
 
+    /// Notes that after so long each shard has an owner, and none is to move.
+    pub(crate) fn settled(&self, took: Duration) {
+        self.measure("spindle_shards_settle_seconds", took);
+    }
+
     /// Notes that the loop sleeps until `due`, unless something happens before.
     pub(crate) fn sleeps_until(&mut self, due: Option<Moment>) {
         self.due = due;
@@ -335,6 +340,7 @@ mod facade {
         let histograms = [
             ("spindle_heartbeat_seconds", "Time that a heartbeat took"),
             ("spindle_vacancy_seconds", "Time that the lock was free before a term here"),
+            ("spindle_shards_settle_seconds", "Time until all shards had owners and none moved"),
         ];
         with_recorder(|recorder| {
             for (name, text) in counters {

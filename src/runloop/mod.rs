@@ -12,6 +12,7 @@ mod writer;
 
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
 pub(crate) use inbox::{Inbox, Outbox};
+pub(crate) use metrics::Meter;
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use role::Role;
 pub(crate) use role::RowRole;

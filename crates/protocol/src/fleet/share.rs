@@ -29,6 +29,15 @@ pub struct View {
     pub shards: Vec<Piece>,
 }
 
+impl View {
+    /// Returns true if a member has each shard, and by the plan none would move.
+    pub fn is_settled(&self) -> bool {
+        let members: Vec<&str> = self.members.iter().map(|member| &*member.id).collect();
+        let is_held = |piece: &Piece| piece.holder().is_some_and(|id| members.contains(&id));
+        self.shards.iter().all(is_held) && plan(&members, &owners(self)).moves().is_empty()
+    }
+}
+
 /// A live member that takes part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Participant {

@@ -464,3 +464,29 @@ fn one_that_takes_nothing_is_handed_nothing_until_it_is_heard_of() {
     assert_eq!(world.counts(), [5; 4]);
     assert!(world.moves <= 4, "{} moves", world.moves);
 }
+
+#[test]
+fn shards_are_settled_once_live_members_have_each_and_none_is_to_move() {
+    let held = |by: &str| {
+        let by = (!by.is_empty()).then(|| by.to_string());
+        Piece::Held { by, since: at(0), until: at(100) }
+    };
+    let is_settled = |members: &[&str], shards: [Piece; 3]| {
+        let members = members.iter().map(|id| Participant {
+            id: (*id).to_string(),
+            since: at(0),
+            until: at(100),
+            counts_from: at(0),
+        });
+        View { read_at: at(1), members: members.collect(), shards: shards.to_vec() }.is_settled()
+    };
+    assert!(is_settled(&["a"], ["a", "a", "a"].map(held)));
+    assert!(is_settled(&["a", "b"], ["a", "b", "a"].map(held)));
+    assert!(!is_settled(&["a", "b"], ["a", "a", "a"].map(held)), "one is to move");
+    assert!(!is_settled(&["a"], ["a", "b", "a"].map(held)), "its owner has left");
+    assert!(!is_settled(&["a"], ["a", "", "a"].map(held)), "it was taken from its owner");
+    let promised = Piece::Promised { to: "a".to_string(), until: at(9) };
+    for piece in [Piece::Vacant, promised] {
+        assert!(!is_settled(&["a"], [held("a"), held("a"), piece]));
+    }
+}
