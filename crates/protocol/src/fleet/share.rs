@@ -294,10 +294,13 @@ impl Share {
 
     /// Returns the members that are reckoned with.
     fn counting<'v>(&self, view: &'v View, is_member: bool) -> Vec<&'v str> {
-        let live: BTreeSet<&str> = view.members.iter().map(|member| &*member.id).collect();
+        let joined: BTreeMap<&str, Timestamp> =
+            view.members.iter().map(|member| (&*member.id, member.since)).collect();
         let held = view.shards.iter().filter_map(|piece| match piece {
-            Piece::Held { by: Some(by), since, .. } if live.contains(&**by) => {
-                Some((&**by, *since))
+            Piece::Held { by: Some(by), since, until } => {
+                // Not what a former life of the id left: it was heard of since this one joined.
+                let joined = *joined.get(&**by)?;
+                (*since >= joined || *until > joined + self.lease).then_some((&**by, *since))
             }
             _ => None,
         });

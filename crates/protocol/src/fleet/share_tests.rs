@@ -490,3 +490,29 @@ fn shards_are_settled_once_live_members_have_each_and_none_is_to_move() {
         assert!(!is_settled(&["a"], [held("a"), held("a"), piece]));
     }
 }
+
+#[test]
+fn shards_that_a_former_life_of_an_id_left_bring_the_next_life_none() {
+    // The second life of `e` joined at 200, when the leases of the first, last heard of at 100, ended.
+    let member = |id: &str, joined, counts_from| Participant {
+        id: id.to_string(),
+        since: at(joined),
+        until: at(300),
+        counts_from: at(counts_from),
+    };
+    let members = vec![member("a", 0, 0), member("e", 200, 400)];
+    let held = |by: &str, since, until| {
+        let by = Some(by.to_string());
+        Piece::Held { by, since: at(since), until: at(until) }
+    };
+    let handed_over = |of_e: Piece| {
+        let mut shards = vec![held("a", 10, 300); 9];
+        shards.push(of_e);
+        let parts = (0..9).map(|shard| (shard, Part::Working)).collect();
+        let view = View { read_at: at(205), members: members.clone(), shards };
+        Share::new("a", LEASE, POLL).decide(Moment::default(), &view, &parts, true).hand_over.len()
+    };
+    assert_eq!(handed_over(held("e", 50, 206)), 0, "it does not count yet");
+    assert!(handed_over(held("e", 201, 301)) > 0, "it has a shard of its own");
+    assert!(handed_over(held("e", 50, 301)) > 0, "it was heard of since it joined anew");
+}
