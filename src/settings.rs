@@ -74,6 +74,8 @@ pub(crate) struct Rank {
     pub(crate) preempts: bool,
     /// The settings of its row among the members of the lock.
     pub(crate) member: Arc<Settings>,
+    /// True if the caller chose the id: a random one has no former life.
+    pub(crate) may_have_past: bool,
 }
 
 impl LockBuilder {
@@ -420,7 +422,8 @@ impl LockBuilder {
             .map_err(|error| refuse(&error))?;
         let row = self.for_row(member_key(&self.name, id), Some(format!("rank {rank}")));
         let member = row.id(id).settings().map_err(|error| refuse(&error))?;
-        Ok(Some(Rank { rank, preempts: self.preempts, member: Arc::new(member) }))
+        let (preempts, may_have_past) = (self.preempts, self.has_id());
+        Ok(Some(Rank { rank, preempts, member: Arc::new(member), may_have_past }))
     }
 
     /// Returns the durations with their defaults, or the rule that they break.

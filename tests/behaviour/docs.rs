@@ -19,7 +19,7 @@ fn the_page_on_a_service_quotes_the_example_that_is_tested_here() {
 }
 
 /// Types whose example is that of the item that makes them.
-const SHOWN_BY: [(&str, &str); 24] = [
+const SHOWN_BY: [(&str, &str); 26] = [
     ("Checked", "pub struct LockTable"),
     ("Deposed", "pub fn evict"),
     ("Evict", "pub fn evict"),
@@ -41,6 +41,8 @@ const SHOWN_BY: [(&str, &str); 24] = [
     ("Seize", "pub fn seize"),
     ("SemaphoreBuilder", "pub struct Semaphore"),
     ("Shard", "pub async fn run"),
+    ("ShardEvent", "pub fn mine"),
+    ("ShardEvents", "pub fn mine"),
     ("Shards", "pub async fn run"),
     ("TermChange", "pub struct TermWatch"),
     ("WriteGuard", "pub struct RwLock"),

@@ -118,12 +118,14 @@ impl RankedContender {
     async fn member(&self, leave: &CancellationToken) {
         let Judge { table, holding, .. } = &*self.judge;
         let mut settings = Settings::clone(&self.rank.member);
-        let early = tokio::select! {
-            biased;
-            () = leave.cancelled() => return,
-            early = self.judge.early_lives(&settings.name) => early,
-        };
-        settings.info = settings.info.map(|rank| declare_early(&rank, early));
+        if self.rank.may_have_past {
+            let early = tokio::select! {
+                biased;
+                () = leave.cancelled() => return,
+                early = self.judge.early_lives(&settings.name) => early,
+            };
+            settings.info = settings.info.map(|rank| declare_early(&rank, early));
+        }
         let settings = Arc::new(settings);
         let row = BatchedRow::new(table, &settings, RowRole::Lock, Arc::default());
         holding.starts(overdue_limit(settings.timing.lease));
