@@ -224,7 +224,7 @@ fn the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() {
     let rules = include_str!("../deploy/alerts.yml");
     let dashboard = include_str!("../deploy/grafana.json");
     let mut exist = documented();
-    assert_eq!(exist.len(), 12, "{exist:?}");
+    assert_eq!(exist.len(), 13, "{exist:?}");
     let page = include_str!("../docs/operating.md");
     assert!(page.contains(&format!("```rust\n{}```\n", include_str!("metrics/exporter.rs"))));
     let of_serve = page.lines().filter(|line| line.starts_with("| gauge | `spindle_table_"));
