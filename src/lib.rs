@@ -133,9 +133,9 @@
 //! # Time
 //!
 //! Spanner's clock alone judges if a lease has run out: commit timestamps against the timestamps of
-//! strong reads. A holder's own [`Clock`](testing::Clock) alone judges if it may still call itself holder, counted
-//! from before its last heartbeat was sent. The two never mix, and no clocks need to be
-//! synchronised.
+//! strong reads. A holder's own [`Clock`](testing::Clock) alone judges if it may still call itself
+//! holder, counted from before its last heartbeat was sent. The two never mix, and no clocks need
+//! to be synchronised.
 //!
 //! # Features
 //!

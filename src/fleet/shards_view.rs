@@ -1,4 +1,4 @@
-//! What a member knows of its shards and of everybody's, for those in its process who ask.
+//! A member's knowledge of its shards and of everybody's, for its own process.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

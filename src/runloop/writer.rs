@@ -15,7 +15,7 @@ const TENURE_POLLS: u32 = 10;
 pub(crate) struct WriterRow {
     writing: Mutex<Writing>,
     turns: Arc<WritersTurns>,
-    /// What follows this writer, as the first release of its term said.
+    /// The succession to this writer, as the first release of its term said.
     next: OnceLock<Succession>,
 }
 

@@ -62,7 +62,7 @@ pub enum Act {
     Release {
         /// The term.
         term: TermId,
-        /// What follows.
+        /// The succession to the term.
         next: Succession,
         /// The token that the term displaced, if it began by a takeover.
         displaced: Option<Timestamp>,

@@ -45,7 +45,7 @@ pub enum Change {
     Release {
         /// The term.
         term: TermId,
-        /// What follows.
+        /// The succession to the term.
         next: Succession,
         /// The token that the term displaced: its takeover row goes as well.
         displaced: Option<Timestamp>,
@@ -61,7 +61,7 @@ pub enum Change {
     },
     /// Frees the lock at once, from any holder.
     Seize {
-        /// What follows.
+        /// The succession to the term.
         next: Succession,
         /// The text left in `info`.
         info: Option<String>,
@@ -124,7 +124,7 @@ pub enum Change {
     EndWriting {
         /// The term that stopped new readers.
         first: TermId,
-        /// What follows.
+        /// The succession to the term.
         next: Succession,
         /// As of a release.
         displaced: Option<Timestamp>,

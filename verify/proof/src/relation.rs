@@ -84,9 +84,9 @@ pub struct Relation {
     pub rigid: Vec<Symbol>,
     /// Those that do.
     pub state: Vec<Symbol>,
-    /// What is assumed of the functions that never change.
+    /// Assumptions about the functions that never change.
     pub axioms: Formulas,
-    /// What takes the place of the last axiom, to see the proof fail.
+    /// Replaces the last axiom, to see the proof fail.
     pub half_margin: Term,
     /// The actions.
     pub actions: Vec<Action>,

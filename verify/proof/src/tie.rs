@@ -49,7 +49,7 @@ impl Meaning for World {
                 Some(Value::Bool(Writer::from(text.as_str()).id().is_some()))
             }
             ("second_of", [Value::Text(text)]) => {
-                // What is no attempt has none: another text will do.
+                // A text that is no attempt has none: another text will do.
                 let second = Writer::from(text.as_str()).second().unwrap_or("none".into());
                 Some(Value::Text(second.as_str().into()))
             }

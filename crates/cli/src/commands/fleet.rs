@@ -118,7 +118,7 @@ struct Share {
     shards: Vec<u64>,
 }
 
-/// Who has shards, or why nobody does.
+/// The owner of some shards, or the reason why they have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Owner {
     /// Nothing for the shards that nobody has.

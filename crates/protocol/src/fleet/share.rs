@@ -103,9 +103,10 @@ pub struct Step {
 
 /// One member's share of the shards: what it remembers from one poll to the next.
 ///
-/// - **Stabilisation.** A member counts once it has been there for as long as [`joins`](super::joins()) says,
-///   three polls as a rule, or if it has a shard already. A leave counts at once. Members that came before all that is held count once the first of
-///   them has been there for a poll: nobody is there whom they could disturb.
+/// - **Stabilisation.** A member counts once it has been there for as long as
+///   [`joins`](super::joins()) says, three polls as a rule, or if it has a shard already. A leave
+///   counts at once. Members that came before all that is held count once the first of them has been
+///   there for a poll: nobody is there whom they could disturb.
 /// - **Little at a time.** At most a tenth of this member's shards are handed over at a time, but at
 ///   least one.
 /// - **Progress.** A vacant shard that its planned owner has left alone for two polls goes to the

@@ -58,6 +58,17 @@ impl World {
         self.nodes.insert(id, node);
     }
 
+    /// A member joins, is able to do nothing two polls later, and is gone with its lease.
+    fn falls_silent_after_its_join(&mut self, id: &'static str) {
+        self.join(id);
+        self.run(POLL * 2);
+        self.nodes.get_mut(id).unwrap().unable = true;
+        self.silent = Some((id, self.tick));
+        self.run(LEASE);
+        self.nodes.remove(id);
+        self.run(LEASE);
+    }
+
     fn crash(&mut self, id: &'static str) {
         self.nodes.remove(id);
         for shard in self.shards.iter_mut().filter(|shard| shard.holder == Some(id)) {
@@ -439,13 +450,7 @@ fn one_that_left_its_first_shards_alone_is_handed_no_more() {
     world.run(LEASE);
     assert_eq!(world.counts(), [15; 4]);
     world.moves = 0;
-    world.join("x");
-    world.run(POLL * 2);
-    world.nodes.get_mut("x").unwrap().unable = true;
-    world.silent = Some(("x", world.tick));
-    world.run(LEASE);
-    world.nodes.remove("x");
-    world.run(LEASE);
+    world.falls_silent_after_its_join("x");
     assert_eq!(world.counts(), [15; 4]);
     assert!(world.moves <= 9, "{} moves", world.moves);
 }
@@ -454,13 +459,7 @@ fn one_that_left_its_first_shards_alone_is_handed_no_more() {
 #[test]
 fn one_that_takes_nothing_is_handed_nothing_until_it_is_heard_of() {
     let mut world = settled(&["a", "b", "c", "d"]);
-    world.join("x");
-    world.run(POLL * 2);
-    world.nodes.get_mut("x").unwrap().unable = true;
-    world.silent = Some(("x", world.tick));
-    world.run(LEASE);
-    world.nodes.remove("x");
-    world.run(LEASE);
+    world.falls_silent_after_its_join("x");
     assert_eq!(world.counts(), [5; 4]);
     assert!(world.moves <= 4, "{} moves", world.moves);
 }

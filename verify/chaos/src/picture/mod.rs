@@ -18,31 +18,21 @@ use strip::Strip;
 /// Draws a run as an SVG that suits light and dark pages.
 pub fn draw(evidence: &Evidence) -> Result<String, Failure> {
     let run = Run::of(evidence)?;
+    let name = match evidence.target() {
+        Target::One => "Who held the lock",
+        Target::Agents => "Who held the lock, through agents",
+        Target::Ranks => "Who led, by rank: a worker with ! gives way to nobody",
+        Target::Sides { .. } => "Who read and who wrote",
+        Target::Locks(_) => "Who held which lock",
+        Target::Shards(_) => "Who worked which shard",
+    };
     Ok(match evidence.target() {
-        Target::One => {
-            let lanes = one::height(&run);
-            page(&run, "Who held the lock", lanes, &legend::ONE, one::draw)
+        Target::One | Target::Agents | Target::Ranks => {
+            page(&run, name, one::height(&run), &legend::ONE, one::draw)
         }
-        Target::Agents => {
-            let lanes = one::height(&run);
-            page(&run, "Who held the lock, through agents", lanes, &legend::ONE, one::draw)
-        }
-        Target::Ranks => {
-            let lanes = one::height(&run);
-            let name = "Who led, by rank: a worker with ! gives way to nobody";
-            page(&run, name, lanes, &legend::ONE, one::draw)
-        }
-        Target::Sides { .. } => {
-            let lanes = one::height(&run);
-            page(&run, "Who read and who wrote", lanes, &legend::SIDES, one::draw)
-        }
-        Target::Locks(_) => {
-            let lanes = many::height(&run);
-            page(&run, "Who held which lock", lanes, &legend::MANY, many::draw)
-        }
-        Target::Shards(_) => {
-            let lanes = many::height(&run);
-            page(&run, "Who worked which shard", lanes, &legend::MANY, many::draw)
+        Target::Sides { .. } => page(&run, name, one::height(&run), &legend::SIDES, one::draw),
+        Target::Locks(_) | Target::Shards(_) => {
+            page(&run, name, many::height(&run), &legend::MANY, many::draw)
         }
     })
 }
@@ -50,20 +40,21 @@ pub fn draw(evidence: &Evidence) -> Result<String, Failure> {
 fn page(
     run: &Run,
     name: &str,
-    lanes: f64,
+    rows_height: f64,
     legend: &[legend::Row],
     draw: impl Fn(&Strip) -> String,
 ) -> String {
     let strips = (run.seconds() / STRIP_SECONDS).ceil().max(1.0) as usize;
     let length = run.seconds() / strips as f64;
-    let strip_height = lanes + AXIS;
+    let strip_height = rows_height + AXIS;
     let height = TOP + strips as f64 * strip_height + legend::height(legend);
     let mut svg = marks::head(WIDTH, height, name);
     svg += &title(run, name);
     for number in 0..strips {
         let from = number as f64 * length;
         let top = TOP + number as f64 * strip_height;
-        svg += &draw(&Strip { run, from, to: from + length, top, height: lanes, number });
+        let to = from + length;
+        svg += &draw(&Strip { run, from, to, top, height: rows_height, number });
     }
     svg += &legend::draw(legend, TOP + strips as f64 * strip_height + 6.0);
     svg += "</svg>\n";
