@@ -3,6 +3,7 @@
 //! Each row here is an ordinary lock under the ordinary protocol, with a term, a token and a fence
 //! of its own. A wrong or an old view of the fleet costs time and never safety.
 
+mod controller;
 mod member;
 mod members;
 mod permit;
@@ -15,6 +16,7 @@ mod semaphore;
 mod shard;
 mod shards;
 mod shards_view;
+mod tasks;
 
 pub use member::{Member, MemberBuilder};
 pub use members::{MemberState, Members};

@@ -1,0 +1,380 @@
+//! One member's work on its share of the shards: it polls, decides, and acts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::Succession;
+use spindle_protocol::fleet::{Share, Step, View};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::member::Member;
+use super::poll::{Other, Place, Polled, declaration};
+use super::shard::{Finished, Shard, TaskHandle, Worker};
+use super::shards::Shards;
+use super::shards_view::ShardsView;
+use super::tasks::{EndedTask, Tasks};
+use crate::error::{Error, Result};
+use crate::lock::{RunHandle, Spindle};
+use crate::names::{shards_prefix, shares_prefix};
+use crate::runloop::Meter;
+use crate::settings::LockBuilder;
+use crate::store::membership::{remove_released, tidy};
+use crate::system::chance;
+use crate::term::say;
+
+/// Between two polls, at the least.
+const POLL_PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_LONGEST: Duration = Duration::from_secs(10);
+const TIDY_INTERVAL: Duration = Duration::from_secs(60);
+/// So many awaited shards are polled between two polls of all, at the most.
+const AWAITED_MAX: usize = 1_000;
+
+/// Where one member decides about its share.
+pub(super) struct Controller {
+    member: Member,
+    lock: LockBuilder,
+    place: Place,
+    poll: Duration,
+    restart: Option<Duration>,
+    share: Share,
+    /// The member's own row, which says that it shares these shards.
+    own: Spindle,
+    /// Ends it.
+    leave: CancellationToken,
+    cancel: CancellationToken,
+    dropped: CancellationToken,
+    meter: Meter,
+    /// For those in this process who ask.
+    view: Arc<ShardsView>,
+    /// The texts that the last owners of some shards left for the next.
+    left: BTreeMap<usize, Arc<str>>,
+    tasks: Tasks,
+    /// Why a task could not be stopped.
+    stuck: Option<Error>,
+    /// Those that Spanner did not answer about when this member last tried to take them.
+    unanswered: BTreeSet<usize>,
+    last: Option<View>,
+    /// True if there are more shards to hand over than the last decision did.
+    is_more: bool,
+    /// The shards that others are handing to this member.
+    awaited: Vec<usize>,
+    /// By when all shards are polled, not these alone.
+    all_due: Instant,
+    /// Polls that failed in a row.
+    failures: u32,
+    /// The members that share another number, as the last poll of all showed them.
+    others: Vec<Other>,
+    tidied: Instant,
+}
+
+impl Controller {
+    /// The settings of the shards are checked.
+    pub(super) fn new(
+        shards: &Shards,
+        cancel: CancellationToken,
+        dropped: CancellationToken,
+    ) -> Result<Controller> {
+        let Shards { member, name, count, restart, view } = shards;
+        let lock = member.settings_of_rows().clone();
+        let shares = shares_prefix(member.group(), name);
+        let declaration = Some(declaration(*count, 0));
+        let own = lock.for_row(format!("{shares}{}", member.id()), declaration).build()?;
+        let settings = own.settings()?;
+        let timing = &settings.timing;
+        let place = Place {
+            table: Arc::clone(member.table()),
+            shares,
+            shards: shards_prefix(member.group(), name),
+            count: *count,
+            lease: timing.lease,
+            repeats: Arc::default(),
+        };
+        // The longest key is that of the last shard.
+        lock.for_row(place.shard_key(*count), None).build()?;
+        Ok(Controller {
+            share: Share::new(member.id(), timing.lease, timing.poll_interval),
+            member: member.clone(),
+            lock,
+            poll: timing.poll_interval,
+            restart: *restart,
+            place,
+            leave: CancellationToken::new(),
+            cancel,
+            dropped,
+            meter: Meter::new(&Arc::from(own.name())),
+            view: Arc::clone(view),
+            left: BTreeMap::new(),
+            own,
+            tasks: Tasks::default(),
+            stuck: None,
+            unanswered: BTreeSet::new(),
+            last: None,
+            is_more: false,
+            awaited: Vec::new(),
+            all_due: Instant::now(),
+            failures: 0,
+            others: Vec::new(),
+            tidied: Instant::now(),
+        })
+    }
+
+    /// Returns the key of the member's own row.
+    pub(super) fn name(&self) -> &str {
+        self.own.name()
+    }
+
+    /// Shares until it is cancelled, or can't go on.
+    pub(super) async fn run<F, Fut>(mut self, task: Arc<F>) -> Result<()>
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        if !self.knows_its_past().await? {
+            return Ok(());
+        }
+        let running = self.own.run(self.leave.clone());
+        let worked = self.work(&task).await;
+        let left = self.end(running).await;
+        worked.and(left)
+    }
+
+    /// Finds out how many of its lives ended early, and says so in its row; false if it is cancelled
+    /// before. One whose id is random has no past.
+    async fn knows_its_past(&mut self) -> Result<bool> {
+        while self.member.is_named() {
+            let polled = tokio::select! {
+                biased;
+                () = self.dropped.cancelled() => return Ok(false),
+                () = self.cancel.cancelled() => return Ok(false),
+                polled = self.place.poll() => polled,
+            };
+            let pause = match polled {
+                Ok(polled) => {
+                    let early = self.place.early_lives(self.member.id(), &polled);
+                    let info = Some(declaration(self.place.count, early));
+                    let key = self.place.share_key(self.member.id());
+                    self.own = self.lock.for_row(key, info).build()?;
+                    break;
+                }
+                Err(error) => self.pause_after(&error),
+            };
+            tokio::select! {
+                biased;
+                () = self.dropped.cancelled() => return Ok(false),
+                () = self.cancel.cancelled() => return Ok(false),
+                () = sleep(pause) => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Polls and acts until it is cancelled, or can't go on.
+    async fn work<F, Fut>(&mut self, task: &Arc<F>) -> Result<()>
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let mut next_poll = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.dropped.cancelled() => return Ok(()),
+                () = self.cancel.cancelled() => return Ok(()),
+                Some(ended) = self.tasks.next_end() => {
+                    let has_left = ended.was_leaving && self.is_more;
+                    self.finished(ended);
+                    if has_left && !self.tasks.is_one_leaving() {
+                        // The next tenth.
+                        next_poll = next_poll.min(Instant::now() + POLL_PAUSE_MIN);
+                    }
+                    continue;
+                }
+                () = sleep_until(next_poll) => {}
+            }
+            let is_all = self.awaited.is_empty() || self.all_due <= Instant::now();
+            let polled = tokio::select! {
+                biased;
+                () = self.dropped.cancelled() => return Ok(()),
+                () = self.cancel.cancelled() => return Ok(()),
+                polled = self.poll_due(is_all) => polled,
+            };
+            next_poll = match polled {
+                Ok(polled) => {
+                    let pause = self.act(polled, is_all, task).await?;
+                    if is_all {
+                        self.all_due = Instant::now() + self.poll;
+                    }
+                    (Instant::now() + pause).min(self.all_due + POLL_PAUSE_MIN)
+                }
+                Err(error) => Instant::now() + self.pause_after(&error),
+            };
+        }
+    }
+
+    async fn poll_due(&self, is_all: bool) -> Result<Polled> {
+        match &self.last {
+            Some(last) if !is_all => self.place.poll_some(last, &self.awaited).await,
+            _ => self.place.poll().await,
+        }
+    }
+
+    async fn act<F, Fut>(&mut self, polled: Polled, is_all: bool, task: &Arc<F>) -> Result<Duration>
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        if self.failures > 0 {
+            let (lock, failures) = (self.own.name(), self.failures);
+            say(|| tracing::info!(lock, failures, "the shards can be read again"));
+            self.failures = 0;
+        }
+        if is_all {
+            self.check_count(&polled)?;
+            self.view.polled(self.member.id(), &polled.view, &self.meter);
+            self.left.clear();
+        }
+        self.awaited.iter().for_each(|shard| drop(self.left.remove(shard)));
+        self.left.extend(polled.left.iter().map(|(shard, text)| (*shard, Arc::clone(text))));
+        let parts = self.tasks.parts();
+        let is_member = self.own.has_lock().is_some();
+        let now = self.own.settings()?.clock.now();
+        let step = self.share.decide(now, &polled.view, &parts, is_member);
+        let Step { take, hand_over, is_more, poll_again, mut awaited } = step;
+        awaited.truncate(AWAITED_MAX);
+        (self.is_more, self.awaited) = (is_more, awaited);
+        for shard in take {
+            self.take(shard, Arc::clone(task));
+        }
+        for (shard, to) in hand_over {
+            let next = Succession::Successor { id: to, grace: self.share.promise() };
+            self.tasks.leave(shard, next);
+        }
+        self.tidy(&polled).await;
+        self.last = Some(polled.view);
+        // A little later than the change that it waits for, and not at the same time as the others.
+        let spread = (self.poll / 4).min(POLL_PAUSE_MIN);
+        let jitter = spread.mul_f64(chance::random::<f64>());
+        Ok(poll_again.max(POLL_PAUSE_MIN / 4) + jitter)
+    }
+
+    /// Refuses to go on beside members that came before and share another number.
+    fn check_count(&mut self, polled: &Polled) -> Result<()> {
+        let own = self.own.has_lock().map(|token| token.to_timestamp());
+        let is_before = |since| own.is_none_or(|own| since < own);
+        let (ours, shards) = (self.place.count, &*self.place.shards);
+        let Some(other) = polled.others.iter().find(|other| is_before(other.since)) else {
+            self.warn_of(&polled.others);
+            return Ok(());
+        };
+        let Other { id, count, says, .. } = other;
+        let least = if *says { "" } else { "at least " };
+        Err(self.member.refuse(format!(
+            "{ours} shards under `{shards}`, of which `{id}` shares {least}{count}; another count is \
+             another name"
+        )))
+    }
+
+    /// Logs those that came later and share another number: each once in a term of its membership.
+    fn warn_of(&mut self, others: &[Other]) {
+        let (lock, ours) = (self.own.name(), self.place.count);
+        let is_known = |other: &&Other| {
+            self.others.iter().any(|known| (&known.id, known.since) == (&other.id, other.since))
+        };
+        for Other { id, count, .. } in others.iter().filter(|other| !is_known(other)) {
+            say(|| {
+                tracing::warn!(
+                    lock,
+                    ours,
+                    member = id,
+                    theirs = count,
+                    "another count of the same shards"
+                )
+            });
+        }
+        self.others = others.to_vec();
+    }
+
+    fn take<F, Fut>(&mut self, shard: usize, task: Arc<F>)
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let lock = self.lock.for_row(self.place.shard_key(shard), self.lock.said_info());
+        let worker = Worker {
+            number: shard,
+            count: self.place.count,
+            handed_over: self.left.get(&shard).cloned(),
+            lock: lock.repeats(self.unanswered.remove(&shard)),
+            hand: TaskHandle::new(shard, &self.view),
+            over: self.leave.clone(),
+            dropped: self.dropped.clone(),
+        };
+        self.tasks.start(worker, task);
+    }
+
+    /// Takes note of a task's end.
+    fn finished(&mut self, ended: EndedTask) {
+        let shard = ended.shard;
+        match ended.finished {
+            Finished::Gone => {}
+            Finished::Unanswered => {
+                self.unanswered.insert(shard);
+                if let Ok(settings) = self.own.settings() {
+                    self.share.unanswered(settings.clock.now(), shard);
+                }
+            }
+            Finished::Failed(ran) => {
+                if let Ok(settings) = self.own.settings() {
+                    self.share.failed(settings.clock.now(), shard, ran);
+                }
+            }
+            Finished::Unstoppable(error) => self.stuck = Some(error),
+        }
+    }
+
+    fn pause_after(&mut self, error: &Error) -> Duration {
+        let lock = self.own.name();
+        if self.failures == 0 {
+            say(|| tracing::warn!(lock, %error, "the shards can't be read; keeps what it has"));
+        }
+        let pause = (self.poll * 2_u32.saturating_pow(self.failures.min(10))).min(PAUSE_LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        pause.max(self.poll).mul_f64(1.0 - chance::random::<f64>() / 4.0)
+    }
+
+    /// Deletes the rows of those that are long gone; one member does it for all.
+    async fn tidy(&mut self, polled: &Polled) {
+        let first = polled.view.members.iter().map(|member| &*member.id).min();
+        let was_read = !polled.shares.rows.is_empty();
+        if was_read && first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {
+            self.tidied = Instant::now();
+            tidy(&self.place.table, &polled.shares, self.place.lease).await;
+        }
+    }
+
+    /// Leaves. Its shards are promised to nobody else: whoever they went to may be leaving, too.
+    async fn end(&mut self, running: RunHandle) -> Result<()> {
+        let is_told = self.cancel.is_cancelled() && !self.dropped.is_cancelled();
+        let restart = self.restart.filter(|_| is_told);
+        let to_itself = |grace| Succession::Successor { id: self.member.id().to_string(), grace };
+        let next = restart.map_or(Succession::Anyone, to_itself);
+        if restart.is_some() {
+            self.own.resign_for(next.clone()).await;
+        }
+        // The others count this member no more, and expect its shards.
+        self.leave.cancel();
+        self.tasks.leave_all(&next);
+        let left = running.await;
+        if restart.is_none() {
+            let key = self.place.share_key(self.member.id());
+            remove_released(self.member.table(), &key).await;
+        }
+        while let Some(ended) = self.tasks.next_end().await {
+            self.finished(ended);
+        }
+        self.view.ended();
+        self.stuck.take().map_or(left, Err)
+    }
+}

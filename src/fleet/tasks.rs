@@ -1,0 +1,75 @@
+//! The tasks of one member: one for each shard that it takes or has.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_protocol::Succession;
+use spindle_protocol::fleet::Part;
+use tokio::task::{Id, JoinSet};
+
+use super::shard::{Finished, Shard, TaskHandle, Worker};
+
+/// The tasks of one member, by their shards. Dropping this aborts them.
+#[derive(Default)]
+pub(super) struct Tasks {
+    set: JoinSet<Finished>,
+    shards: HashMap<Id, usize>,
+    handles: BTreeMap<usize, TaskHandle>,
+}
+
+/// A task that has ended.
+pub(super) struct EndedTask {
+    pub(super) shard: usize,
+    pub(super) finished: Finished,
+    /// True if it was told to give the shard up.
+    pub(super) was_leaving: bool,
+}
+
+impl Tasks {
+    pub(super) fn start<F, Fut>(&mut self, worker: Worker, task: Arc<F>)
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let (shard, handle) = (worker.number, worker.hand.clone());
+        let id = self.set.spawn(worker.work(task)).id();
+        self.shards.insert(id, shard);
+        self.handles.insert(shard, handle);
+    }
+
+    /// Waits for the next end of a task; none if there is no task. Cancellation safe.
+    pub(super) async fn next_end(&mut self) -> Option<EndedTask> {
+        loop {
+            let (id, finished) = match self.set.join_next_with_id().await? {
+                Ok((id, finished)) => (id, finished),
+                // Nothing in a worker panics but a log, which is caught.
+                Err(error) => (error.id(), Finished::Failed(Duration::ZERO)),
+            };
+            let Some(shard) = self.shards.remove(&id) else { continue };
+            let was_leaving = self.handles.remove(&shard).is_some_and(|task| task.is_leaving());
+            return Some(EndedTask { shard, finished, was_leaving });
+        }
+    }
+
+    pub(super) fn parts(&self) -> BTreeMap<usize, Part> {
+        self.handles.iter().map(|(shard, task)| (*shard, task.part())).collect()
+    }
+
+    /// Returns true if one that was told to give its shard up has not ended yet.
+    pub(super) fn is_one_leaving(&self) -> bool {
+        self.handles.values().any(TaskHandle::is_leaving)
+    }
+
+    /// Has the shard given up, if there is a task of it.
+    pub(super) fn leave(&self, shard: usize, next: Succession) {
+        if let Some(task) = self.handles.get(&shard) {
+            task.leave(next);
+        }
+    }
+
+    /// Has all shards given up.
+    pub(super) fn leave_all(&self, next: &Succession) {
+        self.handles.values().for_each(|task| task.leave(next.clone()));
+    }
+}
