@@ -10,7 +10,6 @@ mod goals;
 pub mod history;
 pub mod model;
 pub mod node;
-pub mod oracle;
 mod progress;
 pub mod rank;
 pub mod run;

@@ -1,7 +1,8 @@
 //! The lock table on Spanner, in small: rows by key, and a clock.
 //!
 //! The meaning of an act stands in [`spindle_protocol::Change`]; here it is only carried out, as
-//! the library and the simulation carry it out. The oracle says the same once more, independently.
+//! the library and the simulation carry it out. The relation that is proven says the same once more, and a
+//! test of `verify/proof` compares both in this table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,10 +114,7 @@ impl Table {
 
     /// Runs one transaction for the lock of this name.
     pub fn change_of(&mut self, lock: &str, now: Timestamp, change: &Change) -> Answer {
-        let reads = change.reads(lock);
-        let found = reads.keys.iter().filter_map(|key| self.get(key));
-        let found: Vec<StoredRow> = found.map(|row| with_columns(row, reads.columns)).collect();
-        let writes = match change.judge(lock, &found) {
+        let writes = match change.judge(lock, &self.found(lock, change)) {
             Ok(writes) => writes,
             Err(rejection) => return Answer::Rejected(rejection),
         };
@@ -132,6 +130,13 @@ impl Table {
             self.write(write, at);
         }
         Answer::Applied { at }
+    }
+
+    /// Returns the rows and columns that the change asks for.
+    pub fn found(&self, lock: &str, change: &Change) -> Vec<StoredRow> {
+        let reads = change.reads(lock);
+        let found = reads.keys.iter().filter_map(|key| self.get(key));
+        found.map(|row| with_columns(row, reads.columns)).collect()
     }
 
     /// Returns true if a fenced write of the term would commit: the check is part of its

@@ -6,12 +6,12 @@ mod guards;
 mod queries;
 mod relation;
 mod solver;
+#[cfg(test)]
+mod state;
 mod stories;
 mod term;
 #[cfg(test)]
 mod tie;
-#[cfg(test)]
-mod value;
 
 use std::io;
 use std::process::ExitCode;

@@ -33,9 +33,7 @@ pub enum Kind {
 pub struct Guard {
     /// The name by which it is taken out.
     pub name: String,
-    /// Its keeper.
     pub kind: Kind,
-    /// The condition.
     pub term: Term,
 }
 
@@ -47,17 +45,12 @@ pub struct Update {
     pub key: Vec<Term>,
     /// The value after it.
     pub value: Term,
-    /// True for a cell, which `change.rs` writes.
-    #[cfg(test)]
-    pub is_cell: bool,
 }
 
 /// One action.
 #[derive(Default)]
 pub struct Action {
-    /// Its name.
     pub name: String,
-    /// Its parameters.
     pub parameters: Vec<Symbol>,
     /// All must hold.
     pub guards: Vec<Guard>,
@@ -80,6 +73,8 @@ pub type Formulas = Vec<(String, Term)>;
 pub struct Relation {
     /// Sorts of which there may be any number of elements.
     pub sorts: Vec<String>,
+    /// Names that stand for any element of their sort.
+    any: Vec<Symbol>,
     /// Functions that never change.
     pub rigid: Vec<Symbol>,
     /// Those that do.
@@ -88,11 +83,9 @@ pub struct Relation {
     pub axioms: Formulas,
     /// Replaces the last axiom, to see the proof fail.
     pub half_margin: Term,
-    /// The actions.
     pub actions: Vec<Action>,
     /// The state before anything happened.
     pub initial: Formulas,
-    /// The claims.
     pub claims: Formulas,
     /// The other clauses of the invariant.
     pub clauses: Formulas,
@@ -110,13 +103,14 @@ impl Relation {
         for item in Term::read_all(text) {
             let parts = item.arguments();
             let name = || parts[0].to_string();
-            let formula = || (name(), all.in_full(&parts[1]));
+            let formula = || (name(), all.for_all(&parts[1]));
             match item.head() {
                 "sorts" => all.sorts = names(parts),
-                "rigid" => all.rigid.push(symbol(parts)),
-                "state" => all.state.push(symbol(parts)),
+                "any" => all.any.extend(symbols(&[], parts)),
+                "rigid" => all.rigid.extend(symbols(parts[0].parts(), &parts[1..])),
+                "state" => all.state.extend(symbols(parts[0].parts(), &parts[1..])),
                 "axiom" => all.axioms.push(formula()),
-                "half-margin" => all.half_margin = all.in_full(&parts[0]),
+                "half-margin" => all.half_margin = all.for_all(&parts[0]),
                 "initial" => all.initial.push(formula()),
                 "claim" => all.claims.push(formula()),
                 "clause" => all.clauses.push(formula()),
@@ -127,7 +121,7 @@ impl Relation {
                     all.definitions.insert(name(), (parameters, parts[2..].to_vec()));
                 }
                 "action" => {
-                    let parameters = parts[1].parts().iter().map(|of| symbol(of.parts())).collect();
+                    let parameters = parts[1].parts().iter().map(parameter).collect();
                     let mut action = Action { name: name(), parameters, ..Action::default() };
                     parts[2..].iter().for_each(|part| all.add(part, &mut action));
                     all.actions.push(action);
@@ -152,18 +146,13 @@ impl Relation {
             "spare" => action.spare = names(parts),
             "untold" => action.untold = names(parts),
             "use" => {
-                self.body(parts).unwrap_or_default().iter().for_each(|part| self.add(part, action));
+                let body = self.body(parts).unwrap_or_else(|| panic!("`{part}` is no list"));
+                body.iter().for_each(|part| self.add(part, action));
             }
             "cell" | "then" => {
                 let key = parts[0].arguments().iter().map(|term| self.in_full(term)).collect();
                 let (name, value) = (parts[0].head().to_string(), self.in_full(&parts[1]));
-                action.updates.push(Update {
-                    name,
-                    key,
-                    value,
-                    #[cfg(test)]
-                    is_cell: part.head() == "cell",
-                });
+                action.updates.push(Update { name, key, value });
             }
             other => panic!("`{other}` is nothing that an action has"),
         }
@@ -179,12 +168,34 @@ impl Relation {
     }
 
     /// Puts what they stand for in the place of abbreviations.
-    pub fn in_full(&self, term: &Term) -> Term {
+    fn in_full(&self, term: &Term) -> Term {
         let Term::List(parts) = term else { return term.clone() };
         match self.body(parts) {
             Some(body) => self.in_full(&body[0]),
             None => Term::List(parts.iter().map(|part| self.in_full(part)).collect()),
         }
+    }
+
+    /// Says of all elements what is said of the names that stand for any.
+    fn for_all(&self, term: &Term) -> Term {
+        let term = self.in_full(term);
+        let free = self.any.iter().filter(|any| term.has_free(&any.name));
+        let bound: Vec<Term> =
+            free.map(|any| Term::call(&any.name, [Term::from(&*any.sort)])).collect();
+        if bound.is_empty() { term } else { Term::call("forall", [Term::List(bound), term]) }
+    }
+
+    /// Returns a term that may have abbreviations.
+    #[cfg(test)]
+    pub fn term(&self, text: &str) -> Term {
+        self.in_full(&Term::read(text))
+    }
+
+    /// Returns the function of this name.
+    #[cfg(test)]
+    pub fn symbol(&self, name: &str) -> &Symbol {
+        let known = self.rigid.iter().chain(&self.state).find(|symbol| symbol.name == name);
+        known.unwrap_or_else(|| panic!("`{name}` is no function"))
     }
 
     /// Returns the action of this name.
@@ -206,32 +217,30 @@ impl Action {
         });
         changed.collect()
     }
-
-    /// Returns the guards of one keeper.
-    #[cfg(test)]
-    pub fn guards_of(&self, kind: Kind) -> impl Iterator<Item = &Guard> {
-        self.guards.iter().filter(move |guard| guard.kind == kind)
-    }
 }
 
 impl Update {
     /// Returns the value after it, where it was another without it.
     fn at(&self, places: &[&str], other: Term) -> Term {
-        let is_here = places.iter().zip(&self.key).filter(|(place, key)| key.head() != **place);
-        is_here
-            .fold(None, |all: Option<Term>, (place, key)| {
-                let same = Term::call("=", [Term::from(*place), key.clone()]);
-                Some(match all {
-                    Some(all) => Term::call("and", [all, same]),
-                    None => same,
-                })
-            })
-            .map_or(self.value.clone(), |here| Term::call("ite", [here, self.value.clone(), other]))
+        let here = places.iter().zip(&self.key).filter(|(place, key)| key.head() != **place);
+        let here = here.map(|(place, key)| Term::call("=", [Term::from(*place), key.clone()]));
+        let here: Vec<Term> = here.collect();
+        if here.is_empty() {
+            return self.value.clone();
+        }
+        Term::call("ite", [Term::call("and", here), self.value.clone(), other])
     }
 }
 
-fn symbol(parts: &[Term]) -> Symbol {
-    let [name, sorts @ .., sort] = parts else { panic!("a symbol has a name and a sort") };
+/// Reads a sort, and the names of functions from these sorts to it.
+fn symbols(from: &[Term], sort_and_names: &[Term]) -> Vec<Symbol> {
+    let [sort, all @ ..] = sort_and_names else { panic!("a function has a sort") };
+    let symbol = |name| Symbol { name, sorts: names(from), sort: sort.to_string() };
+    names(all).into_iter().map(symbol).collect()
+}
+
+fn parameter(term: &Term) -> Symbol {
+    let [name, sorts @ .., sort] = term.parts() else { panic!("`{term}` has no sort") };
     let sorts = sorts.iter().flat_map(Term::parts).map(Term::to_string).collect();
     Symbol { name: name.to_string(), sorts, sort: sort.to_string() }
 }

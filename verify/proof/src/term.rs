@@ -75,6 +75,18 @@ impl Term {
         }
     }
 
+    /// Returns true if the name occurs where no quantifier binds it.
+    pub fn has_free(&self, name: &str) -> bool {
+        match self {
+            Term::Atom(atom) => atom == name,
+            Term::List(parts) => {
+                let is_bound = matches!(self.head(), "forall" | "exists")
+                    && parts[1].parts().iter().any(|variable| variable.head() == name);
+                !is_bound && parts.iter().any(|part| part.has_free(name))
+            }
+        }
+    }
+
     /// Returns the name of a name, or of the function that is applied.
     pub fn head(&self) -> &str {
         match self {
