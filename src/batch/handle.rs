@@ -229,7 +229,10 @@ mod tests {
             assert_eq!(mark(&handle().clone()), mark(&first));
         }
         let _many: Vec<_> = (1..GROUP).map(|_| handle()).collect();
-        assert_ne!(mark(&handle()), mark(&first), "too many for one moment");
+        let another = handle();
+        assert_ne!(mark(&another), mark(&first), "too many for one moment");
+        let polls = |handle: &BatchHandle| handle.ticks().of_all().before(distance, distance);
+        assert_eq!(polls(&another), polls(&first), "their polls go together all the same");
     }
 
     #[tokio::test(start_paused = true)]

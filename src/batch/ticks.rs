@@ -14,6 +14,8 @@ pub(crate) struct Ticks {
     since: Instant,
     /// Chosen at random: other processes have other marks.
     phase: Duration,
+    /// How far these are from the marks that all the locks of the process share.
+    of_group: Duration,
 }
 
 /// How far apart the marks of one group of locks are from those of the next: by no simple part of
@@ -24,12 +26,18 @@ impl Ticks {
     /// Returns the marks for a group of the locks that share these. Thousands that are due at one
     /// moment would wait for each other, and none at the next.
     pub(crate) fn of_group(self, group: u32) -> Ticks {
-        Ticks { phase: self.phase + SPREAD * group, ..self }
+        Ticks { of_group: SPREAD * group, ..self }
+    }
+
+    /// Returns the marks that all groups share, for polls: nothing is lost where they wait for each
+    /// other, and full requests are the fewest.
+    pub(crate) fn of_all(self) -> Ticks {
+        Ticks { of_group: Duration::ZERO, ..self }
     }
 
     pub(crate) fn new(random: &mut impl Rng) -> Ticks {
         let phase = Duration::from_nanos(random.random::<u32>().into());
-        Ticks { since: Instant::now(), phase }
+        Ticks { since: Instant::now(), phase, of_group: Duration::ZERO }
     }
 
     /// Returns the time to the last mark that is no later than `latest` from now. The argument
@@ -51,7 +59,7 @@ impl Ticks {
         if within.is_zero() {
             return Duration::ZERO;
         }
-        let since = (self.since.elapsed() + self.phase + latest).as_nanos();
+        let since = (self.since.elapsed() + self.phase + self.of_group + latest).as_nanos();
         u64::try_from(since % within.as_nanos()).map_or(within, Duration::from_nanos)
     }
 }

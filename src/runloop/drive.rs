@@ -473,7 +473,9 @@ impl<R: LockRow> Driver<R> {
         let Some(wake) = wake else { return (is_busy.then_some(tick), false) };
         let now: Moment = self.settings.clock.now();
         // In step with the other locks of this process, so that what is due shares a request.
-        let (ticks, latest) = (self.row.ticks(), |wake: Wake| (wake.at + wake.spread).since(now));
+        let latest = |wake: Wake| (wake.at + wake.spread).since(now);
+        let ticks = self.row.ticks();
+        let ticks = if self.instance.term().is_some() { ticks } else { ticks.of_all() };
         let nap = ticks.before(latest(wake), wake.spread);
         let early = early.map(|early| ticks.next(latest(early), early.spread));
         let early = early.filter(|early| *early <= nap);
