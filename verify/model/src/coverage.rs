@@ -12,33 +12,33 @@ use crate::world::World;
 impl World {
     /// Notes that a takeover displaced `row`.
     pub(crate) fn note_takeover(&mut self, row: &Row, writer: &Writer, at: Timestamp) {
-        self.history.meet(Goal::TookOver);
+        self.history.notes.meet(Goal::TookOver);
         if self.history.begun.iter().any(|term| term.announced) {
-            self.history.meet(Goal::FenceRefused);
+            self.history.notes.meet(Goal::FenceRefused);
         }
         if self.history.interfered {
-            self.history.meet(Goal::TookInterfered);
+            self.history.notes.meet(Goal::TookInterfered);
         }
         if row.writer == Writer::nobody() && !row.is_released() {
-            self.history.meet(Goal::EvictedWaited);
+            self.history.notes.meet(Goal::EvictedWaited);
         }
         self.note_kept_away(row, writer, at);
         // Without the column there is no grace in the row; each judges by its own lease.
         let too_soon = row.is_released() && at < row.token + row.lease.unwrap_or_default();
         match row.writer.as_str().strip_prefix('>') {
             None => {}
-            Some("") if !too_soon => self.history.meet(Goal::CooldownWaited),
+            Some("") if !too_soon => self.history.notes.meet(Goal::CooldownWaited),
             Some(successor) if Some(successor) == writer.id() => {
-                self.history.meet(Goal::SuccessorTook);
+                self.history.notes.meet(Goal::SuccessorTook);
             }
-            Some(_) if too_soon => self.history.break_invariant(Invariant::Grace),
+            Some(_) if too_soon => self.history.notes.breaks(Invariant::Grace),
             Some(_) => {}
         }
         if let (Some(old), Some(new)) = (row.writer.nonce(), writer.nonce()) {
             if old.instance == new.instance {
-                self.history.meet(Goal::TookOwn);
+                self.history.notes.meet(Goal::TookOwn);
             } else if row.writer.id() == writer.id() {
-                self.history.meet(Goal::TookFormerLife);
+                self.history.notes.meet(Goal::TookFormerLife);
             }
         }
     }
@@ -49,11 +49,11 @@ impl World {
         let Some((id, milliseconds)) = text else { return };
         let keep_away = Duration::from_millis(milliseconds.parse().unwrap_or_default());
         if Some(id) != writer.id() {
-            self.history.meet(Goal::TookFromKeptAway);
+            self.history.notes.meet(Goal::TookFromKeptAway);
         } else if at < row.token + keep_away {
-            self.history.break_invariant(Invariant::KeptAway);
+            self.history.notes.breaks(Invariant::KeptAway);
         } else {
-            self.history.meet(Goal::CameBack);
+            self.history.notes.meet(Goal::CameBack);
         }
     }
 
@@ -64,7 +64,7 @@ impl World {
         let own = scenario.members[index].timing.lease;
         let expired = |lease| row.heartbeat + lease <= observation.read_at;
         if !row.is_released() && expired(own) && row.lease.is_some_and(|lease| !expired(lease)) {
-            self.history.meet(Goal::LongerLease);
+            self.history.notes.meet(Goal::LongerLease);
         }
     }
 
@@ -90,6 +90,6 @@ impl World {
             Answer::Rejected(Rejection::Changed(_)) if attempted => Goal::Collided,
             _ => return,
         };
-        self.history.meet(mark);
+        self.history.notes.meet(mark);
     }
 }

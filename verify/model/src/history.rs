@@ -2,7 +2,7 @@
 
 use spindle_protocol::{Row, Timestamp, Writer};
 
-use crate::goals::{Met, goals};
+use crate::notes::{Notes, noted};
 
 /// The record that the invariants are judged by; nothing in the world depends on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -15,8 +15,8 @@ pub struct History {
     pub top: Timestamp,
     /// True if a hand outside the protocol did something.
     pub interfered: bool,
-    broken: u16,
-    met: Met<Goal>,
+    /// The goals that the last step met, and the invariants that were ever broken.
+    pub notes: Notes<Goal, Invariant>,
 }
 
 /// A term that began.
@@ -32,59 +32,11 @@ pub struct Term {
     pub lost: bool,
 }
 
-/// The invariants that are judged by a step, not by a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invariant {
-    /// Tokens increase from term to term, and none is announced twice.
-    I2 = 1,
-    /// A request of another term changed the row.
-    I4 = 2,
-    /// A row of another lock was touched.
-    I6 = 4,
-    /// A term ended unannounced, or something was done before it was announced.
-    I7 = 8,
-    /// Somebody did not leave a named successor its grace.
-    Grace = 16,
-    /// Somebody took or kept a lock that its owner does not want.
-    Unasked = 32,
-    /// A release left its own term's takeover row.
-    I8 = 64,
-    /// An evicted holder came back before its time.
-    KeptAway = 128,
-    /// An instance did what the proof assumes that it doesn't.
-    Contract = 256,
-}
-
 impl History {
-    /// Notes that an invariant was broken, for good.
-    pub fn break_invariant(&mut self, invariant: Invariant) {
-        self.broken |= invariant as u16;
-    }
-
-    /// Returns true if the invariant was broken.
-    pub fn is_broken(&self, invariant: Invariant) -> bool {
-        self.broken & invariant as u16 != 0
-    }
-
-    /// Notes that the step under way met a goal.
-    pub fn meet(&mut self, goal: Goal) {
-        self.met.add(goal);
-    }
-
-    /// Returns true if the last step met this goal.
-    pub fn has_met(&self, goal: Goal) -> bool {
-        self.met.has(goal)
-    }
-
-    /// Forgets the goals that the last step met.
-    pub fn next_step(&mut self) {
-        self.met = Met::default();
-    }
-
     /// Notes that a commit began a term.
     pub fn begin(&mut self, token: Timestamp, writer: &Writer, displaced: Option<Row>) {
         if token <= self.top {
-            self.break_invariant(Invariant::I2);
+            self.notes.breaks(Invariant::I2);
         }
         self.top = self.top.max(token);
         self.displaced = displaced;
@@ -96,7 +48,7 @@ impl History {
         let term = self.begun.iter_mut().find(|term| term.token == token && term.writer == *writer);
         match term {
             Some(term) if !term.announced => term.announced = true,
-            _ => self.break_invariant(Invariant::I2),
+            _ => self.notes.breaks(Invariant::I2),
         }
     }
 
@@ -118,8 +70,22 @@ impl History {
     }
 }
 
-goals! {
-    pub enum Goal {
+// The invariants that are judged by a step, not by a state.
+noted! {
+    always: pub enum Invariant {
+        I2: "I2 tokens increase, and none is announced twice",
+        I4: "I4 no request changes the row of a later term",
+        I7: "I7 a term's end is announced before anything else",
+        I8: "I8 a release leaves no takeover row of its own term",
+        Grace: "a named successor has its grace",
+        Unasked: "nobody takes or keeps what its owner does not want",
+        KeptAway: "an evicted holder keeps away as told",
+        Contract: "an instance keeps the proof's contract",
+    }
+}
+
+noted! {
+    sometimes: pub enum Goal {
         TookOver: "a takeover was applied",
         ResolvedOurs: "an unknown attempt turned out to have begun a term",
         ResolvedNotOurs: "an unknown attempt turned out not to have begun a term",

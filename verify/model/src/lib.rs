@@ -6,10 +6,10 @@
 //! of a [`scenario::Scenario`].
 
 mod coverage;
-mod goals;
 pub mod history;
 pub mod model;
 pub mod node;
+pub mod notes;
 mod progress;
 pub mod rank;
 pub mod run;

@@ -1,11 +1,10 @@
 //! The scenario as stateright explores it, and the properties that it is judged by.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
 use stateright::{Model, Property};
 
-use crate::goals::Meets;
 use crate::history::{Goal, Invariant};
+use crate::notes::Holds;
+use crate::progress::is_chosen;
 use crate::scenario::Scenario;
 use crate::steps::Step;
 use crate::world::World;
@@ -52,29 +51,19 @@ impl Model for LockModel {
             Property::always("I6 no other lock's row is touched", |_, world: &World| {
                 world.neighbours_are_untouched()
             }),
-            Property::always(
-                "I7 a term's end is announced before anything else",
-                |_, world: &World| {
-                    !world.history.is_broken(Invariant::I7) && world.nobody_is_late()
-                },
-            ),
-            Property::always(
-                "nobody takes or keeps what its owner does not want",
-                |_, world: &World| !world.history.is_broken(Invariant::Unasked),
-            ),
-            Property::always(
-                "I8 a release leaves no takeover row of its own term",
-                |_, world: &World| !world.history.is_broken(Invariant::I8),
-            ),
+            Property::always("I7 and by everybody who gets the time", |_, world: &World| {
+                world.nobody_is_late()
+            }),
             Property::always(
                 "I8 a term that lives leaves one takeover row",
                 |model: &LockModel, world: &World| model.tidies(world),
             ),
-            Property::always("an evicted holder keeps away as told", |_, world: &World| {
-                !world.history.is_broken(Invariant::KeptAway)
-            }),
+            Invariant::I7.property(),
+            Invariant::I8.property(),
+            Invariant::Unasked.property(),
+            Invariant::KeptAway.property(),
         ]);
-        properties.extend(self.scenario.expected.iter().map(|goal| goal.is_met()));
+        properties.extend(self.scenario.expected.iter().map(|goal| goal.property()));
         properties
     }
 }
@@ -91,22 +80,13 @@ pub(crate) fn of_any_lock<M: Model<State: AsRef<World>>>() -> Vec<Property<M>> {
             let at_work = world.nodes.iter().filter(|node| node.is_at_work()).count();
             world.history.interfered || at_work <= 1
         }),
-        Property::always(
-            "I2 tokens increase, and none is announced twice",
-            |_, state: &M::State| !state.as_ref().history.is_broken(Invariant::I2),
-        ),
         Property::always("I3 no fenced write of an earlier term commits", |_, state: &M::State| {
             !state.as_ref().fence_lets_the_past_write()
         }),
-        Property::always("I4 no request changes the row of a later term", |_, state: &M::State| {
-            !state.as_ref().history.is_broken(Invariant::I4)
-        }),
-        Property::always("an instance keeps the proof's contract", |_, state: &M::State| {
-            !state.as_ref().history.is_broken(Invariant::Contract)
-        }),
-        Property::always("a named successor has its grace", |_, state: &M::State| {
-            !state.as_ref().history.is_broken(Invariant::Grace)
-        }),
+        Invariant::I2.property(),
+        Invariant::I4.property(),
+        Invariant::Contract.property(),
+        Invariant::Grace.property(),
     ]
 }
 
@@ -123,13 +103,19 @@ impl LockModel {
 
     /// Returns true if this is one of the states that are followed to their end.
     fn is_continued(&self, world: &World) -> bool {
-        world.is_chosen(self.scenario.progress_checked_one_in)
+        is_chosen(world, self.scenario.progress_checked_one_in)
     }
 }
 
-impl Meets<Goal> for World {
-    fn has_met(&self, goal: Goal) -> bool {
-        self.history.has_met(goal)
+impl<S: AsRef<World>> Holds<Goal> for S {
+    fn holds(&self, goal: Goal) -> bool {
+        self.as_ref().history.notes.has_met(goal)
+    }
+}
+
+impl<S: AsRef<World>> Holds<Invariant> for S {
+    fn holds(&self, invariant: Invariant) -> bool {
+        self.as_ref().history.notes.keeps(invariant)
     }
 }
 
@@ -140,12 +126,6 @@ impl AsRef<World> for World {
 }
 
 impl World {
-    /// Returns true for one world in so many.
-    pub(crate) fn is_chosen(&self, one_in: u64) -> bool {
-        let hash = || BuildHasherDefault::<DefaultHasher>::default().hash_one(self);
-        one_in <= 1 || hash() % one_in == 0
-    }
-
     /// Checks I7: nobody that gets its time still shows a term that is over by its own clock.
     fn nobody_is_late(&self) -> bool {
         self.nodes

@@ -63,14 +63,14 @@ pub struct Asked {
 
 /// How far a request has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Passage {
+pub enum Passage<A = Answer> {
     /// It leaves at this instant. Its outcome is settled before anything else happens: whatever could
     /// come between can as well come while the request is held up.
     Leaving,
     /// It is held up on its way there.
     HeldUp,
     /// It was carried out, and the answer is held up on its way back.
-    Answered(Answer),
+    Answered(A),
 }
 
 impl Node {
@@ -215,12 +215,12 @@ impl Node {
         let before = instance.clone();
         let decision = instance.decide(now, event.clone());
         if instance.broken_rule(&before, now, &event, &decision).is_some() {
-            history.break_invariant(Invariant::Contract);
+            history.notes.breaks(Invariant::Contract);
         }
         let Decision { announce, act, wake, early } = decision;
         self.early = early;
         if is_early && matches!(act, Some(Act::Heartbeat { .. })) {
-            history.meet(Goal::WentEarly);
+            history.notes.meet(Goal::WentEarly);
         }
         let (ended, term) = (instance.has_ended(), instance.term());
         if let Some(announcement) = announce {
@@ -229,7 +229,7 @@ impl Node {
         self.check_published(term, act.as_ref(), history);
         if at_work_until.is_some() {
             self.winding_down = at_work_until;
-            history.meet(Goal::Lapsed);
+            history.notes.meet(Goal::Lapsed);
         }
         self.wake = wake;
         let mut replaced = None;
@@ -250,7 +250,7 @@ impl Node {
             Announcement::Began { token, writer, valid_until } => {
                 history.announce(token, &writer);
                 if self.published.is_some() || valid_until <= now {
-                    history.break_invariant(Invariant::I7);
+                    history.notes.breaks(Invariant::I7);
                 }
                 self.published = Some(Published { token, writer, valid_until });
             }
@@ -258,16 +258,16 @@ impl Node {
                 Some(published) if now < published.valid_until => {
                     published.valid_until = valid_until;
                 }
-                _ => history.break_invariant(Invariant::I7),
+                _ => history.notes.breaks(Invariant::I7),
             },
             Announcement::Ended { token, reason } => {
                 let Some(published) = self.published.take_if(|held| held.token == token) else {
-                    return history.break_invariant(Invariant::I7);
+                    return history.notes.breaks(Invariant::I7);
                 };
                 if reason == EndReason::OutOfContact {
                     self.winding_down = Some(published.valid_until);
                 }
-                history.meet(match reason {
+                history.notes.meet(match reason {
                     EndReason::Released | EndReason::Lapsed => Goal::Released,
                     EndReason::Superseded(_) => Goal::Superseded,
                     EndReason::OutOfContact => Goal::OutOfContact,
@@ -295,11 +295,11 @@ impl Node {
         };
         let attempts = matches!(act, Some(Act::Insert { .. } | Act::Takeover { .. }));
         if !self.wanted && (attempts || self.published.is_some()) {
-            history.break_invariant(Invariant::Unasked);
+            history.notes.breaks(Invariant::Unasked);
         }
         let late = self.published.is_some() && self.has_lock().is_none();
         if published != term || !serves || late {
-            history.break_invariant(Invariant::I7);
+            history.notes.breaks(Invariant::I7);
         }
     }
 }
@@ -314,6 +314,6 @@ impl Asked {
 fn note_repeat(answered: Option<&Asked>, act: &Act, history: &mut History) {
     let was_heartbeat = matches!(answered, Some(Asked { act: Act::Heartbeat { .. }, .. }));
     if was_heartbeat && matches!(act, Act::Heartbeat { .. }) {
-        history.meet(Goal::Repeated);
+        history.notes.meet(Goal::Repeated);
     }
 }

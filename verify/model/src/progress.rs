@@ -1,13 +1,20 @@
 //! I5: from every reachable state some continuation without faults leads to a holder.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::time::Duration;
 
 use spindle_protocol::Event;
 
 use crate::node::{Asked, Passage};
-use crate::scenario::{Scenario, TICK};
+use crate::scenario::{Scenario, ticks};
 use crate::table::is_takeover_row;
 use crate::world::World;
+
+/// Returns true for one state in so many, which are followed to their end.
+pub(crate) fn is_chosen(state: &impl Hash, one_in: u64) -> bool {
+    let hash = || BuildHasherDefault::<DefaultHasher>::default().hash_one(state);
+    one_in <= 1 || hash() % one_in == 0
+}
 
 impl World {
     /// Returns true if a contender that is left alone with Spanner comes to hold within the bound,
@@ -24,7 +31,6 @@ impl World {
     pub fn is_tidied(&self, scenario: &Scenario) -> bool {
         self.survivors().into_iter().all(|survivor| {
             let interval = scenario.members[survivor].timing.heartbeat_interval;
-            let ticks = (interval + Duration::from_secs(10)).as_nanos().div_ceil(TICK.as_nanos());
             let mut world = self.clone();
             // One that was out of contact before is lost, and begins anew.
             for _ in 0..3 {
@@ -32,7 +38,7 @@ impl World {
                 world = holding;
                 let term = |world: &World| world.nodes[survivor].has_lock().map(|it| it.token);
                 let began = term(&world);
-                for _ in 0..ticks {
+                for _ in 0..ticks(interval + Duration::from_secs(10)) {
                     world.pass(scenario, 0);
                     world.settle(scenario, survivor);
                 }
@@ -58,8 +64,7 @@ impl World {
 
     /// Returns the most ticks that it may take. The waits are a lease of backing off after a
     /// release, a lease to run out, and one for a leftover, each noticed at the next poll or two.
-    fn patience(scenario: &Scenario) -> u32 {
-        let ticks = |duration: Duration| duration.as_nanos().div_ceil(TICK.as_nanos()) as u32;
+    fn patience(scenario: &Scenario) -> u16 {
         let lease = ticks(scenario.longest_lease());
         let poll = scenario.members.iter().map(|member| member.timing.poll_interval).max();
         let away = ticks(scenario.keep_away.unwrap_or_default());

@@ -40,26 +40,6 @@ pub struct Scenario {
     pub expected: Vec<Goal>,
 }
 
-impl Scenario {
-    /// Returns a small world of a holder and a contender, in which one thing of each kind goes wrong.
-    pub(crate) fn of_two(name: &'static str, ticks: u16) -> Scenario {
-        let timing_of_all = timing(4, 1, 2, 1, 1);
-        Scenario {
-            name,
-            members: vec![Member::new("a", timing_of_all.clone()), Member::new("b", timing_of_all)],
-            starts: vec![Start::Held],
-            ticks,
-            budget: Budget { faults: 1, delays: 1, unknowns: 1, crashes: 1, ..Budget::default() },
-            late_requests_max: 1,
-            optional_columns: true,
-            keep_away: None,
-            progress_checked_one_in: 32,
-            clocks_break_i1: false,
-            expected: vec![],
-        }
-    }
-}
-
 /// One participant.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -130,6 +110,11 @@ pub struct Budget {
     pub manual_edits: u8,
 }
 
+/// Returns the ticks that it takes for so long to pass.
+pub(crate) fn ticks(duration: Duration) -> u16 {
+    u16::try_from(duration.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u16::MAX)
+}
+
 /// Returns a timing in ticks, with the lease's hair taken off.
 pub fn timing(lease: u32, heartbeat: u32, renew: u32, margin: u32, poll: u32) -> Timing {
     Timing {
@@ -140,6 +125,11 @@ pub fn timing(lease: u32, heartbeat: u32, renew: u32, margin: u32, poll: u32) ->
         poll_interval: TICK * poll,
         release_limit: TICK * 2,
     }
+}
+
+/// Returns the timing of all members that need no other.
+pub(crate) fn short_lease() -> Timing {
+    timing(4, 1, 2, 1, 1)
 }
 
 impl Member {

@@ -1,7 +1,9 @@
 //! The scenarios that are run.
 
+use spindle_protocol::Timing;
+
 use crate::history::Goal;
-use crate::scenario::{Budget, Clock, Member, Scenario, Start, TICK, timing};
+use crate::scenario::{Budget, Clock, Member, Scenario, Start, TICK, short_lease, timing};
 
 /// Returns the scenarios that run in CI: each is explored to its end.
 pub fn short() -> Vec<Scenario> {
@@ -87,11 +89,14 @@ fn faults(faults: u8) -> Budget {
     }
 }
 
+fn two(first: Timing, second: Timing) -> Vec<Member> {
+    vec![Member::new("a", first), Member::new("b", second)]
+}
+
 fn pair() -> Scenario {
-    let short = timing(4, 1, 2, 1, 1);
     Scenario {
         name: "pair",
-        members: vec![Member::new("a", short.clone()), Member::new("b", short)],
+        members: two(short_lease(), short_lease()),
         starts: vec![Start::Empty],
         ticks: 10,
         budget: faults(2),
@@ -101,6 +106,19 @@ fn pair() -> Scenario {
         progress_checked_one_in: 64,
         clocks_break_i1: false,
         expected: vec![],
+    }
+}
+
+/// Returns a small world of a holder and a contender, in which one thing of each kind goes wrong.
+pub(crate) fn of_two(name: &'static str, ticks: u16) -> Scenario {
+    Scenario {
+        name,
+        starts: vec![Start::Held],
+        ticks,
+        budget: Budget { faults: 1, delays: 1, unknowns: 1, crashes: 1, ..Budget::default() },
+        late_requests_max: 1,
+        progress_checked_one_in: 32,
+        ..pair()
     }
 }
 
@@ -149,10 +167,7 @@ pub fn one_term() -> Scenario {
 pub fn slow() -> Scenario {
     Scenario {
         name: "slow",
-        members: vec![
-            Member::new("a", timing(6, 2, 4, 1, 1)),
-            Member::new("b", timing(4, 1, 2, 1, 1)),
-        ],
+        members: two(timing(6, 2, 4, 1, 1), short_lease()),
         starts: vec![Start::Empty],
         ticks: 10,
         budget: Budget { faults: 2, delays: 2, unknowns: 1, pauses: 1, ..Budget::default() },
@@ -166,10 +181,7 @@ pub fn slow() -> Scenario {
 pub fn slow_answers() -> Scenario {
     Scenario {
         name: "slow answers",
-        members: vec![
-            Member::new("a", timing(6, 1, 4, 1, 1)),
-            Member::new("b", timing(4, 1, 2, 1, 1)),
-        ],
+        members: two(timing(6, 1, 4, 1, 1), short_lease()),
         starts: vec![Start::Held],
         ticks: 10,
         budget: Budget { faults: 2, delays: 2, unknowns: 1, ..Budget::default() },
@@ -182,10 +194,7 @@ pub fn slow_answers() -> Scenario {
 pub fn early() -> Scenario {
     Scenario {
         name: "early",
-        members: vec![
-            Member::new("a", timing(7, 2, 4, 1, 1)),
-            Member::new("b", timing(4, 1, 2, 1, 1)),
-        ],
+        members: two(timing(7, 2, 4, 1, 1), short_lease()),
         starts: vec![Start::Held],
         ticks: 10,
         budget: faults(1),
@@ -288,10 +297,7 @@ pub fn removed() -> Scenario {
 pub fn leases() -> Scenario {
     Scenario {
         name: "leases",
-        members: vec![
-            Member::new("a", timing(6, 3, 4, 1, 1)),
-            Member::new("b", timing(4, 1, 2, 1, 1)),
-        ],
+        members: two(timing(6, 3, 4, 1, 1), short_lease()),
         starts: vec![Start::Empty, Start::Held],
         ticks: 10,
         budget: faults(1),
@@ -302,13 +308,12 @@ pub fn leases() -> Scenario {
 
 /// Clocks that go wrong as far as the margin allows, and at any moment.
 pub fn clocks() -> Scenario {
-    let short = timing(4, 1, 2, 1, 1);
     // A fast clock may jump a tick, so two of them have to fit between deadline and expiry.
     let wide = timing(5, 1, 2, 1, 1);
     Scenario {
         name: "clocks",
         members: vec![
-            Member::new("a", short).with_clock(Clock::Slow(4)),
+            Member::new("a", short_lease()).with_clock(Clock::Slow(4)),
             Member::new("b", wide).with_clock(Clock::Fast(5)),
         ],
         starts: vec![Start::Empty, Start::Held],
@@ -321,13 +326,10 @@ pub fn clocks() -> Scenario {
 /// Clocks that go wrong further than the margin allows: two may have the lock at once, yet no
 /// fenced write of the earlier one commits.
 pub fn broken_clocks() -> Scenario {
-    let short = timing(4, 1, 2, 1, 1);
+    let slow = |id| Member::new(id, short_lease()).with_clock(Clock::Slow(1));
     Scenario {
         name: "broken clocks",
-        members: vec![
-            Member::new("a", short.clone()).with_clock(Clock::Slow(1)),
-            Member::new("b", short).with_clock(Clock::Slow(1)),
-        ],
+        members: vec![slow("a"), slow("b")],
         starts: vec![Start::Held],
         ticks: 8,
         budget: faults(1),
@@ -352,10 +354,9 @@ pub fn peers() -> Scenario {
 
 /// Processes that share one id, die and come back.
 pub fn lives() -> Scenario {
-    let short = timing(4, 1, 2, 1, 1);
     Scenario {
         name: "lives",
-        members: vec![Member::new("a", short.clone()), Member::new("a", short)],
+        members: vec![Member::new("a", short_lease()), Member::new("a", short_lease())],
         starts: vec![Start::Empty],
         ticks: 7,
         budget: faults(2),
@@ -366,11 +367,9 @@ pub fn lives() -> Scenario {
 
 /// Three members.
 pub fn three() -> Scenario {
-    let short = timing(4, 1, 2, 1, 1);
-    let member = |id| Member::new(id, short.clone());
     Scenario {
         name: "three",
-        members: vec![member("a"), member("b"), member("c")],
+        members: ["a", "b", "c"].map(|id| Member::new(id, short_lease())).into(),
         starts: vec![Start::Empty, Start::Held],
         ticks: 8,
         budget: faults(1),
@@ -393,10 +392,9 @@ pub fn manual_edits() -> Scenario {
 
 /// Describes two edits in a row, while the outcome of an attempt is unknown.
 pub fn forged() -> Scenario {
-    let timing_of_all = timing(6, 2, 4, 1, 2);
     Scenario {
         name: "forged",
-        members: vec![Member::new("a", timing_of_all.clone()), Member::new("b", timing_of_all)],
+        members: two(timing(6, 2, 4, 1, 2), timing(6, 2, 4, 1, 2)),
         starts: vec![Start::Abandoned],
         ticks: 3,
         budget: Budget { manual_edits: 2, ..faults(1) },

@@ -6,16 +6,17 @@
 //! shard, which stays with the first member while that one lives. So the plan has one to hand over.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use spindle_protocol::fleet::{Part, Participant, Piece, Share, View};
 use spindle_protocol::{Event, Succession};
 use stateright::{Model, Property};
 
-use crate::goals::{Meets, Met, goals};
 use crate::history::{Goal, Invariant};
 use crate::model::of_any_lock;
-use crate::scenario::{Member, Scenario, Start, TICK};
+use crate::notes::{Holds, Notes, noted};
+use crate::progress::is_chosen;
+use crate::scenario::{Member, Scenario, Start, TICK, ticks};
+use crate::scenarios;
 use crate::steps::Step;
 use crate::world::World;
 
@@ -37,7 +38,7 @@ pub struct ShardWorld {
     world: World,
     minds: Vec<Mind>,
     old_views: u8,
-    met: Met<ShardGoal>,
+    notes: Notes<ShardGoal, ()>,
 }
 
 /// A member's knowledge, and what it is about to do.
@@ -55,8 +56,8 @@ struct Mind {
     successor: Option<String>,
 }
 
-goals! {
-    pub enum ShardGoal {
+noted! {
+    sometimes: pub enum ShardGoal {
         TookByOldView: "a member tried for the shard by an old view",
         GaveByOldView: "a member gave the shard up by an old view",
     }
@@ -80,7 +81,7 @@ pub enum ShardStep {
 impl ShardModel {
     /// Returns the exploration that runs in CI.
     pub fn short() -> ShardModel {
-        let scenario = Scenario::of_two("shard", 8);
+        let scenario = scenarios::of_two("shard", 8);
         ShardModel { scenario, old_views: 1 }
     }
 
@@ -105,7 +106,7 @@ impl Model for ShardModel {
 
     fn next_state(&self, state: &ShardWorld, step: ShardStep) -> Option<ShardWorld> {
         let mut next = state.clone();
-        next.met = Met::default();
+        next.notes.next_step();
         next.take(&self.scenario, step);
         Some(next)
     }
@@ -113,14 +114,8 @@ impl Model for ShardModel {
     fn properties(&self) -> Vec<Property<ShardModel>> {
         let mut properties = of_any_lock();
         properties.extend([
-            Property::always(
-                "I7 a term's end is announced before anything else",
-                |_, state: &ShardWorld| !state.world.history.is_broken(Invariant::I7),
-            ),
-            Property::always(
-                "nobody takes or keeps what its owner does not want",
-                |_, state: &ShardWorld| !state.world.history.is_broken(Invariant::Unasked),
-            ),
+            Invariant::I7.property(),
+            Invariant::Unasked.property(),
             Property::always(
                 "the shard comes to be at work",
                 |model: &ShardModel, state: &ShardWorld| state.leads_to_work(model),
@@ -129,11 +124,9 @@ impl Model for ShardModel {
                 "the plan is carried out",
                 |model: &ShardModel, state: &ShardWorld| state.leads_to_the_plan(model),
             ),
-            Property::sometimes("a named successor took the shard", |_, state: &ShardWorld| {
-                state.world.history.has_met(Goal::SuccessorTook)
-            }),
-            ShardGoal::TookByOldView.is_met(),
-            ShardGoal::GaveByOldView.is_met(),
+            Goal::SuccessorTook.property(),
+            ShardGoal::TookByOldView.property(),
+            ShardGoal::GaveByOldView.property(),
             Property::sometimes("the shard of a dead member was taken", |_, state: &ShardWorld| {
                 state.took_from_the_dead()
             }),
@@ -142,9 +135,9 @@ impl Model for ShardModel {
     }
 }
 
-impl Meets<ShardGoal> for ShardWorld {
-    fn has_met(&self, goal: ShardGoal) -> bool {
-        self.met.has(goal)
+impl Holds<ShardGoal> for ShardWorld {
+    fn holds(&self, goal: ShardGoal) -> bool {
+        self.notes.has_met(goal)
     }
 }
 
@@ -160,8 +153,8 @@ impl ShardWorld {
         let mind = |member: &Member| Mind::new(member, 0);
         let minds = scenario.members.iter().map(mind).collect();
         let world = World::new(scenario, start);
-        let mut state =
-            ShardWorld { world, minds, old_views: model.old_views, met: Met::default() };
+        let (old_views, notes) = (model.old_views, Notes::default());
+        let mut state = ShardWorld { world, minds, old_views, notes };
         state.follow_up(scenario);
         state
     }
@@ -218,7 +211,7 @@ impl ShardWorld {
     }
 
     fn take(&mut self, scenario: &Scenario, step: ShardStep) {
-        self.world.history.next_step();
+        self.world.history.notes.next_step();
         match step {
             ShardStep::Lock(step) => {
                 self.world = self.world.after(scenario, step);
@@ -310,12 +303,12 @@ impl ShardWorld {
         if let Some((_, to)) = step.hand_over.iter().find(|(shard, _)| *shard == SHARD) {
             mind.successor = Some(to.clone());
             if is_old {
-                self.met.add(ShardGoal::GaveByOldView);
+                self.notes.meet(ShardGoal::GaveByOldView);
             }
         }
         if step.take.contains(&SHARD) {
             if is_old {
-                self.met.add(ShardGoal::TookByOldView);
+                self.notes.meet(ShardGoal::TookByOldView);
             }
             self.world.decide(index, Event::Contend(true), scenario);
         }
@@ -391,7 +384,7 @@ impl ShardWorld {
     }
 
     fn is_continued(&self, model: &ShardModel) -> bool {
-        self.world.is_chosen(model.scenario.progress_checked_one_in)
+        is_chosen(&self.world, model.scenario.progress_checked_one_in)
     }
 }
 
@@ -401,8 +394,4 @@ impl Mind {
         let share = Share::new(id, timing.lease, timing.poll_interval);
         Mind { share, since: tick, lived: tick, view: None, poll_at: tick, successor: None }
     }
-}
-
-fn ticks(duration: Duration) -> u16 {
-    u16::try_from(duration.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u16::MAX)
 }

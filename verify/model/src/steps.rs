@@ -260,7 +260,7 @@ impl World {
     /// Returns the world after the step.
     pub fn after(&self, scenario: &Scenario, step: Step) -> World {
         let mut world = self.clone();
-        world.history.next_step();
+        world.history.notes.next_step();
         world.take(scenario, step);
         world
     }

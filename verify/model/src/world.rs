@@ -10,7 +10,7 @@ use crate::scenario::{Budget, Scenario, Start, TICK};
 use crate::table::{LOCK, Request, Table, is_takeover_row, stored, takeover_row};
 
 /// Spanner's clock at the first tick: as many digits as today's.
-const DAWN: Timestamp = Timestamp(1_795_000_000_000_000_000);
+pub(crate) const DAWN: Timestamp = Timestamp(1_795_000_000_000_000_000);
 
 /// Other locks, whose names are as close to a takeover row's as a lock's name may be (I6).
 const NEIGHBOURS: [&str; 3] = ["job_0", "job_000000000000000", "jobs"];
@@ -86,15 +86,15 @@ impl World {
         while self.nodes[0].has_lock().is_none() {
             self.exchange(0, scenario);
         }
-        self.history.next_step();
+        self.history.notes.next_step();
     }
 
     /// Has the protocol decide for the node's process.
     pub fn decide(&mut self, index: usize, event: Event, scenario: &Scenario) {
         let node = Arc::make_mut(&mut self.nodes[index]);
         let replaced = node.decide(event, &mut self.history);
-        if self.history.has_met(Goal::Expired) && self.holders() > 0 {
-            self.history.meet(Goal::WokeUpLate);
+        if self.history.notes.has_met(Goal::Expired) && self.holders() > 0 {
+            self.history.notes.meet(Goal::WokeUpLate);
         }
         self.give_up(index, replaced, scenario);
     }
@@ -128,7 +128,7 @@ impl World {
     pub fn arrive_late(&mut self, index: usize) {
         let request = self.late.remove(index);
         let applied = matches!(self.carry_out(&request), Answer::Applied { .. });
-        self.history.meet(match (&request.act, applied) {
+        self.history.notes.meet(match (&request.act, applied) {
             (Act::Insert { .. } | Act::Takeover { .. }, true) => Goal::LateTakeover,
             (Act::Heartbeat { .. }, true) => Goal::LateHeartbeat,
             (Act::Release { .. }, true) => Goal::LateRelease,
@@ -187,7 +187,7 @@ impl World {
         let takeovers = takeovers.map(|row| row.key.clone()).collect();
         let remove = Change::Remove { seen: self.table.lock(), takeovers };
         if let Answer::Applied { .. } = self.table.change(self.spanner(), &remove) {
-            self.history.meet(Goal::Removed);
+            self.history.notes.meet(Goal::Removed);
         }
     }
 
@@ -250,25 +250,25 @@ impl World {
         let rows = self.table.rows().count();
         let answer = self.table.carry_out(self.spanner(), request);
         if self.table.rows().count() < rows && matches!(answer, Answer::Swept { .. }) {
-            self.history.meet(Goal::Swept);
+            self.history.notes.meet(Goal::Swept);
         }
         let Answer::Applied { at } = answer else { return answer };
         match &request.act {
             Act::Insert { writer } => {
                 if before.is_some() {
-                    self.history.break_invariant(Invariant::I4);
+                    self.history.notes.breaks(Invariant::I4);
                 }
                 self.history.begin(at, writer, None);
             }
             Act::Takeover { seen, writer, over_leftover } => {
                 self.judge_takeover(before, seen, writer, at);
                 if *over_leftover {
-                    self.history.meet(Goal::OverLeftover);
+                    self.history.notes.meet(Goal::OverLeftover);
                 }
             }
             Act::Heartbeat { term } | Act::Release { term, .. } => {
                 if !self.history.is_latest(term.token, &term.writer) {
-                    self.history.break_invariant(Invariant::I4);
+                    self.history.notes.breaks(Invariant::I4);
                 }
                 if matches!(request.act, Act::Release { .. }) {
                     self.judge_release(term);
@@ -283,7 +283,7 @@ impl World {
     fn judge_release(&mut self, term: &TermId) {
         let mut takeovers = self.table.rows().filter(|row| is_takeover_row(row));
         if takeovers.any(|row| row.is_takeover() && row.writer == term.writer) {
-            self.history.break_invariant(Invariant::I8);
+            self.history.notes.breaks(Invariant::I8);
         }
     }
 
@@ -293,7 +293,7 @@ impl World {
             (row.heartbeat, row.token, &row.writer) == (seen.heartbeat, seen.token, &seen.writer)
         });
         if !same {
-            self.history.break_invariant(Invariant::I4);
+            self.history.notes.breaks(Invariant::I4);
         }
         if let Some(row) = &before {
             self.note_takeover(row, writer, at);

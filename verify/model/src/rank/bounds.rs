@@ -1,7 +1,8 @@
 //! The bounds of an exploration of ranked contenders.
 
 use super::goals::Goal;
-use crate::scenario::{Budget, Member, Scenario, Start, timing};
+use crate::scenario::{Budget, Scenario, Start};
+use crate::scenarios;
 
 /// The contenders and their lock, explored.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ impl RankModel {
 
     /// A leader of the lower rank, and one of the higher.
     fn two() -> RankModel {
-        let scenario = Scenario::of_two("rank", 9);
+        let scenario = scenarios::of_two("rank", 9);
         let expected =
             vec![Goal::HandedOver, Goal::HandedAgain, Goal::HandedByOldView, Goal::MisledTurn];
         RankModel { scenario, ranks: vec![1, 2], old_views: 1, expected }
@@ -43,12 +44,10 @@ impl RankModel {
     /// A leader of the lowest rank, and two above it.
     fn three() -> RankModel {
         let two = RankModel::two();
-        let timing_of_all = timing(4, 1, 2, 1, 1);
-        let members = ["a", "b", "c"].map(|id| Member::new(id, timing_of_all.clone()));
         let budget = Budget { faults: 1, crashes: 1, ..Budget::default() };
         let scenario = Scenario {
             name: "ranks",
-            members: members.into(),
+            members: scenarios::three().members,
             starts: vec![Start::Held, Start::Abandoned],
             ticks: 7,
             budget,

@@ -1,20 +1,17 @@
 //! The rules that a step may break, and the goals that it may meet.
 
-use crate::goals::goals;
+use crate::notes::noted;
 
-/// A rule that was broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
-    /// Somebody took the lock before the turn of one that goes before it was over.
-    Turn = 1,
-    /// A leader went without naming the member for which it went, or for one of no higher rank.
-    ByName = 2,
-    /// A leader went twice for one term of a member.
-    Once = 4,
+noted! {
+    always: pub(super) enum Rule {
+        Turn: "a vacant lock is left to a higher rank for a grace",
+        ByName: "a leader that goes names the higher rank for which it goes",
+        Once: "a leader goes once for a term of a member",
+    }
 }
 
-goals! {
-    pub enum Goal {
+noted! {
+    sometimes: pub enum Goal {
         HandedOver: "a leader went for a higher rank, which took the lock",
         HandedAgain: "a leader went again, for a later life of the same member",
         HandedByOldView: "a leader went by an old view",

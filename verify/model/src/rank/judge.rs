@@ -7,6 +7,7 @@ use super::bounds::RankModel;
 use super::goals::{Goal, Rule};
 use super::world::{RankStep, RankWorld};
 use crate::node::Passage;
+use crate::progress::is_chosen;
 use crate::scenario::Scenario;
 use crate::steps::Step;
 
@@ -23,11 +24,11 @@ impl RankWorld {
         let (Some(position), Some(since)) = (position, since) else { return };
         let leader = 16 * (index as u64 + 1) + u64::from(self.world.nodes[index].life);
         if self.handed.iter().any(|(by, to, _)| (*by, *to) == (leader, position)) {
-            self.meet(Goal::HandedAgain);
+            self.notes.meet(Goal::HandedAgain);
         }
         let handed = (leader, position, since);
         if self.handed.contains(&handed) {
-            self.broken |= Rule::Once as u8;
+            self.notes.breaks(Rule::Once);
         }
         self.handed.push(handed);
     }
@@ -41,7 +42,7 @@ impl RankWorld {
             let to = after.writer.successor_id().and_then(index);
             let rank = |index: Option<usize>| index.map(|index| model.ranks[index]);
             if to.is_none() || rank(to) <= rank(from) {
-                self.broken |= Rule::ByName as u8;
+                self.notes.breaks(Rule::ByName);
             }
         }
         let taker = after.writer.id().and_then(index);
@@ -59,7 +60,7 @@ impl RankWorld {
     ) {
         let id = |index: usize| model.scenario.members[index].id;
         if before.is_released() && before.writer.successor_id() == Some(id(taker)) {
-            return self.meet(Goal::HandedOver);
+            return self.notes.meet(Goal::HandedOver);
         }
         let lease = before.lease.unwrap_or_else(|| model.scenario.longest_lease());
         let is_of_term = matches!(before.writer.names(), Named::Term { .. } | Named::Stranger(_));
@@ -79,16 +80,16 @@ impl RankWorld {
             return;
         }
         if after.token >= vacant + self.minds[taker].contest.grace() {
-            self.meet(Goal::TurnLapsed);
+            self.notes.meet(Goal::TurnLapsed);
         } else if !self.minds[taker].is_misled {
-            self.broken |= Rule::Turn as u8;
+            self.notes.breaks(Rule::Turn);
         }
     }
 
     /// Returns true if the highest rank that lives leads in the end, when nothing goes wrong any
     /// more; or somebody has gone for its sake since it became a member.
     pub(super) fn leads_to_the_highest(&self, model: &RankModel) -> bool {
-        if !self.world.is_chosen(model.scenario.progress_checked_one_in) {
+        if !is_chosen(&self.world, model.scenario.progress_checked_one_in) {
             return true;
         }
         let model = RankModel {

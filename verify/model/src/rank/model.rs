@@ -5,9 +5,9 @@ use stateright::{Model, Property};
 use super::bounds::RankModel;
 use super::goals::{Goal, Rule};
 use super::world::{RankStep, RankWorld};
-use crate::goals::Meets;
 use crate::history::Invariant;
 use crate::model::of_any_lock;
+use crate::notes::Holds;
 use crate::world::World;
 
 impl Model for RankModel {
@@ -31,35 +31,29 @@ impl Model for RankModel {
     fn properties(&self) -> Vec<Property<RankModel>> {
         let mut properties = of_any_lock();
         properties.extend([
-            Property::always(
-                "I7 a term's end is announced before anything else",
-                |_, state: &RankWorld| !state.world.history.is_broken(Invariant::I7),
-            ),
-            Property::always(
-                "a vacant lock is left to a higher rank for a grace",
-                |_, state: &RankWorld| !state.is_broken(Rule::Turn),
-            ),
-            Property::always(
-                "a leader that goes names the higher rank for which it goes",
-                |_, state: &RankWorld| !state.is_broken(Rule::ByName),
-            ),
-            Property::always(
-                "a leader goes once for a term of a member",
-                |_, state: &RankWorld| !state.is_broken(Rule::Once),
-            ),
+            Invariant::I7.property(),
+            Rule::Turn.property(),
+            Rule::ByName.property(),
+            Rule::Once.property(),
             Property::always(
                 "the highest rank that lives comes to lead, or has had its turn",
                 |model: &RankModel, state: &RankWorld| state.leads_to_the_highest(model),
             ),
         ]);
-        properties.extend(self.expected.iter().map(|goal| goal.is_met()));
+        properties.extend(self.expected.iter().map(|goal| goal.property()));
         properties
     }
 }
 
-impl Meets<Goal> for RankWorld {
-    fn has_met(&self, goal: Goal) -> bool {
-        self.met.has(goal)
+impl Holds<Goal> for RankWorld {
+    fn holds(&self, goal: Goal) -> bool {
+        self.notes.has_met(goal)
+    }
+}
+
+impl Holds<Rule> for RankWorld {
+    fn holds(&self, rule: Rule) -> bool {
+        self.notes.keeps(rule)
     }
 }
 

@@ -1,15 +1,13 @@
 //! The world: contenders, their places among the members, and the lock.
 
-use std::time::Duration;
-
 use spindle_protocol::fleet::{Contest, Ranked};
 use spindle_protocol::{Answer, Event, Succession, Timestamp};
 
 use super::bounds::RankModel;
 use super::goals::{Goal, Rule};
-use crate::goals::Met;
 use crate::node::Passage;
-use crate::scenario::{Member, Start, TICK};
+use crate::notes::Notes;
+use crate::scenario::{Member, Start, ticks};
 use crate::steps::Step;
 use crate::world::World;
 
@@ -21,8 +19,7 @@ pub struct RankWorld {
     pub(super) old_views: u8,
     /// The leaders that gave up their terms, and for which membership.
     pub(super) handed: Vec<(u64, usize, Timestamp)>,
-    pub(super) broken: u8,
-    pub(super) met: Met<Goal>,
+    pub(super) notes: Notes<Goal, Rule>,
 }
 
 /// A contender's memory, and its place among the members.
@@ -80,19 +77,10 @@ impl RankWorld {
             minds,
             old_views: model.old_views,
             handed: Vec::new(),
-            broken: 0,
-            met: Met::default(),
+            notes: Notes::default(),
         };
         state.follow_up(model);
         state
-    }
-
-    pub(super) fn is_broken(&self, rule: Rule) -> bool {
-        self.broken & rule as u8 != 0
-    }
-
-    pub(super) fn meet(&mut self, goal: Goal) {
-        self.met.add(goal);
     }
 
     pub(super) fn lives(&self, index: usize) -> bool {
@@ -165,15 +153,15 @@ impl RankWorld {
     pub(super) fn take(&mut self, model: &RankModel, step: RankStep) {
         let scenario = &model.scenario;
         let before = self.world.table.lock();
-        self.met = Met::default();
-        self.world.history.next_step();
+        self.notes.next_step();
+        self.world.history.notes.next_step();
         match step {
             RankStep::Lock(step) => self.take_below(model, step),
             RankStep::OldView(index) => {
                 self.old_views -= 1;
                 self.world.arrive(index, scenario);
                 let known = self.minds[index].known.clone();
-                self.meet(Goal::MisledTurn);
+                self.notes.meet(Goal::MisledTurn);
                 self.hears(index, known, model);
                 self.minds[index].is_misled = true;
             }
@@ -191,7 +179,7 @@ impl RankWorld {
                     let handed = self.handed.len();
                     self.decide(index, &members, model);
                     if is_old && self.handed.len() > handed {
-                        self.meet(Goal::HandedByOldView);
+                        self.notes.meet(Goal::HandedByOldView);
                     }
                 }
             }
@@ -325,8 +313,4 @@ impl Mind {
             away_until: 0,
         }
     }
-}
-
-fn ticks(duration: Duration) -> u16 {
-    u16::try_from(duration.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u16::MAX)
 }

@@ -3,7 +3,7 @@
 use spindle_protocol::{Change, Row, StoredRow, TermId, Timestamp, Writer};
 
 use super::party::{READERS, WRITER_ROW, pace};
-use crate::goals::{Met, goals};
+use crate::notes::{Notes, noted};
 use crate::table::Table;
 
 /// The record that the invariants are judged by; nothing in the world depends on it.
@@ -11,8 +11,7 @@ use crate::table::Table;
 pub(super) struct History {
     begun: Vec<Begun>,
     top: Timestamp,
-    broken: u8,
-    met: Met<Goal>,
+    pub(super) notes: Notes<Goal, Invariant>,
 }
 
 /// A term that an owner may be told of.
@@ -22,21 +21,18 @@ struct Begun {
     term: TermId,
 }
 
-/// The invariants that are judged by a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Invariant {
-    /// Tokens increase, from readers to writers and back.
-    I2 = 1,
-    /// A request of another term changed a row.
-    I4 = 2,
-    /// A reader began while somebody wrote or waited to.
-    Stops = 4,
-    /// A writer began while somebody read.
-    Waits = 8,
+// The invariants that are judged by a commit.
+noted! {
+    always: pub(super) enum Invariant {
+        I2: "I2 each term's token is later than every earlier one's",
+        I4: "I4 no request changes the row of another's term",
+        Stops: "a writer, waiting too, stops new readers",
+        Waits: "a writer begins where nobody reads",
+    }
 }
 
-goals! {
-    pub(super) enum Goal {
+noted! {
+    sometimes: pub(super) enum Goal {
         ReadTogether: "two read at once",
         WriterBegan: "a writer began",
         WriterWaited: "a writer waited for a reader",
@@ -62,29 +58,9 @@ impl Begun {
 }
 
 impl History {
-    pub(super) fn meet(&mut self, goal: Goal) {
-        self.met.add(goal);
-    }
-
-    pub(super) fn has_met(&self, goal: Goal) -> bool {
-        self.met.has(goal)
-    }
-
-    pub(super) fn next_step(&mut self) {
-        self.met = Met::default();
-    }
-
-    pub(super) fn is_broken(&self, invariant: Invariant) -> bool {
-        self.broken & invariant as u8 != 0
-    }
-
-    fn break_invariant(&mut self, invariant: Invariant) {
-        self.broken |= invariant as u8;
-    }
-
     fn begins(&mut self, key: &str, token: Timestamp, writer: &Writer) {
         if token <= self.top {
-            self.break_invariant(Invariant::I2);
+            self.notes.breaks(Invariant::I2);
         }
         self.top = token;
         let term = TermId { token, writer: writer.clone() };
@@ -105,25 +81,25 @@ impl History {
         match change {
             Change::BeginRead { writer, .. } => {
                 if writer_row.as_ref().is_some_and(is_taken) {
-                    self.break_invariant(Invariant::Stops);
+                    self.notes.breaks(Invariant::Stops);
                 }
                 if writer_row.as_ref().is_some_and(|row| !row.is_released()) {
-                    self.meet(Goal::DeadWriterReleased);
+                    self.notes.meet(Goal::DeadWriterReleased);
                 }
                 if writer_row.is_some_and(|row| row.is_released()) {
-                    self.meet(Goal::ReaderAfterWriter);
+                    self.notes.meet(Goal::ReaderAfterWriter);
                 }
                 self.begins(key, at, writer);
             }
             Change::BeginWrite { first, .. } => {
                 let readers: Vec<Row> = readers(before).map(|(_, row)| row).collect();
                 if readers.iter().any(is_taken) {
-                    self.break_invariant(Invariant::Waits);
+                    self.notes.breaks(Invariant::Waits);
                 }
                 if !readers.is_empty() {
-                    self.meet(Goal::DeadReaderDeleted);
+                    self.notes.meet(Goal::DeadReaderDeleted);
                 }
-                self.meet(Goal::WriterBegan);
+                self.notes.meet(Goal::WriterBegan);
                 if let Some(second) = first.writer.second() {
                     self.begins(WRITER_ROW, at, &second);
                 }
@@ -133,7 +109,7 @@ impl History {
                 // An instance need not wait for what it left itself.
                 let is_own = |row: &Row| instance(&row.writer) == instance(writer);
                 if writer_row.as_ref().is_some_and(|row| is_taken(row) && !is_own(row)) {
-                    self.break_invariant(Invariant::I4);
+                    self.notes.breaks(Invariant::I4);
                 }
             }
             Change::Heartbeat { term, .. }
@@ -142,7 +118,7 @@ impl History {
             Change::KeepWriting { first, .. } => self.judge_owner(key, first, before),
             Change::EndWriting { first, .. } => {
                 if writer_row.is_some_and(|row| first.second_in(&row).is_some()) {
-                    self.meet(Goal::EitherReleased);
+                    self.notes.meet(Goal::EitherReleased);
                 }
                 self.judge_owner(key, first, before);
             }
@@ -161,7 +137,7 @@ impl History {
             own.is_some() && attempt(&row.writer) == own && row.token >= term.token
         });
         if !is_own {
-            self.break_invariant(Invariant::I4);
+            self.notes.breaks(Invariant::I4);
         }
     }
 

@@ -1,14 +1,13 @@
 //! The scenario as stateright explores it, and the properties that it is judged by.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
 use stateright::{Model, Property};
 
 use super::judge::{Goal, Invariant};
 use super::scenarios::Scenario;
 use super::steps::Step;
 use super::world::World;
-use crate::goals::Meets;
+use crate::notes::Holds;
+use crate::progress::is_chosen;
 
 /// A scenario of readers and writers, explored.
 #[derive(Clone, Debug)]
@@ -42,37 +41,30 @@ impl Model for RwModel {
                 "I3 no fence of a writer holds beside one of a reader",
                 |_, world: &World| matches!(world.history.fences(&world.table), (0, _) | (1, 0)),
             ),
-            unbroken("I2 each term's token is later than every earlier one's", Invariant::I2),
-            unbroken("I4 no request changes the row of another's term", Invariant::I4),
+            Invariant::I2.property(),
+            Invariant::I4.property(),
+            Invariant::Stops.property(),
+            Invariant::Waits.property(),
             Property::always("an instance keeps the proof's contract", |_, world: &World| {
                 world.parties.iter().all(|party| !party.broke_contract)
             }),
-            unbroken("a writer, waiting too, stops new readers", Invariant::Stops),
-            unbroken("a writer begins where nobody reads", Invariant::Waits),
             Property::always("I5 all who live come to hold", |model: &RwModel, world: &World| {
-                let one_in = model.scenario.continued_one_in;
-                let hash = || BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
-                hash() % one_in != 0 || world.leads_on()
+                !is_chosen(world, model.scenario.continued_one_in) || world.leads_on()
             }),
         ];
-        properties.extend(self.scenario.expected.iter().map(|goal| goal.is_met()));
+        properties.extend(self.scenario.expected.iter().map(|goal| goal.property()));
         properties
     }
 }
 
-fn unbroken(name: &'static str, invariant: Invariant) -> Property<RwModel> {
-    // A property's condition captures nothing.
-    let condition: fn(&RwModel, &World) -> bool = match invariant {
-        Invariant::I2 => |_, world| !world.history.is_broken(Invariant::I2),
-        Invariant::I4 => |_, world| !world.history.is_broken(Invariant::I4),
-        Invariant::Stops => |_, world| !world.history.is_broken(Invariant::Stops),
-        Invariant::Waits => |_, world| !world.history.is_broken(Invariant::Waits),
-    };
-    Property::always(name, condition)
+impl Holds<Goal> for World {
+    fn holds(&self, goal: Goal) -> bool {
+        self.history.notes.has_met(goal)
+    }
 }
 
-impl Meets<Goal> for World {
-    fn has_met(&self, goal: Goal) -> bool {
-        self.history.has_met(goal)
+impl Holds<Invariant> for World {
+    fn holds(&self, invariant: Invariant) -> bool {
+        self.history.notes.keeps(invariant)
     }
 }

@@ -8,6 +8,7 @@ use spindle_protocol::{
     TermId, Timestamp, Timing, Wake,
 };
 
+use crate::node::Passage;
 use crate::scenario::{TICK, timing};
 
 /// The writer's row.
@@ -49,7 +50,7 @@ pub(super) enum Role {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
     pub(super) ask: Ask,
-    pub(super) passage: Passage,
+    pub(super) passage: Passage<Reply>,
     sent: Moment,
 }
 
@@ -60,13 +61,6 @@ pub(super) enum Ask {
     Sweep,
     /// The writers' row and all readers' rows, at one timestamp.
     Poll,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Passage {
-    Leaving,
-    HeldUp,
-    Answered(Reply),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use spindle_protocol::{Answer, Event};
 
-use super::party::{Party, Passage, Reply};
+use super::party::{Party, Reply};
 use super::scenarios::Scenario;
 use super::world::World;
+use crate::node::Passage;
 
 /// One step of the world. Numbers are of parties, of their queues, or of changes that are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,7 +135,7 @@ impl World {
 
     pub(super) fn after(&self, step: Step) -> World {
         let mut world = self.clone();
-        world.history.next_step();
+        world.history.notes.next_step();
         world.pay(step);
         let now = world.now();
         match step {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use spindle_protocol::{Answer, Change, Event, Moment, Observation, StoredRow, Timestamp};
 
 use super::judge::{Goal, History, readers};
-use super::party::{Ask, Party, Passage, Reply, WRITER_ROW};
+use super::party::{Ask, Party, Reply, WRITER_ROW};
 use super::scenarios::{Budget, Scenario};
+use crate::node::Passage;
 use crate::scenario::TICK;
 use crate::table::Table;
+use crate::world::DAWN;
 
-/// Spanner's clock at the first tick.
-const DAWN: Timestamp = Timestamp(1_795_000_000_000_000_000);
 /// Readers' rows.
 const KEYS: [&str; 3] = ["rw/0", "rw/1", "rw/2"];
 
@@ -77,7 +77,7 @@ impl World {
 
     pub(super) fn crash(&mut self, index: usize) {
         if self.parties[index].is_waiting() {
-            self.history.meet(Goal::DiedBetween);
+            self.history.notes.meet(Goal::DiedBetween);
         }
         let late = self.party_mut(index).crash();
         self.give_up(index, late);
@@ -125,7 +125,7 @@ impl World {
                 self.history.forget(&self.table);
             }
             Answer::Rejected(_) if matches!(change, Change::BeginRead { .. }) => {
-                self.history.meet(Goal::ReaderRefused);
+                self.history.notes.meet(Goal::ReaderRefused);
             }
             _ => {}
         }
@@ -165,17 +165,17 @@ impl World {
         self.give_up(index, late);
         let party = &self.parties[index];
         if !held && party.held.is_some() && was_late {
-            self.history.meet(Goal::SecondUnknown);
+            self.history.notes.meet(Goal::SecondUnknown);
         }
         let at_work = |writes: bool| {
             let holds = |party: &&Arc<Party>| party.has_lock(now).is_some();
             self.parties.iter().filter(holds).filter(|party| party.is_writer() == writes).count()
         };
         if at_work(false) > 1 {
-            self.history.meet(Goal::ReadTogether);
+            self.history.notes.meet(Goal::ReadTogether);
         }
         if queue == 1 && at_work(false) > 0 && self.parties[index].is_waiting() {
-            self.history.meet(Goal::WriterWaited);
+            self.history.notes.meet(Goal::WriterWaited);
         }
     }
 
@@ -184,9 +184,9 @@ impl World {
         let (key, change) = self.late.remove(at);
         let applied = matches!(self.carry_out(key, &change), Answer::Applied { .. });
         match (&change, applied) {
-            (Change::BeginRead { .. }, true) => self.history.meet(Goal::LateRead),
-            (Change::BeginWrite { .. }, true) => self.history.meet(Goal::LateSecond),
-            (Change::BeginWrite { .. }, false) => self.history.meet(Goal::LateSecondRefused),
+            (Change::BeginRead { .. }, true) => self.history.notes.meet(Goal::LateRead),
+            (Change::BeginWrite { .. }, true) => self.history.notes.meet(Goal::LateSecond),
+            (Change::BeginWrite { .. }, false) => self.history.notes.meet(Goal::LateSecondRefused),
             _ => {}
         }
     }
