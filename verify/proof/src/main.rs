@@ -2,13 +2,12 @@
 
 #[cfg(test)]
 mod contract;
-mod guards;
 mod queries;
 mod relation;
+mod runs;
 mod solver;
 #[cfg(test)]
 mod state;
-mod stories;
 mod term;
 #[cfg(test)]
 mod tie;
@@ -19,8 +18,8 @@ use std::thread;
 
 use clap::Parser;
 
-use crate::queries::Change;
-use crate::relation::{Kind, RELATION};
+use crate::queries::Query;
+use crate::relation::{Action, RELATION};
 use crate::solver::Solver;
 
 /// Proves the invariants in Z3 and cvc5: `pip install -r verify/proof/solvers.txt`.
@@ -49,9 +48,7 @@ fn run(options: &Options) -> io::Result<bool> {
     let mut solvers = Vec::new();
     for name in ["z3", "cvc5"] {
         let Some(solver) = Solver::find(name)? else {
-            println!(
-                "!! NOT PROVEN: python3 has no module `{name}`; run `pip install -r verify/proof/solvers.txt`."
-            );
+            println!("!! NOT PROVEN: {name} is missing: pip install -r verify/proof/solvers.txt");
             return Ok(options.if_present);
         };
         if !solver.is_pinned() {
@@ -60,57 +57,66 @@ fn run(options: &Options) -> io::Result<bool> {
         solvers.push(solver);
     }
     let [z3, cvc5] = solvers.as_slice() else { return Ok(false) };
-    let (of_z3, of_cvc5, stories, needless) = thread::scope(|scope| {
-        let of_cvc5 = scope.spawn(|| proof_failures(cvc5));
-        let needless = scope.spawn(|| guards::needless_clauses(z3));
-        let of_z3 = proof_failures(z3);
-        let stories = guards::stories(z3);
-        (of_z3, joined(of_cvc5), stories, joined(needless))
+    let (proof, told, needed) = (queries::proof(), queries::told(), queries::needed());
+    // One of the stories is that of half the margin.
+    let (queries, broken) = (proof.len(), told.len() - 1);
+    let others = told.into_iter().chain([queries::half_margin()]).chain(queries::possible());
+    let others: Vec<Query> = others.chain(queries::spare()).collect();
+    let answered = thread::scope(|scope| {
+        let asked = [(z3, &proof), (cvc5, &proof), (z3, &others), (z3, &needed)];
+        asked.map(|(solver, queries)| scope.spawn(|| answered(solver, queries))).map(joined)
     });
-    let stories = stories?;
-    let mut failures = [of_z3?, of_cvc5?, stories.failures].concat();
-    failures.extend(needless?.iter().map(|name| format!("clause `{name}`: nothing needs it")));
-    failures.iter().for_each(|failure| println!("{failure}"));
-    if options.stories {
-        for story in &stories.stories {
-            println!("{}:", story.name);
-            story.lines.iter().for_each(|line| println!("    {line}"));
-        }
+    let mut is_ok = true;
+    for answered in answered {
+        let Answered { failures, stories } = answered?;
+        is_ok &= failures.is_empty();
+        failures.iter().for_each(|failure| println!("{failure}"));
+        stories.iter().filter(|_| options.stories).for_each(|line| println!("{line}"));
     }
-    let guards = RELATION.actions.iter().flat_map(|action| &action.guards);
+    let guards = queries::guards().count();
+    let listed = |of: fn(&Action) -> &Vec<String>| -> usize {
+        RELATION.actions.iter().map(|action| of(action).len()).sum()
+    };
+    let (spare, untold) = (listed(|action| &action.spare), listed(|action| &action.untold));
     println!(
-        "prove: {} actions={} clauses={} claims={} queries={} guards_removed={}/{} broken={} spare={} untold={} z3={} cvc5={}",
-        if failures.is_empty() { "ok" } else { "FAILED" },
+        "prove: {} actions={} clauses={} claims={} queries={queries} guards_removed={}/{guards} broken={broken} spare={spare} untold={untold} z3={} cvc5={}",
+        if is_ok { "ok" } else { "FAILED" },
         RELATION.actions.len(),
         RELATION.clauses.len(),
         RELATION.claims.len(),
-        queries::proof(Change::default()).len(),
-        stories.stories.len() + stories.spare + stories.untold,
-        guards.filter(|guard| guard.kind != Kind::New).count(),
-        stories.stories.len(),
-        stories.spare,
-        stories.untold,
+        broken + spare + untold,
         z3.version,
         cvc5.version,
     );
-    Ok(failures.is_empty())
+    Ok(is_ok)
+}
+
+/// The outcome of a list of queries, in lines.
+#[derive(Default)]
+struct Answered {
+    /// The answers that are not as wanted; `unknown` is none that is.
+    failures: Vec<String>,
+    /// The runs that were found.
+    stories: Vec<String>,
+}
+
+fn answered(solver: &Solver, queries: &[Query]) -> io::Result<Answered> {
+    let answers = solver.answers(queries)?;
+    let mut answered = Answered::default();
+    for (number, query) in queries.iter().enumerate() {
+        let said = answers.get(number).map_or("no answer", String::as_str);
+        let (answer, found) = said.split_once(' ').unwrap_or((said, ""));
+        if answer != query.wanted {
+            answered.failures.push(format!("{}: {}: {said}", solver.name, query.name));
+        } else if !query.plot.is_empty() {
+            answered.stories.push(format!("{}:", query.name));
+            let lines = runs::tell(query.plot, found);
+            answered.stories.extend(lines.iter().map(|line| format!("    {line}")));
+        }
+    }
+    Ok(answered)
 }
 
 fn joined<T>(handle: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     handle.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
-}
-
-/// Returns what this solver does not prove, though it is true; and what it proves of half the
-/// margin, though it is false.
-fn proof_failures(solver: &Solver) -> io::Result<Vec<String>> {
-    let failures = solver.failures(&queries::proof(Change::default()))?;
-    let mut failures: Vec<String> =
-        failures.iter().map(|failure| format!("{}: {failure}", solver.name)).collect();
-    let mut half = queries::implied(Change { half_margin: true, ..Change::default() });
-    // cvc5 finds no answer for the readers, since it looks for a model in vain.
-    half.retain(|query| query.name == "implied/I1");
-    if solver.failures(&half)?.is_empty() {
-        failures.push(format!("{}: I1 follows from half the margin, too", solver.name));
-    }
-    Ok(failures)
 }

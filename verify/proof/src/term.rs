@@ -1,6 +1,6 @@
 //! Terms: S-expressions that are read, rewritten and printed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 
 /// One term.
@@ -59,19 +59,6 @@ impl Term {
         match self {
             Term::Atom(name) => given.get(name).cloned().unwrap_or_else(|| self.clone()),
             Term::List(parts) => Term::List(parts.iter().map(|part| part.with(given)).collect()),
-        }
-    }
-
-    /// Adds `mark` to each of these names.
-    pub fn marked(&self, names: &HashSet<&str>, mark: &str) -> Term {
-        match self {
-            Term::Atom(name) if names.contains(name.as_str()) => {
-                Term::Atom(format!("{name}{mark}"))
-            }
-            Term::Atom(_) => self.clone(),
-            Term::List(parts) => {
-                Term::List(parts.iter().map(|part| part.marked(names, mark)).collect())
-            }
         }
     }
 

@@ -44,7 +44,6 @@ noted! {
         SecondUnknown: "a writer learned late that its second commit was applied",
         LateRead: "a reader's begin landed after its sender gave up",
         LateSecond: "a writer's second commit landed after its sender gave up",
-        LateSecondRefused: "a writer's second commit came after another had the writers' row",
         EitherReleased: "a release met the second term before its owner had heard of it",
     }
 }

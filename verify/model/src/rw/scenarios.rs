@@ -82,6 +82,7 @@ fn two_readers() -> Scenario {
             Goal::SecondUnknown,
             Goal::LateRead,
             Goal::LateSecond,
+            Goal::EitherReleased,
         ],
     }
 }
@@ -100,6 +101,7 @@ fn two_writers() -> Scenario {
             Goal::DiedBetween,
             Goal::SecondUnknown,
             Goal::LateSecond,
+            Goal::EitherReleased,
         ],
         ..two_readers()
     }

@@ -186,7 +186,6 @@ impl World {
         match (&change, applied) {
             (Change::BeginRead { .. }, true) => self.history.notes.meet(Goal::LateRead),
             (Change::BeginWrite { .. }, true) => self.history.notes.meet(Goal::LateSecond),
-            (Change::BeginWrite { .. }, false) => self.history.notes.meet(Goal::LateSecondRefused),
             _ => {}
         }
     }
