@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::Succession;
-use spindle_protocol::fleet::{Share, Step, View};
+use spindle_protocol::fleet::{Declaration, Share, Step, View};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::member::Member;
-use super::poll::{Other, Place, Polled, declaration};
+use super::poll::{Other, Place, Polled};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
 use super::shards::Shards;
 use super::shards_view::ShardsView;
@@ -66,6 +66,8 @@ pub(super) struct Controller {
     failures: u32,
     /// The members that share another number, as the last poll of all showed them.
     others: Vec<Other>,
+    /// True if the last poll of all showed that the group plans by what this member declares.
+    is_by_own: bool,
     tidied: Instant,
 }
 
@@ -76,11 +78,12 @@ impl Controller {
         cancel: CancellationToken,
         dropped: CancellationToken,
     ) -> Result<Controller> {
-        let Shards { member, name, count, restart, view } = shards;
+        let Shards { member, name, count, restart, weight, costs, view } = shards;
         let lock = member.settings_of_rows().clone();
         let shares = shares_prefix(member.group(), name);
-        let declaration = Some(declaration(*count, 0));
-        let own = lock.for_row(format!("{shares}{}", member.id()), declaration).build()?;
+        let declares = Declaration::new(*count, *weight, costs.clone());
+        let info = Some(declares.to_string());
+        let own = lock.for_row(format!("{shares}{}", member.id()), info).build()?;
         let settings = own.settings()?;
         let timing = &settings.timing;
         let place = Place {
@@ -88,6 +91,7 @@ impl Controller {
             shares,
             shards: shards_prefix(member.group(), name),
             count: *count,
+            declares,
             lease: timing.lease,
             repeats: Arc::default(),
         };
@@ -116,6 +120,7 @@ impl Controller {
             all_due: Instant::now(),
             failures: 0,
             others: Vec::new(),
+            is_by_own: true,
             tidied: Instant::now(),
         })
     }
@@ -153,7 +158,7 @@ impl Controller {
             let pause = match polled {
                 Ok(polled) => {
                     let early = self.place.early_lives(self.member.id(), &polled);
-                    let info = Some(declaration(self.place.count, early));
+                    let info = Some(self.place.declares.with_early(early));
                     let key = self.place.share_key(self.member.id());
                     self.own = self.lock.for_row(key, info).build()?;
                     break;
@@ -232,6 +237,7 @@ impl Controller {
         }
         if is_all {
             self.check_count(&polled)?;
+            self.note_plan(&polled);
             self.view.polled(self.member.id(), &polled.view, &self.meter);
             self.left.clear();
         }
@@ -294,6 +300,24 @@ impl Controller {
             });
         }
         self.others = others.to_vec();
+    }
+
+    /// Logs, once each time, that the group plans by other weights or costs than this member declares.
+    fn note_plan(&mut self, polled: &Polled) {
+        let Declaration { weight, costs, .. } = &self.place.declares;
+        if !polled.view.members.iter().any(|member| member.id == self.member.id()) {
+            return;
+        }
+        let counts = polled.is_by_weight || (*weight == 1 && costs.is_empty());
+        let (lock, is_by_own) = (self.own.name(), counts && polled.view.costs == *costs);
+        if self.is_by_own && !counts {
+            let rule =
+                "a member knows no weights, or the table has no column `info`: all count alike";
+            say(|| tracing::warn!(lock, weight, "{rule}"));
+        } else if self.is_by_own && !is_by_own {
+            say(|| tracing::warn!(lock, "shards cost what the member says that came first"));
+        }
+        self.is_by_own = is_by_own;
     }
 
     fn take<F, Fut>(&mut self, shard: usize, task: Arc<F>)

@@ -27,4 +27,4 @@ pub use semaphore::{Semaphore, SemaphoreBuilder};
 pub use shard::Shard;
 pub use shards::Shards;
 pub use shards_view::{ShardEvent, ShardEvents};
-pub use spindle_protocol::fleet::{Move, Plan, plan};
+pub use spindle_protocol::fleet::{Move, Plan, plan, plan_by_weight};

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::Timestamp;
-use spindle_protocol::fleet::{Join, Life, Participant, Piece, Share, View, declare_early};
+use spindle_protocol::fleet::{
+    Declaration, Join, Life, Participant, Piece, Share, View, agreed_costs,
+};
 
 use crate::batch::Repeats;
 use crate::error::Result;
@@ -22,6 +24,8 @@ pub(super) struct Place {
     pub(super) shares: String,
     pub(super) shards: String,
     pub(super) count: usize,
+    /// What this member says of its part in it.
+    pub(super) declares: Declaration,
     pub(super) lease: Duration,
     pub(super) repeats: Arc<Repeats>,
 }
@@ -32,6 +36,8 @@ pub(super) struct Polled {
     pub(super) view: View,
     /// The live members that share another number of shards.
     pub(super) others: Vec<Other>,
+    /// True if all members plan by weight.
+    pub(super) is_by_weight: bool,
     /// The rows of the members, the gone ones' too.
     pub(super) shares: Rows,
     /// The texts that the last owners of some shards left for the next.
@@ -66,7 +72,7 @@ impl Place {
         let (pieces, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.name.starts_with(&self.shards));
         self.note(&mut shards, &pieces, read_at);
-        let (mut members, mut others) = (Vec::new(), Vec::new());
+        let (mut members, mut declared, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let lives = self.lives(&shares, read_at);
         for full in &shares {
             let (Some(id), Some(until), Some((_, join))) = (
@@ -77,20 +83,30 @@ impl Place {
                 continue;
             };
             let (id, since, counts_from) = (id.to_string(), full.row.token, join.counts_from);
-            let count = full.info.as_deref().and_then(declared);
-            let says = count.is_some();
+            let declares = full.info.as_deref().and_then(Declaration::read);
+            let count = declares.as_ref().map(|it| it.count);
+            let (says, weight) = (count.is_some(), declares.as_ref().map_or(1, |it| it.weight));
             match count.or_else(|| self.shown_count(&pieces, &id, since, read_at)) {
                 Some(count) if count != self.count => {
                     others.push(Other { id, count, says, since });
                 }
-                _ => members.push(Participant { id, since, until, counts_from }),
+                _ => {
+                    members.push(Participant { id, since, until, counts_from, weight });
+                    declared.push(declares);
+                }
             }
         }
+        let declared = members.iter().zip(&declared);
+        let costs = agreed_costs(declared.map(|(it, says)| (it.since, &*it.id, says.as_ref())));
+        let (is_by_weight, costs) = (costs.is_some(), costs.cloned().unwrap_or_default());
+        for member in members.iter_mut().filter(|_| !is_by_weight) {
+            member.weight = 1;
+        }
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
-        let view = View { read_at, members, shards };
+        let view = View { read_at, members, shards, costs };
         let left = self.left(&pieces);
         let shares = Rows { rows: shares, takeovers, read_at, with_leases };
-        Ok(Polled { view, others, shares, left })
+        Ok(Polled { view, others, is_by_weight, shares, left })
     }
 
     fn lives<'r>(
@@ -140,7 +156,7 @@ impl Place {
         self.note(&mut view.shards, &rows, read_at);
         let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, with_leases };
         let left = self.left(&rows);
-        Ok(Polled { view, others: Vec::new(), shares, left })
+        Ok(Polled { view, others: Vec::new(), is_by_weight: true, shares, left })
     }
 
     /// Returns the texts that the last owners of these shards left for the next.
@@ -164,32 +180,3 @@ impl Place {
 
 /// With this begins the text that an owner leaves for the next, in the `info` of a released shard.
 pub(super) const HANDED_OVER: &str = "handed over: ";
-
-/// A member declares the number of shards that it shares, the version of the plan, and how many of its
-/// lives ended early.
-///
-/// A later version of the library that knows another plan says so here, and plans by the lowest
-/// that a live member names.
-pub(super) fn declaration(count: usize, early: u32) -> String {
-    declare_early(&format!("shards {count} plan 1"), early)
-}
-
-fn declared(info: &str) -> Option<usize> {
-    let mut words = info.strip_prefix("shards ")?.split(' ');
-    words.next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_member_says_how_many_shards_it_shares() {
-        assert_eq!(declared(&declaration(256, 0)), Some(256));
-        assert_eq!(declared(&declaration(256, 3)), Some(256));
-        assert_eq!(declared("shards 7 plan 2 and more"), Some(7));
-        for info in ["", "shards", "shards x", "http://10.0.0.1"] {
-            assert_eq!(declared(info), None, "{info}");
-        }
-    }
-}

@@ -1,8 +1,10 @@
 //! Sharing shards out among the members of a group.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::fleet::Declaration;
 use tokio_util::sync::CancellationToken;
 
 use super::controller::Controller;
@@ -16,6 +18,9 @@ use crate::settings::LEASE_MAX;
 
 /// Each member reads all of their rows at every poll.
 const SHARDS_MAX: usize = 10_000;
+const WEIGHT_MAX: u32 = 1_000;
+/// The costs of some 400 single shards, or of as many ranges.
+const DECLARATION_BYTES_MAX: usize = 4_000;
 
 impl Member {
     /// Names shards that the members of the group share out among themselves: `count` pieces of
@@ -28,8 +33,15 @@ impl Member {
     /// table without the column `info` a member can't say its count. There, who names the lesser
     /// count notices once the other has a shard beyond it; who names the greater does not.
     pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
-        let (restart, view) = (None, Arc::default());
-        Shards { member: self.clone(), name: name.into(), count, restart, view }
+        Shards {
+            member: self.clone(),
+            name: name.into(),
+            count,
+            restart: None,
+            weight: 1,
+            costs: BTreeMap::new(),
+            view: Arc::default(),
+        }
     }
 }
 
@@ -41,6 +53,9 @@ pub struct Shards {
     pub(super) name: String,
     pub(super) count: usize,
     pub(super) restart: Option<Duration>,
+    pub(super) weight: u32,
+    /// The costs of the shards that don't cost 1.
+    pub(super) costs: BTreeMap<usize, u32>,
     pub(super) view: Arc<ShardsView>,
 }
 
@@ -78,6 +93,61 @@ impl Shards {
     /// the random default: no other process could come back as it.
     pub fn restart_within(mut self, limit: Duration) -> Shards {
         self.restart = Some(limit);
+        self
+    }
+
+    /// Gives this member a share so many times as large as one of weight 1 gets; by default 1, from 1
+    /// to 1,000.
+    ///
+    /// It is another number for each member, such as that of its processors. Nothing measures the load.
+    /// To change it, let the member leave and come back with another one.
+    ///
+    /// A member says its weight in its row. While a live member doesn't know weights, because its version
+    /// is older, all members count alike, and that is logged. So they do in a table without the column
+    /// `info`.
+    ///
+    /// ```
+    /// # use spindle::LockTable;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    /// // Of three members, this one works half of the shards. The first shard is as dear as ten others.
+    /// let member = table.member("orders").id("large").build()?;
+    /// let shards = member.shards("partitions", 60).weight(2).cost(0, 10);
+    /// # drop(shards);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`run`](Shards::run) refuses another weight.
+    pub fn weight(mut self, weight: u32) -> Shards {
+        self.weight = weight;
+        self
+    }
+
+    /// Says that a shard costs so many times as much as one that costs 1; by default each costs 1, from
+    /// 1 to 1,000. Call it for each shard that costs more.
+    ///
+    /// Costs are shared out evenly by weight, and dear shards spread first: see
+    /// [`plan_by_weight`](crate::fleet::plan_by_weight). Nothing measures the costs.
+    ///
+    /// Give all members the same. Where they differ, all plan by those of the live member that came
+    /// first, and the others log that. So a deploy that names other costs moves shards once: when the
+    /// last member of the old deploy has left. What [`weight`](Shards::weight) says of older versions
+    /// and of tables without `info` holds for costs, too.
+    ///
+    /// # Errors
+    ///
+    /// [`run`](Shards::run) refuses another cost, that of a shard which isn't there, and so many
+    /// different costs that their list takes more than 4,000 bytes. Neighbours of the same cost take
+    /// the room of one.
+    pub fn cost(mut self, shard: usize, cost: u32) -> Shards {
+        match cost {
+            1 => drop(self.costs.remove(&shard)),
+            _ => drop(self.costs.insert(shard, cost)),
+        }
         self
     }
 
@@ -146,7 +216,9 @@ impl Shards {
     /// - At most one task of a shard is at work, by the rules of every lock. It is told to stop before
     ///   its term expires, and aborted if it doesn't. Code that blocks its thread can't be aborted.
     /// - Shares differ by at most one shard once nothing changes, and a join moves only what the joiner
-    ///   gets. [`plan`](crate::fleet::plan) says who gets what.
+    ///   gets. [`plan`](crate::fleet::plan) says who gets what, and
+    ///   [`plan_by_weight`](crate::fleet::plan_by_weight) by [`weight`](Shards::weight) and
+    ///   [`cost`](Shards::cost).
     /// - A member that joins gets its shards by name: the task is told to stop, ends, and then the
     ///   shard is released for its new owner alone. Nobody else takes it for two polls.
     /// - The shards of a member that crashed run elsewhere once its lease is over.
@@ -262,6 +334,31 @@ impl Shards {
         if !(1..=SHARDS_MAX).contains(count) {
             return Err(member.refuse(format!(
                 "{count} shards of the name `{name}`; expected 1 to {SHARDS_MAX}"
+            )));
+        }
+        self.check_weights()
+    }
+
+    fn check_weights(&self) -> Result<()> {
+        let Shards { member, name, count, weight, costs, .. } = self;
+        let bounds = 1..=WEIGHT_MAX;
+        if !bounds.contains(weight) {
+            return Err(member.refuse(format!(
+                "weight {weight} for the shards `{name}`; expected 1 to {WEIGHT_MAX}"
+            )));
+        }
+        let is_wrong = |(shard, cost): &(&usize, &u32)| *shard >= count || !bounds.contains(cost);
+        if let Some((shard, cost)) = costs.iter().find(is_wrong) {
+            return Err(member.refuse(format!(
+                "cost {cost} of shard {shard} of {count} of the name `{name}`; expected 1 to \
+                 {WEIGHT_MAX}, of a shard below {count}"
+            )));
+        }
+        let bytes = Declaration::new(*count, *weight, costs.clone()).to_string().len();
+        if bytes > DECLARATION_BYTES_MAX {
+            return Err(member.refuse(format!(
+                "costs of the shards `{name}` that take {bytes} bytes; at most \
+                 {DECLARATION_BYTES_MAX}: let neighbours cost the same"
             )));
         }
         Ok(())

@@ -54,3 +54,4 @@ mod shards_seen;
 mod takeover;
 mod unknown;
 mod verbs;
+mod weights;

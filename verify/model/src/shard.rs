@@ -270,6 +270,7 @@ impl ShardWorld {
             since: of_tick(self.minds[*other].since),
             until: of_tick(self.minds[*other].lived) + lease(*other),
             counts_from: of_tick(self.minds[*other].since) + Share::usual_settling(lease(*other)),
+            weight: 1,
         };
         let told = members.first().map_or(Piece::Vacant, |first| Piece::Held {
             by: Some(scenario.members[*first].id.to_string()),
@@ -282,6 +283,7 @@ impl ShardWorld {
             read_at,
             members: members.iter().map(participant).collect(),
             shards: vec![told, shard],
+            costs: BTreeMap::new(),
         }
     }
 

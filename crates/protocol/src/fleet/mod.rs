@@ -3,13 +3,15 @@
 //! Pure as the rest: nothing here acts. A wrong or an old view costs time and never safety, because
 //! each piece is an ordinary lock with a token of its own.
 
+mod declaration;
 mod joins;
 mod plan;
 mod share;
 mod turn;
 
+pub use declaration::{Declaration, agreed_costs};
 pub use joins::{Join, Life, declare_early, joins};
-pub use plan::{Move, Plan, plan};
+pub use plan::{Move, Plan, plan, plan_by_weight};
 pub use share::{Part, Participant, Piece, Share, Step, View};
 pub use turn::{Contest, LastHolder, Ranked, Vacancy, grace, turn};
 
@@ -21,3 +23,5 @@ mod plan_tests;
 mod share_tests;
 #[cfg(test)]
 mod turn_tests;
+#[cfg(test)]
+mod weight_tests;

@@ -1,20 +1,26 @@
+//! Plans where all weights and all costs are 1.
+
 use std::collections::BTreeSet;
 
 use super::{Plan, plan};
 
-const IDS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+pub const IDS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
 /// Numbers that are the same in each run.
-struct Numbers(u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % bound
     }
 
-    fn owners(&mut self, shards: usize, of: usize) -> Vec<Option<&'static str>> {
+    pub fn up_to(&mut self, most: u32) -> u32 {
+        1 + u32::try_from(self.below(usize::try_from(most).unwrap())).unwrap()
+    }
+
+    pub fn owners(&mut self, shards: usize, of: usize) -> Vec<Option<&'static str>> {
         (0..shards)
             .map(|_| IDS.get(self.below(of + 1)).copied().filter(|id| *id < IDS[of]))
             .collect()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::plan::{Plan, plan};
+use super::plan::{Plan, plan_by_weight};
 use crate::{Moment, Named, Row, Timestamp, Timing};
 
 /// From one poll to the next while shards are being handed to this member: right after one arrived,
@@ -27,6 +27,8 @@ pub struct View {
     pub members: Vec<Participant>,
     /// The shards, by their numbers.
     pub shards: Vec<Piece>,
+    /// The costs of the shards that don't cost 1.
+    pub costs: BTreeMap<usize, u32>,
 }
 
 impl View {
@@ -34,7 +36,17 @@ impl View {
     pub fn is_settled(&self) -> bool {
         let members: Vec<&str> = self.members.iter().map(|member| &*member.id).collect();
         let is_held = |piece: &Piece| piece.holder().is_some_and(|id| members.contains(&id));
-        self.shards.iter().all(is_held) && plan(&members, &owners(self)).moves().is_empty()
+        self.shards.iter().all(is_held) && self.plan(&members).moves().is_empty()
+    }
+
+    /// Returns the plan of these members, by their weights.
+    fn plan<'v>(&'v self, members: &[&'v str]) -> Plan<'v> {
+        let weights: BTreeMap<&str, u32> =
+            self.members.iter().map(|member| (&*member.id, member.weight)).collect();
+        let weight = |id: &&'v str| (*id, weights.get(*id).copied().unwrap_or(1));
+        let members: Vec<(&str, u32)> = members.iter().map(weight).collect();
+        let owners: Vec<Option<&str>> = self.shards.iter().map(Piece::owner).collect();
+        plan_by_weight(&members, &owners, &self.costs)
     }
 }
 
@@ -49,6 +61,8 @@ pub struct Participant {
     pub until: Timestamp,
     /// From when on it counts, if it has no shard before: see [`joins`](super::joins()).
     pub counts_from: Timestamp,
+    /// Its weight: 1 where nobody plans by weight.
+    pub weight: u32,
 }
 
 /// The standing of one shard.
@@ -191,10 +205,9 @@ impl Share {
             return step;
         }
         let members = self.counting(view, is_member);
-        let owners = owners(view);
-        let by_all = plan(&members, &owners);
+        let by_all = view.plan(&members);
         self.doubt(now, view, &members, &by_all);
-        let by_others = plan(&self.undoubted(&members), &owners);
+        let by_others = view.plan(&self.undoubted(&members));
         if is_member {
             step.take = self.takes(now, view, parts, [&by_all, &by_others]);
         }
@@ -259,7 +272,7 @@ impl Share {
 
     /// Notes who leaves a vacant shard of its own alone for as long as a promise lasts.
     fn doubt(&mut self, now: Moment, view: &View, members: &[&str], by_all: &Plan) {
-        let by_others = plan(&self.undoubted(members), &owners(view));
+        let by_others = view.plan(&self.undoubted(members));
         let vacant = (0..view.shards.len()).filter(|shard| view.shards[*shard] == Piece::Vacant);
         for shard in vacant {
             let owner = self.responsible(shard, [by_all, &by_others]);
@@ -454,10 +467,6 @@ impl Piece {
             other => other.holder(),
         }
     }
-}
-
-fn owners(view: &View) -> Vec<Option<&str>> {
-    view.shards.iter().map(Piece::owner).collect()
 }
 
 impl Pause {

@@ -30,6 +30,9 @@ struct World {
     moves: usize,
     /// One that is dead, and since when.
     silent: Option<(&'static str, u64)>,
+    /// The weights of those that have another one than 1.
+    weights: BTreeMap<&'static str, u32>,
+    costs: BTreeMap<usize, u32>,
 }
 
 #[derive(Clone, Default)]
@@ -48,7 +51,15 @@ fn at(tick: u64) -> Timestamp {
 impl World {
     fn new(shards: usize) -> World {
         let shards = vec![Shard::default(); shards];
-        World { tick: 0, nodes: BTreeMap::new(), shards, moves: 0, silent: None }
+        World {
+            tick: 0,
+            nodes: BTreeMap::new(),
+            shards,
+            moves: 0,
+            silent: None,
+            weights: BTreeMap::new(),
+            costs: BTreeMap::new(),
+        }
     }
 
     fn join(&mut self, id: &'static str) {
@@ -82,7 +93,8 @@ impl World {
             let lived = silent.map_or(self.tick, |(_, since)| since);
             let since = at(node.since);
             let counts_from = since + Share::usual_settling(LEASE);
-            Participant { id: (*id).into(), since, until: at(lived + 100), counts_from }
+            let weight = self.weights.get(id).copied().unwrap_or(1);
+            Participant { id: (*id).into(), since, until: at(lived + 100), counts_from, weight }
         });
         let piece = |shard: &Shard| match (shard.holder, &shard.promised) {
             (Some(holder), _) => {
@@ -95,7 +107,8 @@ impl World {
             _ => Piece::Vacant,
         };
         let shards = self.shards.iter().map(piece).collect();
-        View { read_at: at(self.tick), members: members.collect(), shards }
+        let costs = self.costs.clone();
+        View { read_at: at(self.tick), members: members.collect(), shards, costs }
     }
 
     fn act(&mut self, id: &'static str) -> Step {
@@ -476,8 +489,10 @@ fn shards_are_settled_once_live_members_have_each_and_none_is_to_move() {
             since: at(0),
             until: at(100),
             counts_from: at(0),
+            weight: 1,
         });
-        View { read_at: at(1), members: members.collect(), shards: shards.to_vec() }.is_settled()
+        let (members, shards) = (members.collect(), shards.to_vec());
+        View { read_at: at(1), members, shards, costs: BTreeMap::new() }.is_settled()
     };
     assert!(is_settled(&["a"], ["a", "a", "a"].map(held)));
     assert!(is_settled(&["a", "b"], ["a", "b", "a"].map(held)));
@@ -498,6 +513,7 @@ fn shards_that_a_former_life_of_an_id_left_bring_the_next_life_none() {
         since: at(joined),
         until: at(300),
         counts_from: at(counts_from),
+        weight: 1,
     };
     let members = vec![member("a", 0, 0), member("e", 200, 400)];
     let held = |by: &str, since, until| {
@@ -508,10 +524,80 @@ fn shards_that_a_former_life_of_an_id_left_bring_the_next_life_none() {
         let mut shards = vec![held("a", 10, 300); 9];
         shards.push(of_e);
         let parts = (0..9).map(|shard| (shard, Part::Working)).collect();
-        let view = View { read_at: at(205), members: members.clone(), shards };
+        let (members, costs) = (members.clone(), BTreeMap::new());
+        let view = View { read_at: at(205), members, shards, costs };
         Share::new("a", LEASE, POLL).decide(Moment::default(), &view, &parts, true).hand_over.len()
     };
     assert_eq!(handed_over(held("e", 50, 206)), 0, "it does not count yet");
     assert!(handed_over(held("e", 201, 301)) > 0, "it has a shard of its own");
     assert!(handed_over(held("e", 50, 301)) > 0, "it was heard of since it joined anew");
+}
+
+/// Four members, of which `a` has the weight of three others, and 24 shards.
+fn weighted() -> World {
+    let mut world = World::new(24);
+    world.weights.insert("a", 3);
+    ["a", "b", "c", "d"].into_iter().for_each(|id| world.join(id));
+    world.run(seconds(10));
+    assert_eq!((world.counts(), world.moves), (vec![12, 4, 4, 4], 24));
+    world.moves = 0;
+    world
+}
+
+#[test]
+fn members_that_come_go_and_restart_move_only_what_their_weights_are_worth() {
+    let mut world = weighted();
+    world.weights.insert("e", 2);
+    world.join("e");
+    world.run(seconds(2));
+    assert_eq!(world.moves, 0, "it does not count yet");
+    world.run(seconds(8));
+    assert_eq!((world.counts(), world.moves), (vec![9, 3, 3, 3, 6], 6));
+    world.moves = 0;
+    world.crash("e");
+    world.run(LEASE + POLL);
+    assert_eq!((world.counts(), world.moves), (vec![12, 4, 4, 4], 6));
+    world.moves = 0;
+    for _ in 0..20 {
+        world.join("e");
+        world.run(seconds(2));
+        world.crash("e");
+        world.run(seconds(1));
+    }
+    assert_eq!((world.counts(), world.moves), (vec![12, 4, 4, 4], 0), "it never counted");
+    // It comes back with another weight.
+    world.crash("a");
+    world.run(LEASE + POLL);
+    assert_eq!((world.counts(), world.moves), (vec![8; 3], 12));
+    world.moves = 0;
+    world.weights.remove("a");
+    world.join("a");
+    world.run(seconds(10));
+    assert_eq!((world.counts(), world.moves), (vec![6; 4], 6));
+}
+
+#[test]
+fn a_heavy_member_that_takes_nothing_is_handed_nothing_until_it_is_heard_of() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    world.weights.insert("x", 8);
+    world.falls_silent_after_its_join("x");
+    assert_eq!(world.counts(), [5; 4]);
+    assert!(world.moves <= 10, "{} moves: two rounds of its thirteen", world.moves);
+}
+
+#[test]
+fn a_shard_that_costs_more_leaves_its_owner_fewer_others() {
+    let mut world = World::new(20);
+    world.costs = BTreeMap::from([(0, 12)]);
+    ["a", "b"].into_iter().for_each(|id| world.join(id));
+    world.run(seconds(10));
+    let of_heavy = world.shards[0].holder.unwrap();
+    // Its cost and 19 others make 31.
+    assert!((4..=5).contains(&world.count(of_heavy)), "{:?}", world.counts());
+    world.moves = 0;
+    // The shards' costs change: so do the shares.
+    world.costs.clear();
+    world.run(seconds(10));
+    assert_eq!(world.counts(), [10, 10]);
+    assert!((5..=6).contains(&world.moves), "{}", world.moves);
 }
