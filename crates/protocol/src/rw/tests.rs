@@ -90,52 +90,6 @@ fn a_reader_whose_begin_is_unknown_is_shown_its_own_row_whoever_writes() {
 }
 
 #[test]
-fn a_reader_begins_only_where_the_writers_row_is_as_it_was() {
-    let vacant = held(1_000, writer(1));
-    let change = begin_read(Some(vacant.clone()));
-    let writes = change.judge("rw/r", &[stored(WRITER_ROW, &vacant)]).unwrap();
-    assert_eq!(writes.len(), 2, "the old writer is released with it");
-    assert_eq!((&*writes[1].key, writes[1].kind), (WRITER_ROW, WriteKind::Update));
-    let beaten = Row { heartbeat: Timestamp(1_001), ..vacant };
-    for found in [
-        vec![stored(WRITER_ROW, &beaten)],
-        vec![stored(WRITER_ROW, &held(1_200, writer(2)))],
-        vec![],
-    ] {
-        assert!(matches!(change.judge("rw/r", &found), Err(Rejection::Changed(_))), "{found:?}");
-    }
-    let free = released(900);
-    let change = begin_read(Some(free.clone()));
-    assert_eq!(change.judge("rw/r", &[stored(WRITER_ROW, &free)]).unwrap().len(), 1);
-    assert!(begin_read(None).judge("rw/r", &[stored(WRITER_ROW, &free)]).is_err());
-}
-
-#[test]
-fn a_writer_whose_heartbeat_was_set_back_by_hand_is_released_by_the_next_reader() {
-    let set_back = Row { heartbeat: Timestamp::EPOCH, ..held(1_000, writer(1)) };
-    let nulled = StoredRow { heartbeat: None, ..stored(WRITER_ROW, &set_back) };
-    let change = begin_read(Some(set_back.clone()));
-    for found in [stored(WRITER_ROW, &set_back), nulled] {
-        let writes = change.judge("rw/r", &[found]).unwrap();
-        assert_eq!(
-            writes.len(),
-            2,
-            "or its fence would still be good, and so would its heartbeats"
-        );
-    }
-}
-
-#[test]
-fn a_reader_that_leaves_deletes_its_row_and_no_other_terms() {
-    let term = TermId { token: Timestamp(20), writer: writer(7) };
-    let change = Change::EndRead { term };
-    let writes = change.judge("rw/r", &[stored("rw/r", &held(20, writer(7)))]).unwrap();
-    assert_eq!(writes[0].kind, WriteKind::Delete);
-    assert!(change.judge("rw/r", &[stored("rw/r", &held(21, writer(7)))]).is_err());
-    assert!(change.judge("rw/r", &[]).is_err());
-}
-
-#[test]
 fn a_writer_waits_for_the_last_reader_and_begins_where_none_is() {
     let (stopped, writer_row) = (Stopped::new(first(), LEASE), held(50, writer(1)));
     let readers = [("rw/r".to_string(), held(20, writer(7)))];
