@@ -184,8 +184,8 @@ pub(super) fn check_column(table: &str, column: &Column) -> Result<()> {
     }
     check_commit_timestamp_option(table, column, column.allow_commit_timestamp)?;
     if column.generated.is_some() && (column.default.is_some() || column.allow_commit_timestamp) {
-        return Err(Error::invalid_argument(format!(
-            "Column {} with a DEFAULT value cannot be a generated column and vice versa.",
+        return Err(Error::failed_precondition(format!(
+            "Column {table}.{} with a DEFAULT value cannot be a generated column and vice versa.",
             column.name
         )));
     }

@@ -223,6 +223,14 @@ impl Target<'_> {
             check_cell(self.table, &self.table.columns[*position], cell, self.now)?;
         }
         let key = self.key(&written)?;
+        let not_null = match kind {
+            WriteKind::Update => Ok(()),
+            _ => self.check_not_null(&written),
+        };
+        // A statement looks for the row first.
+        if self.committing {
+            not_null.clone()?;
+        }
         let exists = self.exists(&key);
         if let Some((columns, touched)) = &mut self.cascades {
             if kind == WriteKind::Replace {
@@ -243,9 +251,7 @@ impl Target<'_> {
             WriteKind::Update if !exists => return Err(self.cannot_update(&key)),
             _ => {}
         }
-        if kind != WriteKind::Update {
-            self.check_not_null(&written)?;
-        }
+        not_null?;
         let keeps_row = exists && kind != WriteKind::Replace;
         if !keeps_row {
             self.fill(&mut written, |_| true)?;

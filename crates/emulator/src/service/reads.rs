@@ -93,11 +93,18 @@ fn check_hint(request: &proto::ReadRequest, handle: Handle) -> Result<()> {
 
 /// Returns the index that a read names.
 fn of_index<'a>(schema: &'a Schema, table: &Table, name: &str) -> Result<&'a BoundIndex> {
-    let of_table = |index: &&BoundIndex| index.definition.table.eq_ignore_ascii_case(&table.name);
-    schema.index(name).filter(of_table).ok_or_else(|| {
+    let Some(index) = schema.index(name) else {
         let message = format!("No index '{name}' was found for table '{}'.", table.name);
-        Error::new(Code::NotFound, message)
-    })
+        return Err(Error::new(Code::NotFound, message));
+    };
+    let of = &index.definition.table;
+    match of.eq_ignore_ascii_case(&table.name) {
+        true => Ok(index),
+        false => Err(Error::failed_precondition(format!(
+            "Index '{name}' indexes '{of}' which does not match the given base table '{}'.",
+            table.name
+        ))),
+    }
 }
 
 /// Returns the columns that a read names, under the names that the table has for them.

@@ -22,8 +22,6 @@ mod information_schema;
 mod keys;
 mod lexer;
 mod literal;
-#[cfg(test)]
-mod memory;
 mod params;
 mod parser;
 mod plan;

@@ -57,9 +57,10 @@ impl DefaultExpression for Written {
                 Err(refused(column, &SqlError::invalid(self.expr.at, message)))
             }
             NewValue::Computed(_) if column.allow_commit_timestamp => {
-                let message = "with the option allow_commit_timestamp, only \
-                               PENDING_COMMIT_TIMESTAMP() can be a default";
-                Err(refused(column, &SqlError::invalid(self.expr.at, message)))
+                Err(Error::failed_precondition(format!(
+                    "Cannot use commit timestamp column `{}` as a column with default value.",
+                    column.name
+                )))
             }
             NewValue::CommitTimestamp | NewValue::Computed(_) => Ok(()),
         }

@@ -50,6 +50,15 @@ impl Answer {
         Answer { code, message, columns: Vec::new(), rows: Vec::new(), count: None }
     }
 
+    /// Returns its text, which is the same for rows in any order unless they have one.
+    pub fn text(&self, in_order: bool) -> String {
+        let mut answer = self.clone();
+        if !in_order {
+            answer.rows.sort_by_key(Json::to_string);
+        }
+        answer.to_string()
+    }
+
     /// How this answer of the emulator compares with Google's. Rows in any order are the same ones.
     pub fn against(&self, google: &Answer, in_order: bool) -> Verdict {
         let rows = |answer: &Answer| {
@@ -74,6 +83,22 @@ impl Answer {
             }
             _ => Verdict::WrongCode,
         }
+    }
+}
+
+/// True if the rows that answer a call come in a certain order.
+pub fn in_order(call: &str) -> bool {
+    let has_order = ["sql", "schema"].iter().all(|verb| !call.starts_with(verb));
+    has_order || call.ends_with("/* ordered */")
+}
+
+/// A call and the answers to it, in lines of `calls.txt`: `=` is Google's, and `!` the emulator's where it
+/// is another one.
+pub fn recorded(call: &str, google: &Answer, ours: &Answer) -> String {
+    let [google, ours] = [google, ours].map(|answer| answer.text(in_order(call)));
+    match google == ours {
+        true => format!("{call}\n= {ours}\n"),
+        false => format!("{call}\n= {google}\n! {ours}\n"),
     }
 }
 

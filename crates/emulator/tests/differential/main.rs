@@ -5,6 +5,7 @@
 //! cargo test --test differential -- --seed 1 --cases 4000     # the same cases each time
 //! cargo test --test differential -- --seed 7 --seconds 3600   # as many as the time takes
 //! cargo test --test differential -- --file FILE               # calls of a file, as in calls.txt
+//! cargo test --test differential -- --record FILE             # and writes both answers into it
 //! ```
 //!
 //! Without options it does nothing, and where Google's emulator isn't installed it says so. A
@@ -47,13 +48,14 @@ struct Options {
     cases: Option<u64>,
     time: Option<Duration>,
     file: Option<String>,
+    record: Option<String>,
 }
 
 fn options() -> Result<Option<Options>> {
     let mut options = Options::default();
     let mut arguments = std::env::args().skip(1).peekable();
     // Otherwise it is `cargo test` with options of its own.
-    if !arguments.peek().is_some_and(|it| ["--seed", "--file"].contains(&it.as_str())) {
+    if !arguments.peek().is_some_and(|it| ["--seed", "--file", "--record"].contains(&it.as_str())) {
         return Ok(None);
     }
     while let Some(name) = arguments.next() {
@@ -64,6 +66,7 @@ fn options() -> Result<Option<Options>> {
             "--cases" => options.cases = Some(number()?),
             "--seconds" => options.time = Some(Duration::from_secs(number()?)),
             "--file" => options.file = Some(value),
+            "--record" => options.record = Some(value),
             _ => return Err(format!("unknown option {name}")),
         }
     }
@@ -96,6 +99,8 @@ struct Pair {
     counts: BTreeMap<(String, Verdict), u64>,
     databases: u64,
     shown: usize,
+    /// The calls of the case and the answers to them, as `calls.txt` has them.
+    recording: String,
 }
 
 impl Pair {
@@ -107,6 +112,7 @@ impl Pair {
             counts: BTreeMap::new(),
             databases: 0,
             shown: 0,
+            recording: String::new(),
         };
         for side in [&mut pair.google, &mut pair.ours] {
             side.enter_new("tables").await.map_err(|status| status.to_string())?;
@@ -183,9 +189,11 @@ impl Pair {
             {
                 google.message.push_str(" (again)");
             }
-            let has_order = ["sql", "schema"].iter().all(|verb| !call.starts_with(verb));
-            let in_order = has_order || call.ends_with("/* ordered */");
+            let in_order = answer::in_order(&call);
             let mut verdict = ours.against(&google, in_order);
+            if counts {
+                self.recording.push_str(&answer::recorded(&call, &google, &ours));
+            }
             if verdict >= Verdict::WrongValue
                 && let Some(reason) = self.known.reason(&call, &google, &ours)
             {
@@ -199,7 +207,9 @@ impl Pair {
                 *self.counts.entry((verb, verdict)).or_default() += 1;
             }
             // Behind a difference the two are no longer in the same state.
+            let leaves_nothing = ["sql ", "read ", "schema"].iter().any(|it| call.starts_with(it));
             let differs = (google.code == tonic::Code::Ok) != (ours.code == tonic::Code::Ok);
+            let differs = differs && !leaves_nothing;
             if verdict >= Verdict::WrongValue {
                 found = Some(Difference { verdict, call, google, ours });
                 break;
@@ -261,50 +271,40 @@ fn smaller(case: &[Tree]) -> Vec<Vec<Tree>> {
     found
 }
 
-/// The cases of a text: calls line by line, with an empty line between two cases.
+/// The cases of a text: calls line by line, with an empty line between two cases. Answers are left out.
 fn cases(text: &str) -> Vec<Vec<Tree>> {
     let cases = text.split("\n\n").map(|case| {
-        let calls = case.lines().filter(|call| !call.is_empty() && !call.starts_with("--"));
+        let calls =
+            case.lines().filter(|line| !line.is_empty() && !line.starts_with(['-', '=', '!']));
         calls.map(Tree::leaf).collect::<Vec<_>>()
     });
     cases.filter(|case| !case.is_empty()).collect()
 }
 
-/// The statements and commits that `tests/wire` has with recorded answers.
-async fn recorded(pair: &mut Pair) -> Result<()> {
-    let mut forms = include_str!("../wire/answers.txt").lines().skip(2);
-    for form in forms.by_ref() {
-        let (call, _) = form.rsplit_once('\t').unwrap_or((form, ""));
-        pair.judge(Place::Tables, vec![Tree::leaf(format!("sql {call}"))]).await?;
-    }
-    let mut commits = include_str!("../wire/mutations.txt").lines();
-    let ddl = commits.next().unwrap_or_default();
-    let columns: BTreeMap<&str, &str> =
-        commits.next().unwrap_or_default().split(' ').filter_map(|it| it.split_once('=')).collect();
-    for commit in commits {
-        let mut case = vec![Tree::leaf(format!("ddl {ddl}"))];
-        for notes in commit.split('\t').take(2).filter(|notes| !notes.is_empty()) {
-            let mutations: Vec<String> =
-                notes.split("; ").map(|note| noted(note, &columns)).collect();
-            case.push(Tree::leaf(format!("commit {}", mutations.join(" ;; "))));
+/// Writes the answers of both servers to the calls of a file into it.
+async fn record(pair: &mut Pair, file: &str) -> Result<bool> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    let mut recorded = Vec::new();
+    for case in text.split("\n\n") {
+        let comments = case.lines().filter(|line| line.starts_with("--"));
+        let mut lines: Vec<String> = comments.map(str::to_owned).collect();
+        for calls in cases(case) {
+            pair.recording.clear();
+            pair.judge(Place::New, calls.clone()).await?;
+            let written = std::mem::take(&mut pair.recording);
+            lines.extend(written.lines().map(str::to_owned));
+            // Behind a difference nothing was asked.
+            let calls = calls.iter().map(Tree::text).filter(|call| !lines.contains(call));
+            for call in calls.collect::<Vec<_>>() {
+                println!("not asked: {call}");
+                lines.push(call);
+            }
         }
-        pair.judge(Place::New, case).await?;
+        recorded.push(lines.join("\n"));
     }
-    Ok(())
-}
-
-/// A mutation that `mutations.txt` notes as `insert C 1 2`.
-fn noted(note: &str, columns: &BTreeMap<&str, &str>) -> String {
-    let mut words = note.split(' ');
-    let (verb, table) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let values: Vec<String> = words.map(|word| format!("\"{word}\"")).collect();
-    let values_text = values.join(",");
-    let columns = columns.get(table).copied().unwrap_or_default().split(',').take(values.len());
-    match verb {
-        "delete" if values_text == "\"*\"" => format!("delete {table} all"),
-        "delete" => format!("delete {table} [[{values_text}]]"),
-        _ => format!("{verb} {table} {} [[{values_text}]]", columns.collect::<Vec<_>>().join(",")),
-    }
+    let recorded = recorded.join("\n\n") + "\n";
+    std::fs::write(file, recorded).map_err(|error| format!("{file}: {error}"))?;
+    Ok(pair.report())
 }
 
 async fn compare(options: &Options, google: &Google) -> Result<bool> {
@@ -318,13 +318,17 @@ async fn compare(options: &Options, google: &Google) -> Result<bool> {
         }
         return Ok(pair.report());
     }
+    if let Some(file) = &options.record {
+        return record(&mut pair, file).await;
+    }
     for statement in include_str!("statements.sql").lines().filter(|line| !line.starts_with("--")) {
         pair.judge(Place::Tables, vec![Tree::leaf(format!("sql {statement}"))]).await?;
     }
-    for case in cases(include_str!("calls.txt")) {
+    // A short run leaves them to `tests/wire/recorded.rs`.
+    let recorded = if options.cases.is_none() { include_str!("calls.txt") } else { "" };
+    for case in cases(recorded) {
         pair.judge(Place::New, case).await?;
     }
-    recorded(&mut pair).await?;
     #[allow(clippy::disallowed_methods, reason = "it bounds a run")]
     let start = Instant::now();
     let (mut generator, mut scripts) = (Generator::new(options.seed), Scripts::new(options.seed));

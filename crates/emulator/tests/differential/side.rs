@@ -135,7 +135,9 @@ impl Side {
     pub async fn answer(&mut self, call: &str) -> Answer {
         let result = tokio::time::timeout(LONGEST, self.call(call)).await;
         let result = result.unwrap_or_else(|_| Err(Status::internal("no answer in 20 s")));
-        result.unwrap_or_else(|status| Answer::of(status.code(), status.message()))
+        result.unwrap_or_else(|status| {
+            Answer::of(status.code(), &status.message().replace(&self.database, "DATABASE"))
+        })
     }
 
     async fn call(&mut self, call: &str) -> Result<Answer, Status> {
@@ -184,7 +186,9 @@ impl Side {
             self.admin.update_database_ddl(request).await?.into_inner();
         match result {
             Some(operation::Result::Error(error)) => {
-                Ok(Answer::of(Code::from_i32(error.code), &error.message))
+                // The emulator quotes the statement as well.
+                let reason = error.message.split(" (statement ").next().unwrap_or_default();
+                Ok(Answer::of(Code::from_i32(error.code), reason))
             }
             _ if !done => Err(Status::internal("the operation is not done")),
             _ => Ok(Answer::of(Code::Ok, "")),

@@ -91,14 +91,6 @@ pub fn calls() -> Vec<String> {
             calls.push(format!("dml INSERT INTO {} ({columns}) VALUES ({row})", table.name));
         }
     }
-    // The table of the statements with recorded answers.
-    let mut recorded = include_str!("../wire/answers.txt").lines();
-    calls.push(format!("ddl {}", recorded.next().unwrap_or_default()));
-    let row: serde_json::Map<String, Json> =
-        serde_json::from_str(recorded.next().unwrap_or_default()).unwrap_or_default();
-    let columns: Vec<&str> = row.keys().map(String::as_str).collect();
-    let values = Json::from(row.values().cloned().collect::<Vec<_>>());
-    calls.push(format!("commit insert Tab {} [{values}]", columns.join(",")));
     calls
 }
 

@@ -216,34 +216,6 @@ async fn a_deleted_range_has_ends_that_differ_in_the_last_part_only() {
     world.commit_once([delete("events", keys)]).await.unwrap();
 }
 
-const STAMPED: &str = "CREATE TABLE stamped (
-      id INT64, made TIMESTAMP OPTIONS (allow_commit_timestamp = true)) PRIMARY KEY (id, made)";
-
-#[tokio::test]
-async fn a_deleted_key_may_name_the_commit_timestamp_but_no_later_one() {
-    let mut world = with_table(STAMPED).await;
-    let stamp = || text("spanner.commit_timestamp()");
-    let insert =
-        || mutation(Operation::Insert(write("stamped", ["id", "made"], [text("1"), stamp()])));
-    let own = proto::KeySet { keys: vec![list([text("1"), stamp()])], ..Default::default() };
-    world.commit_once([insert(), delete("stamped", own)]).await.unwrap();
-    assert_eq!(rows(&world.read("stamped", &["id"], all(), None).await.unwrap()).len(), 0);
-    world.commit_once([insert()]).await.unwrap();
-    let far = |year: &str| [text("1"), text(format!("{year}-01-01T00:00:00Z"))];
-    let future = || range(far("2001"), far("2999"));
-    assert_eq!(
-        code(world.commit_once([delete("stamped", future())]).await),
-        Code::FailedPrecondition
-    );
-    // Nothing can be in it, so nothing is wrong with it.
-    let empty = range(far("2999"), far("2001"));
-    world.commit_once([delete("stamped", empty)]).await.unwrap();
-    assert_eq!(rows(&world.read("stamped", &["id"], all(), None).await.unwrap()).len(), 1);
-    let past = range(far("2001"), [text("1"), stamp()]);
-    world.commit_once([delete("stamped", past)]).await.unwrap();
-    assert_eq!(rows(&world.read("stamped", &["id"], all(), None).await.unwrap()).len(), 0);
-}
-
 #[tokio::test]
 async fn a_request_without_a_table_is_wrong() {
     let mut world = World::start().await;

@@ -4,15 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod admin;
-mod answers;
 mod constraints;
 mod control;
-mod definitions;
 mod http;
 mod life;
 mod limits;
-mod mutations;
 mod reads;
+mod recorded;
 mod relations;
 mod rest;
 mod sessions;

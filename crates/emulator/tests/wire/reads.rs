@@ -41,59 +41,12 @@ fn at(bound: TimestampBound) -> Option<Selector> {
 }
 
 #[tokio::test]
-async fn rows_come_in_the_order_of_the_key_with_descending_parts_last_first() {
-    let mut world = with_events().await;
-    assert_eq!(notes(&mut world, all()).await, ["b", "a", "c", "d", "e"]);
-}
-
-#[tokio::test]
-async fn a_range_may_name_the_first_parts_of_the_key_only() {
-    let mut world = with_events().await;
-    let first = || list([text("2026-01-01")]);
-    let third = || list([text("2026-01-03")]);
-    let (open, closed) = (StartKeyType::StartOpen(first()), StartKeyType::StartClosed(first()));
-    assert_eq!(notes(&mut world, range(open, EndKeyType::EndClosed(third()))).await, ["d", "e"]);
-    let keys = range(closed, EndKeyType::EndOpen(third()));
-    assert_eq!(notes(&mut world, keys).await, ["b", "a", "c", "d"]);
-    let within = range(
-        StartKeyType::StartClosed(list([text("2026-01-01"), text("2")])),
-        EndKeyType::EndOpen(list([text("2026-01-01"), null()])),
-    );
-    assert_eq!(notes(&mut world, within).await, ["b", "a"]);
-    let nothing = range(StartKeyType::StartOpen(third()), EndKeyType::EndOpen(third()));
-    assert!(notes(&mut world, nothing).await.is_empty());
-}
-
-#[tokio::test]
 async fn a_row_that_is_named_twice_is_read_once() {
     let mut world = with_events().await;
     let key = || list([text("2026-01-02"), text("1")]);
     let mut keys = range(StartKeyType::StartClosed(key()), EndKeyType::EndClosed(key()));
     keys.keys = vec![key(), key()];
     assert_eq!(notes(&mut world, keys).await, ["d"]);
-}
-
-#[tokio::test]
-async fn a_key_must_have_all_its_parts() {
-    let mut world = with_events().await;
-    let keys = vec![list([text("2026-01-01")])];
-    let keys = proto::KeySet { keys, ..Default::default() };
-    let error = world.read("events", &["note"], keys, None).await.unwrap_err();
-    assert_eq!(error.code(), Code::FailedPrecondition);
-    let expected = "Wrong number of key parts for events. Expected 2 key parts, found 1";
-    assert!(error.message().starts_with(expected), "{error}");
-}
-
-#[tokio::test]
-async fn a_table_without_key_columns_has_one_row() {
-    let mut world = World::start().await;
-    let value = |value| write("singleton", ["value"], [text(value)]);
-    world.commit_once([mutation(Operation::Insert(value("a")))]).await.unwrap();
-    let again = world.commit_once([mutation(Operation::Insert(value("b")))]).await;
-    assert_eq!(code(again), Code::AlreadyExists);
-    let keys = proto::KeySet { keys: vec![list([])], ..Default::default() };
-    let read = world.read("singleton", &["value"], keys, None).await.unwrap();
-    assert_eq!(rows(&read), ["a"]);
 }
 
 #[tokio::test]

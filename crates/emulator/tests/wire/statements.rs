@@ -1,7 +1,5 @@
 //! Statements: how they run, and how they are not run twice.
 
-use std::time::Duration;
-
 use proto::execute_batch_dml_request::Statement;
 use proto::execute_sql_request::QueryMode;
 use proto::result_set_stats::RowCount;
@@ -62,20 +60,6 @@ impl World {
 const INSERT: &str = "INSERT INTO users (id, name) VALUES (1, 'a')";
 
 #[tokio::test]
-async fn a_transaction_sees_what_its_statements_wrote_and_others_do_once_it_commits() {
-    let mut world = World::start().await;
-    let id = world.begin_read_write().await;
-    assert_eq!(world.write(&id, 1, INSERT).await.unwrap(), 1);
-    assert_eq!(world.write(&id, 2, "UPDATE users SET age = 3 WHERE id = 1").await.unwrap(), 1);
-    assert_eq!(world.write(&id, 3, "UPDATE users SET age = 3 WHERE id = 2").await.unwrap(), 0);
-    let own = world.users(Some(Selector::Id(id.clone()))).await.unwrap();
-    assert_eq!(rows(&own), ["1 a 3"]);
-    assert!(world.query("SELECT id FROM users").await.unwrap().is_empty());
-    world.commit(&id, [insert(2)]).await.unwrap();
-    assert_eq!(world.query("SELECT id FROM users ORDER BY id DESC").await.unwrap(), ["2", "1"]);
-}
-
-#[tokio::test]
 async fn a_repeated_statement_is_answered_again_and_not_run_again() {
     let mut world = World::start().await;
     let id = world.begin_read_write().await;
@@ -117,45 +101,6 @@ async fn a_batch_stops_at_the_first_statement_that_fails() {
 }
 
 #[tokio::test]
-async fn a_statement_that_cannot_be_understood_leaves_the_transaction_as_it_was() {
-    let mut world = World::start().await;
-    let id = world.begin_read_write().await;
-    world.write(&id, 1, INSERT).await.unwrap();
-    for (seqno, (wrong, expected)) in [
-        ("UPDATE users SET none = 'b' WHERE id = 1", Code::InvalidArgument),
-        ("UPDATE none SET name = 'b' WHERE id = 1", Code::InvalidArgument),
-        ("SELECT id, name FROM none", Code::InvalidArgument),
-        ("DELETE * FROM users", Code::InvalidArgument),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let selector = Some(Selector::Id(id.clone()));
-        assert_eq!(
-            code(world.execute(wrong, seqno as i64 + 2, selector).await),
-            expected,
-            "{wrong}"
-        );
-    }
-    world.commit(&id, [insert(2)]).await.unwrap();
-    assert_eq!(world.ids().await, ["1", "2"]);
-}
-
-#[tokio::test]
-async fn a_statement_that_breaks_a_rule_of_the_table_ends_the_transaction() {
-    let mut world = World::start().await;
-    let id = world.begin_read_write().await;
-    world.write(&id, 1, INSERT).await.unwrap();
-    assert_eq!(code(world.write(&id, 2, INSERT).await), Code::AlreadyExists);
-    let other = "INSERT INTO users (id) VALUES (2)";
-    assert_eq!(code(world.write(&id, 3, other).await), Code::AlreadyExists);
-    assert_eq!(code(world.commit(&id, [insert(3)]).await), Code::AlreadyExists);
-    world.rollback(&id).await.unwrap();
-    assert_eq!(code(world.commit(&id, [insert(3)]).await), Code::FailedPrecondition);
-    assert!(world.ids().await.is_empty());
-}
-
-#[tokio::test]
 async fn statements_that_write_need_a_read_write_transaction() {
     let mut world = World::start().await;
     assert_eq!(code(world.execute(INSERT, 1, None).await), Code::InvalidArgument);
@@ -167,19 +112,6 @@ async fn statements_that_write_need_a_read_write_transaction() {
     let id = begun.metadata.unwrap().transaction.unwrap().id;
     world.commit(&id, []).await.unwrap();
     assert_eq!(world.ids().await, ["1"]);
-}
-
-#[tokio::test]
-async fn a_pending_commit_timestamp_cannot_be_read_and_becomes_the_real_one() {
-    let mut world = World::start().await;
-    let id = world.begin_read_write().await;
-    let insert = "INSERT INTO users (id, updated) VALUES (1, PENDING_COMMIT_TIMESTAMP())";
-    world.write(&id, 1, insert).await.unwrap();
-    let read = world.execute("SELECT updated FROM users", 0, Some(Selector::Id(id.clone()))).await;
-    assert_eq!(code(read), Code::InvalidArgument);
-    let committed = world.commit(&id, []).await.unwrap().commit_timestamp.unwrap();
-    let stored = world.query("SELECT updated FROM users").await.unwrap().remove(0);
-    assert_eq!(stored.parse::<prost_types::Timestamp>().unwrap(), committed);
 }
 
 #[tokio::test]
@@ -299,37 +231,27 @@ async fn only_a_read_write_transaction_locks_what_it_reads() {
     world.client.read(request).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_strong_query_is_answered_beside_changes_of_the_schema() {
     let mut world = World::start().await;
-    for commit in 0..4 {
-        let users = (0..2_000).map(|user| insert(2_000 * commit + user));
-        world.commit_once(users.collect::<Vec<_>>()).await.unwrap();
-    }
+    world.commit_once((0..1_000).map(insert).collect::<Vec<_>>()).await.unwrap();
     let database = world.emulator.database(DATABASE).unwrap();
     let [drop, add] = ["DROP COLUMN name", "ADD COLUMN name STRING(10)"].map(|what| {
         spindle_emulator::sql::parse_ddl(&format!("ALTER TABLE users {what}")).unwrap()
     });
-    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
-    let changing = tokio::spawn(async move {
-        let mut changes = 0;
-        while stopped.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty) {
-            database.change_schema(if changes % 2 == 0 { &drop } else { &add }).unwrap();
-            changes += 1;
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        changes
-    });
-    let mut failures = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..5 {
         let request = proto::ExecuteSqlRequest {
             session: world.session.clone(),
-            sql: "SELECT COUNT(*) FROM (SELECT * FROM users)".into(),
+            // Between its two reads, it has a thousand rows to look at.
+            sql: "SELECT b.* FROM users AS a JOIN users AS b ON b.id = a.id".into(),
             ..Default::default()
         };
-        failures.extend(world.client.execute_sql(request).await.err());
+        let mut client = world.client.clone();
+        let query = tokio::spawn(async move { client.execute_sql(request).await });
+        for change in [&drop, &add].repeat(30) {
+            database.change_schema(change).unwrap();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(query.await.unwrap().unwrap().into_inner().rows.len(), 1_000);
     }
-    stop.send(()).unwrap();
-    assert!(changing.await.unwrap() > 1, "the schema has not changed beside the queries");
-    assert!(failures.is_empty(), "{} failed: {:?}", failures.len(), failures[0]);
 }

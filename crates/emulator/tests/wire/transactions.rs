@@ -8,25 +8,6 @@ use proto::transaction_options::read_only::TimestampBound;
 use super::*;
 
 #[tokio::test]
-async fn a_transaction_that_has_ended_answers_no_query_not_even_one_of_no_table() {
-    let mut world = World::start().await;
-    let id = world.begin_read_write().await;
-    let selector = Some(proto::TransactionSelector { selector: Some(Selector::Id(id.clone())) });
-    let request = proto::ExecuteSqlRequest {
-        session: world.session.clone(),
-        transaction: selector,
-        sql: "SELECT 1".into(),
-        ..Default::default()
-    };
-    world.client.execute_sql(request.clone()).await.unwrap();
-    world.commit(&id, []).await.unwrap();
-    assert_eq!(code(world.client.execute_sql(request).await), Code::FailedPrecondition);
-    // A wrong table is not what is told first.
-    let wrong = world.read("none", &["id"], all(), Some(Selector::Id(id))).await;
-    assert_eq!(code(wrong), Code::FailedPrecondition);
-}
-
-#[tokio::test]
 async fn a_read_only_transaction_can_be_neither_committed_nor_rolled_back() {
     let mut world = World::start().await;
     let id = world.begin(Mode::ReadOnly(ReadOnly::default())).await.unwrap().id;
@@ -48,15 +29,6 @@ async fn a_commit_needs_a_transaction_and_a_rollback_a_known_one() {
 }
 
 #[tokio::test]
-async fn a_rollback_can_be_repeated() {
-    let mut world = World::start().await;
-    let id = world.begin_read_write().await;
-    world.users(Some(Selector::Id(id.clone()))).await.unwrap();
-    world.rollback(&id).await.unwrap();
-    world.rollback(&id).await.unwrap();
-}
-
-#[tokio::test]
 async fn a_repeated_commit_gets_the_same_timestamp() {
     let mut world = World::start().await;
     let id = world.begin_read_write().await;
@@ -64,61 +36,6 @@ async fn a_repeated_commit_gets_the_same_timestamp() {
     let second = world.commit(&id, [insert(1)]).await.unwrap();
     assert_eq!(first, second);
     assert!(first.commit_timestamp.is_some());
-}
-
-#[tokio::test]
-async fn after_its_end_a_transaction_can_do_nothing_else() {
-    let mut world = World::start().await;
-    let committed = world.begin_read_write().await;
-    world.commit(&committed, [insert(1)]).await.unwrap();
-    assert_eq!(code(world.rollback(&committed).await), Code::FailedPrecondition);
-    let read = world.users(Some(Selector::Id(committed))).await;
-    assert_eq!(code(read), Code::FailedPrecondition);
-
-    let rolled_back = world.begin_read_write().await;
-    world.rollback(&rolled_back).await.unwrap();
-    assert_eq!(code(world.commit(&rolled_back, [insert(2)]).await), Code::FailedPrecondition);
-    let read = world.users(Some(Selector::Id(rolled_back))).await;
-    assert_eq!(code(read), Code::FailedPrecondition);
-    assert_eq!(world.ids().await, ["1"]);
-}
-
-#[tokio::test]
-async fn a_failed_commit_ends_the_transaction_and_is_answered_again() {
-    let nothing = |table: &str, column: &str| {
-        mutation(Operation::Insert(write(table, ["id", column], [text("5"), text("x")])))
-    };
-    let none = proto::mutation::Delete { table: "none".into(), key_set: Some(all()) };
-    for (wrong, expected) in [
-        (nothing("none", "name"), Code::NotFound),
-        (nothing("users", "none"), Code::NotFound),
-        (mutation(Operation::Delete(none)), Code::NotFound),
-        (update(22, "x"), Code::NotFound),
-        (nothing("users", "age"), Code::FailedPrecondition),
-        (
-            mutation(Operation::Insert(write("users", ["id", "name"], [text("5")]))),
-            Code::InvalidArgument,
-        ),
-    ] {
-        let mut world = World::start().await;
-        let id = world.begin_read_write().await;
-        assert_eq!(code(world.commit(&id, [insert(1), wrong]).await), expected);
-        assert_eq!(code(world.commit(&id, [insert(2)]).await), expected, "answered again");
-        let read = world.users(Some(Selector::Id(id.clone()))).await;
-        assert_eq!(code(read), Code::FailedPrecondition);
-        world.rollback(&id).await.unwrap();
-        assert_eq!(code(world.commit(&id, [insert(3)]).await), Code::FailedPrecondition);
-        assert!(world.ids().await.is_empty(), "nothing of it was applied");
-    }
-}
-
-#[tokio::test]
-async fn a_read_that_fails_leaves_the_transaction_as_it_was() {
-    let mut world = World::start().await;
-    let id = world.begin_read_write().await;
-    let read = world.read("none", &["id"], all(), Some(Selector::Id(id.clone()))).await;
-    assert_eq!(code(read), Code::NotFound);
-    world.commit(&id, [insert(1)]).await.unwrap();
 }
 
 #[tokio::test]

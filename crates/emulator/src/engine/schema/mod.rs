@@ -266,11 +266,22 @@ impl Schema {
         Ok(())
     }
 
+    /// Returns true if `table` is this one, or interleaved in it over any number of others.
+    fn is_ancestor(&self, above: &Table, table: &str) -> bool {
+        let parent = || self.table(table).and_then(|table| table.parent.as_ref());
+        table.eq_ignore_ascii_case(&above.name)
+            || parent().is_some_and(|parent| self.is_ancestor(above, &parent.table))
+    }
+
     /// The table that an index is interleaved in has the first columns of its key.
     fn check_interleaved_index(&self, index: &BoundIndex) -> Result<()> {
         let Index { name, interleaved_in, null_filtered, columns, .. } = &index.definition;
         let Some(parent) = interleaved_in else { return Ok(()) };
-        let above = self.named(parent)?;
+        let above = self.named(parent).map_err(|_| {
+            Error::failed_precondition(format!(
+                "Cannot interleave index {name} within nonexistent table {parent}."
+            ))
+        })?;
         if above.primary_key.len() > columns.len() {
             return Err(Error::failed_precondition(format!(
                 "Index {name} specifies keys that are not a prefix of the keys of table {parent}, \
@@ -296,7 +307,14 @@ impl Schema {
                 check_nullability("Index", name, own, column)?;
             }
         }
-        Ok(())
+        let table = &index.definition.table;
+        match self.is_ancestor(above, table) {
+            true => Ok(()),
+            false => Err(Error::failed_precondition(format!(
+                "Cannot interleave index {name} of table {table} within table {parent} because \
+                 {parent} is not an ancestor of {table}."
+            ))),
+        }
     }
 
     fn drop_table(&mut self, name: &str, if_exists: bool) -> Result<()> {

@@ -148,20 +148,16 @@ impl Binder<'_> {
             }
         }
         let found = type_names(&arguments);
-        let is_numeric = |typed: &Typed| typed.value_type == Some(Type::Numeric);
         let Some((_, signature, types, any)) = best else {
             return Err(match incomparable {
                 Some(value_type) => not_comparable(name, value_type, at),
-                // These two take no FLOAT64.
-                None if known.has_others
-                    && (!matches!(name, "MOD" | "DIV") || arguments.iter().any(is_numeric)) =>
-                {
-                    SqlError::unsupported(at, format_args!("{name} of arguments {found}"))
-                }
                 None => no_signature(name, &found, at),
             });
         };
-        let result = signature.result.stands_for(any).unwrap_or(Type::Int64);
+        let Some(result) = signature.result else {
+            return Err(SqlError::unsupported(at, format_args!("{name} of arguments {found}")));
+        };
+        let result = result.stands_for(any).unwrap_or(Type::Int64);
         let mut nodes = Vec::with_capacity(types.len());
         for (argument, target) in arguments.into_iter().zip(types) {
             let coerced = argument.coerced(target)?;

@@ -15,33 +15,16 @@ pub fn length(arguments: &[Value]) -> Result<Value> {
 
 /// `ARRAY_TO_STRING`: NULLs are left out, or shown as the third argument.
 pub fn to_string(arguments: &[Value]) -> Result<Value> {
-    let (values, separator, null) = match arguments {
-        [Value::Array { values, .. }, separator] => (values, separator, None),
-        [Value::Array { values, .. }, separator, null] => (values, separator, Some(null)),
-        _ => return Err(misbound("ARRAY_TO_STRING")),
+    let [Value::Array { values, .. }, Value::String(separator), null @ ..] = arguments else {
+        return Err(misbound("ARRAY_TO_STRING"));
     };
-    let shown = values.iter().filter_map(|value| if value.is_null() { null } else { Some(value) });
-    let (mut text, mut bytes) = (String::new(), Vec::new());
+    let mut all = String::new();
+    let shown = values.iter().filter_map(|it| if it.is_null() { null.first() } else { Some(it) });
     for (place, value) in shown.enumerate() {
-        match (value, separator) {
-            (Value::String(value), Value::String(separator)) => {
-                if place > 0 {
-                    text.push_str(separator);
-                }
-                text.push_str(value);
-            }
-            (Value::Bytes(value), Value::Bytes(separator)) => {
-                if place > 0 {
-                    bytes.extend_from_slice(separator);
-                }
-                bytes.extend_from_slice(value);
-            }
-            _ => return Err(misbound("ARRAY_TO_STRING")),
-        }
-        check_size("ARRAY_TO_STRING", text.len().max(bytes.len()))?;
+        let Value::String(text) = value else { return Err(misbound("ARRAY_TO_STRING")) };
+        all.push_str(if place > 0 { separator } else { "" });
+        all.push_str(text);
+        check_size("ARRAY_TO_STRING", all.len())?;
     }
-    Ok(match separator {
-        Value::Bytes(_) => Value::Bytes(bytes),
-        _ => Value::String(text),
-    })
+    Ok(Value::String(all))
 }

@@ -12,20 +12,12 @@ use crate::sql::error::{Result, SqlError};
 pub enum Fold {
     /// How many there are.
     Count,
-    /// How many are TRUE.
-    CountIf,
     /// Their sum.
     Sum,
-    /// Their mean.
-    Average,
     /// The least.
     Min,
     /// The greatest.
     Max,
-    /// True if all are TRUE.
-    And,
-    /// True if one is TRUE.
-    Or,
 }
 
 impl Fold {
@@ -35,17 +27,12 @@ impl Fold {
     /// OUT_OF_RANGE if no value can hold the sum.
     pub fn of(self, mut values: Vec<Value>) -> Result<Value> {
         values.retain(|value| !value.is_null());
-        let is_true = |value: &Value| *value == Value::Bool(true);
         match self {
             Fold::Count => Ok(count(values.len())),
-            Fold::CountIf => Ok(count(values.iter().filter(|value| is_true(value)).count())),
             _ if values.is_empty() => Ok(Value::Null),
             Fold::Sum => sum(&values),
-            Fold::Average => average(&values),
             Fold::Min => Ok(extreme(&values, Ordering::Less)),
             Fold::Max => Ok(extreme(&values, Ordering::Greater)),
-            Fold::And => Ok(Value::Bool(values.iter().all(is_true))),
-            Fold::Or => Ok(Value::Bool(values.iter().any(is_true))),
         }
     }
 
@@ -72,23 +59,6 @@ fn sum(values: &[Value]) -> Result<Value> {
             .map(Value::Numeric)
             .ok_or_else(|| SqlError::out_of_range("numeric overflow: SUM")),
         _ => Err(misbound("SUM")),
-    }
-}
-
-fn average(values: &[Value]) -> Result<Value> {
-    let count = values.len();
-    match &values[0] {
-        Value::Int64(_) => {
-            let sum = integers(values)?;
-            let near = sum as f64;
-            let lost = (sum - near as i128) as f64;
-            Ok(Value::Float64(divided(near, lost, count as f64)))
-        }
-        Value::Float64(_) => Ok(Value::Float64(mean_of_doubles(values))),
-        Value::Numeric(_) => Numeric::mean(numerics(values))
-            .map(Value::Numeric)
-            .ok_or_else(|| SqlError::out_of_range("numeric overflow: AVG")),
-        _ => Err(misbound("AVG")),
     }
 }
 
@@ -128,27 +98,6 @@ fn doubles(values: &[Value]) -> Result<f64> {
     sum.is_finite().then_some(sum).ok_or_else(|| SqlError::out_of_range("double overflow: SUM"))
 }
 
-/// The mean as it is rounded once, at the end: GoogleSQL carries more digits than a FLOAT64 has.
-fn mean_of_doubles(values: &[Value]) -> f64 {
-    let count = values.len() as f64;
-    if doubles_of(values).any(|value| !value.is_finite()) {
-        return doubles_of(values).sum();
-    }
-    let (sum, lost) = compensated(doubles_of(values));
-    if sum.is_finite() {
-        return divided(sum, lost, count);
-    }
-    let (sum, lost) = compensated(doubles_of(values).map(|value| value / SCALE));
-    divided(sum, lost, count) * SCALE
-}
-
-/// The quotient of a sum and what it has lost, with what the division loses.
-fn divided(sum: f64, lost: f64, count: f64) -> f64 {
-    let quotient = sum / count;
-    let rest = (-quotient).mul_add(count, sum);
-    quotient + (rest + lost) / count
-}
-
 /// The sum, and what its additions have lost, as Neumaier has it.
 fn compensated(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     let plain: f64 = values.clone().sum();
@@ -163,14 +112,6 @@ fn compensated(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
         };
         (next, lost + rest)
     })
-}
-
-pub fn greatest(arguments: &[Value]) -> Result<Value> {
-    Ok(extreme(arguments, Ordering::Greater))
-}
-
-pub fn least(arguments: &[Value]) -> Result<Value> {
-    Ok(extreme(arguments, Ordering::Less))
 }
 
 /// The greatest or the least of these values; a NaN, if one is.

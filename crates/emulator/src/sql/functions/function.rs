@@ -14,7 +14,7 @@ pub struct Function {
     ///
     /// `[INT64]` may be left out, and `STRING...` may be repeated or left out. `T` is any type and
     /// the same everywhere, and `T=` one whose values are comparable. `PART` is the name of a date part,
-    /// and `INTERVAL` an amount of it. With `others`, GoogleSQL has more forms than these.
+    /// and `INTERVAL` an amount of it. A form with the result `?` is one of GoogleSQL's that is absent here.
     pub forms: &'static str,
     /// How it is computed.
     pub code: Code,
@@ -46,8 +46,8 @@ pub enum Code {
 pub struct Signature {
     /// Its arguments.
     pub parameters: Vec<Parameter>,
-    /// Its result.
-    pub result: Shape,
+    /// Its result; `None` if the form is absent here.
+    pub result: Option<Shape>,
 }
 
 /// An argument of a signature at one place.
@@ -117,7 +117,7 @@ impl Signature {
         });
         Some(Signature {
             parameters: parameters.collect::<Option<_>>()?,
-            result: Shape::parse(result.trim())?,
+            result: Shape::parse(result.trim()),
         })
     }
 }
@@ -166,9 +166,7 @@ impl Function {
         let (first, second) = (length(arguments.first()), length(arguments.get(1)));
         let steps = match self.name {
             // Each place of the one may be compared with each of the other.
-            "LIKE" | "TRIM" | "LTRIM" | "RTRIM" | "STRPOS" | "REPLACE" => {
-                first.saturating_mul(second)
-            }
+            "LIKE" => first.saturating_mul(second),
             _ => first.saturating_add(second),
         };
         steps as u64 / 32

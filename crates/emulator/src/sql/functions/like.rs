@@ -6,9 +6,9 @@ use crate::sql::error::{Result, SqlError};
 
 /// One place of a pattern.
 #[derive(Clone, Copy, PartialEq)]
-enum Piece<C> {
+enum Piece {
     /// This character.
-    Only(C),
+    Only(char),
     /// Any one character.
     Any,
     /// Any number of characters.
@@ -23,33 +23,25 @@ enum Piece<C> {
 pub fn like(arguments: &[Value]) -> Result<Value> {
     match arguments {
         [Value::String(text), Value::String(pattern)] => {
-            let pieces = pieces(pattern.chars(), ['\\', '%', '_'])?;
+            let pieces = pieces(pattern.chars())?;
             let text: Vec<char> = text.chars().collect();
             Ok(Value::Bool(matches(&text, &pieces)))
-        }
-        [Value::Bytes(bytes), Value::Bytes(pattern)] => {
-            let pieces = pieces(pattern.iter().copied(), [b'\\', b'%', b'_'])?;
-            Ok(Value::Bool(matches(bytes, &pieces)))
         }
         _ => Err(misbound("LIKE")),
     }
 }
 
-fn pieces<C: Copy + PartialEq>(
-    mut pattern: impl Iterator<Item = C>,
-    [escape, many, any]: [C; 3],
-) -> Result<Vec<Piece<C>>> {
+fn pieces(mut pattern: impl Iterator<Item = char>) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     while let Some(next) = pattern.next() {
-        pieces.push(if next == escape {
-            let message = "LIKE pattern ends with a backslash";
-            Piece::Only(pattern.next().ok_or_else(|| SqlError::out_of_range(message))?)
-        } else if next == many {
-            Piece::Many
-        } else if next == any {
-            Piece::Any
-        } else {
-            Piece::Only(next)
+        pieces.push(match next {
+            '\\' => {
+                let message = "LIKE pattern ends with a backslash";
+                Piece::Only(pattern.next().ok_or_else(|| SqlError::out_of_range(message))?)
+            }
+            '%' => Piece::Many,
+            '_' => Piece::Any,
+            next => Piece::Only(next),
         });
     }
     Ok(pieces)
@@ -57,7 +49,7 @@ fn pieces<C: Copy + PartialEq>(
 
 /// Returns true if a text has these pieces. Only the last `%` passed is ever gone back to: what an
 /// earlier one could match more of, the last one can too.
-fn matches<C: Copy + PartialEq>(text: &[C], pieces: &[Piece<C>]) -> bool {
+fn matches(text: &[char], pieces: &[Piece]) -> bool {
     let (mut at, mut piece) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while at < text.len() || piece < pieces.len() {
@@ -123,7 +115,7 @@ mod tests {
     #[test]
     fn every_short_pattern_matches_the_texts_that_it_means() {
         for pattern in texts(&['a', 'b', '%', '_'], 5) {
-            let pieces = pieces(pattern.iter().copied(), ['\\', '%', '_']).unwrap();
+            let pieces = pieces(pattern.iter().copied()).unwrap();
             for text in texts(&['a', 'b'], 5) {
                 assert_eq!(
                     matches(&text, &pieces),

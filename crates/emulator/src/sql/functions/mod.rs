@@ -25,18 +25,13 @@ pub struct Known {
     pub function: &'static Function,
     /// Its forms, in order of preference.
     pub signatures: Vec<Signature>,
-    /// True if GoogleSQL has more of them.
-    pub has_others: bool,
 }
-
-const OTHERS: &str = "; others";
 
 static KNOWN: LazyLock<HashMap<&'static str, Known>> = LazyLock::new(|| {
     let known = |function: &'static Function| {
         let forms = function.forms.split(';');
         let signatures = forms.filter_map(Signature::parse).collect();
-        let has_others = function.forms.ends_with(OTHERS);
-        (function.name, Known { function, signatures, has_others })
+        (function.name, Known { function, signatures })
     };
     TABLE.iter().map(known).collect()
 });
@@ -84,7 +79,7 @@ mod tests {
     fn every_form_of_the_table_is_one() {
         for function in functions() {
             let known = known(function.name).expect("the table makes the map");
-            let forms = function.forms.trim_end_matches(OTHERS).split(';').count();
+            let forms = function.forms.split(';').count();
             assert_eq!(known.signatures.len(), forms, "{}: {}", function.name, function.forms);
         }
         assert_eq!(KNOWN.len(), TABLE.len(), "two functions have one name");

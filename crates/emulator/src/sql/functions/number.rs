@@ -92,20 +92,6 @@ pub fn remainder(arguments: &[Value]) -> Result<Value> {
     }
 }
 
-/// `DIV`: the quotient without what is behind its point.
-pub fn quotient(arguments: &[Value]) -> Result<Value> {
-    match arguments {
-        [Value::Int64(value), Value::Int64(0)] => {
-            Err(SqlError::out_of_range(format!("division by zero: {value} / 0")))
-        }
-        [Value::Int64(value), Value::Int64(divisor)] => value
-            .checked_div(*divisor)
-            .map(Value::Int64)
-            .ok_or_else(|| SqlError::out_of_range(format!("int64 overflow: {value} / {divisor}"))),
-        _ => Err(misbound("DIV")),
-    }
-}
-
 fn numerics(op: Op, left: Numeric, right: Numeric) -> Result<Numeric> {
     let result = match op {
         Op::Add => left.checked_add(right),

@@ -44,16 +44,6 @@ pub fn starts_with(arguments: &[Value]) -> Result<Value> {
     }
 }
 
-pub fn ends_with(arguments: &[Value]) -> Result<Value> {
-    match arguments {
-        [Value::String(text), Value::String(part)] => {
-            Ok(Value::Bool(text.ends_with(part.as_str())))
-        }
-        [Value::Bytes(bytes), Value::Bytes(part)] => Ok(Value::Bool(bytes.ends_with(part))),
-        _ => Err(misbound("ENDS_WITH")),
-    }
-}
-
 /// `LENGTH`: characters, or bytes.
 pub fn length(arguments: &[Value]) -> Result<Value> {
     match arguments {
@@ -88,163 +78,44 @@ pub fn count(count: usize) -> Value {
 }
 
 pub fn lower(arguments: &[Value]) -> Result<Value> {
-    in_case(arguments, false)
+    changed("LOWER", arguments, str::to_lowercase)
 }
 
 pub fn upper(arguments: &[Value]) -> Result<Value> {
-    in_case(arguments, true)
+    changed("UPPER", arguments, str::to_uppercase)
 }
 
-/// The text in lower or upper case. Of bytes, only those that are ASCII letters change.
-fn in_case(arguments: &[Value], upper: bool) -> Result<Value> {
-    Ok(match (&arguments[0], upper) {
-        (Value::String(text), true) => {
-            let text = text.to_uppercase();
-            check_size("UPPER", text.len())?;
-            Value::String(text)
-        }
-        (Value::String(text), false) => {
-            let text = text.to_lowercase();
-            check_size("LOWER", text.len())?;
-            Value::String(text)
-        }
-        (Value::Bytes(bytes), true) => Value::Bytes(bytes.to_ascii_uppercase()),
-        (Value::Bytes(bytes), false) => Value::Bytes(bytes.to_ascii_lowercase()),
-        _ => return Err(misbound("LOWER")),
-    })
+fn changed(name: &str, arguments: &[Value], change: fn(&str) -> String) -> Result<Value> {
+    let [Value::String(text)] = arguments else { return Err(misbound(name)) };
+    let text = change(text);
+    check_size(name, text.len())?;
+    Ok(Value::String(text))
 }
 
 /// `SUBSTR`: from a position, counted from 1 or, if negative, from the end.
 pub fn substring(arguments: &[Value]) -> Result<Value> {
-    let (value, position, length) = match arguments {
-        [value, Value::Int64(position)] => (value, *position, None),
-        [value, Value::Int64(position), Value::Int64(length)] => (value, *position, Some(*length)),
+    let (text, position, length) = match arguments {
+        [Value::String(text), Value::Int64(position)] => (text, *position, None),
+        [Value::String(text), Value::Int64(position), Value::Int64(length)] => {
+            (text, *position, Some(*length))
+        }
         _ => return Err(misbound("SUBSTR")),
     };
     if length.is_some_and(|length| length < 0) {
         return Err(SqlError::out_of_range("Third argument in SUBSTR() cannot be negative"));
     }
-    let range = |count: usize| {
-        let end = i128::try_from(count).unwrap_or(i128::MAX);
-        let first = match i128::from(position) {
-            0 => 0,
-            position if position < 0 => (end + position).max(0),
-            position => (position - 1).min(end),
-        };
-        let last = length.map_or(end, |length| (first + i128::from(length)).min(end));
-        // Both lie between zero and the count.
-        (usize::try_from(first).unwrap_or(count), usize::try_from(last - first).unwrap_or(0))
+    let count = text.chars().count();
+    let end = i128::try_from(count).unwrap_or(i128::MAX);
+    let first = match i128::from(position) {
+        0 => 0,
+        position if position < 0 => (end + position).max(0),
+        position => (position - 1).min(end),
     };
-    Ok(match value {
-        Value::String(text) => {
-            let (skipped, taken) = range(text.chars().count());
-            Value::String(text.chars().skip(skipped).take(taken).collect())
-        }
-        Value::Bytes(bytes) => {
-            let (skipped, taken) = range(bytes.len());
-            Value::Bytes(bytes[skipped..skipped + taken].to_vec())
-        }
-        _ => return Err(misbound("SUBSTR")),
-    })
-}
-
-pub fn trim(arguments: &[Value]) -> Result<Value> {
-    trimmed(arguments, true, true)
-}
-
-pub fn trim_start(arguments: &[Value]) -> Result<Value> {
-    trimmed(arguments, true, false)
-}
-
-pub fn trim_end(arguments: &[Value]) -> Result<Value> {
-    trimmed(arguments, false, true)
-}
-
-/// Without what is in the set, or without blanks.
-fn trimmed(arguments: &[Value], start: bool, end: bool) -> Result<Value> {
-    Ok(match (&arguments[0], arguments.get(1)) {
-        (Value::String(text), set) => {
-            let in_set = |next: char| match set {
-                Some(Value::String(set)) => set.contains(next),
-                _ => next.is_whitespace(),
-            };
-            let mut rest = text.as_str();
-            if start {
-                rest = rest.trim_start_matches(in_set);
-            }
-            if end {
-                rest = rest.trim_end_matches(in_set);
-            }
-            Value::String(rest.to_owned())
-        }
-        (Value::Bytes(bytes), Some(Value::Bytes(set))) => {
-            let mut rest = bytes.as_slice();
-            while let (true, [first, others @ ..]) = (start, rest)
-                && set.contains(first)
-            {
-                rest = others;
-            }
-            while let (true, [others @ .., last]) = (end, rest)
-                && set.contains(last)
-            {
-                rest = others;
-            }
-            Value::Bytes(rest.to_vec())
-        }
-        _ => return Err(misbound("TRIM")),
-    })
-}
-
-/// `REPLACE`: nothing is replaced where nothing is sought.
-pub fn replaced(arguments: &[Value]) -> Result<Value> {
-    match arguments {
-        [value @ Value::String(text), Value::String(from), Value::String(to)] => {
-            if from.is_empty() {
-                return Ok(value.clone());
-            }
-            let count = text.matches(from.as_str()).count();
-            let kept = text.len() - count * from.len();
-            check_size("REPLACE", kept.saturating_add(count.saturating_mul(to.len())))?;
-            Ok(Value::String(text.replace(from.as_str(), to)))
-        }
-        [value @ Value::Bytes(bytes), Value::Bytes(from), Value::Bytes(to)] => {
-            if from.is_empty() {
-                return Ok(value.clone());
-            }
-            let mut result = Vec::with_capacity(bytes.len());
-            let mut rest = bytes.as_slice();
-            while let Some(next) = rest.first() {
-                match rest.strip_prefix(from.as_slice()) {
-                    Some(behind) => {
-                        result.extend_from_slice(to);
-                        rest = behind;
-                    }
-                    None => {
-                        result.push(*next);
-                        rest = &rest[1..];
-                    }
-                }
-                check_size("REPLACE", result.len())?;
-            }
-            Ok(Value::Bytes(result))
-        }
-        _ => Err(misbound("REPLACE")),
-    }
-}
-
-/// `STRPOS`: where the part starts, counted from 1; 0 if it isn't there.
-pub fn place(arguments: &[Value]) -> Result<Value> {
-    let place = match arguments {
-        [Value::String(text), Value::String(part)] => {
-            text.find(part.as_str()).map(|byte| text[..byte].chars().count())
-        }
-        [Value::Bytes(_), Value::Bytes(part)] if part.is_empty() => Some(0),
-        [Value::Bytes(bytes), Value::Bytes(part)] => {
-            bytes.windows(part.len()).position(|window| window == part.as_slice())
-        }
-        _ => return Err(misbound("STRPOS")),
-    };
-    Ok(place.map_or(Value::Int64(0), |place| count(place + 1)))
+    let last = length.map_or(end, |length| (first + i128::from(length)).min(end));
+    // Both lie between zero and the count.
+    let skipped = usize::try_from(first).unwrap_or(count);
+    let taken = usize::try_from(last - first).unwrap_or(0);
+    Ok(Value::String(text.chars().skip(skipped).take(taken).collect()))
 }
 
 /// `GENERATE_UUID`: a random one, of version 4.

@@ -27,13 +27,14 @@ impl Parser {
                 continue;
             }
             self.refuse(OTHER_ATTRIBUTES)?;
+            let is_made = column.default.is_some() || column.generated.is_some();
             if !column.not_null && self.keyword("NOT NULL") {
                 column.not_null = true;
             } else if !is_key && self.keyword("PRIMARY KEY") {
                 is_key = true;
-            } else if column.default.is_none() && self.sees("DEFAULT") {
+            } else if !is_made && self.sees("DEFAULT") {
                 column.default = Some(self.default_value()?);
-            } else if column.generated.is_none() && self.sees("AS") {
+            } else if !is_made && self.sees("AS") {
                 let at = self.at();
                 self.advance();
                 column.generated = Some(Formula::new(self.written()?));

@@ -86,3 +86,51 @@ fn reading_fewer_keys_changes_no_result() {
         assert_eq!(world.ranges_of(&wide), "all");
     }
 }
+
+#[test]
+fn a_join_by_key_reads_no_other_rows() {
+    let mut world = world();
+    let join =
+        "SELECT o.note FROM Flags f JOIN Orders o ON o.shard = f.v AND o.id = 1 WHERE f.k = 'on'";
+    assert_eq!(world.ranges_of(join), "(on) to (on)+; (1,1) to (1,1)+");
+    assert_eq!(world.rows(join), ["a"]);
+    assert_eq!(
+        world.ranges_of(
+            "SELECT note FROM Orders WHERE shard IN (SELECT v FROM Flags WHERE k = 'on')"
+        ),
+        "(on) to (on)+; (1) to (1)+"
+    );
+    let many: Vec<String> = (0..5_000).map(|id| id.to_string()).collect();
+    let wide = format!("SELECT k FROM Flags WHERE k IN UNNEST(['on', '{}'])", many.join("', '"));
+    assert_eq!(
+        world.ranges_of(&wide).split("; ").count(),
+        5_001,
+        "thousands of keys are still keys"
+    );
+}
+
+#[test]
+fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
+    let mut world = world();
+    let list = |all: &[&str]| {
+        let all = all.iter().map(|one| Untyped::Text((*one).into())).collect();
+        Parameters::from_iter([("p", Parameter::Untyped(Untyped::List(all)))])
+    };
+    let query = "SELECT k FROM Flags WHERE k IN UNNEST(@p)";
+    assert_eq!(world.rows_with(query, &list(&["on", "x", "z"])), ["on", "x"]);
+    assert_eq!(world.rows_with(query, &list(&[])), [""; 0]);
+    let numbers = "SELECT k FROM Flags WHERE v IN UNNEST(@p)";
+    assert_eq!(world.rows_with(numbers, &list(&["0", "1"])), ["off", "on"]);
+    assert_eq!(
+        world.ranges_of("SELECT k FROM Flags WHERE k IN UNNEST(['on', 'off'])"),
+        "(off) to (off)+; (on) to (on)+"
+    );
+    let of_columns = "SELECT k FROM Flags WHERE v IN UNNEST([v, 7]) AND k IN UNNEST([k])";
+    assert_eq!(world.rows(of_columns), ["off", "on"]);
+}
+
+#[test]
+fn a_random_value_is_looked_for_in_every_row() {
+    let mut world = world();
+    assert_eq!(world.ranges_of("SELECT k FROM Flags WHERE k = GENERATE_UUID()"), "all");
+}

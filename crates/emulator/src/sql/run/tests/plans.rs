@@ -95,7 +95,7 @@ impl Choices {
                 "{column} {not}IN (SELECT z.{name} FROM s AS z WHERE z.i < {})",
                 self.below(9)
             ),
-            14 if name == "b" || name == "r" => format!("{first} {not}LIKE {column}"),
+            14 if name == "b" => format!("{first} {not}LIKE {column}"),
             _ => format!("{column} IS {not}NULL"),
         };
         // A NULL of the column's type.
