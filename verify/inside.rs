@@ -457,6 +457,7 @@ fn row(handle: BatchHandle, identity: &Identity, store: Arc<dyn batch::Store>) -
         holder: Holder { lease: identity.timing.lease, info: None },
         release_info: Arc::default(),
         written: WrittenColumns::default(),
+        has_looked: false.into(),
         saw_lease: Arc::default(),
         saw_seizure: Arc::default(),
         role: Role::Lock,

@@ -197,7 +197,7 @@ mod tests {
     use crate::batch::store::tests::Reads;
 
     fn look() -> OpKind {
-        OpKind::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() }
+        OpKind::observation(false)
     }
 
     const LIMIT: Duration = Duration::from_secs(1);

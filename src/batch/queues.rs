@@ -234,7 +234,7 @@ mod tests {
     }
 
     fn look() -> OpKind {
-        OpKind::Observe { saw_lease: Arc::default(), saw_seizure: Arc::default() }
+        OpKind::observation(false)
     }
 
     fn heartbeat() -> OpKind {
@@ -365,6 +365,16 @@ mod tests {
         assert_eq!(waiters.next_batch(), None);
         assert!(waiters.queues.next(Instant::now()).is_some_and(|at| at > Instant::now()));
         tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(waiters.next_batch().unwrap().1, ["a", "b", "c"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_first_look_waits_for_no_other_poll_and_takes_along_those_that_do() {
+        let mut waiters = Waiters::none();
+        waiters.add("a", look(), false, 0);
+        waiters.add("b", look(), false, 0);
+        assert_eq!(waiters.next_batch(), None);
+        waiters.add("c", OpKind::observation(true), false, 0);
         assert_eq!(waiters.next_batch().unwrap().1, ["a", "b", "c"]);
     }
 

@@ -101,7 +101,7 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Return {
     let rows: HashMap<&str, &StoredRow> = rows.iter().map(|row| (&*row.key, row)).collect();
     let outcome = |op: &Arc<Op>| {
         let row = rows.get(&*op.lock);
-        if let OpKind::Observe { saw_lease, saw_seizure } = &op.kind {
+        if let OpKind::Observe { saw_lease, saw_seizure, .. } = &op.kind {
             saw_lease.store(with_lease, Ordering::Relaxed);
             saw_seizure.store(row.is_some_and(|row| row.is_seized()), Ordering::Relaxed);
         }

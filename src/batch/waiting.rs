@@ -7,15 +7,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::budget::Budgets;
-use super::op::{Class, Op};
+use super::op::{Class, Op, OpKind};
 use super::together::{Batch, Charge, Chosen, ROWS_MAX, Repeat, fill_a_request};
 use super::window::{Sample, Window};
 
 /// How long heartbeats gather before they leave, at the most. Tasks that wake at one mark run one
 /// after another, beside the batcher's.
 pub(crate) const GATHERING_MAX: Duration = Duration::from_millis(5);
-/// How long polls gather where several have come. A poll by itself is mostly somebody's first look,
-/// and leaves at once.
+/// How long polls gather where several have come, unless one of them is somebody's first look.
 pub(crate) const POLLS_GATHERING_MAX: Duration = Duration::from_millis(25);
 /// Into how many of these the limit of an act goes, at the least.
 const GATHERINGS: u32 = 32;
@@ -146,12 +145,18 @@ impl Waiting {
     pub(super) fn gathers_until(&self, class: Class) -> Option<Instant> {
         let longest = match class {
             Class::Heartbeats => GATHERING_MAX,
-            Class::Polls if self.trusted_ops().nth(1).is_some() => POLLS_GATHERING_MAX,
+            Class::Polls if self.polls_may_wait() => POLLS_GATHERING_MAX,
             _ => return None,
         };
         let first = self.first_trusted()?;
         let gathering = longest.min(first.limit / GATHERINGS);
         Some(first.deadline - first.limit + gathering)
+    }
+
+    /// A poll by itself has nobody to wait for. Whoever looks for the first time wants the lock now.
+    fn polls_may_wait(&self) -> bool {
+        let is_first = |op: &Arc<Op>| matches!(op.kind, OpKind::Observe { is_first: true, .. });
+        self.trusted_ops().nth(1).is_some() && !self.trusted_ops().any(is_first)
     }
 
     /// Returns those not isolated.

@@ -43,6 +43,8 @@ pub(crate) struct Batched {
     /// The mark that the next release leaves in the row, besides the successor.
     pub(crate) release_info: Arc<Mutex<Option<String>>>,
     pub(crate) written: WrittenColumns,
+    /// True if it was polled before.
+    pub(crate) has_looked: AtomicBool,
     /// True if the last poll read the row's lease.
     pub(crate) saw_lease: Arc<AtomicBool>,
     /// True if that row said that it was seized.
@@ -73,6 +75,7 @@ impl BatchedRow {
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
             release_info,
             written: WrittenColumns::default(),
+            has_looked: AtomicBool::default(),
             saw_lease: Arc::default(),
             saw_seizure: Arc::default(),
             role,
@@ -125,7 +128,8 @@ impl Batched {
 
     fn observation(&self, saw_lease: &Arc<AtomicBool>) -> OpKind {
         let (saw_lease, saw_seizure) = (Arc::clone(saw_lease), Arc::clone(&self.saw_seizure));
-        OpKind::Observe { saw_lease, saw_seizure }
+        let is_first = !self.has_looked.swap(true, Ordering::Relaxed);
+        OpKind::Observe { is_first, saw_lease, saw_seizure }
     }
 
     /// Polls a reader's own row and the writers' in one request.
