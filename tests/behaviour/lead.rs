@@ -612,23 +612,23 @@ fn over(term: &Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 
 /// A task that blocks its thread until it is let go.
 #[derive(Clone)]
-struct Blocking {
+pub struct Blocking {
     begun: Arc<AtomicUsize>,
     blocks: Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>,
 }
 
 impl Blocking {
-    fn new() -> (Blocking, std::sync::mpsc::Sender<()>) {
+    pub fn new() -> (Blocking, std::sync::mpsc::Sender<()>) {
         let (let_go, blocks) = std::sync::mpsc::channel();
         (Blocking { begun: Arc::default(), blocks: Arc::new(blocks.into()) }, let_go)
     }
 
-    fn begun(&self) -> usize {
+    pub fn begun(&self) -> usize {
         self.begun.load(Ordering::SeqCst)
     }
 
     /// The first task blocks; later ones wait to be cancelled.
-    async fn work(self, term: Term) {
+    pub async fn work(self, term: Term) {
         if self.begun.fetch_add(1, Ordering::SeqCst) == 0 {
             // It ends by an error, too, when the test is over.
             let _ = self.blocks.lock().unwrap().recv();
@@ -639,7 +639,7 @@ impl Blocking {
 }
 
 /// Runs a test on real time and real threads: a blocked thread stops a virtual clock, too.
-fn on_real_threads(test: impl Future<Output = ()>) {
+pub fn on_real_threads(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build();
     runtime.unwrap().block_on(test);

@@ -50,6 +50,7 @@ mod runtimes;
 mod schema;
 mod service;
 mod shards;
+mod shards_blocked;
 mod shards_seen;
 mod takeover;
 mod unknown;

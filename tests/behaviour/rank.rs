@@ -111,6 +111,37 @@ async fn a_leader_that_preempts_hands_over_to_a_higher_rank_by_name() {
     assert_eq!(term.ended(), Some(&TermEnd::LetGo));
 }
 
+/// The ids of the members of the lock.
+async fn members(world: &World) -> Vec<String> {
+    let members = world.table().members(LOCK).list().await.unwrap();
+    members.into_iter().map(|member| member.id).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_has_handed_over_contends_no_more_for_a_lease() {
+    let world = World::start().await;
+    let _low = Contender::run(world.lock("a").by_rank(1).preempt());
+    is_member(&world, "a").await;
+    let high = Contender::run(world.lock("b").by_rank(2));
+    high.holds().await;
+    sleep(LEASE / 2).await;
+    // Whoever counted it as one would wait for it in vain.
+    assert_eq!(members(&world).await, ["b"]);
+    is_member(&world, "a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contender_has_no_turn_before_others_can_see_it() {
+    let world = World::start().await;
+    let late = Fault::on(Rpc::Commit).key("spindle:member:job/a");
+    world.spanner.inject(late.effect(Effect::Delay(Duration::from_millis(600))));
+    let low = Contender::run(world.lock("a").by_rank(1));
+    sleep(Duration::from_millis(200)).await;
+    let high = Contender::run(world.lock("b").by_rank(2));
+    high.holds().await;
+    assert!(low.is_standby());
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_that_has_handed_over_is_handed_the_lock_back_when_the_higher_rank_leaves() {
     let world = World::start().await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::history::Failure;
 use crate::proxy::{LinkFault, Proxy, Server};
 use crate::setup::{DATABASE, Target, agent_of};
 
-/// A worker that was told to leave releases its lock first.
-const FAREWELL: Duration = Duration::from_secs(15);
+/// A worker that was told to leave releases its lock first, and its row in the group.
+const FAREWELL: Duration = Duration::from_secs(25);
 
 /// All workers. They are killed when this is dropped.
 pub struct Fleet {
@@ -45,6 +46,8 @@ struct Process {
     /// Killed when it is dropped, stopped or not.
     child: Child,
     input: ChildStdin,
+    /// How many of its tasks are at work, as it says.
+    tasks: Arc<AtomicUsize>,
 }
 
 impl Fleet {
@@ -112,9 +115,9 @@ impl Fleet {
         let mut child = command.spawn()?;
         let input = child.stdin.take().ok_or("the process has no input")?;
         let output = child.stdout.take().ok_or("the process has no output")?;
-        let holder = self.holder.clone();
-        self.worker(id)?.process = Some(Process { child, input });
-        tokio::spawn(listen(output, id.to_string(), holder));
+        let (holder, tasks) = (self.holder.clone(), Arc::default());
+        tokio::spawn(listen(output, id.to_string(), holder, Arc::clone(&tasks)));
+        self.worker(id)?.process = Some(Process { child, input, tasks });
         Ok(())
     }
 
@@ -146,6 +149,12 @@ impl Fleet {
         running.map(|(id, _)| id.clone()).collect()
     }
 
+    /// How many tasks of each that runs are at work, as they say.
+    pub fn tasks(&self) -> BTreeMap<&str, usize> {
+        let tasks = |worker: &Worker| Some(worker.process.as_ref()?.tasks.load(Ordering::Relaxed));
+        self.workers.iter().filter_map(|(id, worker)| Some((&**id, tasks(worker)?))).collect()
+    }
+
     pub async fn kill(&mut self, id: &str) -> Result<(), Failure> {
         let mut process = self.worker(id)?.process.take().ok_or("the worker is gone")?;
         Ok(process.child.kill().await?)
@@ -166,23 +175,23 @@ impl Fleet {
         Ok(process.input.flush().await?)
     }
 
-    /// Tells a worker to leave, and waits until it has.
-    pub async fn leave(&mut self, id: &str) -> Result<(), Failure> {
-        let process = self.worker(id)?.process.take().ok_or("the worker is gone")?;
-        farewell(id, process).await
+    /// Tells workers to leave, and waits until they have.
+    pub async fn leave<S: AsRef<str>>(&mut self, ids: &[S]) -> Result<(), Failure> {
+        let mut leaving = Vec::new();
+        for id in ids.iter().map(AsRef::as_ref) {
+            let process = self.worker(id)?.process.take().ok_or("the worker is gone")?;
+            let id = id.to_string();
+            leaving.push(tokio::spawn(async move { farewell(&id, process).await }));
+        }
+        for left in leaving {
+            left.await??;
+        }
+        Ok(())
     }
 
     /// Tells all to leave, and waits for them.
     pub async fn disband(&mut self) -> Result<(), Failure> {
-        let leaving: Vec<_> = self
-            .workers
-            .iter_mut()
-            .filter_map(|(id, worker)| Some((id.clone(), worker.process.take()?)))
-            .map(|(id, process)| tokio::spawn(async move { farewell(&id, process).await }))
-            .collect();
-        for left in leaving {
-            left.await??;
-        }
+        self.leave(&self.running()).await?;
         for (id, agent) in &mut self.agents {
             if let Some(process) = agent.process.take() {
                 process.signal(Signal::TERM)?;
@@ -206,7 +215,7 @@ impl Process {
 }
 
 async fn farewell(id: &str, process: Process) -> Result<(), Failure> {
-    let Process { mut child, input } = process;
+    let Process { mut child, input, .. } = process;
     // The end of its input tells it to leave.
     drop(input);
     let Ok(status) = timeout(FAREWELL, child.wait()).await else {
@@ -222,11 +231,13 @@ impl Holder {
     }
 }
 
-async fn listen(output: ChildStdout, id: String, holder: Holder) {
+async fn listen(output: ChildStdout, id: String, holder: Holder, tasks: Arc<AtomicUsize>) {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match line.as_str() {
             "holds" => *holder.lock() = Some(id.clone()),
+            "begins" => _ = tasks.fetch_add(1, Ordering::Relaxed),
+            "ends" => _ = tasks.fetch_sub(1, Ordering::Relaxed),
             _ => {
                 holder.lock().take_if(|holder| *holder == id);
             }

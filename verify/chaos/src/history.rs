@@ -68,6 +68,11 @@ pub enum Event {
     },
     Exited,
     Phase(Phase),
+    Deploy(Deploy),
+    /// The shards are shared evenly after a deploy, and stay so.
+    Settled,
+    /// They don't come to be, for longer than anybody waits.
+    Unsettled,
     Fault {
         fault: Fault,
         on: Option<String>,
@@ -118,6 +123,26 @@ pub enum Fault {
     Edit,
 }
 
+/// A way in which a service's processes come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deploy {
+    /// Each is started anew, one after the other.
+    Roll,
+    /// Half of them leave at once, and come back.
+    Half,
+    /// One more dies soon after each start.
+    CrashLoop,
+    /// Others come, and these leave at once.
+    BlueGreen,
+    /// Each is started anew, and its shards wait for it.
+    Restart,
+}
+
+impl Deploy {
+    pub const ALL: [Deploy; 5] =
+        [Deploy::Roll, Deploy::Half, Deploy::CrashLoop, Deploy::BlueGreen, Deploy::Restart];
+}
+
 /// Names on paper, the same as in the program.
 macro_rules! named {
     ($kind:ident: $($name:ident)*) => {
@@ -134,6 +159,7 @@ macro_rules! named {
 
 named!(Outcome: Committed Fenced NotSent Unknown);
 named!(Phase: Storm Edits Recovery End);
+named!(Deploy: Roll Half CrashLoop BlueGreen Restart);
 named!(Fault: Kill Stop Cut Silence Slow Restart Outage Lossy Resign Join Leave Delete Edit);
 
 impl Record {
@@ -159,6 +185,9 @@ impl Record {
             }
             Event::Exited => json!({"event": "exited"}),
             Event::Phase(phase) => json!({"event": "phase", "phase": format!("{phase:?}")}),
+            Event::Deploy(deploy) => json!({"event": "deploy", "deploy": format!("{deploy:?}")}),
+            Event::Settled => json!({"event": "settled"}),
+            Event::Unsettled => json!({"event": "unsettled"}),
             Event::Fault { fault, on } => {
                 json!({"event": "fault", "fault": format!("{fault:?}"), "on": on})
             }
@@ -203,6 +232,9 @@ impl Record {
             },
             "exited" => Event::Exited,
             "phase" => Event::Phase(Phase::from_name(text("phase")?)?),
+            "deploy" => Event::Deploy(Deploy::from_name(text("deploy")?)?),
+            "settled" => Event::Settled,
+            "unsettled" => Event::Unsettled,
             "fault" => Event::Fault { fault: Fault::from_name(text("fault")?)?, on: on() },
             "over" => Event::Over { fault: Fault::from_name(text("fault")?)?, on: on() },
             other => return Err(format!("no event: {other}").into()),

@@ -29,6 +29,15 @@ pub struct Options {
     /// The workers are members of a group that share so many shards.
     #[arg(long, value_name = "N", group = "work", value_parser = count::<2, LOCKS_MAX>)]
     shards: Option<usize>,
+    /// Four members of a group share so many shards, and are deployed in every way.
+    #[arg(long, value_name = "N", group = "work", value_parser = count::<2, LOCKS_MAX>)]
+    deploys: Option<usize>,
+    /// The lease of those that are deployed, in seconds.
+    #[arg(long, value_name = "SECONDS", requires = "deploys", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=60))]
+    lease: u64,
+    /// Nothing else befalls those that are deployed.
+    #[arg(long, requires = "deploys")]
+    bare: bool,
     /// The workers contend for one lock by rank, most of them with `preempt`.
     #[arg(long, group = "work")]
     ranks: bool,
@@ -73,6 +82,9 @@ impl Options {
         match *self {
             Options { locks: Some(count), .. } => Target::Locks(count),
             Options { shards: Some(count), .. } => Target::Shards(count),
+            Options { deploys: Some(shards), lease, .. } => {
+                Target::Deploys { shards, lease: Duration::from_secs(lease) }
+            }
             Options { ranks: true, .. } => Target::Ranks,
             Options { agent: Some(_), .. } => Target::Agents,
             Options { readers: Some(readers), writers: Some(writers), .. } => {
@@ -85,6 +97,7 @@ impl Options {
     fn members(&self) -> usize {
         match self.target() {
             Target::Sides { readers, writers } => readers + writers,
+            Target::Deploys { .. } => 4,
             _ => self.members,
         }
     }
@@ -119,8 +132,8 @@ async fn run(options: &Options) -> Result<bool, Failure> {
         None => embedded().await.map(|spanner| (spanner.address(), Some(spanner)))?,
     };
     let fleet = Fleet::new(address, target, out.clone(), options.agent.clone());
-    let mut nemesis =
-        Nemesis::new(fleet, spanner.as_ref(), (target, options.members()), out, seed).await?;
+    let work = (target, options.members(), options.bare);
+    let mut nemesis = Nemesis::new(fleet, spanner.as_ref(), work, out, seed).await?;
     nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;
     drop(nemesis);
     let outside = Outside::connect(address).await?;

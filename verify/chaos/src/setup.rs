@@ -21,6 +21,8 @@ pub enum Target {
     Locks(usize),
     /// They are members of a group, and share so many shards.
     Shards(usize),
+    /// The same by this lease, while they come and go as the processes of a service do.
+    Deploys { shards: usize, lease: Duration },
     /// All contend for one lock, each by its rank.
     Ranks,
     /// All contend for one lock, each through an agent of its own.
@@ -29,6 +31,9 @@ pub enum Target {
     /// by readers the number 1.
     Sides { readers: usize, writers: usize },
 }
+
+/// Workers of greater numbers keep their shards over a restart, where they are deployed.
+const KEEP_NOTHING: u32 = 10;
 
 /// The numbers of the two sides of a lock for readers and writers.
 pub const WRITERS: usize = 0;
@@ -50,6 +55,12 @@ impl Target {
             ["agents"] => Some(Target::Agents),
             ["locks", count] => count.parse().ok().map(Target::Locks),
             ["shards", count] => count.parse().ok().map(Target::Shards),
+            ["deploys", shards, lease] => {
+                let (shards, lease) = (shards.parse().ok(), lease.parse().ok());
+                shards
+                    .zip(lease.map(Duration::from_secs))
+                    .map(|(shards, lease)| Target::Deploys { shards, lease })
+            }
             ["sides", readers, writers] => {
                 let (readers, writers) = (readers.parse().ok(), writers.parse().ok());
                 readers.zip(writers).map(|(readers, writers)| Target::Sides { readers, writers })
@@ -64,6 +75,7 @@ impl Target {
             Target::One | Target::Ranks | Target::Agents => 1,
             Target::Sides { .. } => 2,
             Target::Locks(count) | Target::Shards(count) => count,
+            Target::Deploys { shards, .. } => shards,
         }
     }
 
@@ -72,6 +84,12 @@ impl Target {
     pub fn rank(self, id: &str) -> Option<Rank> {
         let number = number(id).filter(|_| self == Target::Ranks)?;
         Some(Rank { rank: number.div_ceil(2), preempts: number % 4 != 0 })
+    }
+
+    /// Returns for how long a worker's shards wait for it when it leaves.
+    pub fn restart(self, id: &str) -> Option<Duration> {
+        let Target::Deploys { lease, .. } = self else { return None };
+        number(id).filter(|number| *number > KEEP_NOTHING).map(|_| lease * 3)
     }
 
     /// Returns the side of a lock for readers and writers that a worker is on. Of the reserve, the
@@ -121,13 +139,19 @@ impl Target {
             // The row of the writers; each reader has one of its own.
             Target::Sides { .. } => format!("spindle:rw:{GROUP}"),
             Target::Locks(_) => format!("chaos-{lock}"),
-            Target::Shards(_) => format!("spindle:shard:{GROUP}/{SHARDS}/{lock}"),
+            Target::Shards(_) | Target::Deploys { .. } => {
+                format!("spindle:shard:{GROUP}/{SHARDS}/{lock}")
+            }
         }
     }
 
     /// So many contenders for so many locks need time, unless they have cores of their own.
     pub fn lease(self) -> Duration {
-        Duration::from_secs(if matches!(self, Target::Locks(_)) { 4 } else { 2 })
+        match self {
+            Target::Deploys { lease, .. } => lease,
+            Target::Locks(_) => Duration::from_secs(4),
+            _ => Duration::from_secs(2),
+        }
     }
 
     /// From one write under a lock to the next, so that the server has about the same to do however
@@ -146,7 +170,9 @@ impl Target {
             Target::Agents => Duration::from_secs(30),
             // A row that is held by an abandoned transaction may be in the way of either side.
             Target::Sides { .. } => self.lease() * 3 + Duration::from_secs(24),
-            Target::Locks(_) | Target::Shards(_) => self.lease() * 3 + Duration::from_secs(60),
+            Target::Locks(_) | Target::Shards(_) | Target::Deploys { .. } => {
+                self.lease() * 3 + Duration::from_secs(60)
+            }
         }
     }
 }
@@ -157,6 +183,7 @@ impl fmt::Display for Target {
             Target::One => write!(f, "one"),
             Target::Locks(count) => write!(f, "locks {count}"),
             Target::Shards(count) => write!(f, "shards {count}"),
+            Target::Deploys { shards, lease } => write!(f, "deploys {shards} {}", lease.as_secs()),
             Target::Ranks => write!(f, "ranks"),
             Target::Agents => write!(f, "agents"),
             Target::Sides { readers, writers } => write!(f, "sides {readers} {writers}"),

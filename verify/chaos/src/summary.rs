@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::checker::{Evidence, Term, Violation, phase, terms, written_after};
+use crate::deploys::DeployFigures;
 use crate::history::{Event, Failure, Fault, Outcome, Phase, Record};
 use crate::setup::{READERS, Target, WRITERS, agent_of};
 use crate::tables::Version;
@@ -24,6 +25,7 @@ pub struct Figures {
     pub handed_over: usize,
     /// How long a side waited for its turn, in milliseconds, sorted.
     pub waits: BTreeMap<usize, Vec<f64>>,
+    pub deploys: Vec<DeployFigures>,
 }
 
 impl Figures {
@@ -43,6 +45,7 @@ impl Figures {
             all_written_after: all_written_after(&parts),
             handed_over: handed_over(&evidence.tables.versions),
             waits: (0..parts.len()).map(|side| (side, waits(&parts[side].records))).collect(),
+            deploys: DeployFigures::all(evidence, &parts),
         };
         for (lock, part) in parts.iter().enumerate() {
             let terms = terms(&part.records);
@@ -77,6 +80,9 @@ impl Figures {
             Target::Agents => " agents".to_string(),
             Target::Locks(count) => format!(" locks={count}"),
             Target::Shards(count) => format!(" shards={count}"),
+            Target::Deploys { shards, lease } => {
+                format!(" deploys shards={shards} lease={}s", lease.as_secs())
+            }
             Target::Ranks => format!(" ranks handed_over={}", self.handed_over),
             Target::Sides { readers, writers } => {
                 let wait = |side, share| percentile(&self.waits[&side], share);
@@ -141,6 +147,10 @@ impl Figures {
                 percentile(gaps, 0.99),
                 percentile(gaps, 1.0),
             ));
+        }
+        if !self.deploys.is_empty() {
+            line(format!("\n{}", DeployFigures::HEAD));
+            self.deploys.iter().for_each(|deploy| line(deploy.line()));
         }
         line(format!("\nviolations: {}", violations.len()));
         for violation in violations {

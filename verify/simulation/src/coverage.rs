@@ -117,6 +117,8 @@ pub enum CoverageGoal {
     StaleViews,
     /// A shard was taken by the member for which it was released.
     HandedOver,
+    /// A shard was taken by the member that had left for a restart.
+    KeptShard,
     /// A shard was taken by another, since that one had left it alone.
     PromiseLapsed,
     /// A shard whose owner had died was taken.
@@ -133,6 +135,8 @@ pub enum CoverageGoal {
     CameAndWent,
     /// A member died soon after each join, and no shard was left alone for long.
     DiedAgainAndAgain,
+    /// A member whose lives had ended early came again, and counted later.
+    DampedJoin,
     /// A member could take no shard, and none was left alone for long.
     UnableStarvedNone,
     /// Half of the members left at the same moment, and their shards were soon at work elsewhere.
@@ -151,7 +155,7 @@ pub enum CoverageGoal {
     HighestRankLed,
 }
 
-const ALL: [CoverageGoal; 72] = {
+const ALL: [CoverageGoal; 74] = {
     use CoverageGoal as S;
     [
         S::Inserted,
@@ -210,6 +214,7 @@ const ALL: [CoverageGoal; 72] = {
         S::MemberLeft,
         S::StaleViews,
         S::HandedOver,
+        S::KeptShard,
         S::PromiseLapsed,
         S::ShardOfTheDeadTaken,
         S::ShardTaskAborted,
@@ -218,6 +223,7 @@ const ALL: [CoverageGoal; 72] = {
         S::JoinMovedItsShare,
         S::CameAndWent,
         S::DiedAgainAndAgain,
+        S::DampedJoin,
         S::UnableStarvedNone,
         S::LeftTogether,
         S::PermitTaken,

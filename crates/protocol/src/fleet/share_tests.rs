@@ -371,6 +371,22 @@ fn a_shard_whose_task_failed_here_goes_to_another_and_comes_back_after_a_pause()
 }
 
 #[test]
+fn failures_are_forgiven_once_a_task_was_at_work_for_ten_minutes() {
+    for (ran, holder) in [(seconds(599), None), (seconds(600), Some("a"))] {
+        let mut world = settled(&["a"]);
+        let now = Moment(TICK * u32::try_from(world.tick).unwrap());
+        world.shards[0] = Shard::default();
+        let share = &mut world.nodes.get_mut("a").unwrap().share;
+        for _ in 0..8 {
+            share.failed(now, 0, Duration::ZERO);
+        }
+        share.failed(now, 0, ran);
+        world.run(seconds(3));
+        assert_eq!(world.shards[0].holder, holder, "after {ran:?}");
+    }
+}
+
+#[test]
 fn a_shard_that_spanner_gave_no_answer_about_is_tried_again_within_ten_seconds() {
     let mut world = settled(&["a", "b"]);
     let unanswered = |world: &mut World| {

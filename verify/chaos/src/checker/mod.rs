@@ -49,7 +49,11 @@ pub fn judge(
     match target {
         Target::Ranks => violations.extend(ranks::judge(evidence, lease)),
         Target::Sides { .. } => violations.extend(sides::judge(evidence, &parts, lease)),
-        Target::One | Target::Agents | Target::Locks(_) | Target::Shards(_) => {}
+        Target::One
+        | Target::Agents
+        | Target::Locks(_)
+        | Target::Shards(_)
+        | Target::Deploys { .. } => {}
     }
     violations.extend(something_happened(evidence, &parts));
     Ok(violations)

@@ -1,7 +1,10 @@
 //! The faults of the fleet, by a seed. The seed decides what is done and when; whom it meets in
 //! which state is up to real time.
 
+mod deploys;
 mod phases;
+
+pub use deploys::FIFTH;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -74,12 +77,15 @@ pub struct Nemesis<'a> {
     spanner: Option<&'a Emulator>,
     target: Target,
     members: usize,
+    /// True if workers come and go, and nothing else befalls them.
+    is_bare: bool,
     outside: Outside,
     fleet: Fleet,
     journal: Journal,
     random: SmallRng,
     bag: Vec<Plan>,
     is_first_bag: bool,
+    next_strike: Instant,
     cures: Vec<(Instant, Cure)>,
     /// Workers that suffer from something: one thing at a time.
     suffering: Vec<String>,
@@ -90,7 +96,7 @@ impl<'a> Nemesis<'a> {
     pub async fn new(
         fleet: Fleet,
         spanner: Option<&'a Emulator>,
-        (target, members): (Target, usize),
+        (target, members, is_bare): (Target, usize, bool),
         out: &Path,
         seed: u64,
     ) -> Result<Nemesis<'a>, Failure> {
@@ -99,12 +105,14 @@ impl<'a> Nemesis<'a> {
             spanner,
             target,
             members,
+            is_bare,
             outside: Outside::connect(fleet.server()).await?,
             fleet,
             journal: Journal::open(out, "nemesis")?,
             random: SmallRng::seed_from_u64(seed),
             bag: Vec::new(),
             is_first_bag: true,
+            next_strike: Instant::now(),
             cures: Vec::new(),
             suffering: Vec::new(),
             server_suffers: false,
@@ -127,11 +135,15 @@ impl<'a> Nemesis<'a> {
         // So that there is somebody to be hit.
         sleep(Duration::from_secs(3)).await;
         let recovery = Duration::from_secs(6);
-        self.storm(length.saturating_sub(edits + recovery + Duration::from_secs(3))).await?;
-        self.cure_all().await?;
-        self.muster().await?;
-        self.journal.write(Event::Phase(Phase::Edits))?;
-        self.edit(edits).await?;
+        if matches!(self.target, Target::Deploys { .. }) {
+            self.deploy().await?;
+        } else {
+            self.storm(length.saturating_sub(edits + recovery + Duration::from_secs(3))).await?;
+            self.cure_all().await?;
+            self.muster().await?;
+            self.journal.write(Event::Phase(Phase::Edits))?;
+            self.edit(edits).await?;
+        }
         self.journal.write(Event::Phase(Phase::Recovery))?;
         self.recovery(recovery).await?;
         self.journal.write(Event::Phase(Phase::End))?;
@@ -140,19 +152,18 @@ impl<'a> Nemesis<'a> {
 
     async fn storm(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
-        let mut next = Instant::now();
         loop {
             let cure = self.cures.iter().map(|(due, _)| *due).min();
-            let due = cure.map_or(next, |cure| cure.min(next));
-            if due >= end {
+            let due = cure.map_or(self.next_strike, |cure| cure.min(self.next_strike));
+            if due >= end || self.is_bare {
                 sleep_until(end).await;
                 return Ok(());
             }
             sleep_until(due).await;
             self.cure(due).await?;
-            if due == next {
+            if due == self.next_strike {
                 self.strike().await?;
-                next = Instant::now() + self.between(700, 3_300);
+                self.next_strike = Instant::now() + self.between(700, 3_300);
             }
         }
     }
@@ -180,6 +191,8 @@ impl<'a> Nemesis<'a> {
                 Ok(())
             }
             (Plan::Lossy, Some(spanner)) => self.lose_replies(spanner),
+            // They come and go without it.
+            (Plan::Join, _) if matches!(self.target, Target::Deploys { .. }) => Ok(()),
             (Plan::Join, _) => {
                 let running = self.fleet.running();
                 let mut reserve = ids(self.members + 1, RESERVE);
@@ -316,7 +329,7 @@ impl<'a> Nemesis<'a> {
             return Ok(());
         }
         self.say(Fault::Leave, Some(&id))?;
-        self.fleet.leave(&id).await
+        self.fleet.leave(&[id]).await
     }
 
     async fn cure_all(&mut self) -> Result<(), Failure> {

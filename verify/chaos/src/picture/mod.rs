@@ -24,14 +24,14 @@ pub fn draw(evidence: &Evidence) -> Result<String, Failure> {
         Target::Ranks => "Who led, by rank: a worker with ! gives way to nobody",
         Target::Sides { .. } => "Who read and who wrote",
         Target::Locks(_) => "Who held which lock",
-        Target::Shards(_) => "Who worked which shard",
+        Target::Shards(_) | Target::Deploys { .. } => "Who worked which shard",
     };
     Ok(match evidence.target() {
         Target::One | Target::Agents | Target::Ranks => {
             page(&run, name, one::height(&run), &legend::ONE, one::draw)
         }
         Target::Sides { .. } => page(&run, name, one::height(&run), &legend::SIDES, one::draw),
-        Target::Locks(_) | Target::Shards(_) => {
+        Target::Locks(_) | Target::Shards(_) | Target::Deploys { .. } => {
             page(&run, name, many::height(&run), &legend::MANY, many::draw)
         }
     })

@@ -1,13 +1,14 @@
 //! The terms under which tasks of a worker are at work.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use spindle::{FencingToken, Term};
 
 use super::claims::Held;
-use crate::history::{Event, Journal, must};
+use crate::history::{Event, Failure, Journal, must};
 
 /// The shards whose tasks are at work in this process, or the side on which it is.
 #[derive(Clone)]
@@ -31,6 +32,7 @@ impl Holders {
 
     pub(super) fn enter(&self, number: usize, term: &Term) -> AtWork {
         let before = self.lock().insert(number, term.clone());
+        must(writeln!(std::io::stdout(), "begins").map_err(Failure::from));
         if let Some(before) = before {
             let (token, other) = (term.token(), before.token());
             let (token, other) = (token.as_nanoseconds(), other.as_nanoseconds());
@@ -62,6 +64,7 @@ impl Drop for AtWork {
             None => Event::LetsGo,
         };
         must(holders.journal.write_of(*number, end));
+        must(writeln!(std::io::stdout(), "ends").map_err(Failure::from));
     }
 }
 

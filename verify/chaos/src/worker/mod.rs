@@ -47,7 +47,9 @@ pub async fn work(
     };
     match worker.target {
         Target::One | Target::Locks(_) | Target::Ranks => worker.contend().await?,
-        Target::Shards(count) => worker.share(count).await?,
+        Target::Shards(count) | Target::Deploys { shards: count, .. } => {
+            worker.share(count).await?
+        }
         Target::Sides { .. } => worker.take_turns().await?,
         Target::Agents => worker.lead(agent.ok_or("the worker has no agent")?).await?,
     }

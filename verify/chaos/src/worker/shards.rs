@@ -23,6 +23,10 @@ impl Worker {
         let cancel = CancellationToken::new();
         let running = member.run(cancel.clone());
         let shards = member.shards(SHARDS, count);
+        let shards = match self.target.restart(&self.id) {
+            Some(limit) => shards.restart_within(limit),
+            None => shards,
+        };
         let mut goes_on = true;
         while goes_on {
             let stop = CancellationToken::new();

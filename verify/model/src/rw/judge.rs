@@ -1,5 +1,6 @@
 //! The onlooker: what each commit did, and which fences hold.
 
+use spindle_protocol::rw::is_left_to_readers;
 use spindle_protocol::{Change, Row, StoredRow, TermId, Timestamp, Writer};
 
 use super::party::{READERS, WRITER_ROW, pace};
@@ -37,6 +38,7 @@ noted! {
         WriterBegan: "a writer began",
         WriterWaited: "a writer waited for a reader",
         ReaderAfterWriter: "a reader began after a writer",
+        LeftToReaders: "a reader began in the time that a writer had left to readers",
         DeadWriterReleased: "a reader released a writer that had ended without a release",
         DeadReaderDeleted: "a writer deleted the row of a reader that had ended without a release",
         DiedBetween: "a writer died between its two commits",
@@ -79,8 +81,10 @@ impl History {
         let is_taken = |row: &Row| row.vacant_from("", pace().lease) > now;
         match change {
             Change::BeginRead { writer, .. } => {
-                if writer_row.as_ref().is_some_and(is_taken) {
-                    self.notes.breaks(Invariant::Stops);
+                match writer_row.as_ref().filter(|row| is_taken(row)) {
+                    Some(row) if is_left_to_readers(row) => self.notes.meet(Goal::LeftToReaders),
+                    Some(_) => self.notes.breaks(Invariant::Stops),
+                    None => {}
                 }
                 if writer_row.as_ref().is_some_and(|row| !row.is_released()) {
                     self.notes.meet(Goal::DeadWriterReleased);

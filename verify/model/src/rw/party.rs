@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle_protocol::rw::{Reader, Stopped, WriterDecision, Writing};
+use spindle_protocol::rw::{Reader, Stopped, WriterDecision, Writing, left_to_readers};
 use spindle_protocol::{
     Act, Announcement, Answer, Change, Decision, Event, Holder, Instance, Moment, Observation, Row,
     TermId, Timestamp, Timing, Wake,
@@ -16,6 +16,9 @@ pub(super) const WRITER_ROW: &str = "rw";
 /// Readers' rows begin so.
 pub(super) const READERS: &str = "rw/";
 
+/// The time that is left to readers.
+const READERS_TIME: Duration = TICK;
+
 /// A process, running or dead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Party {
@@ -24,6 +27,8 @@ pub(super) struct Party {
     /// None while the process is dead or done.
     pub(super) instance: Option<Instance>,
     pub(super) wanted: bool,
+    /// True if it leaves the lock to readers whenever it has written.
+    leaves_to_readers: bool,
     /// True if it gets no time from its machine.
     pub(super) paused: bool,
     /// True if it has held.
@@ -81,7 +86,12 @@ pub(super) fn pace() -> Timing {
 }
 
 impl Party {
-    pub(super) fn start(index: usize, key: &'static str, now: Moment) -> Party {
+    pub(super) fn start(
+        index: usize,
+        key: &'static str,
+        leaves_to_readers: bool,
+        now: Moment,
+    ) -> Party {
         let (id, pace) = (["a", "b", "c", "d"][index], pace());
         let role = if key == WRITER_ROW {
             Role::Writer(Writing::default())
@@ -93,6 +103,7 @@ impl Party {
             role,
             instance: Some(Instance::new(id, 16 * (index as u64 + 1), pace, now)),
             wanted: true,
+            leaves_to_readers,
             paused: false,
             has_held: false,
             term: None,
@@ -196,12 +207,23 @@ impl Party {
     fn meaning(&self, act: &Act) -> Ask {
         let change = match &self.role {
             Role::Reader(reader) => reader.clone().change(act, &holder()),
-            Role::Writer(writing) => writing.change(act, &holder()),
+            Role::Writer(writing) => writing.change(&self.ending(act), &holder()),
         };
         match (change, act) {
             (Some(change), _) => Ask::Change(change),
             (None, Act::Sweep { .. }) => Ask::Sweep,
             (None, _) => Ask::Observe,
+        }
+    }
+
+    /// Returns the act as a writer has it: what follows its end is up to the turns.
+    fn ending(&self, act: &Act) -> Act {
+        match act {
+            Act::Release { term, displaced, .. } if self.leaves_to_readers => {
+                let (term, next) = (term.clone(), left_to_readers(READERS_TIME));
+                Act::Release { term, next, displaced: *displaced }
+            }
+            _ => act.clone(),
         }
     }
 

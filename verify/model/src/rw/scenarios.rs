@@ -9,6 +9,8 @@ pub struct Scenario {
     pub name: &'static str,
     pub(super) readers: usize,
     pub(super) writers: usize,
+    /// True if each writer leaves the lock to readers for a while.
+    pub(super) leaves_to_readers: bool,
     pub(super) ticks: u16,
     pub(super) budget: Budget,
     /// One state in so many is followed to its end.
@@ -36,7 +38,7 @@ pub struct Budget {
 
 /// Returns the scenarios that run in CI.
 pub fn short() -> Vec<Scenario> {
-    vec![two_readers(), two_writers()]
+    vec![two_readers(), two_writers(), left_to_readers()]
 }
 
 /// Returns the same in small.
@@ -60,6 +62,7 @@ fn two_readers() -> Scenario {
         name: "two readers",
         readers: 2,
         writers: 1,
+        leaves_to_readers: false,
         ticks: 6,
         budget: Budget {
             faults: 1,
@@ -104,5 +107,14 @@ fn two_writers() -> Scenario {
             Goal::EitherReleased,
         ],
         ..two_readers()
+    }
+}
+
+fn left_to_readers() -> Scenario {
+    Scenario {
+        name: "left to readers",
+        leaves_to_readers: true,
+        expected: vec![Goal::WriterBegan, Goal::LeftToReaders, Goal::ReaderAfterWriter],
+        ..two_writers()
     }
 }

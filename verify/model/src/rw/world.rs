@@ -50,7 +50,7 @@ impl World {
         let mut keys = KEYS.into_iter();
         for at in 0..scenario.readers + scenario.writers {
             let key = if is_writer(at) { WRITER_ROW } else { keys.next().unwrap_or(KEYS[0]) };
-            world.parties.push(Party::start(at, key, now).into());
+            world.parties.push(Party::start(at, key, scenario.leaves_to_readers, now).into());
         }
         world
     }

@@ -38,6 +38,8 @@ pub struct FleetPlan {
     pub lease: Duration,
     /// From one poll of a member to the next.
     pub poll: Duration,
+    /// For how long members that leave keep their shards for themselves, if they do.
+    pub restart: Option<Duration>,
     /// How long things go wrong.
     pub storm: Duration,
     /// How far Spanner's timestamps may be ahead of true time.
@@ -153,6 +155,7 @@ impl FleetPlan {
             callers: random.random_range(0..3),
             lease,
             poll: lease / random.random_range(4..7),
+            restart: SmallRng::seed_from_u64(!seed ^ 10).random_bool(0.3).then_some(lease),
             storm: lease * random.random_range(4..11),
             uncertainty: Duration::from_millis(random.random_range(0..8)),
             fault_every: lease.mul_f64(random.random_range(0.2..1.5)),

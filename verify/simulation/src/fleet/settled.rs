@@ -189,6 +189,17 @@ async fn crash_loop(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Sl
     left_alone_for_a_moment(world, "a member died again and again", 2)?;
     world.saw(CoverageGoal::DiedAgainAndAgain);
     all_at_work(world).await?;
+    even(world, slots).await?;
+    // Its next life counts two leases after it joins, at the earliest.
+    let living = invite(guest).await;
+    nothing_moves(world, "by a member whose lives ended early", 0, async {
+        sleep(world.plan.lease.mul_f64(1.9)).await;
+        Ok(())
+    })
+    .await?;
+    world.saw(CoverageGoal::DampedJoin);
+    guest.leave(Duration::ZERO);
+    let _ = living.await;
     even(world, slots).await
 }
 
@@ -238,7 +249,8 @@ async fn leave_together(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Ar
     let now = world.now();
     let gap = world.books(|books| books.longest_gap(now));
     // Answers take their time, too, and an attempt that another one was faster with.
-    let most = world.plan.poll * 3 + Duration::from_secs(1);
+    let kept = world.plan.restart.unwrap_or_default();
+    let most = kept + world.plan.poll * 3 + Duration::from_secs(1);
     if gap > most {
         let what =
             format!("members left together, and a shard alone for {gap:?}; at most {most:?}");
@@ -310,7 +322,9 @@ pub(crate) fn nothing_is_left(world: &FleetWorld, dead: &str) -> Judged {
         let is_of_all = name.starts_with("spindle:shard:") && !name.contains('_');
         let is_chief = name.starts_with(CHIEF);
         let is_writer_row = name.starts_with("spindle:rw:") && !name.contains('/');
+        let is_kept = world.plan.restart.is_some() && name.starts_with("spindle:share:");
         !is_of_all
+            && !is_kept
             && !is_chief
             && !is_writer_row
             && !name.starts_with("spindle:permit:")

@@ -177,6 +177,10 @@ impl Slot {
             }
         };
         let shards = member.shards("work", self.world.plan.shards);
+        let shards = match self.world.plan.restart {
+            Some(limit) => shards.restart_within(limit),
+            None => shards,
+        };
         if let Err(error) = shards.run(life.cancel.clone(), task).await {
             self.world.fail(Invariant::I5, format!("{} shares no more: {error}", self.id));
         }

@@ -246,7 +246,9 @@ impl FleetWorld {
         let row = row.row();
         match row.writer.names() {
             Named::Successor(to) if row.is_released() && to == id => {
-                self.saw(CoverageGoal::HandedOver)
+                // No hand-over is promised for so long.
+                let is_kept = self.plan.restart.is_some() && row.lease == self.plan.restart;
+                self.saw(if is_kept { CoverageGoal::KeptShard } else { CoverageGoal::HandedOver });
             }
             Named::Successor(to) if row.is_released() => {
                 let until = row.token + row.lease.unwrap_or(self.plan.lease);
