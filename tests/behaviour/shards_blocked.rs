@@ -37,7 +37,7 @@ fn run_leaves_a_shard_whose_task_blocks_its_thread_to_the_lease_and_says_so() {
         let sharing = work(&world, "a", task.clone(), &cancel);
         until("it blocks", || (task.begun() == 1).then_some(())).await;
         cancel.cancel();
-        let ended = timeout(EVENTUALLY, sharing).await.expect("it doesn't wait for the task");
+        let ended = timeout(EVENTUALLY / 5, sharing).await.expect("it doesn't wait for the task");
         let error = ended.unwrap().unwrap_err();
         assert!(error.is_unstoppable() && error.to_string().contains(SHARD), "{error}");
         let row = world.row(SHARD).await.unwrap();

@@ -9,6 +9,8 @@ use crate::nemesis::FIFTH;
 
 /// Answers, attempts and processes take their time beside the polls.
 const REST: Duration = Duration::from_millis(500);
+/// A claim may be so old when its term ends. For longer than that nothing is done after all has settled.
+const CLAIM_AGE: u64 = 500_000_000;
 /// So many tasks more than shards may start where shards wait for their members.
 const FEW: usize = 4;
 /// So many tasks may start beside a member that dies again and again.
@@ -92,7 +94,7 @@ impl DeployFigures {
 
 /// Returns the longest time for which nobody worked a shard after a term that ended then, in seconds.
 fn longest_gap(terms: &[Term], ended: impl Fn(u64) -> bool) -> f64 {
-    let pairs = terms.windows(2).filter(|pair| ended(pair[0].last));
+    let pairs = terms.windows(2).filter(|pair| ended(pair[0].last + CLAIM_AGE));
     let gaps = pairs.map(|pair| pair[1].begin.saturating_sub(pair[0].last) as f64 / 1e9);
     gaps.fold(0.0, f64::max)
 }
