@@ -253,11 +253,17 @@ impl Share {
     }
 
     fn note(&mut self, now: Moment, view: &View) {
+        let is_member = |id: &str| view.members.iter().any(|member| member.id == id);
         for (shard, piece) in view.shards.iter().enumerate() {
-            if matches!(piece, Piece::Held { .. }) {
-                self.unheld.remove(&shard);
-            } else {
-                self.unheld.entry(shard).or_insert(Unheld { since: now, left_since: now });
+            match piece {
+                Piece::Held { .. } => _ = self.unheld.remove(&shard),
+                // While it is kept for one that has left, nobody leaves it alone.
+                Piece::Promised { to, .. } if !is_member(to) => {
+                    self.unheld.insert(shard, Unheld { since: now, left_since: now });
+                }
+                _ => {
+                    self.unheld.entry(shard).or_insert(Unheld { since: now, left_since: now });
+                }
             }
         }
         let is_silent = |id: &str, until: Timestamp| {

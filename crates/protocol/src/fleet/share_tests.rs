@@ -238,6 +238,20 @@ fn a_shard_that_is_handed_over_is_left_alone_for_a_moment_only() {
 }
 
 #[test]
+fn shards_that_were_kept_for_one_that_stays_away_move_once_by_the_plan() {
+    for kept in [50, 250] {
+        let mut world = settled(&["a", "b", "c", "d"]);
+        world.nodes.remove("d");
+        let until = world.tick + kept;
+        for shard in world.shards.iter_mut().filter(|shard| shard.holder == Some("d")) {
+            *shard = Shard { promised: Some(("d".into(), until)), ..Shard::default() };
+        }
+        world.run(seconds(40));
+        assert_eq!((world.counts(), world.moves), (vec![7, 7, 6], 5), "after {kept} ticks");
+    }
+}
+
+#[test]
 fn a_member_to_which_nothing_is_handed_slows_its_polls_down_again() {
     let mut world = settled(&["a"]);
     world.join("b");
