@@ -3,7 +3,7 @@
 use spindle_protocol::{Act, Change, Event, Succession, Timestamp};
 
 use crate::node::Passage;
-use crate::scenario::{Budget, Clock, Scenario, TICK};
+use crate::scenario::{Clock, Scenario, TICK};
 use crate::table::{LOCK, is_takeover_row, stored};
 use crate::world::World;
 
@@ -113,13 +113,6 @@ const MANUAL_EDITS: [ManualEdit; 10] = [
 ];
 
 impl Departure {
-    fn budget(self, left: &mut Budget) -> &mut u8 {
-        match self {
-            Departure::Resign | Departure::ResignToNext => &mut left.resignations,
-            Departure::LetGo | Departure::Cooldown | Departure::Lapse => &mut left.holds,
-        }
-    }
-
     fn event(self, index: usize, scenario: &Scenario) -> Event {
         match self {
             Departure::Resign => Event::Resign { next: Succession::Anyone },
@@ -266,75 +259,58 @@ impl World {
     }
 
     fn take(&mut self, scenario: &Scenario, step: Step) {
-        let left = &mut self.left;
+        self.pay(step);
         match step {
             Step::Tick { drift } => self.pass(scenario, drift),
             Step::Wake(index) => self.decide(index, Event::Wake, scenario),
             Step::Early(index) => self.decide(index, Event::Early, scenario),
             Step::Exchange(index) => self.exchange(index, scenario),
-            Step::HoldUp(index) => {
-                (left.faults, left.delays) = (left.faults - 1, left.delays - 1);
-                self.hold_up(index);
-            }
-            Step::Arrive(index) => {
-                if self.nodes[index].is_sending() {
-                    (left.faults, left.delays) = (left.faults - 1, left.delays - 1);
-                }
-                self.arrive(index, scenario);
-            }
+            Step::HoldUp(index) => self.hold_up(index),
+            Step::Arrive(index) => self.arrive(index, scenario),
             Step::Answer(index) => self.answer(index, scenario),
-            Step::TimeOut(index) => self.lose(index, scenario),
-            Step::Lose(index) => {
-                (left.faults, left.unknowns) = (left.faults - 1, left.unknowns - 1);
-                self.lose(index, scenario);
-            }
-            Step::Abort(index) => {
-                (left.faults, left.aborts) = (left.faults - 1, left.aborts - 1);
-                self.abort(index, scenario);
-            }
-            Step::Duplicate(index) => {
-                (left.faults, left.duplicates) = (left.faults - 1, left.duplicates - 1);
-                self.duplicate(index, scenario);
-            }
+            Step::TimeOut(index) | Step::Lose(index) => self.lose(index, scenario),
+            Step::Abort(index) => self.abort(index, scenario),
+            Step::Duplicate(index) => self.duplicate(index, scenario),
             Step::ArriveLate(index) => self.arrive_late(index),
-            Step::Crash(index) => {
-                (left.faults, left.crashes) = (left.faults - 1, left.crashes - 1);
-                self.crash(index, scenario);
-            }
+            Step::Crash(index) => self.crash(index, scenario),
             Step::Restart(index) => self.node_mut(index).restart(index, &scenario.members[index]),
-            Step::Pause(index) => {
-                (left.faults, left.pauses) = (left.faults - 1, left.pauses - 1);
-                self.node_mut(index).paused = true;
-            }
-            Step::Stop(index) => {
-                left.stops -= 1;
-                self.decide(index, Event::Stop, scenario);
-            }
+            Step::Pause(index) => self.node_mut(index).paused = true,
+            Step::Stop(index) => self.decide(index, Event::Stop, scenario),
             Step::Part(index, departure) => {
-                *departure.budget(left) -= 1;
                 self.decide(index, departure.event(index, scenario), scenario);
             }
-            Step::Want(index, wanted) => {
-                left.holds -= 1;
-                self.decide(index, Event::Contend(wanted), scenario);
-            }
-            Step::Evict => {
-                left.evictions -= 1;
-                self.evict(scenario);
-            }
-            Step::Remove => {
-                left.removals -= 1;
-                self.remove();
-            }
-            Step::LeaveTakeoverRow => {
-                left.leftovers -= 1;
-                self.leave_takeover_row();
-            }
-            Step::ManualEdit(hand) => {
-                left.manual_edits -= 1;
-                self.interfere(scenario, hand);
-            }
+            Step::Want(index, wanted) => self.decide(index, Event::Contend(wanted), scenario),
+            Step::Evict => self.evict(scenario),
+            Step::Remove => self.remove(),
+            Step::LeaveTakeoverRow => self.leave_takeover_row(),
+            Step::ManualEdit(hand) => self.interfere(scenario, hand),
         }
+    }
+
+    /// Takes the step off what may still happen.
+    fn pay(&mut self, step: Step) {
+        let left = &mut self.left;
+        let (is_fault, kind) = match step {
+            Step::HoldUp(_) => (true, &mut left.delays),
+            Step::Arrive(index) if self.nodes[index].is_sending() => (true, &mut left.delays),
+            Step::Lose(_) => (true, &mut left.unknowns),
+            Step::Abort(_) => (true, &mut left.aborts),
+            Step::Duplicate(_) => (true, &mut left.duplicates),
+            Step::Crash(_) => (true, &mut left.crashes),
+            Step::Pause(_) => (true, &mut left.pauses),
+            Step::Stop(_) => (false, &mut left.stops),
+            Step::Part(_, Departure::Resign | Departure::ResignToNext) => {
+                (false, &mut left.resignations)
+            }
+            Step::Part(..) | Step::Want(..) => (false, &mut left.holds),
+            Step::Evict => (false, &mut left.evictions),
+            Step::Remove => (false, &mut left.removals),
+            Step::LeaveTakeoverRow => (false, &mut left.leftovers),
+            Step::ManualEdit(_) => (false, &mut left.manual_edits),
+            _ => return,
+        };
+        *kind -= 1;
+        left.faults -= u8::from(is_fault);
     }
 
     fn evict(&mut self, scenario: &Scenario) {
