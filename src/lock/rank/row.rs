@@ -91,13 +91,13 @@ impl Judge {
     /// Returns how many lives of the member of this key ended early, in a row, before the one that
     /// begins; none where that can't be read.
     pub(super) async fn early_lives(&self, key: &str) -> u32 {
-        let Ok((found, ..)) = self.poll().await else { return 0 };
+        let Ok(found) = self.read().await else { return 0 };
         let lives = lives(&found.rows, Duration::ZERO, self.lease, found.read_at);
         lives.get(key).map_or(0, |(life, join)| join.early_with(life))
     }
 
-    /// Reads the members: all rows, and those of the live ones that declare a rank, and count.
-    pub(super) async fn poll(&self) -> Result<(Rows, Vec<Ranked>, Timestamp)> {
+    /// Reads the rows of all members, the gone ones' too.
+    async fn read(&self) -> Result<Rows> {
         let found = poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await?;
         let (_, has_info) = self.table.store.optional_columns();
         if !has_info {
@@ -107,6 +107,12 @@ impl Judge {
                 self.table.name
             ))));
         }
+        Ok(found)
+    }
+
+    /// Reads the members: all rows, and those of the live ones that declare a rank, and count.
+    pub(super) async fn poll(&self) -> Result<(Rows, Vec<Ranked>, Timestamp)> {
+        let found = self.read().await?;
         let lives = lives(&found.rows, Duration::ZERO, self.lease, found.read_at);
         let died =
             |(life, join): &(Life, Join)| (!life.is_live && join.is_young).then_some(life.heard);

@@ -10,6 +10,7 @@ mod pages;
 mod process;
 mod run;
 mod schema;
+mod shards;
 mod tidy_up;
 mod watch;
 
@@ -37,7 +38,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
             watch::watch(&reach().await?, &out, &asked).await
         }
         Command::Members { group } => fleet::members(&reach().await?, &out, group.as_deref()).await,
-        Command::Shards { name } => fleet::shards(&reach().await?, &out, name.as_deref()).await,
+        Command::Shards { name } => shards::shards(&reach().await?, &out, name.as_deref()).await,
         Command::Permits { name } => fleet::permits(&reach().await?, &out, name.as_deref()).await,
         Command::Readers { name } => fleet::readers(&reach().await?, &out, name.as_deref()).await,
         Command::Ddl(ddl) => schema::ddl(&out, &ddl, &common.table),

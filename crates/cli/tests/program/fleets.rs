@@ -68,7 +68,7 @@ async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
         assert!(line.ends_with("http://10.0.0.7"), "{members}");
     }
     let shards = ok(world.run(&["shards", "orders/emails"]).await);
-    assert_eq!(shards.lines().nth(1), Some("node-1  8      0-7"), "{shards}");
+    assert_eq!(shards.lines().nth(1), Some("node-1  1       8      0-7"), "{shards}");
     assert!(ok(world.run(&["shards"]).await).contains("8 of 8 held"));
     let permits = world.run(&["permits", "api"]).await;
     assert!(permits.err.contains("1 used"), "{permits:?}");

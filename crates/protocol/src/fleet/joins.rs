@@ -39,7 +39,7 @@ impl Life {
         let _ = row.writer.id().filter(|_| !row.is_released())?;
         // Nobody has the empty id.
         let is_live = row.vacant_from("", lease) > read_at;
-        let early = info.map_or(0, declared);
+        let early = info.map_or(0, declared_early);
         Some(Life { since: row.token, heard: row.heartbeat, is_live, early })
     }
 }
@@ -100,7 +100,8 @@ pub fn declare_early(declaration: &str, early: u32) -> String {
     if early == 0 { declaration.to_string() } else { format!("{declaration}{DECLARED}{early}") }
 }
 
-fn declared(info: &str) -> u32 {
+/// Returns how many lives before it ended early, as a member declares in this text.
+pub fn declared_early(info: &str) -> u32 {
     let early = info.rsplit_once(DECLARED).map(|(_, early)| early);
     early.and_then(|early| early.parse().ok()).unwrap_or(0)
 }

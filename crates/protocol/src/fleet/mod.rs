@@ -10,7 +10,7 @@ mod share;
 mod turn;
 
 pub use declaration::{Declaration, agreed_costs};
-pub use joins::{Join, Life, declare_early, joins};
+pub use joins::{Join, Life, declare_early, declared_early, joins};
 pub use plan::{Move, Plan, plan, plan_by_weight};
 pub use share::{Part, Participant, Piece, Share, Step, View};
 pub use turn::{Contest, LastHolder, Ranked, Vacancy, grace, turn};

@@ -39,6 +39,32 @@ impl View {
         self.shards.iter().all(is_held) && self.plan(&members).moves().is_empty()
     }
 
+    /// Returns the members that count, by one of this lease: those that are settled, that have a shard,
+    /// or that came before all that is held.
+    pub fn counting(&self, lease: Duration) -> Vec<&str> {
+        let settling = Timing::from_lease(lease).poll_interval;
+        let joined: BTreeMap<&str, Timestamp> =
+            self.members.iter().map(|member| (&*member.id, member.since)).collect();
+        let held = self.shards.iter().filter_map(|piece| match piece {
+            Piece::Held { by: Some(by), since, until } => {
+                // Not what a former life of the id left: it was heard of since this one joined.
+                let joined = *joined.get(&**by)?;
+                (*since >= joined || *until > joined + lease).then_some((&**by, *since))
+            }
+            _ => None,
+        });
+        let (holders, terms): (BTreeSet<&str>, Vec<Timestamp>) = held.unzip();
+        let oldest_term = terms.into_iter().min();
+        let oldest = self.members.iter().map(|member| member.since).min();
+        let is_begun = oldest.is_some_and(|oldest| self.read_at.since(oldest) >= settling);
+        let counts = |member: &&Participant| {
+            let is_settled = self.read_at >= member.counts_from;
+            let is_founder = is_begun && oldest_term.is_none_or(|oldest| member.since < oldest);
+            holders.contains(&*member.id) || is_settled || is_founder
+        };
+        self.members.iter().filter(counts).map(|member| &*member.id).collect()
+    }
+
     /// Returns the plan of these members, by their weights.
     fn plan<'v>(&'v self, members: &[&'v str]) -> Plan<'v> {
         let weights: BTreeMap<&str, u32> =
@@ -314,29 +340,9 @@ impl Share {
 
     /// Returns the members that are reckoned with.
     fn counting<'v>(&self, view: &'v View, is_member: bool) -> Vec<&'v str> {
-        let joined: BTreeMap<&str, Timestamp> =
-            view.members.iter().map(|member| (&*member.id, member.since)).collect();
-        let held = view.shards.iter().filter_map(|piece| match piece {
-            Piece::Held { by: Some(by), since, until } => {
-                // Not what a former life of the id left: it was heard of since this one joined.
-                let joined = *joined.get(&**by)?;
-                (*since >= joined || *until > joined + self.lease).then_some((&**by, *since))
-            }
-            _ => None,
-        });
-        let (holders, terms): (BTreeSet<&str>, Vec<Timestamp>) = held.unzip();
-        let oldest_term = terms.into_iter().min();
-        let oldest = view.members.iter().map(|member| member.since).min();
-        let is_begun = oldest.is_some_and(|oldest| view.read_at.since(oldest) >= self.settling);
-        let counts = |member: &&Participant| {
-            if member.id == self.id && !is_member {
-                return false;
-            }
-            let is_settled = view.read_at >= member.counts_from;
-            let is_founder = is_begun && oldest_term.is_none_or(|oldest| member.since < oldest);
-            holders.contains(&*member.id) || is_settled || is_founder
-        };
-        view.members.iter().filter(counts).map(|member| &*member.id).collect()
+        let mut members = view.counting(self.lease);
+        members.retain(|id| is_member || *id != self.id);
+        members
     }
 
     fn takes(

@@ -1,0 +1,381 @@
+//! `shards`: who has which, who is about to, and why nobody has the rest.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use spindle_protocol::Timestamp;
+use spindle_protocol::fleet::{
+    Declaration, Life, Participant, Piece, Share as Sharing, View, agreed_costs, declared_early,
+    joins,
+};
+
+use super::fleet::{fleets, last_part, none, rows};
+use crate::failure::{Code, Failure, Result};
+use crate::output::{Cell, Line, Output};
+use crate::place::Place;
+use crate::record::{LEASE_ASSUMED, Record, in_words};
+
+/// Why nobody has a shard whose row is not there, or was never held.
+const NEVER_HELD: &str = "nobody has had it";
+/// No fleet has more.
+const SHARDS_MAX: usize = 10_000;
+/// Records tell how long ago something was; this is the time from which that is counted.
+const NOW: Timestamp = Timestamp(i64::MAX / 2);
+
+/// A live member that shares the shards.
+struct Member {
+    weight: u32,
+    /// `sharing`, or `joining` or `damped` if it doesn't count yet.
+    state: &'static str,
+    counts_in: Option<Duration>,
+}
+
+/// The live members, by their ids.
+type Members = BTreeMap<String, Member>;
+
+#[derive(Serialize)]
+struct Share {
+    #[serde(flatten)]
+    owner: Owner,
+    /// Of a live member.
+    weight: Option<u32>,
+    /// Of a member that joins or is damped.
+    counts_in_ms: Option<u128>,
+    count: usize,
+    shards: Vec<usize>,
+}
+
+/// The owner of some shards, or the reason why they have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Owner {
+    /// Nothing for the shards that nobody has.
+    member: Option<String>,
+    /// Of a shard that waits for its next owner.
+    reserved_for: Option<String>,
+    /// `joining`, `damped`, `sharing`, `leaving` or `restarting` of a member; nothing where there is
+    /// none.
+    state: Option<&'static str>,
+    /// Why nobody has the shards.
+    why: Option<String>,
+}
+
+/// Tells who has which of the shards.
+pub async fn shards(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
+    let Some(name) = name else { return fleets(place, out, "shard", "shards").await };
+    // A group may have shards of several names.
+    if !name.contains('/') {
+        let text = format!("shards `{name}`: expected GROUP/NAME");
+        return Err(Failure::new(Code::Usage, text).cure("`spindle shards` lists those there are"));
+    }
+    let pieces = rows(place, &format!("spindle:shard:{name}/")).await?;
+    let sharing = rows(place, &format!("spindle:share:{name}/")).await?;
+    if pieces.is_empty() && sharing.is_empty() {
+        return Err(none("shards", name));
+    }
+    out.rows(&shares(pieces, &sharing))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shares(pieces: Vec<Record>, sharing: &[Record]) -> Vec<Share> {
+    let members = members(&pieces, sharing);
+    let mut owners = BTreeMap::<Owner, Vec<usize>>::new();
+    for (id, member) in &members {
+        // One that shares and has none yet is worth a line.
+        owners.insert(Owner::member(id.clone(), Some(member)), Vec::new());
+    }
+    let declared = sharing.iter().filter(|row| row.is_held()).filter_map(declaration);
+    let count = declared.map(|it| it.count).max().unwrap_or(0).min(SHARDS_MAX);
+    // A shard that nobody ever had has no row.
+    let nobody = Owner::vacant(NEVER_HELD, &members);
+    let mut shards: BTreeMap<usize, Owner> =
+        (0..count).map(|shard| (shard, nobody.clone())).collect();
+    for record in pieces {
+        let Ok(shard) = last_part(&record.name).parse() else { continue };
+        shards.insert(shard, Owner::of(record, &members, sharing));
+    }
+    for (shard, owner) in shards {
+        owners.entry(owner).or_default().push(shard);
+    }
+    let share = |(owner, shards): (Owner, Vec<usize>)| {
+        let member = owner.member.as_deref().and_then(|id| members.get(id));
+        let counts_in_ms = member.and_then(|member| member.counts_in).map(|it| it.as_millis());
+        let weight = member.map(|member| member.weight);
+        Share { owner, weight, counts_in_ms, count: shards.len(), shards }
+    };
+    owners.into_iter().map(share).collect()
+}
+
+fn declaration(row: &Record) -> Option<Declaration> {
+    Declaration::read(row.info.as_deref()?)
+}
+
+/// Judges by the rows, as the members do.
+fn members(pieces: &[Record], sharing: &[Record]) -> Members {
+    let lived: Vec<(&Record, Life)> =
+        sharing.iter().filter_map(|row| Some((row, life(row)?))).collect();
+    let Some((first, _)) = lived.iter().find(|(row, _)| row.is_held()) else {
+        return Members::new();
+    };
+    let lease = lease(first);
+    let usual = Sharing::usual_settling(lease);
+    let lives: Vec<Life> = lived.iter().map(|(_, life)| *life).collect();
+    let joined =
+        lived.iter().zip(joins(&lives, usual, lease)).filter(|((row, _), _)| row.is_held());
+    let (mut members, mut declared) = (Vec::new(), Vec::new());
+    for ((row, life), join) in joined {
+        let (declares, counts_from) = (declaration(row), join.counts_from);
+        let weight = declares.as_ref().map_or(1, |it| it.weight);
+        let (id, until) = (last_part(&row.name).to_string(), life.heard + lease);
+        members.push(Participant { id, since: life.since, until, counts_from, weight });
+        declared.push(declares);
+    }
+    let declared = members.iter().zip(&declared);
+    let declared = declared.map(|(it, says)| (it.since, &*it.id, says.as_ref()));
+    let is_by_weight = agreed_costs(declared).is_some();
+    let held = pieces.iter().filter(|row| row.is_held()).filter_map(|row| {
+        let Life { since, heard, .. } = life(row)?;
+        Some(Piece::Held { by: row.holder.clone(), since, until: heard + lease })
+    });
+    let view = View { read_at: NOW, members, shards: held.collect(), costs: BTreeMap::new() };
+    let counting = view.counting(lease);
+    let member = |it: &Participant| {
+        let counts = counting.contains(&&*it.id);
+        let state = match it.counts_from <= it.since + usual {
+            _ if counts => "sharing",
+            true => "joining",
+            false => "damped",
+        };
+        let weight = if is_by_weight { it.weight } else { 1 };
+        let counts_in = (!counts).then(|| it.counts_from.since(NOW));
+        (it.id.clone(), Member { weight, state, counts_in })
+    };
+    view.members.iter().map(member).collect()
+}
+
+/// Returns the life that a row tells of its holder; none if nobody had it, or it was given up.
+fn life(row: &Record) -> Option<Life> {
+    row.holder.as_ref()?;
+    let ago =
+        |milliseconds: i64| Timestamp(NOW.0.saturating_sub(milliseconds.saturating_mul(1_000_000)));
+    Some(Life {
+        since: ago(row.since_ms?),
+        heard: ago(i64::try_from(row.heartbeat_age_ms?).unwrap_or(i64::MAX)),
+        is_live: row.is_held(),
+        early: row.info.as_deref().map_or(0, declared_early),
+    })
+}
+
+fn lease(row: &Record) -> Duration {
+    let milliseconds = row.lease_ms.and_then(|lease| u64::try_from(lease).ok());
+    milliseconds.map_or(LEASE_ASSUMED, Duration::from_millis)
+}
+
+impl Owner {
+    /// Returns who has the shard of this row; `sharing` are the rows of those that share the shards.
+    fn of(shard: Record, members: &Members, sharing: &[Record]) -> Owner {
+        let is_promised = |id: &str| {
+            sharing.iter().any(|row| last_part(&row.name) == id && row.state == "promised")
+        };
+        match (shard.state, shard.holder) {
+            ("held", Some(id)) => {
+                let member = members.get(&id);
+                Owner::member(id, member)
+            }
+            ("promised", _) => {
+                let reserved_for = shard.reserved_for;
+                let restarts = reserved_for.as_deref().is_some_and(is_promised);
+                let state = restarts.then_some("restarting");
+                Owner { reserved_for, state, ..Owner::default() }
+            }
+            ("expired", Some(id)) => Owner::vacant(&format!("the lease of {id} ran out"), members),
+            ("evicted", _) => {
+                let why = Some("evicted, and the lease runs on".to_string());
+                Owner { why, ..Owner::default() }
+            }
+            ("never_held", _) => Owner::vacant(NEVER_HELD, members),
+            ("released", _) => Owner::vacant("released, and taken by nobody since", members),
+            (state, _) => Owner { why: Some(state.to_string()), ..Owner::default() },
+        }
+    }
+
+    fn member(id: String, member: Option<&Member>) -> Owner {
+        let state = Some(member.map_or("leaving", |member| member.state));
+        Owner { member: Some(id), state, ..Owner::default() }
+    }
+
+    /// Returns the owner of a shard that is free, and also says why no member takes it.
+    fn vacant(why: &str, members: &Members) -> Owner {
+        let obstacle = match members.values().find(|member| member.state == "sharing") {
+            Some(_) => "",
+            None if members.is_empty() => "; no member is live",
+            None => "; no live member counts yet",
+        };
+        Owner { why: Some(format!("{why}{obstacle}")), ..Owner::default() }
+    }
+}
+
+impl Line for Share {
+    const HEAD: &'static [&'static str] = &["MEMBER", "WEIGHT", "COUNT", "SHARDS"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let Owner { member, reserved_for, state, why } = &self.owner;
+        let counts_in = self.counts_in_ms.and_then(|it| u64::try_from(it).ok());
+        let counts_in = in_words(Duration::from_millis(counts_in.unwrap_or_default()));
+        let member = match (member, reserved_for, state) {
+            (Some(member), _, Some("leaving")) => format!("{member} (leaving)"),
+            (Some(member), _, Some(state @ ("joining" | "damped"))) => {
+                format!("{member} ({state}, counts in {counts_in})")
+            }
+            (Some(member), ..) => member.clone(),
+            (None, Some(id), Some("restarting")) => format!("{id} (restarting)"),
+            (None, Some(id), _) => format!("reserved for {id}"),
+            (None, None, _) => format!("vacant: {}", why.as_deref().unwrap_or(NEVER_HELD)),
+        };
+        let weight = self.weight.map_or_else(|| "-".to_string(), |weight| weight.to_string());
+        vec![
+            Cell::plain(member),
+            Cell::plain(weight),
+            Cell::plain(self.count.to_string()),
+            Cell::plain(ranges(&self.shards)),
+        ]
+    }
+}
+
+/// The numbers, in order, as people write them: `0-3, 7`.
+fn ranges(numbers: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    let text = |(first, last): &(usize, usize)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    ranges.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_one_range() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
+        assert_eq!(ranges(&[]), "");
+    }
+
+    /// A row of the shards `orders/emails`, by the name's end, the state, and the holder or who it is
+    /// reserved for.
+    fn row(name: &str, state: &'static str, id: Option<&str>) -> Record {
+        let id = id.map(str::to_string);
+        let (holder, reserved_for) = if state == "promised" { (None, id) } else { (id, None) };
+        Record {
+            name: name.to_string(),
+            fleet: None,
+            state,
+            holder,
+            reserved_for,
+            since: None,
+            since_ms: Some(900_000),
+            token: None,
+            lease_ms: Some(10_000),
+            heartbeat_age_ms: Some(1_000),
+            info: None,
+            next: String::new(),
+        }
+    }
+
+    /// A member's row: so many seconds old, heard of so long ago.
+    fn member(id: &str, state: &'static str, since: i64, heard: u128, info: &str) -> Record {
+        Record {
+            since_ms: Some(since * 1_000),
+            heartbeat_age_ms: Some(heard * 1_000),
+            info: Some(info.to_string()),
+            ..row(&format!("share/{id}"), state, Some(id))
+        }
+    }
+
+    fn told(pieces: Vec<Record>, sharing: &[Record]) -> Vec<String> {
+        let lines = shares(pieces, sharing);
+        let text = |share: &Share| {
+            let cells = share.cells();
+            format!("{} | {} | {}", cells[0].text, cells[1].text, cells[3].text)
+        };
+        lines.iter().map(text).collect()
+    }
+
+    #[test]
+    fn each_line_says_who_leaves_and_why_shards_are_vacant() {
+        let pieces = vec![
+            row("shard/0", "held", Some("a")),
+            row("shard/1", "held", Some("gone")),
+            row("shard/2", "promised", Some("back")),
+            row("shard/3", "promised", Some("a")),
+            row("shard/4", "released", None),
+            row("shard/5", "expired", Some("dead")),
+            row("shard/6", "evicted", None),
+            row("shard/7", "never_held", None),
+        ];
+        let sharing =
+            [row("share/a", "held", Some("a")), row("share/back", "promised", Some("back"))];
+        let expected = [
+            "vacant: evicted, and the lease runs on | - | 6",
+            "vacant: nobody has had it | - | 7",
+            "vacant: released, and taken by nobody since | - | 4",
+            "vacant: the lease of dead ran out | - | 5",
+            "reserved for a | - | 3",
+            "back (restarting) | - | 2",
+            "a | 1 | 0",
+            "gone (leaving) | - | 1",
+        ];
+        assert_eq!(told(pieces, &sharing), expected);
+    }
+
+    #[test]
+    fn a_member_that_died_early_is_shown_as_damped_and_one_that_has_just_come_as_joining() {
+        let shards = |ids: &[&str]| {
+            let held = |(at, id): (usize, &&str)| row(&format!("shard/{at}"), "held", Some(id));
+            ids.iter().enumerate().map(held).collect::<Vec<_>>()
+        };
+        let a = member("a", "held", 500, 1, "shards 3 plan 2 weight 3");
+        let again = member("e", "held", 4, 1, "shards 3 plan 2 weight 2 early 1");
+        let expected = ["a | 3 | 0-2", "e (damped, counts in 16s) | 2 | "];
+        assert_eq!(told(shards(&["a"; 3]), &[a.clone(), again.clone()]), expected);
+        let all = told(shards(&["a", "a", "e"]), &[a.clone(), again]);
+        assert_eq!(all, ["a | 3 | 0-1", "e | 2 | 2"], "it counts: it has a shard");
+        let new = member("new", "held", 1, 1, "shards 3 plan 2");
+        let expected = ["a | 3 | 0-2", "new (joining, counts in 2.0s) | 1 | "];
+        assert_eq!(told(shards(&["a"; 3]), &[a.clone(), new.clone()]), expected);
+        // Under random ids the rows of the dead tell.
+        let dead = member("x1", "expired", 40, 35, "shards 3 plan 2");
+        let damped = told(shards(&["a"; 3]), &[a.clone(), dead, new.clone()]);
+        assert_eq!(damped, ["a | 3 | 0-2", "new (damped, counts in 19s) | 1 | "]);
+        let old = member("old", "held", 400, 1, "shards 3 plan 1");
+        let all = told(shards(&["a", "a", "old"]), &[a, old, new]);
+        assert_eq!(all[0], "a | 1 | 0-1", "beside a version that knows no weights");
+    }
+
+    #[test]
+    fn a_vacant_shard_also_says_if_no_member_can_take_it() {
+        let free = || vec![row("shard/0", "released", None), row("shard/1", "expired", Some("x"))];
+        let dead = member("x", "expired", 40, 35, "shards 3 plan 2");
+        let expected = [
+            "vacant: released, and taken by nobody since; no member is live | - | 0",
+            "vacant: the lease of x ran out; no member is live | - | 1",
+        ];
+        assert_eq!(told(free(), &[dead]), expected);
+        let new = member("new", "held", 0, 0, "shards 3 plan 2");
+        let expected = [
+            "vacant: nobody has had it; no live member counts yet | - | 2",
+            "vacant: released, and taken by nobody since; no live member counts yet | - | 0",
+            "vacant: the lease of x ran out; no live member counts yet | - | 1",
+            "new (joining, counts in 3.0s) | 1 | ",
+        ];
+        assert_eq!(told(free(), &[new]), expected);
+    }
+}
