@@ -193,6 +193,11 @@ async fn fleets_have_one_label_each(address: std::net::SocketAddr, table: &LockT
     let scraped = Scraped::from(address).await;
     let shards = ["lock=\"spindle:shard:orders/emails\""];
     assert_eq!(scraped.sum("spindle_terms_begun_total", &shards), 100.0);
+    let shares = ["lock=\"spindle:share:orders/emails\""];
+    let settled = "spindle_shards_settle_seconds_count";
+    while Scraped::from(address).await.sum(settled, &shares) == 0.0 {
+        sleep(Duration::from_millis(50)).await;
+    }
     let remaining = async || Scraped::from(address).await.sum("spindle_remaining_seconds", &shards);
     // From their first heartbeats on.
     while remaining().await == 0.0 {

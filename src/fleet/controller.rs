@@ -311,11 +311,11 @@ impl Controller {
         let counts = polled.is_by_weight || (*weight == 1 && costs.is_empty());
         let (lock, is_by_own) = (self.own.name(), counts && polled.view.costs == *costs);
         if self.is_by_own && !counts {
-            let rule =
-                "a member knows no weights, or the table has no column `info`: all count alike";
-            say(|| tracing::warn!(lock, weight, "{rule}"));
+            say(|| {
+                tracing::warn!(lock, weight, "all weights and costs of these shards count as 1")
+            });
         } else if self.is_by_own && !is_by_own {
-            say(|| tracing::warn!(lock, "shards cost what the member says that came first"));
+            say(|| tracing::warn!(lock, "these shards cost what the first member says"));
         }
         self.is_by_own = is_by_own;
     }

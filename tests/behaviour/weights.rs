@@ -136,11 +136,11 @@ async fn beside_a_member_of_a_version_without_weights_all_count_alike() {
     let fleet = Fleet::start().await;
     let _workers = [fleet.join("a", |shards| shards.weight(3)), fleet.join("b", plain)];
     fleet.settles([("a", 9), ("b", 3)]).await;
-    assert!(log.saying("knows no weights").is_empty());
+    assert!(log.saying("count as 1").is_empty());
     fleet.rewrite("b", &format!("shards {SHARDS} plan 1")).await;
     fleet.settles([("a", 6), ("b", 6)]).await;
     fleet.rests().await;
-    let said = log.the("a member knows no weights");
+    let said = log.the("all weights and costs of these shards count as 1");
     assert!(said.says("weight=3") && said.says("partitions/a"), "{said:?}");
     fleet.rewrite("b", &format!("shards {SHARDS} plan 2")).await;
     fleet.settles([("a", 9), ("b", 3)]).await;
@@ -162,7 +162,7 @@ async fn of_members_that_name_different_costs_the_first_one_decides_until_it_lea
     };
     until("the dear shard of the first is alone", || is_alone(0)).await;
     fleet.rests().await;
-    let said = log.saying("shards cost what the member says that came first");
+    let said = log.saying("these shards cost what the first member says");
     let of = |id: &str| said.iter().filter(|line| line.says(&format!("partitions/{id}"))).count();
     assert_eq!([of("a"), of("b"), of("c")], [0, 1, 1], "{said:?}");
     a.leave().await;
