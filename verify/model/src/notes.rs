@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-/// A goal or a rule of a kind that [`noted!`](crate::notes::noted) makes.
+/// A goal or a rule of a kind that `noted!` makes.
 pub trait Noted: Copy {
     /// Returns its number, below 64.
     fn number(self) -> u32;
