@@ -217,9 +217,10 @@ async fn a_deleted_range_has_ends_that_differ_in_the_last_part_only() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_table_is_wrong() {
+async fn a_request_without_a_table_or_columns_is_wrong() {
     let mut world = World::start().await;
     assert_eq!(code(world.read("", &["id"], all(), None).await), Code::InvalidArgument);
+    assert_eq!(code(world.read("users", &[], all(), None).await), Code::InvalidArgument);
     let nowhere = mutation(Operation::Insert(write("", ["id"], [text("1")])));
     assert_eq!(code(world.commit_once([nowhere]).await), Code::InvalidArgument);
 }

@@ -2,62 +2,15 @@
 
 use std::time::Duration;
 
-use proto::key_range::{EndKeyType, StartKeyType};
 use proto::transaction_options::read_only::TimestampBound;
 
 use spindle_emulator::engine;
 
 use super::*;
 
-async fn with_events() -> World {
-    let mut world = World::start().await;
-    let event = |day: &str, number: Value, note: &str| {
-        let values = [text(day), number, text(note)];
-        mutation(Operation::Insert(write("events", ["day", "number", "note"], values)))
-    };
-    let events = [
-        event("2026-01-01", text("1"), "a"),
-        event("2026-01-01", text("2"), "b"),
-        event("2026-01-01", null(), "c"),
-        event("2026-01-02", text("1"), "d"),
-        event("2026-01-03", text("1"), "e"),
-    ];
-    world.commit_once(events).await.unwrap();
-    world
-}
-
-async fn notes(world: &mut World, keys: proto::KeySet) -> Vec<String> {
-    rows(&world.read("events", &["note"], keys, None).await.unwrap())
-}
-
-fn range(start: StartKeyType, end: EndKeyType) -> proto::KeySet {
-    let range = proto::KeyRange { start_key_type: Some(start), end_key_type: Some(end) };
-    proto::KeySet { ranges: vec![range], ..Default::default() }
-}
-
 fn at(bound: TimestampBound) -> Option<Selector> {
     let read = ReadOnly { return_read_timestamp: true, timestamp_bound: Some(bound) };
     Some(Selector::SingleUse(read_only(read)))
-}
-
-#[tokio::test]
-async fn a_row_that_is_named_twice_is_read_once() {
-    let mut world = with_events().await;
-    let key = || list([text("2026-01-02"), text("1")]);
-    let mut keys = range(StartKeyType::StartClosed(key()), EndKeyType::EndClosed(key()));
-    keys.keys = vec![key(), key()];
-    assert_eq!(notes(&mut world, keys).await, ["d"]);
-}
-
-#[tokio::test]
-async fn what_a_read_names_must_be_there() {
-    let mut world = World::start().await;
-    let error = world.read("none", &["id"], all(), None).await.unwrap_err();
-    assert_eq!((error.code(), error.message()), (Code::NotFound, "Table not found: none"));
-    let error = world.read("users", &["none"], all(), None).await.unwrap_err();
-    assert_eq!(error.code(), Code::NotFound);
-    assert_eq!(error.message(), "Column not found in table users: none");
-    assert_eq!(code(world.read("users", &[], all(), None).await), Code::InvalidArgument);
 }
 
 #[tokio::test]

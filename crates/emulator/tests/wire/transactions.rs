@@ -29,16 +29,6 @@ async fn a_commit_needs_a_transaction_and_a_rollback_a_known_one() {
 }
 
 #[tokio::test]
-async fn a_repeated_commit_gets_the_same_timestamp() {
-    let mut world = World::start().await;
-    let id = world.begin_read_write().await;
-    let first = world.commit(&id, [insert(1)]).await.unwrap();
-    let second = world.commit(&id, [insert(1)]).await.unwrap();
-    assert_eq!(first, second);
-    assert!(first.commit_timestamp.is_some());
-}
-
-#[tokio::test]
 async fn a_failed_commit_frees_its_locks() {
     let mut world = World::start().await;
     world.commit_once([insert(1)]).await.unwrap();

@@ -2,85 +2,10 @@
 
 use super::*;
 use crate::engine::Code;
-use crate::sql::ast::{
-    Comparison, Expr, ExprKind, FromItem, Item, Literal, Select, Source, Statement,
-};
+use crate::sql::ast::Statement;
 
 fn parsed(text: &str) -> Statement {
     parse_statement(text).unwrap_or_else(|error| panic!("{text}: {error}"))
-}
-
-fn query(text: &str) -> Select {
-    match parsed(text) {
-        Statement::Query(select) => *select,
-        other => panic!("{text}: {other:?}"),
-    }
-}
-
-#[test]
-fn a_query_has_all_its_clauses() {
-    let select = query(
-        "SELECT a, b AS bee, t.*, COUNT(*) FROM Orders AS t WHERE a = @p AND `b c` > 1
-         ORDER BY a DESC, 2 LIMIT 5 OFFSET @skip FOR UPDATE;",
-    );
-    assert_eq!(select.items.len(), 4);
-    let FromItem::Table(from) = &select.from[0].item else { panic!() };
-    assert_eq!((from.name.as_str(), from.alias.as_deref()), ("Orders", Some("t")));
-    assert!(select.filter.is_some() && select.limit.unwrap().skip.is_some());
-    assert_eq!(
-        select.order.iter().map(|order| order.descending).collect::<Vec<_>>(),
-        [true, false]
-    );
-    assert!(select.for_update);
-}
-
-#[test]
-fn a_table_can_have_an_alias_a_hint_and_a_schema() {
-    let FromItem::Table(from) =
-        query("select 1 from information_schema.tables t").from.remove(0).item
-    else {
-        panic!()
-    };
-    assert_eq!(from.schema.as_deref(), Some("information_schema"));
-    assert_eq!((from.name.as_str(), from.alias.as_deref()), ("tables", Some("t")));
-    query("@{LOCK_SCANNED_RANGES=exclusive} SELECT a FROM t@{FORCE_INDEX=_BASE_TABLE} AS u");
-    let FromItem::Table(from) = query("SELECT 1 FROM t@{FORCE_INDEX=i}").from.remove(0).item else {
-        panic!()
-    };
-    assert_eq!(from.index.unwrap().text, "i");
-    query("SELECT a FROM t@{FORCE_INDEX=i, spanner_emulator.disable_index_check=true}");
-    query("@{OPTIMIZER_VERSION=8, use_additional_parallelism=TRUE} SELECT a, FROM t");
-}
-
-#[test]
-fn rows_come_from_values_or_from_a_query() {
-    let source = |text: &str| match parsed(text) {
-        Statement::Insert(insert) => (insert.columns.len(), insert.source),
-        other => panic!("{other:?}"),
-    };
-    let (columns, values) = source("INSERT INTO t (a, b) VALUES (1, 2), (3, NULL)");
-    assert!(matches!(values, Source::Values(rows) if rows.len() == 2) && columns == 2);
-    let (_, query) = source("insert into t (a) select a from u where a > 1");
-    assert!(matches!(query, Source::Query(_)));
-    assert!(matches!(parsed("DELETE t WHERE true"), Statement::Delete(_)));
-    let Statement::Update(update) = parsed("UPDATE t AS u SET a = u.a + 1, b = NULL WHERE TRUE")
-    else {
-        panic!()
-    };
-    assert_eq!((update.assignments.len(), update.table.alias.as_deref()), (2, Some("u")));
-}
-
-#[test]
-fn trees_are_equal_when_they_say_the_same() {
-    assert_eq!(parsed("SELECT a = 1"), parsed("select\n  a=1 -- one"));
-    assert_ne!(parsed("SELECT a = 1"), parsed("SELECT a = 2"));
-    let negated = ExprKind::Binary(
-        super::super::ast::BinaryOp::Compare(Comparison::NotEqual),
-        Box::new(Expr::new(Pos::START, ExprKind::Column { table: None, name: "a".into() })),
-        Box::new(Expr::new(Pos::START, ExprKind::Literal(Literal::Integer(1)))),
-    );
-    let expected = Item::Expr { expr: Expr::new(Pos::START, negated), alias: None };
-    assert_eq!(query("SELECT a <> 1").items, [expected]);
 }
 
 #[test]
