@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::member::Member;
 use super::poll::{Other, Place, Polled};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
-use super::shards::Shards;
 use super::shards_view::ShardsView;
 use super::tasks::{EndedTask, Tasks};
 use crate::error::{Error, Result};
@@ -30,6 +29,19 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
 /// So many awaited shards are polled between two polls of all, at the most.
 const AWAITED_MAX: usize = 1_000;
+
+/// A member's settings of its share.
+#[derive(Clone, Debug)]
+pub(super) struct Sharing {
+    pub(super) member: Member,
+    pub(super) name: String,
+    pub(super) count: usize,
+    pub(super) restart: Option<Duration>,
+    pub(super) weight: u32,
+    /// The costs of the shards that don't cost 1.
+    pub(super) costs: BTreeMap<usize, u32>,
+    pub(super) view: Arc<ShardsView>,
+}
 
 /// Where one member decides about its share.
 pub(super) struct Controller {
@@ -74,11 +86,11 @@ pub(super) struct Controller {
 impl Controller {
     /// The settings of the shards are checked.
     pub(super) fn new(
-        shards: &Shards,
+        sharing: &Sharing,
         cancel: CancellationToken,
         dropped: CancellationToken,
     ) -> Result<Controller> {
-        let Shards { member, name, count, restart, weight, costs, view } = shards;
+        let Sharing { member, name, count, restart, weight, costs, view } = sharing;
         let lock = member.settings_of_rows().clone();
         let shares = shares_prefix(member.group(), name);
         let declares = Declaration::new(*count, *weight, costs.clone());

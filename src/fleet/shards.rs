@@ -7,10 +7,10 @@ use std::time::Duration;
 use spindle_protocol::fleet::Declaration;
 use tokio_util::sync::CancellationToken;
 
-use super::controller::Controller;
+use super::controller::{Controller, Sharing};
 use super::member::Member;
 use super::shard::Shard;
-use super::shards_view::{ShardEvents, ShardsView};
+use super::shards_view::ShardEvents;
 use crate::error::Result;
 use crate::lock::joined;
 use crate::names::check_part;
@@ -33,7 +33,7 @@ impl Member {
     /// table without the column `info` a member can't say its count. There, who names the lesser
     /// count notices once the other has a shard beyond it; who names the greater does not.
     pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
-        Shards {
+        Shards(Sharing {
             member: self.clone(),
             name: name.into(),
             count,
@@ -41,23 +41,14 @@ impl Member {
             weight: 1,
             costs: BTreeMap::new(),
             view: Arc::default(),
-        }
+        })
     }
 }
 
 /// Pieces of work that the members of a group share, made by [`Member::shards`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing is shared until `run` is called"]
-pub struct Shards {
-    pub(super) member: Member,
-    pub(super) name: String,
-    pub(super) count: usize,
-    pub(super) restart: Option<Duration>,
-    pub(super) weight: u32,
-    /// The costs of the shards that don't cost 1.
-    pub(super) costs: BTreeMap<usize, u32>,
-    pub(super) view: Arc<ShardsView>,
-}
+pub struct Shards(Sharing);
 
 impl Shards {
     /// Keeps this member's shards for it when it leaves: it is back within `limit`, under the same
@@ -92,7 +83,7 @@ impl Shards {
     /// [`run`](Shards::run) refuses a limit of zero or of more than a day, and a member whose id is
     /// the random default: no other process could come back as it.
     pub fn restart_within(mut self, limit: Duration) -> Shards {
-        self.restart = Some(limit);
+        self.0.restart = Some(limit);
         self
     }
 
@@ -123,7 +114,7 @@ impl Shards {
     ///
     /// [`run`](Shards::run) refuses another weight.
     pub fn weight(mut self, weight: u32) -> Shards {
-        self.weight = weight;
+        self.0.weight = weight;
         self
     }
 
@@ -145,8 +136,8 @@ impl Shards {
     /// the room of one.
     pub fn cost(mut self, shard: usize, cost: u32) -> Shards {
         match cost {
-            1 => drop(self.costs.remove(&shard)),
-            _ => drop(self.costs.insert(shard, cost)),
+            1 => drop(self.0.costs.remove(&shard)),
+            _ => drop(self.0.costs.insert(shard, cost)),
         }
         self
     }
@@ -183,7 +174,7 @@ impl Shards {
     /// # }
     /// ```
     pub fn mine(&self) -> Vec<usize> {
-        self.view.mine()
+        self.0.view.mine()
     }
 
     /// Returns the owner of each shard, by the shards' numbers, as the last poll showed it. Local, so
@@ -191,18 +182,18 @@ impl Shards {
     ///
     /// A member that died owns its shards until its lease is over.
     pub fn owners(&self) -> Vec<Option<String>> {
-        self.view.owners()
+        self.0.view.owners()
     }
 
     /// Returns true if the last poll showed that each shard has an owner, and that none is to move.
     pub fn is_settled(&self) -> bool {
-        self.view.is_settled()
+        self.0.view.is_settled()
     }
 
     /// Returns the events from now on: shards gained, being given up, given up and lost, and that all
     /// are settled. They cost no request.
     pub fn events(&self) -> ShardEvents {
-        self.view.events()
+        self.0.view.events()
     }
 
     /// Works this member's share of the shards until `cancel` is cancelled.
@@ -312,14 +303,14 @@ impl Shards {
         self.check()?;
         let dropped = CancellationToken::new();
         let _drop = dropped.clone().drop_guard();
-        let controller = Controller::new(self, cancel, dropped)?;
+        let controller = Controller::new(&self.0, cancel, dropped)?;
         let name = controller.name().to_string();
         joined(tokio::spawn(controller.run(Arc::new(task))).await, &name)
     }
 
     /// Refuses settings that can't work.
     fn check(&self) -> Result<()> {
-        let Shards { member, name, count, restart, .. } = self;
+        let Sharing { member, name, count, restart, .. } = &self.0;
         check_part("shards", name)?;
         if let Some(limit) = restart.filter(|limit| limit.is_zero() || *limit > LEASE_MAX) {
             return Err(member.refuse(format!(
@@ -340,7 +331,7 @@ impl Shards {
     }
 
     fn check_weights(&self) -> Result<()> {
-        let Shards { member, name, count, weight, costs, .. } = self;
+        let Sharing { member, name, count, weight, costs, .. } = &self.0;
         let bounds = 1..=WEIGHT_MAX;
         if !bounds.contains(weight) {
             return Err(member.refuse(format!(
