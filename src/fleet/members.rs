@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::Timestamp;
+use spindle_protocol::{StoredRow, Timestamp};
 use tokio::time::{Instant, sleep_until};
 
 use super::poll::{holder, poll};
 use crate::error::{Error, Result};
 use crate::names::{check_part, check_table_name, members_prefix};
 use crate::operate::DEFAULT_LEASE;
-use crate::store::{FullRow, Table};
+use crate::store::Table;
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
@@ -58,11 +58,11 @@ impl MemberState {
         self.token.to_datetime()
     }
 
-    fn of(full: FullRow, lease: Duration, read_at: Timestamp) -> Option<MemberState> {
-        let lease = full.row.lease.unwrap_or(lease);
-        let id = holder(&full.row, lease, read_at)?.to_string();
-        let token = FencingToken::from_timestamp(full.row.token);
-        let heartbeat_age = read_at.since(full.row.heartbeat);
+    fn of(full: StoredRow, lease: Duration, read_at: Timestamp) -> Option<MemberState> {
+        let row = full.row();
+        let id = holder(&row, row.lease.unwrap_or(lease), read_at)?.to_string();
+        let token = FencingToken::from_timestamp(row.token);
+        let heartbeat_age = read_at.since(row.heartbeat);
         Some(MemberState { id, info: full.info, token, heartbeat_age })
     }
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::Timestamp;
 use spindle_protocol::fleet::{
     Declaration, Join, Life, Participant, Piece, Share, View, agreed_costs,
 };
+use spindle_protocol::{StoredRow, Timestamp};
 
 use crate::batch::Repeats;
 use crate::error::Result;
 use crate::names::number;
+use crate::store::Table;
 pub(super) use crate::store::membership::{
     Rows, holder, lives, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
 };
-use crate::store::{FullRow, Table};
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]
@@ -70,19 +70,20 @@ impl Place {
         let Rows { rows, takeovers, read_at, with_leases } = rows;
         let mut shards = vec![Piece::Vacant; self.count];
         let (pieces, shares): (Vec<_>, Vec<_>) =
-            rows.into_iter().partition(|row| row.name.starts_with(&self.shards));
+            rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
         self.note(&mut shards, &pieces, read_at);
         let (mut members, mut declared, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let lives = self.lives(&shares, read_at);
         for full in &shares {
+            let row = full.row();
             let (Some(id), Some(until), Some((_, join))) = (
-                holder(&full.row, self.lease, read_at),
-                taken_until(&full.row, self.lease, read_at),
-                lives.get(&*full.name),
+                holder(&row, self.lease, read_at),
+                taken_until(&row, self.lease, read_at),
+                lives.get(&*full.key),
             ) else {
                 continue;
             };
-            let (id, since, counts_from) = (id.to_string(), full.row.token, join.counts_from);
+            let (id, since, counts_from) = (id.to_string(), row.token, join.counts_from);
             let declares = full.info.as_deref().and_then(Declaration::read);
             let count = declares.as_ref().map(|it| it.count);
             let (says, weight) = (count.is_some(), declares.as_ref().map_or(1, |it| it.weight));
@@ -111,7 +112,7 @@ impl Place {
 
     fn lives<'r>(
         &self,
-        shares: &'r [FullRow],
+        shares: &'r [StoredRow],
         read_at: Timestamp,
     ) -> BTreeMap<&'r str, (Life, Join)> {
         lives(shares, Share::usual_settling(self.lease), self.lease, read_at)
@@ -130,16 +131,16 @@ impl Place {
     /// before the member's present term is left over from a process that may have named another number.
     fn shown_count(
         &self,
-        pieces: &[FullRow],
+        pieces: &[StoredRow],
         id: &str,
         since: Timestamp,
         read_at: Timestamp,
     ) -> Option<usize> {
-        let is_its = |full: &&FullRow| {
-            full.row.token > since && holder(&full.row, self.lease, read_at) == Some(id)
+        let is_its = |full: &&StoredRow| {
+            full.row().token > since && holder(&full.row(), self.lease, read_at) == Some(id)
         };
         let shards = pieces.iter().filter(is_its);
-        let shards = shards.filter_map(|full| number(full.name.strip_prefix(&self.shards)?));
+        let shards = shards.filter_map(|full| number(full.key.strip_prefix(&self.shards)?));
         shards.max().map(|last| last + 1).filter(|least| *least > self.count)
     }
 
@@ -160,19 +161,19 @@ impl Place {
     }
 
     /// Returns the texts that the last owners of these shards left for the next.
-    fn left(&self, rows: &[FullRow]) -> BTreeMap<usize, Arc<str>> {
-        let left = rows.iter().filter(|full| full.row.is_released()).filter_map(|full| {
-            let shard = full.name.strip_prefix(&self.shards).and_then(number)?;
+    fn left(&self, rows: &[StoredRow]) -> BTreeMap<usize, Arc<str>> {
+        let left = rows.iter().filter(|full| full.row().is_released()).filter_map(|full| {
+            let shard = full.key.strip_prefix(&self.shards).and_then(number)?;
             Some((shard, full.info.as_deref()?.strip_prefix(HANDED_OVER)?.into()))
         });
         left.collect()
     }
 
-    fn note(&self, shards: &mut [Piece], rows: &[FullRow], read_at: Timestamp) {
+    fn note(&self, shards: &mut [Piece], rows: &[StoredRow], read_at: Timestamp) {
         for full in rows {
-            let shard = full.name.strip_prefix(&self.shards).and_then(number);
+            let shard = full.key.strip_prefix(&self.shards).and_then(number);
             if let Some(piece) = shard.and_then(|shard| shards.get_mut(shard)) {
-                *piece = Piece::of(&full.row, self.lease, read_at);
+                *piece = Piece::of(&full.row(), self.lease, read_at);
             }
         }
     }

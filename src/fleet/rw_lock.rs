@@ -304,7 +304,7 @@ impl RwLock {
         let Inner { table, writer_row, readers, settings, .. } = &*self.0;
         let found = poll_beside(table, &[writer_row], &[readers]).await?;
         let lease = settings.timing.lease;
-        if found.rows.iter().any(|full| taken_until(&full.row, lease, found.read_at).is_some()) {
+        if found.rows.iter().any(|full| taken_until(&full.row(), lease, found.read_at).is_some()) {
             return Ok(None);
         }
         let (writer, row) = self.writer();

@@ -145,10 +145,11 @@ impl RwLock {
         let found = poll_beside(table, &[writer_row], &[prefix]).await?;
         let (mut seen_row, mut readers) = (None, Vec::new());
         for full in found.rows {
-            if full.name == *writer_row {
-                seen_row = Some(full.row);
+            if full.key == *writer_row {
+                seen_row = Some(full.row());
             } else {
-                readers.push((full.name, full.row));
+                let row = full.row();
+                readers.push((full.key, row));
             }
         }
         let holder = Holder { lease: settings.timing.lease, info: settings.info.clone() };

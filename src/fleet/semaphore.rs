@@ -349,9 +349,9 @@ impl Semaphore {
         let mut is_free = vec![true; self.0.permits];
         let mut next = Duration::MAX;
         for full in &found.rows {
-            let place = full.name.strip_prefix(&self.0.prefix).and_then(number);
+            let place = full.key.strip_prefix(&self.0.prefix).and_then(number);
             let Some(place) = place.and_then(|number| is_free.get_mut(number)) else { continue };
-            if let Some(until) = taken_until(&full.row, self.0.lease, found.read_at) {
+            if let Some(until) = taken_until(&full.row(), self.0.lease, found.read_at) {
                 *place = false;
                 next = next.min(until.since(found.read_at));
             }

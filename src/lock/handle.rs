@@ -170,7 +170,7 @@ impl Spindle {
         let not_held = || Error::new(Kind::NotHeld { lock: self.name().to_string() });
         let term = self.term().ok_or_else(not_held)?;
         let (found, _) = self.0.table.read(self.name(), REQUEST_LIMIT).await?;
-        let found = found.map(|full| full.row);
+        let found = found.map(|full| full.row());
         let token = term.token();
         let ours = found.as_ref().is_some_and(|row| {
             row.token == token.to_timestamp() && row.writer == *term.writer() && !row.is_released()

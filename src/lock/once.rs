@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
-use spindle_protocol::{Moment, Succession, Timestamp};
+use spindle_protocol::{Moment, StoredRow, Succession, Timestamp};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, ReleaseOutcome, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::runloop::ReleaseNote;
 use crate::settings::{LockBuilder, Settings};
-use crate::store::{FullRow, REQUEST_LIMIT, Table, despite_others};
+use crate::store::{REQUEST_LIMIT, Table, despite_others};
 use crate::term::{Term, say};
 use crate::token::FencingToken;
 
@@ -177,7 +177,7 @@ impl LockBuilder {
         let (found, read_at) = read(&table, &settings.name).await?;
         let last = found.as_ref().and_then(|full| LastRun::of(full, read_at));
         if let Some(full) = &found
-            && full.row.vacant_from(&settings.id, at_most) > read_at
+            && full.row().vacant_from(&settings.id, at_most) > read_at
         {
             return Ok(JobOutcome::Skipped(last));
         }
@@ -203,14 +203,14 @@ impl LockBuilder {
 async fn not_started<T>(table: &Table, settings: &Settings, start: Start) -> Result<JobOutcome<T>> {
     let (found, read_at) = read(table, &settings.name).await?;
     Ok(match found {
-        Some(full) if full.row.vacant_from(&settings.id, settings.timing.lease) > read_at => {
+        Some(full) if full.row().vacant_from(&settings.id, settings.timing.lease) > read_at => {
             JobOutcome::Skipped(LastRun::of(&full, read_at))
         }
         _ => JobOutcome::TooLate { after: settings.clock.now().since(start.called) },
     })
 }
 
-async fn read(table: &Table, lock: &str) -> Result<(Option<FullRow>, Timestamp)> {
+async fn read(table: &Table, lock: &str) -> Result<(Option<StoredRow>, Timestamp)> {
     let read = despite_others(|| table.read(lock, REQUEST_LIMIT)).await;
     let (has_lease, _) = table.store.optional_columns();
     if !has_lease {
@@ -340,8 +340,8 @@ impl Run {
 }
 
 impl LastRun {
-    fn of(full: &FullRow, read_at: Timestamp) -> Option<LastRun> {
-        let row = &full.row;
+    fn of(full: &StoredRow, read_at: Timestamp) -> Option<LastRun> {
+        let row = &full.row();
         if row.is_released() {
             return full.info.as_deref().and_then(LastRun::parse);
         }

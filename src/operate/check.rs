@@ -96,11 +96,11 @@ impl Table {
         let (mut found, mut pages) = (Vec::new(), Pages::all());
         while let Some((rows, _)) = pages.next(self).await? {
             let held = rows.into_iter().filter(|full| {
-                !full.without_heartbeat
-                    && full.row.heartbeat != Timestamp::EPOCH
-                    && full.row.lease.is_none()
+                !full.is_takeover()
+                    && full.row().heartbeat != Timestamp::EPOCH
+                    && full.row().lease.is_none()
             });
-            found.extend(held.map(|full| full.name));
+            found.extend(held.map(|full| full.key));
         }
         Ok(found)
     }

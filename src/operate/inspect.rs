@@ -1,5 +1,5 @@
 use google_cloud_spanner::key::KeySet;
-use spindle_protocol::{Timestamp, takeover_key};
+use spindle_protocol::{Row, StoredRow, Timestamp, takeover_key};
 use tokio::time::timeout;
 
 use super::state::{LockState, Obstacle};
@@ -7,7 +7,7 @@ use crate::batch::Need;
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name};
 use crate::store::requests::{self, Request};
-use crate::store::{FullRow, REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::store::{REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// Returns the state of one lock, with what stands in its way.
 pub(crate) async fn inspect(table: &Table, name: &str) -> Result<LockState> {
@@ -15,10 +15,10 @@ pub(crate) async fn inspect(table: &Table, name: &str) -> Result<LockState> {
     check_lock_name(name)?;
     let (found, obstacle, read_at) = table.read_with_obstacle(name).await?;
     let mut state = LockState::new(name, found, read_at);
-    state.obstacle = obstacle.map(|full| Obstacle {
-        key: full.name,
-        id: full.row.writer.id().map(str::to_string),
-        age: (full.row.token != Timestamp::EPOCH).then(|| read_at.since(full.row.token)),
+    state.obstacle = obstacle.map(|full| {
+        let Row { token, writer, .. } = full.row();
+        let age = (token != Timestamp::EPOCH).then(|| read_at.since(token));
+        Obstacle { key: full.key, id: writer.id().map(str::to_string), age }
     });
     Ok(state)
 }
@@ -35,7 +35,7 @@ impl Table {
     async fn read_with_obstacle(
         &self,
         lock: &str,
-    ) -> Result<(Option<FullRow>, Option<FullRow>, Timestamp)> {
+    ) -> Result<(Option<StoredRow>, Option<StoredRow>, Timestamp)> {
         let spanner = &self.spanner;
         let leased = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
         let reading = async {
@@ -43,16 +43,16 @@ impl Table {
             let request = spanner.row_request(spanner.all_columns(), lock, REQUEST_LIMIT);
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
-            let found = row::full_row(&mut rows).await?;
+            let found = row::stored_row(&mut rows).await?;
             let Some(full) = &found else {
                 return Ok((None, None, transaction.read_timestamp()));
             };
-            let key = takeover_key(lock, full.row.token);
+            let key = takeover_key(lock, full.row().token);
             let columns = ["name", "heartbeat", "token", "writer"];
             let request = spanner.row_request(columns, &key, REQUEST_LIMIT);
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
-            let obstacle = row::full_row(&mut rows).await?.filter(|row| row.without_heartbeat);
+            let obstacle = row::stored_row(&mut rows).await?.filter(|row| row.is_takeover());
             Ok((found, obstacle, transaction.read_timestamp()))
         };
         let doing = || format!("lock `{lock}`: inspect it");
@@ -71,9 +71,9 @@ impl Table {
         &self,
         keys: KeySet,
         rows_max: i64,
-    ) -> Result<(Vec<FullRow>, Timestamp)> {
+    ) -> Result<(Vec<StoredRow>, Timestamp)> {
         let doing = || format!("table `{}`: read its rows", self.name);
         let page = self.spanner.read(keys, Some(rows_max), REQUEST_LIMIT, doing).await?;
-        Ok((page.rows.into_iter().map(FullRow::from).collect(), page.read_at))
+        Ok((page.rows.into_iter().collect(), page.read_at))
     }
 }

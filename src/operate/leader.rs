@@ -7,7 +7,6 @@ use super::inspect::read_state;
 use super::state::{Holding, LockState};
 use crate::error::Result;
 use crate::lock::Spindle;
-use crate::store::FullRow;
 use crate::term::Term;
 
 impl Spindle {
@@ -75,9 +74,7 @@ impl Spindle {
         let told = row.lease;
         // Where the row tells no lease, the holder's counts as long as one's own.
         row.lease = told.or(Some(lease));
-        let name = self.name();
-        let row = FullRow { name: name.to_string(), row, info: None, without_heartbeat: false };
-        let mut state = LockState::new(name, Some(row), read_at + age);
+        let mut state = LockState::of(self.name(), Some((row, None)), read_at + age);
         state.lease = told;
         if let Some(row) = &mut state.row {
             row.lease = told;

@@ -80,8 +80,8 @@ impl LockList {
             // A page may be all takeover rows, yet not the last.
             self.page = rows
                 .into_iter()
-                .filter(|row| !(row.without_heartbeat && looks_like_takeover_row(&row.name)))
-                .map(|row| LockState::new(&row.name.clone(), Some(row), read_at))
+                .filter(|row| !(row.is_takeover() && looks_like_takeover_row(&row.key)))
+                .map(|row| LockState::new(&row.key.clone(), Some(row), read_at))
                 .collect();
         }
     }

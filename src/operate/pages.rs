@@ -2,10 +2,10 @@
 
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::{Key, KeyRange, KeySet};
-use spindle_protocol::Timestamp;
+use spindle_protocol::{StoredRow, Timestamp};
 
 use crate::error::Result;
-use crate::store::{FullRow, Table, despite_others};
+use crate::store::{Table, despite_others};
 
 /// Rows of one page, and so what a listing has in memory at the most.
 pub(super) const PAGE_ROWS: i64 = 100;
@@ -31,7 +31,7 @@ impl Pages {
     pub(super) async fn next(
         &mut self,
         table: &Table,
-    ) -> Result<Option<(Vec<FullRow>, Timestamp)>> {
+    ) -> Result<Option<(Vec<StoredRow>, Timestamp)>> {
         if self.is_over {
             return Ok(None);
         }
@@ -39,7 +39,7 @@ impl Pages {
         let read = despite_others(|| table.read_page(keys.clone(), self.rows_max));
         let (rows, read_at) = read.await?;
         self.is_over = i64::try_from(rows.len()).is_ok_and(|rows| rows < self.rows_max);
-        self.last = rows.last().map(|row| row.name.clone()).or(self.last.take());
+        self.last = rows.last().map(|row| row.key.clone()).or(self.last.take());
         Ok(Some((rows, read_at)))
     }
 }

@@ -1,10 +1,10 @@
-use spindle_protocol::{Answer, Change, Named, Row, Timestamp};
+use spindle_protocol::{Answer, Change, Named, Row, StoredRow, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::state::{Holding, LockState};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_lock_name, check_table_name};
-use crate::store::{FullRow, PAUSE, REQUEST_LIMIT, Table, despite_others};
+use crate::store::{PAUSE, REQUEST_LIMIT, Table, despite_others};
 use crate::term::say;
 
 /// Deletes the row of a lock that nobody needs any more.
@@ -15,7 +15,7 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
     loop {
         let (found, read_at) = despite_others(|| table.read(name, REQUEST_LIMIT)).await?;
         if let Some(full) = &found
-            && !is_vacant(&full.row, read_at)
+            && !is_vacant(&full.row(), read_at)
         {
             return Err(not_vacant(name, full.clone(), read_at));
         }
@@ -24,7 +24,7 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
         let (takeovers, are_all) =
             despite_others(|| table.takeover_rows(name, before, REQUEST_LIMIT)).await?;
         let change = if are_all {
-            let seen = found.as_ref().map(|full| full.row.clone());
+            let seen = found.as_ref().map(|full| full.row().clone());
             Change::Remove { seen, takeovers }
         } else {
             Change::Sweep { keys: takeovers }
@@ -66,7 +66,7 @@ fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
     !is_reserved && !is_owed && row.vacant_from("", std::time::Duration::ZERO) <= read_at
 }
 
-fn not_vacant(name: &str, full: FullRow, read_at: Timestamp) -> Error {
+fn not_vacant(name: &str, full: StoredRow, read_at: Timestamp) -> Error {
     let LockState { holding, heartbeat_age, lease, .. } = LockState::new(name, Some(full), read_at);
     let holding = match holding {
         Holding::Held { id } => format!("held by `{id}`"),

@@ -7,7 +7,6 @@ use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
 use crate::lock::LastRun;
 use crate::names::fleet_of;
-use crate::store::FullRow;
 use crate::token::FencingToken;
 
 /// By which an old table without `lease_ms` is judged by who is no instance.
@@ -171,9 +170,19 @@ impl LockState {
         Timestamp(self.read_at.timestamp_nanos_opt().unwrap_or(i64::MAX))
     }
 
-    pub(crate) fn new(name: &str, found: Option<FullRow>, asked_at: Timestamp) -> LockState {
+    pub(crate) fn new(name: &str, found: Option<StoredRow>, asked_at: Timestamp) -> LockState {
+        let found = found.map(|stored| (stored.row(), stored.info));
+        LockState::of(name, found, asked_at)
+    }
+
+    /// Returns the state of a row with its text.
+    pub(crate) fn of(
+        name: &str,
+        found: Option<(Row, Option<String>)>,
+        asked_at: Timestamp,
+    ) -> LockState {
         let read_at = DateTime::from_timestamp_nanos(asked_at.0);
-        let Some(FullRow { row, info, .. }) = found else {
+        let Some((row, info)) = found else {
             return LockState {
                 name: name.to_string(),
                 holding: Holding::NeverHeld,

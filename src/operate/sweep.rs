@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
-use spindle_protocol::{Answer, Change, Timestamp};
+use spindle_protocol::{Answer, Change, StoredRow, Timestamp};
 
 use super::pages::{PAGE_ROWS, Pages};
 use crate::error::Result;
 use crate::names::{check_lock_name, check_table_name, displaced_by};
-use crate::store::{FullRow, REQUEST_LIMIT, Table, despite_others};
+use crate::store::{REQUEST_LIMIT, Table, despite_others};
 
 /// Removes the takeover rows that no lock needs any more.
 pub(crate) async fn sweep(table: &Table) -> Result<u64> {
@@ -33,7 +33,7 @@ impl Table {
     /// Returns the keys of those rows that are takeovers' and no longer of use, by their locks.
     async fn leftovers(
         &self,
-        rows: Vec<FullRow>,
+        rows: Vec<StoredRow>,
         read_at: Timestamp,
     ) -> Result<BTreeMap<String, Vec<String>>> {
         let takeovers: Vec<Takeover> = rows.into_iter().filter_map(takeover_row).collect();
@@ -48,12 +48,14 @@ impl Table {
             .fold(KeySet::builder(), |keys, takeover| keys.add_key(key![takeover.lock.clone()]))
             .build();
         let (locks, _) = despite_others(|| self.read_page(locks.clone(), PAGE_ROWS)).await?;
-        let locks: BTreeMap<String, FullRow> =
-            locks.into_iter().map(|row| (row.name.clone(), row)).collect();
+        let locks: BTreeMap<String, StoredRow> =
+            locks.into_iter().map(|row| (row.key.clone(), row)).collect();
         let is_leftover = |takeover: &Takeover| match locks.get(&takeover.lock) {
             // The takeover that began the present term is left to stand: a slow peer of another
             // implementation may still try to insert the same.
-            Some(lock) => takeover.displaced < lock.row.token && takeover.begun != lock.row.token,
+            Some(lock) => {
+                takeover.displaced < lock.row().token && takeover.begun != lock.row().token
+            }
             // A lock that comes back gets a token of its own, later than any there was.
             None => takeover.displaced < read_at,
         };
@@ -77,12 +79,12 @@ impl Table {
     }
 }
 
-fn takeover_row(full: FullRow) -> Option<Takeover> {
-    if !full.without_heartbeat {
+fn takeover_row(full: StoredRow) -> Option<Takeover> {
+    if !full.is_takeover() {
         return None;
     }
-    let (lock, displaced) = displaced_by(&full.name)?;
+    let (lock, displaced) = displaced_by(&full.key)?;
     check_lock_name(lock).ok()?;
     let lock = lock.to_string();
-    Some(Takeover { lock, displaced, begun: full.row.token, key: full.name })
+    Some(Takeover { lock, displaced, begun: full.row().token, key: full.key })
 }

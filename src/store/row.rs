@@ -17,16 +17,6 @@ pub(crate) const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 /// As a heartbeat: released.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
-/// A lock row with what the protocol doesn't look at.
-#[derive(Clone, Debug)]
-pub(crate) struct FullRow {
-    pub(crate) name: String,
-    pub(crate) row: spindle_protocol::Row,
-    pub(crate) info: Option<String>,
-    /// True if the heartbeat is NULL, which tells a takeover row from a lock row.
-    pub(crate) without_heartbeat: bool,
-}
-
 /// Returns a read that is sent once.
 pub(crate) fn request<'a>(
     table: &str,
@@ -44,13 +34,6 @@ pub(crate) fn request<'a>(
         request = request.set_limit(rows_max);
     }
     request.build()
-}
-
-/// Returns the next lock row, with what the protocol doesn't look at.
-pub(crate) async fn full_row(
-    rows: &mut ResultSet,
-) -> Result<Option<FullRow>, google_cloud_spanner::Error> {
-    Ok(stored_row(rows).await?.map(FullRow::from))
 }
 
 /// The next row, whichever of its columns were asked for.
@@ -93,17 +76,6 @@ fn decode(found: &Row, columns: &[String]) -> Result<StoredRow, google_cloud_spa
         lease_ms: place("lease_ms").map(|at| found.get(at)).transpose()?.flatten(),
         info: text("info")?,
     })
-}
-
-impl From<StoredRow> for FullRow {
-    fn from(stored: StoredRow) -> FullRow {
-        FullRow {
-            row: stored.row(),
-            without_heartbeat: stored.is_takeover(),
-            name: stored.key,
-            info: stored.info,
-        }
-    }
 }
 
 /// Returns a write as the client sends it, without the columns that the table lacks.

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::columns::Columns;
 use super::connection::Connection;
-use super::row::FullRow;
 use super::spanner::Spanner;
 use crate::batch::{Batchers, Budget, Leftovers, Need, Store, Verdict};
 use crate::error::{Outcome, Result};
@@ -51,9 +50,9 @@ impl Table {
         &self,
         lock: &str,
         limit: Duration,
-    ) -> Result<(Option<FullRow>, Timestamp)> {
+    ) -> Result<(Option<StoredRow>, Timestamp)> {
         let found = self.store.rows(vec![lock.into()], Vec::new(), limit).await?;
-        Ok((found.rows.into_iter().next().map(FullRow::from), found.read_at))
+        Ok((found.rows.into_iter().next(), found.read_at))
     }
 
     /// Carries out one change, in a transaction of its own; with the rows that it was judged by.

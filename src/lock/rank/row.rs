@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::fleet::{Contest, Join, Life, Ranked};
-use spindle_protocol::{Act, Answer, Timestamp};
+use spindle_protocol::{Act, Answer, StoredRow, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use crate::batch::{Repeats, Ticks};
 use crate::error::{Error, Kind, Outcome, Result};
 use crate::names::subject;
 use crate::runloop::{BatchedRow, LockRow, UnderWay};
+use crate::store::Table;
 use crate::store::membership::{Rows, holder, lives, poll_in_turn};
-use crate::store::{FullRow, Table};
 use crate::term::Published;
 
 /// A ranked lock's row, as the loop reaches it.
@@ -119,15 +119,15 @@ impl Judge {
         let last_death = lives.values().filter_map(died).max();
         // Those that count; where none does, those that came before the last early death, which was
         // none of theirs; else all.
-        let precedence = |full: &FullRow| match lives.get(&*full.name) {
+        let precedence = |full: &StoredRow| match lives.get(&*full.key) {
             Some((_, join)) if join.counts_from <= found.read_at => 0,
             Some((life, _)) if last_death.is_some_and(|at| life.since < at) => 1,
             _ => 2,
         };
         let ranked = found.rows.iter().filter_map(|full| {
-            let id = holder(&full.row, self.lease, found.read_at)?.to_string();
+            let id = holder(&full.row(), self.lease, found.read_at)?.to_string();
             let rank = full.info.as_deref().and_then(declared)?;
-            Some((precedence(full), Ranked { id, rank, since: full.row.token }))
+            Some((precedence(full), Ranked { id, rank, since: full.row().token }))
         });
         let ranked: Vec<_> = ranked.collect();
         let first = ranked.iter().map(|(precedence, _)| *precedence).min();

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::fleet::{Join, Life, joins};
-use spindle_protocol::{Row, Timestamp, is_takeover_key};
+use spindle_protocol::{Row, StoredRow, Timestamp, is_takeover_key};
 
 use crate::batch::{Charge, Repeats, Snapshot};
 use crate::error::Result;
 use crate::names::subject;
-use crate::store::{FullRow, REQUEST_LIMIT, Table};
+use crate::store::{REQUEST_LIMIT, Table};
 
 /// The rows of some ranges, takeover rows apart.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    pub(crate) rows: Vec<FullRow>,
+    pub(crate) rows: Vec<StoredRow>,
     pub(crate) takeovers: Vec<String>,
     pub(crate) read_at: Timestamp,
     /// True if the leases that the rows tell were read.
@@ -55,13 +55,13 @@ pub(crate) async fn poll_beside(
     let ranges = prefixes.iter().map(|prefix| (prefix.to_string(), end(prefix))).collect();
     let Snapshot { rows, read_at, with_lease } =
         table.store.rows(keys, ranges, REQUEST_LIMIT).await?;
-    let rows = rows.into_iter().map(FullRow::from);
-    let is_takeover = |row: &FullRow| {
-        let lock = row.name.rsplit_once('_').map(|(lock, _)| lock);
-        row.without_heartbeat && lock.is_some_and(|lock| is_takeover_key(lock, &row.name))
+    let rows = rows.into_iter();
+    let is_takeover = |row: &StoredRow| {
+        let lock = row.key.rsplit_once('_').map(|(lock, _)| lock);
+        row.is_takeover() && lock.is_some_and(|lock| is_takeover_key(lock, &row.key))
     };
     let (takeovers, rows): (Vec<_>, Vec<_>) = rows.partition(is_takeover);
-    let takeovers = takeovers.into_iter().map(|row| row.name).collect();
+    let takeovers = takeovers.into_iter().map(|row| row.key).collect();
     Ok(Rows { rows, takeovers, read_at, with_leases: with_lease })
 }
 
@@ -80,13 +80,13 @@ pub(crate) fn holder(row: &Row, lease: Duration, read_at: Timestamp) -> Option<&
 /// Returns the lives of which these rows tell, by their keys, and what each join counts for; `usual`
 /// is how long a join takes to count.
 pub(crate) fn lives(
-    rows: &[FullRow],
+    rows: &[StoredRow],
     usual: Duration,
     lease: Duration,
     read_at: Timestamp,
 ) -> BTreeMap<&str, (Life, Join)> {
-    let of = |full: &FullRow| Life::of(&full.row, full.info.as_deref(), lease, read_at);
-    let found = rows.iter().filter_map(|full| Some((&*full.name, of(full)?)));
+    let of = |full: &StoredRow| Life::of(&full.row(), full.info.as_deref(), lease, read_at);
+    let found = rows.iter().filter_map(|full| Some((&*full.key, of(full)?)));
     let (keys, lives): (Vec<&str>, Vec<Life>) = found.unzip();
     let joins = joins(&lives, usual, lease);
     keys.into_iter().zip(lives.into_iter().zip(joins)).collect()

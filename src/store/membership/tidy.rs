@@ -21,13 +21,13 @@ const AGE_MIN: Duration = Duration::from_secs(60);
 pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
     let read_at = found.read_at;
     let is_old = |row: &Row| is_long_vacant(row, lease, read_at);
-    let old = found.rows.iter().filter(|full| is_old(&full.row)).take(ROWS_MAX);
+    let old = found.rows.iter().filter(|full| is_old(&full.row())).take(ROWS_MAX);
     let changes: Vec<(Arc<str>, Change)> = old
         .map(|full| {
-            let takeovers = found.takeovers.iter().filter(|key| is_takeover_key(&full.name, key));
+            let takeovers = found.takeovers.iter().filter(|key| is_takeover_key(&full.key, key));
             let takeovers = takeovers.cloned().collect();
-            let remove = Change::Remove { seen: Some(full.row.clone()), takeovers };
-            (Arc::from(&*full.name), remove)
+            let remove = Change::Remove { seen: Some(full.row()), takeovers };
+            (Arc::from(&*full.key), remove)
         })
         .collect();
     if changes.is_empty() {
@@ -70,7 +70,7 @@ fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {
 pub(crate) async fn remove_released(table: &Arc<Table>, key: &str) {
     let removed = async {
         let (found, _) = table.read(key, REQUEST_LIMIT).await?;
-        let Some(row) = found.map(|full| full.row).filter(Row::is_released) else {
+        let Some(row) = found.map(|full| full.row()).filter(Row::is_released) else {
             return Ok::<(), Error>(());
         };
         // Without its row nobody would sweep what its takeovers left.
