@@ -247,14 +247,12 @@ impl Schema {
                 other.name
             )));
         }
-        // Of a column of the key, it is told later that it stays.
-        let is_key = table.position(column).is_some_and(|at| table.is_key(at));
         match table.checks.iter().find(|check| check.condition.uses(column)) {
-            Some(check) if !is_key => Err(Error::failed_precondition(format!(
+            None => Ok(()),
+            Some(check) => Err(Error::failed_precondition(format!(
                 "Cannot drop column `{column}` on which there is a dependent check constraint: {}.",
                 check.name
             ))),
-            _ => Ok(()),
         }
     }
 }
