@@ -246,7 +246,11 @@ impl Scripts {
     fn mutation(&mut self) -> String {
         let table = self.table();
         if self.random.percent(20) {
-            return format!("delete {} {}", table.name, self.keys(&table));
+            // Google's emulator hangs or deletes others at a range that ends before it begins, if the
+            // transaction has written there.
+            let keys = self.keys(&table);
+            let keys = if keys.contains("\"from\":[\"") { "all".into() } else { keys };
+            return format!("delete {} {keys}", table.name);
         }
         let mut columns = table.columns.clone();
         if self.random.percent(40) {
