@@ -59,3 +59,25 @@ async fn lists_come_in_pages_sorted_by_name() {
     );
     assert_eq!(second.next_page_token, "");
 }
+
+#[tokio::test]
+async fn a_filter_of_one_term_finds_instances_and_another_one_is_refused() {
+    let mut office = Office::open().await;
+    for id in ["cc", "aa"] {
+        office.create_instance(id).await.unwrap();
+    }
+    let mut found = async |filter: &str| {
+        let request = instance::ListInstancesRequest {
+            parent: PROJECT.into(),
+            filter: filter.into(),
+            ..Default::default()
+        };
+        let listed = office.instances.list_instances(request).await?.into_inner().instances;
+        Ok::<_, Status>(listed.into_iter().map(|found| found.name).collect::<Vec<_>>())
+    };
+    assert_eq!(found("name:a").await.unwrap(), ["projects/p/instances/aa"]);
+    assert!(found("labels.env:a").await.unwrap().is_empty());
+    for filter in ["name:a AND name:b", "display_name:a", "name", "labels.:a"] {
+        assert_eq!(found(filter).await.unwrap_err().code(), Code::Unimplemented, "{filter}");
+    }
+}
