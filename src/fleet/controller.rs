@@ -43,7 +43,7 @@ pub(super) struct Sharing {
     pub(super) view: Arc<ShardsView>,
 }
 
-/// Where one member decides about its share.
+/// One member that decides about its share.
 pub(super) struct Controller {
     member: Member,
     lock: LockBuilder,
@@ -102,7 +102,6 @@ impl Controller {
             table: Arc::clone(member.table()),
             shares,
             shards: shards_prefix(member.group(), name),
-            count: *count,
             declares,
             lease: timing.lease,
             repeats: Arc::default(),
@@ -281,7 +280,7 @@ impl Controller {
     fn check_count(&mut self, polled: &Polled) -> Result<()> {
         let own = self.own.has_lock().map(|token| token.to_timestamp());
         let is_before = |since| own.is_none_or(|own| since < own);
-        let (ours, shards) = (self.place.count, &*self.place.shards);
+        let (ours, shards) = (self.place.declares.count, &*self.place.shards);
         let Some(other) = polled.others.iter().find(|other| is_before(other.since)) else {
             self.warn_of(&polled.others);
             return Ok(());
@@ -296,7 +295,7 @@ impl Controller {
 
     /// Logs those that came later and share another number: each once in a term of its membership.
     fn warn_of(&mut self, others: &[Other]) {
-        let (lock, ours) = (self.own.name(), self.place.count);
+        let (lock, ours) = (self.own.name(), self.place.declares.count);
         let is_known = |other: &&Other| {
             self.others.iter().any(|known| (&known.id, known.since) == (&other.id, other.since))
         };
@@ -340,7 +339,7 @@ impl Controller {
         let lock = self.lock.for_row(self.place.shard_key(shard), self.lock.said_info());
         let worker = Worker {
             number: shard,
-            count: self.place.count,
+            count: self.place.declares.count,
             handed_over: self.left.get(&shard).cloned(),
             lock: lock.repeats(self.unanswered.remove(&shard)),
             hand: TaskHandle::new(shard, &self.view),

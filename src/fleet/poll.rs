@@ -23,8 +23,7 @@ pub(super) struct Place {
     pub(super) table: Arc<Table>,
     pub(super) shares: String,
     pub(super) shards: String,
-    pub(super) count: usize,
-    /// What this member says of its part in it.
+    /// The member's own declaration: how many shards there are, its weight, and their costs.
     pub(super) declares: Declaration,
     pub(super) lease: Duration,
     pub(super) repeats: Arc<Repeats>,
@@ -68,7 +67,7 @@ impl Place {
         let prefixes = [&*self.shares, &*self.shards];
         let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
         let Rows { rows, takeovers, read_at, with_leases } = rows;
-        let mut shards = vec![Piece::Vacant; self.count];
+        let mut shards = vec![Piece::Vacant; self.declares.count];
         let (pieces, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
         self.note(&mut shards, &pieces, read_at);
@@ -88,7 +87,7 @@ impl Place {
             let count = declares.as_ref().map(|it| it.count);
             let (says, weight) = (count.is_some(), declares.as_ref().map_or(1, |it| it.weight));
             match count.or_else(|| self.shown_count(&pieces, &id, since, read_at)) {
-                Some(count) if count != self.count => {
+                Some(count) if count != self.declares.count => {
                     others.push(Other { id, count, says, since });
                 }
                 _ => {
@@ -141,7 +140,7 @@ impl Place {
         };
         let shards = pieces.iter().filter(is_its);
         let shards = shards.filter_map(|full| number(full.key.strip_prefix(&self.shards)?));
-        shards.max().map(|last| last + 1).filter(|least| *least > self.count)
+        shards.max().map(|last| last + 1).filter(|least| *least > self.declares.count)
     }
 
     /// Polls these shards alone; all else is as it was seen last.

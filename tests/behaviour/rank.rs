@@ -125,7 +125,7 @@ async fn one_that_has_handed_over_contends_no_more_for_a_lease() {
     let high = Contender::run(world.lock("b").by_rank(2));
     high.holds().await;
     sleep(LEASE / 2).await;
-    // Whoever counted it as one would wait for it in vain.
+    // A contender that counted it as one would wait for it in vain.
     assert_eq!(members(&world).await, ["b"]);
     is_member(&world, "a").await;
 }

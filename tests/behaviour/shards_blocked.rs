@@ -1,5 +1,6 @@
 //! Tasks of shards that block their threads, so that nobody can stop them.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use spindle::fleet::Shard;
@@ -28,14 +29,23 @@ fn work(
     })
 }
 
+/// Returns a task that blocks its thread in the work of a member, with what lets it go on, and its `run`.
+async fn blocked(
+    world: &World,
+    cancel: &CancellationToken,
+) -> (Blocking, mpsc::Sender<()>, JoinHandle<Result<(), Error>>) {
+    let (task, let_go) = Blocking::new();
+    let sharing = work(world, "a", task.clone(), cancel);
+    until("it blocks", || (task.begun() == 1).then_some(())).await;
+    (task, let_go, sharing)
+}
+
 #[test]
 fn run_leaves_a_shard_whose_task_blocks_its_thread_to_the_lease_and_says_so() {
     on_real_threads(async {
         let world = World::start().await;
-        let (task, let_go) = Blocking::new();
         let cancel = CancellationToken::new();
-        let sharing = work(&world, "a", task.clone(), &cancel);
-        until("it blocks", || (task.begun() == 1).then_some(())).await;
+        let (_task, let_go, sharing) = blocked(&world, &cancel).await;
         cancel.cancel();
         let ended = timeout(EVENTUALLY / 5, sharing).await.expect("it doesn't wait for the task");
         let error = ended.unwrap().unwrap_err();
@@ -56,10 +66,8 @@ fn run_leaves_a_shard_whose_task_blocks_its_thread_to_the_lease_and_says_so() {
 fn no_second_task_of_a_shard_starts_beside_one_that_blocks_its_thread() {
     on_real_threads(async {
         let world = World::start().await;
-        let (task, let_go) = Blocking::new();
         let cancel = CancellationToken::new();
-        let sharing = work(&world, "a", task.clone(), &cancel);
-        until("it blocks", || (task.begun() == 1).then_some(())).await;
+        let (task, let_go, sharing) = blocked(&world, &cancel).await;
         world.delete_row(SHARD).await;
         // The pause after a task that failed is a second.
         sleep(LEASE * 4).await;

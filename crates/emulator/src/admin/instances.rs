@@ -11,9 +11,9 @@ pub(super) fn not_found(name: &str) -> Error {
     Error::resource_not_found(kind, "Instance", name)
 }
 
-/// Returns the field and the text of a filter of one term, `name:a` or `labels.env:a`. With these the
-/// suites of Google's clients find the instances that they left.
-fn term(filter: &str) -> Result<Option<(&str, &str)>> {
+/// Returns the field and the text of a filter of one restriction, `name:a` or `labels.env:a`. With these
+/// the suites of Google's clients find the instances that they left.
+fn restriction(filter: &str) -> Result<Option<(&str, &str)>> {
     let is_word = |text: &str| !text.is_empty() && !text.contains([' ', '"', '(', ')', ':', '*']);
     let is_known =
         |field: &str| field == "name" || field.strip_prefix("labels.").is_some_and(is_word);
@@ -24,8 +24,8 @@ fn term(filter: &str) -> Result<Option<(&str, &str)>> {
     }
 }
 
-fn passes(found: &instance::Instance, term: Option<(&str, &str)>) -> bool {
-    let Some((field, text)) = term else { return true };
+fn passes(found: &instance::Instance, restriction: Option<(&str, &str)>) -> bool {
+    let Some((field, text)) = restriction else { return true };
     let own = match field.strip_prefix("labels.") {
         Some(label) => found.labels.get(label).map(String::as_str),
         None => found.name.rsplit('/').next(),
@@ -127,11 +127,11 @@ impl Admin {
         request: instance::ListInstancesRequest,
     ) -> Result<instance::ListInstancesResponse> {
         names::project(&request.parent)?;
-        let term = term(&request.filter)?;
+        let restriction = restriction(&request.filter)?;
         let registry = self.registry();
         let below = format!("{}/", request.parent);
         let all = registry.instances.values();
-        let all = all.filter(|found| found.name.starts_with(&below) && passes(found, term));
+        let all = all.filter(|found| found.name.starts_with(&below) && passes(found, restriction));
         let (instances, next_page_token) =
             page(all, |found| &found.name, request.page_size, &request.page_token);
         let instances = instances.into_iter().cloned().collect();

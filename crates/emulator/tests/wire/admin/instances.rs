@@ -61,7 +61,7 @@ async fn lists_come_in_pages_sorted_by_name() {
 }
 
 #[tokio::test]
-async fn a_filter_of_one_term_finds_instances_and_another_one_is_refused() {
+async fn a_filter_of_one_restriction_finds_instances_and_another_one_is_refused() {
     let mut office = Office::open().await;
     for id in ["cc", "aa"] {
         office.create_instance(id).await.unwrap();
