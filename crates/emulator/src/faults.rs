@@ -177,10 +177,15 @@ impl FaultHandle {
     }
 }
 
+/// Gives the name of a table's first key column.
+pub(crate) type KeyColumn<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 /// The questions that a fault can ask about a request.
 pub(crate) trait Selectable {
     /// The session it names.
-    fn session(&self) -> Option<&str>;
+    fn session(&self) -> Option<&str> {
+        None
+    }
     /// The id of the transaction it names.
     fn transaction(&self) -> Option<&[u8]> {
         None
@@ -192,13 +197,10 @@ pub(crate) trait Selectable {
     /// Asks for no read timestamp from here on.
     fn hide_read_timestamp(&mut self) {}
     /// Returns true if it names this table, and a row of it whose key begins with `key` if that is
-    /// asked. The argument `key_column` gives the name of a table's first key column.
-    fn names(
-        &self,
-        table: Option<&str>,
-        key: Option<&str>,
-        key_column: &dyn Fn(&str) -> Option<String>,
-    ) -> bool;
+    /// asked.
+    fn names(&self, _table: Option<&str>, _key: Option<&str>, _key_column: KeyColumn<'_>) -> bool {
+        false
+    }
 }
 
 /// The faults of a server.
@@ -262,7 +264,7 @@ impl Faults {
         &self,
         rpc: Rpc,
         request: &dyn Selectable,
-        key_column: &dyn Fn(&str) -> Option<String>,
+        key_column: KeyColumn<'_>,
     ) -> Option<Effect> {
         let mut injected = self.injected();
         let met = injected
@@ -281,12 +283,7 @@ impl Faults {
 }
 
 impl Active {
-    fn meets(
-        &mut self,
-        rpc: Rpc,
-        request: &dyn Selectable,
-        key_column: &dyn Fn(&str) -> Option<String>,
-    ) -> bool {
+    fn meets(&mut self, rpc: Rpc, request: &dyn Selectable, key_column: KeyColumn<'_>) -> bool {
         let fault = &mut self.fault;
         let selects = fault.rpc.is_none_or(|selected| selected == rpc)
             && fault.session.as_deref().is_none_or(|name| request.session() == Some(name))
@@ -316,16 +313,7 @@ mod tests {
     struct Anything;
 
     impl Selectable for Anything {
-        fn session(&self) -> Option<&str> {
-            None
-        }
-
-        fn names(
-            &self,
-            _: Option<&str>,
-            _: Option<&str>,
-            _: &dyn Fn(&str) -> Option<String>,
-        ) -> bool {
+        fn names(&self, _: Option<&str>, _: Option<&str>, _: KeyColumn<'_>) -> bool {
             true
         }
     }

@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::engine::{Code, Error};
 use crate::service::Core;
 use crate::socket::bind;
 
@@ -37,14 +38,31 @@ pub(crate) fn start(
     Ok(address)
 }
 
-/// Why a request may be one that a web page makes its visitor's browser send, if it may be.
+/// Returns the status of an error, as Google's HTTP APIs have it.
+pub(crate) fn status(error: &Error) -> StatusCode {
+    match error.code() {
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
+            StatusCode::BAD_REQUEST
+        }
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Refuses a request that may be one that a web page makes its visitor's browser send.
 ///
 /// A page can reach every port of the machine. Its requests name it as their origin, or have one
 /// of the content types that need nobody's leave. Or their host's name leads here by a trick.
-pub(crate) fn refuse_web_page(head: &http::request::Parts) -> Result<(), String> {
+pub(crate) fn refuse_web_page(head: &http::request::Parts) -> Result<(), Error> {
+    let refused = |reason| Err(Error::new(Code::PermissionDenied, reason));
     let text = |name| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
     if let Some(origin) = text(http::header::ORIGIN) {
-        return Err(format!("a request from the web page {origin} is refused"));
+        return refused(format!("a request from the web page {origin} is refused"));
     }
     let host = text(http::header::HOST).or(head.uri.host()).unwrap_or_default();
     let has_port = |(_, port): &(&str, &str)| port.bytes().all(|next| next.is_ascii_digit());
@@ -54,11 +72,11 @@ pub(crate) fn refuse_web_page(head: &http::request::Parts) -> Result<(), String>
     let is_private =
         |name: &str| [".localhost", ".local", ".internal"].iter().any(|zone| name.ends_with(zone));
     if address.contains('.') && address.parse::<IpAddr>().is_err() && !is_private(address) {
-        return Err(format!("the host {host} is a public name, not this machine's address"));
+        return refused(format!("the host {host} is a public name, not this machine's address"));
     }
     match text(http::header::CONTENT_TYPE) {
         Some(kind) if kind.split(';').next().map(str::trim) != Some("application/json") => {
-            Err(format!("the content type {kind} is not application/json"))
+            refused(format!("the content type {kind} is not application/json"))
         }
         _ => Ok(()),
     }

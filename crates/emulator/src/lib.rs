@@ -6,6 +6,7 @@ mod door;
 mod emulator;
 pub mod engine;
 mod faults;
+mod grpc;
 mod http1;
 mod random;
 mod rpc;

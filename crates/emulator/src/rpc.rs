@@ -4,53 +4,39 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A method of the Spanner service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is the method of the same name")]
-pub enum Rpc {
-    CreateSession,
-    BatchCreateSessions,
-    GetSession,
-    ListSessions,
-    DeleteSession,
-    ExecuteSql,
-    ExecuteStreamingSql,
-    ExecuteBatchDml,
-    Read,
-    StreamingRead,
-    BeginTransaction,
-    Commit,
-    Rollback,
-    PartitionQuery,
-    PartitionRead,
-    BatchWrite,
+macro_rules! methods {
+    ($($name:ident)*) => {
+        /// A method of the Spanner service.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[expect(missing_docs, reason = "each is the method of the same name")]
+        pub enum Rpc { $($name),* }
+
+        impl Rpc {
+            /// Returns the method of this name, as the service writes it: `Commit`.
+            pub fn from_name(name: &str) -> Option<Rpc> {
+                match name {
+                    $(stringify!($name) => Some(Rpc::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
-impl Rpc {
-    /// Every method.
-    pub const ALL: [Rpc; 16] = [
-        Rpc::CreateSession,
-        Rpc::BatchCreateSessions,
-        Rpc::GetSession,
-        Rpc::ListSessions,
-        Rpc::DeleteSession,
-        Rpc::ExecuteSql,
-        Rpc::ExecuteStreamingSql,
-        Rpc::ExecuteBatchDml,
-        Rpc::Read,
-        Rpc::StreamingRead,
-        Rpc::BeginTransaction,
-        Rpc::Commit,
-        Rpc::Rollback,
-        Rpc::PartitionQuery,
-        Rpc::PartitionRead,
-        Rpc::BatchWrite,
-    ];
-
-    /// Returns the method of this name, as the service writes it: `Commit`.
-    pub fn from_name(name: &str) -> Option<Rpc> {
-        Rpc::ALL.into_iter().find(|rpc| rpc.to_string() == name)
-    }
+methods! {
+    CreateSession
+    BatchCreateSessions
+    GetSession
+    ListSessions
+    DeleteSession
+    ExecuteSql
+    ExecuteStreamingSql
+    ExecuteBatchDml
+    Read
+    StreamingRead
+    BeginTransaction
+    Commit
+    Rollback
 }
 
 impl fmt::Display for Rpc {

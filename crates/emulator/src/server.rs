@@ -16,11 +16,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
-use tonic::codegen::Service;
 
 use crate::admin::{self, Admin};
-use crate::service::generated::spanner_server::{SERVICE_NAME, SpannerServer};
-use crate::service::{Connection, Core, REQUEST_BYTES_MAX, Spanner};
+use crate::service::{Connection, Core, spanner};
 use crate::socket::bind;
 
 /// How many requests one connection may have under way. A client with a single connection can
@@ -93,11 +91,10 @@ async fn serve(stream: TcpStream, services: Services, connection: Connection) {
     // Small messages in both directions; it works without, only slower.
     let _ = stream.set_nodelay(true);
     let requests = Requests { tasks: core.tasks.clone(), connection: connection.clone() };
-    let spanner = SpannerServer::new(Spanner(core)).max_decoding_message_size(REQUEST_BYTES_MAX);
     let cut = connection.0.clone();
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());
-        answer(spanner.clone(), Arc::clone(&admin), request)
+        answer(Arc::clone(&core), Arc::clone(&admin), request)
     });
     let mut server = auto::Builder::new(requests);
     server.http2().max_concurrent_streams(CONCURRENT_REQUESTS_MAX);
@@ -114,11 +111,7 @@ async fn serve(stream: TcpStream, services: Services, connection: Connection) {
 /// An answer on its way. It is on the heap, so that the task of its request is small to move.
 type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
-fn answer(
-    mut spanner: SpannerServer<Spanner>,
-    admin: Arc<Admin>,
-    request: http::Request<Incoming>,
-) -> Answer {
+fn answer(core: Arc<Core>, admin: Arc<Admin>, request: http::Request<Incoming>) -> Answer {
     // gRPC needs HTTP/2, and Google's Rust client administers an emulator that isn't on the usual
     // port over REST on this one.
     if request.version() < http::Version::HTTP_2 {
@@ -127,7 +120,7 @@ fn answer(
         );
     }
     match request.uri().path().split('/').nth(1) {
-        Some(SERVICE_NAME) => spanner.call(request),
+        Some(spanner::NAME) => Box::pin(async { Ok(spanner::answer(core, request).await) }),
         _ => Box::pin(async { Ok(admin::grpc::answer(admin, request).await) }),
     }
 }

@@ -207,23 +207,6 @@ async fn requests_are_counted_as_documented_for_the_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_server_is_unreachable_and_comes_back_on_its_port() {
-    let world = World::start().await;
-    world.write(acquire("job", "a")).await.unwrap();
-    let address = world.emulator.address();
-    world.emulator.pause().await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
-    world.emulator.resume().await.unwrap();
-    world.client.single_use().build().execute_read(look("job")).await.unwrap();
-
-    world.emulator.restart(Restart::lose_rows().keep_sessions()).await.unwrap();
-    assert!(world.writers().is_empty());
-    world.client.single_use().build().execute_read(look("job")).await.unwrap();
-    world.emulator.stop().await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_program_says_where_it_listens_and_ends_when_it_is_told_to() {
     let directory = std::env::temp_dir().join(format!("spindle-emulator-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

@@ -34,7 +34,7 @@ impl Admin {
         let name = format!("{}/databases/{id}", request.parent);
 
         let mut registry = self.registry();
-        if !registry.instances.contains_key(&request.parent) {
+        if registry.instance(&request.parent).is_none() {
             return Err(instances::not_found(&request.parent));
         }
         let created = self.core.new_database(dialect, &changes)?;
@@ -60,7 +60,7 @@ impl Admin {
         let below = format!("{}/databases/", request.parent);
         // Held, so that an instance and its databases are seen together.
         let registry = self.registry();
-        if !registry.instances.contains_key(&request.parent) {
+        if registry.instance(&request.parent).is_none() {
             return Err(instances::not_found(&request.parent));
         }
         let all = self.core.all_databases();
@@ -82,14 +82,11 @@ impl Admin {
         request: database::GetDatabaseDdlRequest,
     ) -> Result<database::GetDatabaseDdlResponse> {
         let found = self.core.database(&request.database)?;
+        let registry = self.registry();
+        let descriptors = registry.proto_descriptors.get(&request.database);
         Ok(database::GetDatabaseDdlResponse {
             statements: definition::statements(&found.schema()),
-            proto_descriptors: self
-                .registry()
-                .proto_descriptors
-                .get(&request.database)
-                .cloned()
-                .unwrap_or_default(),
+            proto_descriptors: descriptors.cloned().unwrap_or_default(),
         })
     }
 

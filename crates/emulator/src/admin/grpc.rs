@@ -1,97 +1,71 @@
 //! The calls over gRPC.
 
-use std::future::{Ready, ready};
+use std::future::ready;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
 use prost::Message;
-use tonic::server::{Grpc, UnaryService};
-use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic::{Response, Status};
 
 use super::Admin;
 use crate::engine::Result;
-use crate::service::{REQUEST_BYTES_MAX, status};
+use crate::grpc::{self, Messages, Reply, unknown};
+use crate::service::status;
 
-type Reply = http::Response<tonic::body::Body>;
+type Answer = std::result::Result<Messages, Status>;
 
-/// Answers a request that is not about data. An unknown call is UNIMPLEMENTED, by its name.
+/// Answers a request that is not about data.
 pub(crate) async fn answer(admin: Arc<Admin>, request: http::Request<Incoming>) -> Reply {
     let path = request.uri().path().to_owned();
-    let Some((service, method)) = path.trim_start_matches('/').split_once('/') else {
-        return unknown(&path);
+    let call: grpc::Call = Box::new(move |request| {
+        let answer = done(&admin, &path, request.get_ref());
+        Box::pin(ready(answer.map(Response::new)))
+    });
+    grpc::answer(request, call).await
+}
+
+fn done(admin: &Admin, path: &str, request: &[u8]) -> Answer {
+    let (service, method) = path.trim_start_matches('/').split_once('/').unwrap_or_default();
+    let answer = match service {
+        "google.spanner.admin.instance.v1.InstanceAdmin" => instances(admin, method, request),
+        "google.spanner.admin.database.v1.DatabaseAdmin" => databases(admin, method, request),
+        "google.longrunning.Operations" if method == "GetOperation" => {
+            Some(unary(admin, request, Admin::get_operation))
+        }
+        _ => None,
     };
-    match service {
-        "google.spanner.admin.instance.v1.InstanceAdmin" => instances(method, admin, request).await,
-        "google.spanner.admin.database.v1.DatabaseAdmin" => databases(method, admin, request).await,
-        "google.longrunning.Operations" => operations(method, admin, request).await,
-        _ => unknown(&path),
-    }
+    answer.unwrap_or_else(|| Err(unknown(path)))
 }
 
-async fn instances(method: &str, admin: Arc<Admin>, request: http::Request<Incoming>) -> Reply {
-    match method {
-        "ListInstanceConfigs" => unary(admin, request, Admin::list_instance_configs).await,
-        "GetInstanceConfig" => unary(admin, request, Admin::get_instance_config).await,
-        "CreateInstance" => unary(admin, request, Admin::create_instance).await,
-        "GetInstance" => unary(admin, request, Admin::get_instance).await,
-        "ListInstances" => unary(admin, request, Admin::list_instances).await,
-        "DeleteInstance" => unary(admin, request, Admin::delete_instance).await,
-        _ => unknown(request.uri().path()),
-    }
+fn instances(admin: &Admin, method: &str, request: &[u8]) -> Option<Answer> {
+    Some(match method {
+        "ListInstanceConfigs" => unary(admin, request, Admin::list_instance_configs),
+        "GetInstanceConfig" => unary(admin, request, Admin::get_instance_config),
+        "CreateInstance" => unary(admin, request, Admin::create_instance),
+        "GetInstance" => unary(admin, request, Admin::get_instance),
+        "ListInstances" => unary(admin, request, Admin::list_instances),
+        "DeleteInstance" => unary(admin, request, Admin::delete_instance),
+        _ => return None,
+    })
 }
 
-async fn databases(method: &str, admin: Arc<Admin>, request: http::Request<Incoming>) -> Reply {
-    match method {
-        "CreateDatabase" => unary(admin, request, Admin::create_database).await,
-        "GetDatabase" => unary(admin, request, Admin::get_database).await,
-        "ListDatabases" => unary(admin, request, Admin::list_databases).await,
-        "DropDatabase" => unary(admin, request, Admin::drop_database).await,
-        "UpdateDatabaseDdl" => unary(admin, request, Admin::update_database_ddl).await,
-        "GetDatabaseDdl" => unary(admin, request, Admin::get_database_ddl).await,
-        _ => unknown(request.uri().path()),
-    }
+fn databases(admin: &Admin, method: &str, request: &[u8]) -> Option<Answer> {
+    Some(match method {
+        "CreateDatabase" => unary(admin, request, Admin::create_database),
+        "GetDatabase" => unary(admin, request, Admin::get_database),
+        "ListDatabases" => unary(admin, request, Admin::list_databases),
+        "DropDatabase" => unary(admin, request, Admin::drop_database),
+        "UpdateDatabaseDdl" => unary(admin, request, Admin::update_database_ddl),
+        "GetDatabaseDdl" => unary(admin, request, Admin::get_database_ddl),
+        _ => return None,
+    })
 }
 
-async fn operations(method: &str, admin: Arc<Admin>, request: http::Request<Incoming>) -> Reply {
-    match method {
-        "GetOperation" => unary(admin, request, Admin::get_operation).await,
-        _ => unknown(request.uri().path()),
-    }
-}
-
-fn unknown(path: &str) -> Reply {
-    let name = path.trim_start_matches('/');
-    Status::unimplemented(format!("Not supported here: {name}")).into_http()
-}
-
-/// One call, which is done as soon as its request is there.
-struct Call<Q, R> {
-    admin: Arc<Admin>,
+fn unary<Q: Message + Default, R: Message>(
+    admin: &Admin,
+    request: &[u8],
     apply: fn(&Admin, Q) -> Result<R>,
-}
-
-impl<Q, R> UnaryService<Q> for Call<Q, R> {
-    type Response = R;
-    type Future = Ready<Result<Response<R>, Status>>;
-
-    fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let answer = (self.apply)(&self.admin, request.into_inner());
-        ready(answer.map(Response::new).map_err(|error| status(&error)))
-    }
-}
-
-async fn unary<Q, R>(
-    admin: Arc<Admin>,
-    request: http::Request<Incoming>,
-    apply: fn(&Admin, Q) -> Result<R>,
-) -> Reply
-where
-    Q: Message + Default + Send + 'static,
-    R: Message + Default + Send + 'static,
-{
-    Grpc::new(ProstCodec::<R, Q>::default())
-        .max_decoding_message_size(REQUEST_BYTES_MAX)
-        .unary(Call { admin, apply }, request)
-        .await
+) -> Answer {
+    let reply = apply(admin, grpc::read(request)?).map_err(|error| status(&error))?;
+    Ok(grpc::one(&reply))
 }

@@ -4,6 +4,7 @@ use super::configuration::{CONFIG, capacity, config, implied};
 use super::operations::Done;
 use super::{Admin, instance, longrunning, names, page, refuse};
 use crate::engine::{Code, Error, Result};
+use crate::service::is_shaped;
 
 /// Returns the error for an instance that isn't there.
 pub(super) fn not_found(name: &str) -> Error {
@@ -50,7 +51,7 @@ impl Admin {
         &self,
         request: instance::GetInstanceConfigRequest,
     ) -> Result<instance::InstanceConfig> {
-        let known = names::is_shaped(&request.name, &["projects", "instanceConfigs"])
+        let known = is_shaped(&request.name, &["projects", "instanceConfigs"])
             && request.name.ends_with(&format!("/{CONFIG}"));
         match known {
             true => Ok(config(request.name)),
@@ -92,25 +93,19 @@ impl Admin {
             ..base
         };
         let mut registry = self.registry();
-        if registry.instances.contains_key(&name) {
-            return Err(Error::new(
-                Code::AlreadyExists,
-                format!("Instance already exists: {name}"),
-            ));
+        if registry.instance(&name).is_some() {
+            let message = format!("Instance already exists: {name}");
+            return Err(Error::new(Code::AlreadyExists, message));
         }
-        registry.instances.insert(name.clone(), created.clone());
+        registry.add_instance(created.clone());
         let metadata = instance::CreateInstanceMetadata {
             instance: Some(created.clone()),
             start_time: created.create_time,
             end_time: created.create_time,
             ..Default::default()
         };
-        Ok(registry.operations.add(
-            &name,
-            "CreateInstanceMetadata",
-            &metadata,
-            Done::Instance(created),
-        ))
+        let made = Done::Instance(created);
+        Ok(registry.operations.add(&name, "CreateInstanceMetadata", &metadata, made))
     }
 
     pub(super) fn get_instance(
@@ -119,7 +114,7 @@ impl Admin {
     ) -> Result<instance::Instance> {
         names::instance(&request.name)?;
         let registry = self.registry();
-        registry.instances.get(&request.name).cloned().ok_or_else(|| not_found(&request.name))
+        registry.instance(&request.name).cloned().ok_or_else(|| not_found(&request.name))
     }
 
     pub(super) fn list_instances(
@@ -130,7 +125,7 @@ impl Admin {
         let restriction = restriction(&request.filter)?;
         let registry = self.registry();
         let below = format!("{}/", request.parent);
-        let all = registry.instances.values();
+        let all = registry.instances.iter();
         let all = all.filter(|found| found.name.starts_with(&below) && passes(found, restriction));
         let (instances, next_page_token) =
             page(all, |found| &found.name, request.page_size, &request.page_token);
@@ -142,7 +137,8 @@ impl Admin {
     pub(super) fn delete_instance(&self, request: instance::DeleteInstanceRequest) -> Result<()> {
         names::instance(&request.name)?;
         let mut registry = self.registry();
-        registry.instances.remove(&request.name).ok_or_else(|| not_found(&request.name))?;
+        let known = registry.instances.iter().position(|known| known.name == request.name);
+        registry.instances.remove(known.ok_or_else(|| not_found(&request.name))?);
         registry.operations.forget_below(&request.name);
         let below = format!("{}/databases/", request.name);
         for (name, _) in self.core.all_databases() {

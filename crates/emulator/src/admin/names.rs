@@ -1,6 +1,7 @@
 //! The names that the resources can have, in Cloud Spanner's rules.
 
 use crate::engine::{Error, Result};
+use crate::service::is_shaped;
 
 /// `projects/P`
 pub(super) fn project(name: &str) -> Result<()> {
@@ -30,16 +31,6 @@ pub(super) fn database_id(id: &str) -> Result<()> {
 pub(super) fn is_operation_id(id: &str) -> bool {
     let inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '_';
     id.starts_with(|first: char| first.is_ascii_lowercase()) && id.chars().all(inner)
-}
-
-/// Returns true if the name consists of these collections, each with an id behind it.
-pub(super) fn is_shaped(name: &str, collections: &[&str]) -> bool {
-    let parts: Vec<&str> = name.split('/').collect();
-    parts.len() == 2 * collections.len()
-        && parts
-            .chunks(2)
-            .zip(collections)
-            .all(|(part, collection)| part[0] == *collection && !part[1].is_empty())
 }
 
 fn shaped(name: &str, collections: &[&str], what: &str, form: &str) -> Result<()> {
@@ -81,22 +72,6 @@ mod tests {
         assert!(database_id("with_underscore").is_ok() && instance_id("with_underscore").is_err());
         for bad in ["", "a", "1a", "-a", "a-", "Ab", "a b", "a/b", &"a".repeat(65)] {
             assert!(instance_id(bad).is_err() && database_id(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn an_operation_has_a_plain_id() {
-        assert!(is_operation_id("add_column_1"));
-        for bad in ["", "_auto_1", "1a", "Add", "a-b", "a/b"] {
-            assert!(!is_operation_id(bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_name_has_an_id_behind_each_collection() {
-        assert!(instance("projects/p/instances/i").is_ok());
-        for bad in ["", "projects/p", "projects//instances/i", "projects/p/instances/i/x/y"] {
-            assert!(instance(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The resources to administer, and the calls about operations.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::operations::Operations;
@@ -17,11 +17,24 @@ pub(crate) struct Admin {
 
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    /// By full name.
-    pub instances: BTreeMap<String, instance::Instance>,
+    /// In the order of their names.
+    pub instances: Vec<instance::Instance>,
     pub operations: Operations,
     /// The descriptors of protos that a lenient server keeps, by the name of the database.
-    pub proto_descriptors: BTreeMap<String, Vec<u8>>,
+    pub proto_descriptors: HashMap<String, Vec<u8>>,
+}
+
+impl Registry {
+    /// Returns the instance of this name.
+    pub fn instance(&self, name: &str) -> Option<&instance::Instance> {
+        self.instances.iter().find(|instance| instance.name == name)
+    }
+
+    /// Adds an instance, which must be new.
+    pub fn add_instance(&mut self, new: instance::Instance) {
+        let at = self.instances.partition_point(|instance| instance.name < new.name);
+        self.instances.insert(at, new);
+    }
 }
 
 impl Admin {
@@ -47,10 +60,9 @@ impl Admin {
         let database = self.core.add_database(name, database)?;
         if let Some((instance, _)) = name.split_once("/databases/") {
             let now = self.core.clock().now();
-            registry
-                .instances
-                .entry(instance.to_owned())
-                .or_insert_with(|| configuration::implied(instance, now));
+            if registry.instance(instance).is_none() {
+                registry.add_instance(configuration::implied(instance, now));
+            }
         }
         Ok(database)
     }
@@ -75,9 +87,7 @@ impl Admin {
     pub(super) fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Admin {
     pub(super) fn get_operation(
         &self,
         request: longrunning::GetOperationRequest,

@@ -2,7 +2,6 @@
 //!
 //! HTTP/1.1 with JSON, on a port of its own, so that it answers while the server is paused.
 
-mod refused;
 mod request;
 
 use std::io;
@@ -15,10 +14,9 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use crate::engine;
+use crate::engine::{Code, Dialect, Error, Result};
 use crate::http1;
 use crate::running::Running;
-use refused::Refused;
 use request::{Fields, fault, restart};
 
 /// The longest request.
@@ -32,19 +30,20 @@ pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<S
         Box::pin(async move {
             match answer(&running, request).await {
                 Ok(body) => http1::reply(StatusCode::OK, &body),
-                Err(refused) => http1::reply(refused.status, &json!({ "error": refused.reason })),
+                Err(error) => {
+                    http1::reply(http1::status(&error), &json!({ "error": error.message() }))
+                }
             }
         })
     };
     http1::start(&running.core, address, Arc::new(answering))
 }
 
-async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, Refused> {
+async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value> {
     let (head, body) = request.into_parts();
-    http1::refuse_web_page(&head)
-        .map_err(|reason| Refused { status: StatusCode::FORBIDDEN, reason })?;
+    http1::refuse_web_page(&head)?;
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| Refused::malformed(error.to_string()))?.to_bytes();
+    let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?.to_bytes();
     let fields = || Fields::parse(&body);
     let faults = &running.core.faults;
     let path: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
@@ -52,7 +51,7 @@ async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, 
         (&Method::POST, ["faults"]) => Ok(json!({ "id": faults.inject(fault(fields()?)?).id() })),
         (&Method::GET, ["faults", id]) => {
             let hits = id.parse().ok().and_then(|id| faults.hits(id));
-            Ok(json!({ "hits": hits.ok_or_else(|| Refused::missing("that fault"))? }))
+            Ok(json!({ "hits": hits.ok_or_else(|| missing("that fault"))? }))
         }
         (&Method::DELETE, ["faults", id]) => {
             Ok(json!({ "removed": id.parse().is_ok_and(|id| faults.remove(id)) }))
@@ -77,24 +76,35 @@ async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value, 
             running.pause().await;
             Ok(json!({}))
         }
-        (&Method::POST, ["resume"]) => Ok(running.resume().await.map(|()| json!({}))?),
+        (&Method::POST, ["resume"]) => {
+            running.resume().await.map(|()| json!({})).map_err(unavailable)
+        }
         (&Method::POST, ["restart"]) => {
             let restart = restart(fields()?)?;
-            Ok(running.restart(restart).await.map(|()| json!({}))?)
+            running.restart(restart).await.map(|()| json!({})).map_err(unavailable)
         }
         (&Method::POST, ["databases"]) => {
             let mut fields = fields()?;
-            let name = fields.text("name")?.ok_or_else(|| Refused::malformed("name is missing"))?;
+            let name =
+                fields.text("name")?.ok_or_else(|| Error::invalid_argument("name is missing"))?;
             let ddl = fields.text("ddl")?.unwrap_or_default();
             fields.finish()?;
-            running.create_database(&name, engine::Dialect::GoogleSql, &ddl)?;
+            running.create_database(&name, Dialect::GoogleSql, &ddl)?;
             Ok(json!({}))
         }
         (&Method::DELETE, ["databases", name @ ..]) => {
             Ok(json!({ "removed": running.admin.remove_database(&name.join("/")) }))
         }
-        _ => Err(Refused::missing(&format!("{} {}", head.method, head.uri.path()))),
+        _ => Err(missing(&format!("{} {}", head.method, head.uri.path()))),
     }
+}
+
+fn missing(what: &str) -> Error {
+    Error::new(Code::NotFound, format!("{what} is not there"))
+}
+
+fn unavailable(error: io::Error) -> Error {
+    Error::new(Code::Unavailable, error.to_string())
 }
 
 fn requests(running: &Running) -> Value {

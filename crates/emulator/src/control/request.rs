@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::refused::Refused;
-use crate::engine::Code;
+use crate::engine::{Code, Error, Result};
 use crate::faults::{Effect, Fault};
 use crate::rpc::Rpc;
 use crate::running::Restart;
@@ -16,44 +15,44 @@ pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
     /// Reads an object; nothing at all is an empty one.
-    pub fn parse(body: &[u8]) -> Result<Fields, Refused> {
+    pub fn parse(body: &[u8]) -> Result<Fields> {
         if body.is_empty() {
             return Ok(Fields(Map::new()));
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Fields(fields)),
-            Ok(_) => Err(Refused::malformed("the request is not a JSON object")),
-            Err(error) => Err(Refused::malformed(format!("the request is not JSON: {error}"))),
+            Ok(_) => Err(Error::invalid_argument("the request is not a JSON object")),
+            Err(error) => Err(Error::invalid_argument(format!("the request is not JSON: {error}"))),
         }
     }
 
     /// Returns a text.
-    pub fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
+    pub fn text(&mut self, name: &str) -> Result<Option<String>> {
         self.take(name, "a text", |value| value.as_str().map(str::to_owned))
     }
 
-    fn count(&mut self, name: &str) -> Result<Option<u64>, Refused> {
+    fn count(&mut self, name: &str) -> Result<Option<u64>> {
         self.take(name, "a whole number, not negative", Value::as_u64)
     }
 
-    fn number(&mut self, name: &str) -> Result<Option<f64>, Refused> {
+    fn number(&mut self, name: &str) -> Result<Option<f64>> {
         self.take(name, "a number", Value::as_f64)
     }
 
-    fn flag(&mut self, name: &str) -> Result<bool, Refused> {
+    fn flag(&mut self, name: &str) -> Result<bool> {
         Ok(self.take(name, "true or false", Value::as_bool)?.unwrap_or(false))
     }
 
     /// Returns a duration in milliseconds, which must be there.
-    pub fn duration(&mut self, name: &str) -> Result<Duration, Refused> {
+    pub fn duration(&mut self, name: &str) -> Result<Duration> {
         let millis = self.count(name)?.ok_or_else(|| missing(name))?;
         Ok(Duration::from_millis(millis))
     }
 
     /// Makes sure that nothing is left over.
-    pub fn finish(self) -> Result<(), Refused> {
+    pub fn finish(self) -> Result<()> {
         match self.0.keys().next() {
-            Some(name) => Err(Refused::malformed(format!("unknown field `{name}`"))),
+            Some(name) => Err(Error::invalid_argument(format!("unknown field `{name}`"))),
             None => Ok(()),
         }
     }
@@ -63,23 +62,23 @@ impl Fields {
         name: &str,
         what: &str,
         read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, Refused> {
+    ) -> Result<Option<T>> {
         match self.0.remove(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => read(&value)
                 .map(Some)
-                .ok_or_else(|| Refused::malformed(format!("`{name}` is not {what}: {value}"))),
+                .ok_or_else(|| Error::invalid_argument(format!("`{name}` is not {what}: {value}"))),
         }
     }
 }
 
 /// Returns a fault.
-pub(super) fn fault(mut fields: Fields) -> Result<Fault, Refused> {
+pub(super) fn fault(mut fields: Fields) -> Result<Fault> {
     let mut fault = match fields.text("rpc")? {
         None => Fault::any(),
         Some(name) => Fault::on(
             Rpc::from_name(&name)
-                .ok_or_else(|| Refused::malformed(format!("unknown rpc `{name}`")))?,
+                .ok_or_else(|| Error::invalid_argument(format!("unknown rpc `{name}`")))?,
         ),
     };
     if let Some(session) = fields.text("session")? {
@@ -106,7 +105,7 @@ pub(super) fn fault(mut fields: Fields) -> Result<Fault, Refused> {
     Ok(fault)
 }
 
-fn effect(fields: &mut Fields) -> Result<Effect, Refused> {
+fn effect(fields: &mut Fields) -> Result<Effect> {
     let name = fields.text("effect")?.ok_or_else(|| missing("effect"))?;
     Ok(match name.as_str() {
         "delay" => Effect::Delay(fields.duration("ms")?),
@@ -122,40 +121,40 @@ fn effect(fields: &mut Fields) -> Result<Effect, Refused> {
         "abort" => Effect::Abort,
         "hide_read_timestamp" => Effect::HideReadTimestamp,
         "end_earlier" => Effect::EndEarlier,
-        _ => return Err(Refused::malformed(format!("unknown effect `{name}`"))),
+        _ => return Err(Error::invalid_argument(format!("unknown effect `{name}`"))),
     })
 }
 
-fn code(fields: &mut Fields) -> Result<Code, Refused> {
+fn code(fields: &mut Fields) -> Result<Code> {
     let name = fields.text("code")?.ok_or_else(|| missing("code"))?;
     Code::ALL
         .into_iter()
         .find(|code| code.to_string() == name)
-        .ok_or_else(|| Refused::malformed(format!("unknown code `{name}`")))
+        .ok_or_else(|| Error::invalid_argument(format!("unknown code `{name}`")))
 }
 
 /// Reads what a restart leaves.
-pub(super) fn restart(mut fields: Fields) -> Result<Restart, Refused> {
+pub(super) fn restart(mut fields: Fields) -> Result<Restart> {
     let restart = match fields.text("data")?.as_deref() {
         None | Some("keep") => Restart::keep(),
         Some("lose_rows") => Restart::lose_rows(),
         Some("lose_databases") => Restart::lose_databases(),
-        Some(other) => return Err(Refused::malformed(format!("unknown data `{other}`"))),
+        Some(other) => return Err(Error::invalid_argument(format!("unknown data `{other}`"))),
     };
     let keeps_sessions = fields.flag("keep_sessions")?;
     fields.finish()?;
     Ok(if keeps_sessions { restart.keep_sessions() } else { restart })
 }
 
-fn missing(name: &str) -> Refused {
-    Refused::malformed(format!("`{name}` is missing"))
+fn missing(name: &str) -> Error {
+    Error::invalid_argument(format!("`{name}` is missing"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Fault, Refused> {
+    fn parse(text: &str) -> Result<Fault> {
         fault(Fields::parse(text.as_bytes())?)
     }
 
@@ -185,7 +184,7 @@ mod tests {
             (r#"{"effect": "stall", "times": -1}"#, "`times` is not a whole number"),
         ] {
             let refused = parse(text).unwrap_err();
-            assert!(refused.reason.contains(named), "{text}: {}", refused.reason);
+            assert!(refused.message().contains(named), "{text}: {refused}");
         }
     }
 }

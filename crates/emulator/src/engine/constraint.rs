@@ -104,7 +104,7 @@ impl State {
                 }
                 let range = KeyRange::prefix(Key(key.0[..index.key_parts()].to_vec()));
                 found.looked_at.push((name.clone(), existence(range.clone())));
-                if view.first_two(name, &range).len() > 1 {
+                if view.keys(name, &range, 2).len() > 1 {
                     return Err(Error::new(
                         Code::AlreadyExists,
                         format!(
@@ -187,7 +187,7 @@ fn check_children(
     let mut looked_at = Vec::with_capacity(children.len());
     for child in children {
         let name = child.name.to_ascii_lowercase();
-        if let Some(Key(parts)) = after.first_two(&name, range).first() {
+        if let Some(Key(parts)) = after.keys(&name, range, 2).first() {
             let key = Key(parts[..table.primary_key.len()].to_vec());
             return Err(Error::failed_precondition(format!(
                 "Delete failed because one or more keys exist within the child table:  Parent \

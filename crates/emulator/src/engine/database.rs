@@ -219,11 +219,7 @@ impl Database {
         self.shared.wait_until(moment).await;
         let now = self.now();
         let mut state = self.state();
-        if moment < now.saturating_sub(state.retention) {
-            return Err(Error::failed_precondition(format!(
-                "Read-only transaction timestamp {moment} has exceeded the maximum timestamp staleness"
-            )));
-        }
+        state.check_readable(moment, now)?;
         // A commit after this gets a later timestamp, so what was read here stays as it was read.
         state.last_timestamp = state.last_timestamp.max(moment);
         state.read_page_at(reading, moment)
@@ -244,11 +240,7 @@ impl Database {
             TimestampBound::MinReadTimestamp(timestamp) => timestamp.max(strong),
             TimestampBound::ExactStaleness(staleness) => now.saturating_sub(staleness),
         };
-        if timestamp < now.saturating_sub(state.retention) {
-            return Err(Error::failed_precondition(format!(
-                "Read-only transaction timestamp {timestamp} has exceeded the maximum timestamp staleness"
-            )));
-        }
+        state.check_readable(timestamp, now)?;
         Ok(timestamp)
     }
 

@@ -72,14 +72,7 @@ impl<'a> References<'a> {
         for side in self.referring {
             for values in &side.changed {
                 if !side.is_there(view, true, values, &mut looked_at)? {
-                    return Err(Error::failed_precondition(format!(
-                        "Foreign key `{}` constraint violation on table `{}`. Cannot find \
-                         referenced key `{}` in table `{}`.",
-                        side.key.name,
-                        side.child.name,
-                        shown(values),
-                        side.parent.name
-                    )));
+                    return Err(unresolved(side.child, side.key, values));
                 }
             }
         }
@@ -119,7 +112,7 @@ impl Side<'_> {
         else {
             return Ok(false);
         };
-        let found = !view.first_two(&name, &range).is_empty();
+        let found = !view.keys(&name, &range, 1).is_empty();
         looked_at.push((name, range));
         Ok(found)
     }
@@ -145,6 +138,17 @@ fn key_values(row: &[Cell], positions: &[usize]) -> Option<Vec<Value>> {
         _ => None,
     };
     positions.iter().map(value).collect()
+}
+
+/// The error of a row with these values, to which no row that it refers to belongs.
+pub(super) fn unresolved(child: &Table, key: &ForeignKey, values: &[Value]) -> Error {
+    Error::failed_precondition(format!(
+        "Foreign key `{}` constraint violation on table `{}`. Cannot find referenced key `{}` in table `{}`.",
+        key.name,
+        child.name,
+        shown(values),
+        key.table
+    ))
 }
 
 fn shown(values: &[Value]) -> Key {
@@ -173,7 +177,7 @@ impl State {
             };
             let mut doomed = Vec::new();
             for range in ranges {
-                for gone in view.keys(&name, range) {
+                for gone in view.keys(&name, range, usize::MAX) {
                     let row = view.row(table, &name, &gone)?;
                     let Some(values) = row.and_then(|row| key_values(&row, &referenced)) else {
                         continue;
@@ -201,13 +205,14 @@ impl State {
         let Some((finder, range)) = place(&self.schema, child, key, false, values)? else {
             return Ok(Vec::new());
         };
-        let mut candidates: BTreeSet<Key> = match self.schema.index(&finder) {
-            None => View { ..*view }.keys(&finder, &range).into_iter().collect(),
+        let entries = View { ..*view }.keys(&finder, &range, usize::MAX);
+        let mut candidates = BTreeSet::new();
+        match self.schema.index(&finder) {
+            None => candidates.extend(entries),
             Some(index) => {
-                let entries = View { ..*view }.keys(&finder, &range);
-                entries.iter().filter_map(|entry| index.row_key(child, entry)).collect()
+                candidates.extend(entries.iter().filter_map(|entry| index.row_key(child, entry)));
             }
-        };
+        }
         // The earlier writes of this statement are in no index yet.
         candidates.extend(
             view.layers
@@ -228,7 +233,7 @@ impl State {
     }
 
     /// Returns the columns whose values others refer to by keys that cascade.
-    pub fn cascading_columns(&self, table: &Table) -> BTreeSet<usize> {
+    pub fn cascading_columns(&self, table: &Table) -> Vec<usize> {
         let keys = self.schema.references_to(&table.name).map(|(_, key)| key);
         let cascades = keys.filter(|key| key.on_delete == Some(OnDelete::Cascade));
         cascades.filter_map(|key| table.positions(&key.referenced)).flatten().collect()

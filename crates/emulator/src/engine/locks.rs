@@ -224,28 +224,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn different_columns_and_different_rows_do_not_meet() {
-        let mut locks = LockTable::new(1);
-        locks.grant(1, lock(KeyRange::prefix(key(1)), 70, Mode::Exclusive));
-        let other_column = lock(KeyRange::prefix(key(1)), 6, Mode::Exclusive);
-        let other_row = lock(KeyRange::prefix(key(2)), 70, Mode::Exclusive);
-        assert!(locks.conflicts(2, &other_column).is_empty());
-        assert!(locks.conflicts(2, &other_row).is_empty());
-    }
-
-    #[test]
-    fn a_range_covers_rows_that_are_not_there_yet() {
-        let mut locks = LockTable::new(1);
-        locks.grant(1, lock(KeyRange { start: key(1), end: key(5) }, 0, Mode::Shared));
-        let inside = lock(KeyRange::prefix(key(3)), 0, Mode::Exclusive);
-        assert_eq!(locks.conflicts(2, &inside), [1]);
-        let behind = lock(KeyRange::prefix(key(5)), 0, Mode::Exclusive);
-        assert!(locks.conflicts(2, &behind).is_empty());
-        locks.grant(2, behind);
-        assert_eq!(locks.conflicts(3, &lock(KeyRange::all(), 0, Mode::Shared)), [2]);
-        locks.release(1);
-        assert!(locks.conflicts(2, &inside).is_empty());
-    }
 }

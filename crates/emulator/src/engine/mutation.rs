@@ -1,7 +1,7 @@
 //! The writes that a transaction wants, and their results.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::cell::Cell;
 use super::check::{
@@ -91,13 +91,16 @@ pub(super) type TableDraft = BTreeMap<Key, Draft>;
 /// The writes of a transaction, by table name in lower case.
 pub(super) type Drafts = BTreeMap<String, TableDraft>;
 
+/// The cells that a mutation writes to one row, by the column's position.
+type Written = Vec<Option<Cell>>;
+
 /// A transaction's version of one row.
 #[derive(Clone, Debug)]
 pub(super) enum Draft {
     /// A row of its own, whatever was there; one cell per column.
     Row(Vec<Cell>),
-    /// Some columns, by position, of the row that is there.
-    Patch(BTreeMap<usize, Cell>),
+    /// Some columns of the row that is there.
+    Patch(Written),
     /// No row.
     Deleted,
 }
@@ -117,14 +120,21 @@ impl Draft {
             Draft::Patch(patch) => {
                 let Some(stored) = stored else { return Ok(None) };
                 let mut cells = cells_of(table, stored);
-                for (position, cell) in patch {
-                    cells[*position] = cell.clone();
-                }
+                lay(patch.iter().cloned(), &mut cells);
                 cells
             }
         };
         generate(table, &mut cells)?;
         Ok(Some(cells))
+    }
+}
+
+/// Puts what is written into a row.
+fn lay(written: impl Iterator<Item = Option<Cell>>, cells: &mut [Cell]) {
+    for (cell, written) in cells.iter_mut().zip(written) {
+        if let Some(written) = written {
+            *cell = written;
+        }
     }
 }
 
@@ -182,7 +192,7 @@ pub(super) struct Target<'a> {
     /// How many cells have got their default so far.
     pub filled: usize,
     /// The columns that others refer to by keys that cascade, and the rows that were touched since.
-    pub cascades: Option<(BTreeSet<usize>, &'a mut Touched)>,
+    pub cascades: Option<(Vec<usize>, &'a mut Touched)>,
 }
 
 impl Target<'_> {
@@ -219,8 +229,10 @@ impl Target<'_> {
             let table = self.table;
             self.fill(&mut written, |position| table.is_key(position))?;
         }
-        for (position, cell) in &written {
-            check_cell(self.table, &self.table.columns[*position], cell, self.now)?;
+        for (column, cell) in self.table.columns.iter().zip(&written) {
+            if let Some(cell) = cell {
+                check_cell(self.table, column, cell, self.now)?;
+            }
         }
         let key = self.key(&written)?;
         let not_null = match kind {
@@ -236,7 +248,7 @@ impl Target<'_> {
             if kind == WriteKind::Replace {
                 touched.delete(self.table, &KeyRange::prefix(key.clone()))?;
             }
-            if written.keys().any(|position| columns.contains(position)) {
+            if columns.iter().any(|position| written[*position].is_some()) {
                 touched.write(self.table, &key)?;
             }
         }
@@ -259,9 +271,7 @@ impl Target<'_> {
         locks.extend(write_locks(self.table, &key, &written, keeps_row));
         if !keeps_row {
             let mut cells = vec![Cell::Value(Value::Null); self.table.columns.len()];
-            for (position, cell) in written {
-                cells[position] = cell;
-            }
+            lay(written.into_iter(), &mut cells);
             self.draft.insert(key.clone(), Draft::Row(cells));
             return Ok(match exists {
                 true => Moved { gone: vec![KeyRange::prefix(key)], come: None },
@@ -269,12 +279,12 @@ impl Target<'_> {
             });
         }
         let below = self.below.and_then(|below| below.get(&key));
-        let before = || below.cloned().unwrap_or_else(|| Draft::Patch(BTreeMap::new()));
+        let before = || below.cloned().unwrap_or_else(|| Draft::Patch(vec![None; written.len()]));
         match self.draft.entry(key).or_insert_with(before) {
-            Draft::Row(cells) => {
-                written.into_iter().for_each(|(position, cell)| cells[position] = cell);
+            Draft::Row(cells) => lay(written.into_iter(), cells),
+            Draft::Patch(patch) => {
+                patch.iter_mut().zip(written).for_each(|(cell, new)| *cell = new.or(cell.take()));
             }
-            Draft::Patch(patch) => patch.extend(written),
             Draft::Deleted => debug_assert!(false, "a deleted row does not exist"),
         }
         Ok(Moved::default())
@@ -311,7 +321,7 @@ impl Target<'_> {
     }
 
     /// The cells by column position, with the commit timestamp filled in once it is known.
-    fn resolve(&self, columns: &[String], cells: &[Cell]) -> Result<BTreeMap<usize, Cell>> {
+    fn resolve(&self, columns: &[String], cells: &[Cell]) -> Result<Written> {
         if columns.len() != cells.len() {
             return Err(Error::invalid_argument(format!(
                 "Mutation column and value size mismatch: Found: {} columns and {} values",
@@ -319,7 +329,7 @@ impl Target<'_> {
                 cells.len()
             )));
         }
-        let mut written = BTreeMap::new();
+        let mut written = vec![None; self.table.columns.len()];
         for (name, cell) in columns.iter().zip(cells) {
             let position = self
                 .table
@@ -333,7 +343,7 @@ impl Target<'_> {
                 )));
             }
             let cell = self.stamped(position, cell)?;
-            if written.insert(position, cell).is_some() {
+            if written[position].replace(cell).is_some() {
                 return Err(Error::invalid_argument(format!(
                     "Multiple values for column {name} in table {}.",
                     self.table.name
@@ -379,30 +389,26 @@ impl Target<'_> {
     }
 
     /// Gives columns that aren't written their default, where they have one.
-    fn fill(
-        &mut self,
-        written: &mut BTreeMap<usize, Cell>,
-        wanted: impl Fn(usize) -> bool,
-    ) -> Result<()> {
+    fn fill(&mut self, written: &mut [Option<Cell>], wanted: impl Fn(usize) -> bool) -> Result<()> {
         for (position, column) in self.table.columns.iter().enumerate() {
             if let Some(default) = &column.default
                 && wanted(position)
-                && !written.contains_key(&position)
+                && written[position].is_none()
             {
                 let cell = self.stamped(position, &default.value(column, self.now)?)?;
                 check_cell(self.table, column, &cell, self.now)?;
-                written.insert(position, cell);
+                written[position] = Some(cell);
                 self.filled += 1;
             }
         }
         Ok(())
     }
 
-    fn key(&self, written: &BTreeMap<usize, Cell>) -> Result<Key> {
+    fn key(&self, written: &[Option<Cell>]) -> Result<Key> {
         let mut values = Vec::with_capacity(self.table.primary_key.len());
         for part in &self.table.primary_key {
             let column = &self.table.columns[part.position];
-            values.push(match written.get(&part.position) {
+            values.push(match &written[part.position] {
                 Some(Cell::Value(value)) => value.clone(),
                 Some(Cell::CommitTimestamp) => {
                     return Err(Error::unimplemented(format!(
@@ -432,11 +438,11 @@ impl Target<'_> {
         }
     }
 
-    fn check_not_null(&self, written: &BTreeMap<usize, Cell>) -> Result<()> {
+    fn check_not_null(&self, written: &[Option<Cell>]) -> Result<()> {
         let mut columns = self.table.columns.iter().enumerate();
         let omitted = columns.find(|(position, column)| {
             let gets_value = column.default.is_some() || column.generated.is_some();
-            column.not_null && !gets_value && !written.contains_key(position)
+            column.not_null && !gets_value && written[*position].is_none()
         });
         match omitted {
             Some((_, column)) => Err(omitted_not_null(self.table, column)),
@@ -457,17 +463,13 @@ pub(super) fn check_key_size(kind: &str, name: &str, values: &[Value]) -> Result
     }
 }
 
-fn write_locks(
-    table: &Table,
-    key: &Key,
-    written: &BTreeMap<usize, Cell>,
-    keeps_row: bool,
-) -> [Lock; 2] {
+fn write_locks(table: &Table, key: &Key, written: &[Option<Cell>], keeps_row: bool) -> [Lock; 2] {
     let range = KeyRange::prefix(key.clone());
     let mut columns = Columns::default();
-    let not_key = written.keys().filter(|position| !table.is_key(**position));
-    not_key.for_each(|position| columns.insert(*position));
-    table.dependents(written.keys().copied()).into_iter().for_each(|at| columns.insert(at));
+    let written = (0..written.len()).filter(|position| written[*position].is_some());
+    let not_key = written.clone().filter(|position| !table.is_key(*position));
+    not_key.for_each(|position| columns.insert(position));
+    table.dependents(written).into_iter().for_each(|at| columns.insert(at));
     let (existence_mode, mode) = match keeps_row {
         true => (Mode::Shared, Mode::WriterShared),
         // Every reader of a row holds its existence, so this meets all of them.

@@ -75,11 +75,11 @@ impl Request<'_> {
                 let now = database.now();
                 let mut state = database.state();
                 let age = state.age(self.id.number());
-                state.waiting.remove(&age);
+                state.stop_waiting(age);
                 match attempt(&mut state, now)? {
                     Step::Done(result) => return Ok(result),
                     Step::Blocked(blocked, locks) => {
-                        state.waiting.insert(age, locks);
+                        state.waiting.push((age, locks));
                         blocked.until
                     }
                 }
@@ -98,7 +98,7 @@ impl Drop for Request<'_> {
         let number = self.id.number();
         let mut state = self.database.state();
         let age = state.transactions.get(&number).and_then(|transaction| transaction.age);
-        if age.is_some_and(|age| state.waiting.remove(&(age, number)).is_some()) {
+        if age.is_some_and(|age| state.stop_waiting((age, number))) {
             // Those who waited behind this request may go on.
             self.database.changed.notify_waiters();
         }

@@ -6,13 +6,14 @@ use super::cell::Cell;
 use super::check::{check_cell, check_row};
 use super::column::Column;
 use super::error::{Error, Result};
+use super::foreign_key::unresolved;
 use super::index::BoundIndex;
 use super::mutation::cells_of;
 use super::schema::{Schema, SchemaChange};
 use super::state::State;
 use super::store::{Row, Rows};
 use super::table::{Constraint, Table};
-use super::value::{Key, KeyPart, Timestamp, Value};
+use super::value::{Key, Timestamp, Value};
 
 /// The rows of the tables that some changes touch, as they will be. The state keeps its own until
 /// all the changes have turned out well.
@@ -126,17 +127,7 @@ impl<'a> Rewrite<'a> {
                     rows.all_latest().filter_map(|row| values(table, &key.columns, row));
                 match referring.find(|values| !there.contains(values)) {
                     None => Ok(()),
-                    Some(missing) => {
-                        let missing = missing.into_iter().map(KeyPart::Ascending).collect();
-                        Err(Error::failed_precondition(format!(
-                            "Foreign key `{}` constraint violation on table `{}`. Cannot find \
-                             referenced key `{}` in table `{}`.",
-                            key.name,
-                            table.name,
-                            Key(missing),
-                            above.name
-                        )))
-                    }
+                    Some(missing) => Err(unresolved(table, key, &missing)),
                 }
             }
         }

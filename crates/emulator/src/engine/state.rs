@@ -1,6 +1,6 @@
 //! Everything a database holds, and the rules by which transactions get in each other's way.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,11 +52,11 @@ pub(super) struct State {
     /// By name in lower case, like the schema.
     pub tables: BTreeMap<String, TableData>,
     pub transactions: BTreeMap<TransactionNumber, Transaction>,
-    open: BTreeSet<TransactionNumber>,
+    open: Vec<TransactionNumber>,
     finished: VecDeque<TransactionNumber>,
     /// The transactions that wait, and the locks they wait for. Younger transactions don't overtake
     /// older ones.
-    pub waiting: BTreeMap<Age, Vec<(String, Lock)>>,
+    pub waiting: Vec<(Age, Vec<(String, Lock)>)>,
     next_age: u64,
     /// No later commit gets this timestamp or an earlier one: the latest that was given to a commit
     /// or shown by a read.
@@ -73,15 +73,25 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Refuses a moment whose versions may be forgotten.
+    pub fn check_readable(&self, moment: Timestamp, now: Timestamp) -> Result<()> {
+        match moment < now.saturating_sub(self.retention) {
+            true => Err(Error::failed_precondition(format!(
+                "Read-only transaction timestamp {moment} has exceeded the maximum timestamp staleness"
+            ))),
+            false => Ok(()),
+        }
+    }
+
     pub fn new(changed: Arc<Notify>) -> State {
         State {
             schema: Arc::default(),
             former: VecDeque::new(),
             tables: BTreeMap::new(),
             transactions: BTreeMap::new(),
-            open: BTreeSet::new(),
+            open: Vec::new(),
             finished: VecDeque::new(),
-            waiting: BTreeMap::new(),
+            waiting: Vec::new(),
             next_age: 1,
             last_timestamp: Timestamp::EPOCH,
             retention: VERSION_RETENTION,
@@ -166,7 +176,7 @@ impl State {
             self.abort_idle(number);
         }
         self.transactions.insert(number, transaction);
-        self.open.insert(number);
+        self.open.push(number);
     }
 
     /// Returns the transaction, if it can still be used.
@@ -205,6 +215,13 @@ impl State {
         (age, number)
     }
 
+    /// Notes that a transaction doesn't wait. It returns true if it did until now.
+    pub fn stop_waiting(&mut self, age: Age) -> bool {
+        let waited = self.waiting.len();
+        self.waiting.retain(|(waiter, _)| *waiter != age);
+        self.waiting.len() < waited
+    }
+
     /// Ends a transaction and frees what it holds.
     pub fn finish(&mut self, number: TransactionNumber, status: Status) {
         let Some(transaction) = self.transactions.get_mut(&number) else { return };
@@ -215,15 +232,16 @@ impl State {
         transaction.reads = Vec::new();
         transaction.draft = BTreeMap::new();
         transaction.draft_locks = Vec::new();
-        if let Some(age) = transaction.age {
-            self.waiting.remove(&(age, number));
+        let (age, locked) = (transaction.age, std::mem::take(&mut transaction.locked));
+        if let Some(age) = age {
+            self.stop_waiting((age, number));
         }
-        for table in std::mem::take(&mut transaction.locked) {
+        for table in locked {
             if let Some(table) = self.tables.get_mut(&table) {
                 table.locks.release(number);
             }
         }
-        self.open.remove(&number);
+        self.open.retain(|open| *open != number);
         self.finished.push_back(number);
         if self.finished.len() > FINISHED_KEPT
             && let Some(oldest) = self.finished.pop_front()
@@ -277,19 +295,22 @@ impl State {
         if self.is_broken() {
             return None;
         }
-        let mut blockers = BTreeSet::new();
+        let mut blockers = Vec::new();
         for (table, lock) in wanted {
             let Some(table) = self.tables.get(table) else { continue };
             blockers.extend(table.locks.conflicts(asker, lock));
         }
+        // One that is idle is removed once: the second time it would be an older one in the way.
+        blockers.sort_unstable();
+        blockers.dedup();
         blockers.retain(|holder| !self.remove_from_the_way(*holder, age, now));
-        let older_waiters = self.waiting.range(..age);
+        let older_waiters = self.waiting.iter().filter(|(waiter, _)| *waiter < age);
         for ((_, waiter), locks) in older_waiters {
             let competes = wanted.iter().any(|(table, lock)| {
                 locks.iter().any(|(other, waited)| other == table && compete(lock, waited))
             });
             if competes {
-                blockers.insert(*waiter);
+                blockers.push(*waiter);
             }
         }
         let idle_at =
@@ -336,8 +357,8 @@ impl State {
     }
 
     fn is_idle(&self, number: TransactionNumber, now: Timestamp) -> bool {
-        self.open.contains(&number)
-            && self.transactions.get(&number).is_some_and(|t| t.idle_at(now) <= now)
+        let is_idle = |t: &Transaction| matches!(t.status, Status::Open) && t.idle_at(now) <= now;
+        self.transactions.get(&number).is_some_and(is_idle)
     }
 
     fn abort_idle(&mut self, number: TransactionNumber) {

@@ -388,35 +388,3 @@ impl KeyRange {
         self.start < other.end && other.start < self.end
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_order_as_keys_do() {
-        let ascending = [
-            Value::Null,
-            Value::Float64(f64::NAN),
-            Value::Float64(f64::NEG_INFINITY),
-            Value::Float64(-1.0),
-            Value::Float64(0.0),
-            Value::Float64(f64::INFINITY),
-        ];
-        assert!(ascending.is_sorted_by(|left, right| left < right));
-        assert_eq!(Value::Float64(-0.0), Value::Float64(0.0));
-        assert_eq!(Value::Float64(f64::NAN), Value::Float64(f64::NAN));
-    }
-
-    #[test]
-    fn a_prefix_covers_exactly_the_keys_that_start_with_it() {
-        let key = |parts: &[i64]| {
-            Key(parts.iter().map(|part| KeyPart::Ascending(Value::Int64(*part))).collect())
-        };
-        let range = KeyRange::prefix(key(&[1]));
-        assert!(range.contains(&key(&[1, i64::MIN])) && range.contains(&key(&[1, i64::MAX])));
-        assert!(!range.contains(&key(&[0, 9])) && !range.contains(&key(&[2, 0])));
-        assert!(KeyRange::all().overlaps(&range));
-        assert!(!range.overlaps(&KeyRange::prefix(key(&[2]))));
-    }
-}

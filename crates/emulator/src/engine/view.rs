@@ -39,30 +39,21 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the keys of the rows of a range, in no particular order.
-    pub fn keys(&self, name: &str, range: &'a KeyRange) -> Vec<Key> {
-        self.first(name, range, usize::MAX)
-    }
-
-    /// Returns the first two keys of a range, if there are so many.
-    pub fn first_two(&self, name: &str, range: &'a KeyRange) -> Vec<Key> {
-        self.first(name, range, 2)
-    }
-
-    fn first(&self, name: &str, range: &'a KeyRange, most: usize) -> Vec<Key> {
+    /// Returns the keys of the rows of a range; no more than `most`, if there are so many.
+    pub fn keys(&self, name: &str, range: &'a KeyRange, most: usize) -> Vec<Key> {
         let stored = |data: &'a TableData| data.rows.range_at(range, self.base).map(|(key, _)| key);
         let stored = self.state.tables.get(name).into_iter().flat_map(stored);
         let drafted = self.layers.iter().filter_map(|layer| layer.get(name));
         let drafted = drafted.flat_map(|draft| range.of(draft)).map(|(key, _)| key);
-        let mut found: BTreeSet<&Key> = BTreeSet::new();
+        let mut found = BTreeSet::new();
         for key in stored.chain(drafted) {
             if !found.contains(key) && self.exists(name, key) {
-                found.insert(key);
+                found.insert(key.clone());
                 if found.len() == most {
                     break;
                 }
             }
         }
-        found.into_iter().cloned().collect()
+        found.into_iter().collect()
     }
 }

@@ -1,43 +1,66 @@
 //! The steps of every request: it is counted, may meet a fault, and has a deadline.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use tonic::metadata::MetadataMap;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response};
 
+use super::spanner::read;
 use super::status::status;
 use super::transactions::Handle;
 use super::{Connection, Core};
 use crate::engine::{Code, Error, Result};
 use crate::faults::{Effect, Selectable};
+use crate::grpc::{Answering, Messages};
 use crate::rpc::Rpc;
 
 /// The future that applies a request.
-pub(super) type Applied<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;
+pub(super) type Applied = Pin<Box<dyn Future<Output = Result<Messages>> + Send>>;
+
+/// A request with the code that applies it.
+pub(super) struct Asked<Q> {
+    pub message: Q,
+    pub apply: fn(Arc<Core>, Q) -> Applied,
+}
+
+/// A request of any kind with the code that applies it.
+pub(super) trait Call: Send {
+    fn message(&mut self) -> &mut dyn Selectable;
+    fn apply(self: Box<Self>, core: Arc<Core>) -> Applied;
+}
+
+impl<Q: Selectable + Send> Call for Asked<Q> {
+    fn message(&mut self) -> &mut dyn Selectable {
+        &mut self.message
+    }
+
+    fn apply(self: Box<Self>, core: Arc<Core>) -> Applied {
+        (self.apply)(core, self.message)
+    }
+}
 
 impl Core {
-    /// Answers a request: `apply` does what it asks, unless a fault decides otherwise.
-    ///
-    /// The future is small, since each layer above makes a copy of it.
-    pub fn call<Q, R>(
-        self: &Arc<Core>,
-        rpc: Rpc,
-        request: Request<Q>,
-        apply: fn(Arc<Core>, Q) -> Applied<R>,
-    ) -> impl Future<Output = Result<Response<R>, Status>> + Send + use<Q, R>
-    where
-        Q: Selectable + Send + Sync + 'static,
-        R: Send + 'static,
-    {
+    /// Answers a request: does what it asks, unless a fault decides otherwise.
+    pub fn call(self: &Arc<Core>, rpc: Rpc, request: &Request<Bytes>) -> Answering {
         let limit = time_limit(request.metadata());
         let connection = request.extensions().get::<Connection>().cloned();
-        let message = request.into_inner();
-        self.counts.count(rpc, message.session());
-        let answer = self.answer(rpc, message, connection, apply);
-        async move {
+        let mut call = match read(rpc, request.get_ref()) {
+            Ok(call) => call,
+            Err(status) => return Box::pin(ready(Err(status))),
+        };
+        let message = call.message();
+        let session = message.session();
+        self.counts.count(rpc, session);
+        let key_column = |table: &str| self.first_key_column(session?, table);
+        let answer = match self.faults.meet(rpc, message, &key_column) {
+            None => call.apply(Arc::clone(self)),
+            Some(effect) => Box::pin(Arc::clone(self).affected(effect, call, connection)),
+        };
+        Box::pin(async move {
             let answer = match limit {
                 None => answer.await,
                 Some(limit) => match tokio::time::timeout(limit, answer).await {
@@ -46,113 +69,78 @@ impl Core {
                 },
             };
             answer.map(Response::new).map_err(|error| status(&error))
-        }
-    }
-
-    fn answer<Q, R>(
-        self: &Arc<Core>,
-        rpc: Rpc,
-        message: Q,
-        connection: Option<Connection>,
-        apply: fn(Arc<Core>, Q) -> Applied<R>,
-    ) -> Applied<R>
-    where
-        Q: Selectable + Send + Sync + 'static,
-        R: Send + 'static,
-    {
-        let core = Arc::clone(self);
-        let session = message.session();
-        let key_column = |table: &str| self.first_key_column(session?, table);
-        match self.faults.meet(rpc, &message, &key_column) {
-            None => apply(core, message),
-            Some(effect) => Box::pin(core.affected(effect, message, connection, apply)),
-        }
+        })
     }
 
     /// Answers a request that meets a fault.
-    async fn affected<Q, R>(
+    async fn affected(
         self: Arc<Core>,
         effect: Effect,
-        mut message: Q,
+        mut call: Box<dyn Call>,
         connection: Option<Connection>,
-        apply: fn(Arc<Core>, Q) -> Applied<R>,
-    ) -> Result<R>
-    where
-        Q: Selectable + Send + Sync + 'static,
-        R: Send + 'static,
-    {
+    ) -> Result<Messages> {
         let core = Arc::clone(&self);
         match effect {
-            Effect::Delay(delay) => {
-                tokio::time::sleep(delay).await;
-                apply(core, message).await
-            }
+            Effect::Delay(delay) => tokio::time::sleep(delay).await,
             Effect::Queue(delay) => {
                 let turn = self.queue.lock().await;
                 tokio::time::sleep(delay).await;
                 drop(turn);
-                apply(core, message).await
             }
             Effect::DelayReply(delay) => {
-                let answer = apply(core, message).await;
+                let answer = call.apply(core).await;
                 tokio::time::sleep(delay).await;
-                answer
+                return answer;
             }
-            Effect::Fail(code) => Err(injected(code)),
+            Effect::Fail(code) => return Err(injected(code)),
             Effect::FailAfterApplying(code) => {
                 // The sender never learns the answer.
-                let _ = apply(core, message).await;
-                Err(injected(code))
+                let _ = call.apply(core).await;
+                return Err(injected(code));
             }
             Effect::LoseReply => {
-                let _ = apply(core, message).await;
-                cut(connection).await
+                let _ = call.apply(core).await;
+                return cut(connection).await;
             }
             Effect::ApplyLate { after } => {
-                let applied = apply(core, message);
-                self.apply_late(after, Box::pin(async { drop(applied.await) }));
-                Err(injected(Code::Unavailable))
+                self.apply_late(after, call);
+                return Err(injected(Code::Unavailable));
             }
-            Effect::DropConnection => cut(connection).await,
-            Effect::Stall => std::future::pending().await,
+            Effect::DropConnection => return cut(connection).await,
+            Effect::Stall => return std::future::pending().await,
             Effect::StallReply => {
-                let _ = apply(core, message).await;
-                std::future::pending().await
+                let _ = call.apply(core).await;
+                return std::future::pending().await;
             }
             // None that has committed can be aborted.
-            Effect::Abort => match self.abort(&message) {
-                Some(error) => Err(error),
-                None => apply(core, message).await,
-            },
+            Effect::Abort => self.abort(call.message()).map_or(Ok(()), Err)?,
             Effect::EndEarlier => {
+                let message = call.message();
                 if let Some(session) = message.session().filter(|_| message.begins()) {
-                    core.end_latest(session)?;
+                    self.end_latest(session)?;
                 }
-                apply(core, message).await
             }
-            Effect::HideReadTimestamp => {
-                message.hide_read_timestamp();
-                apply(core, message).await
-            }
+            Effect::HideReadTimestamp => call.message().hide_read_timestamp(),
         }
+        call.apply(core).await
     }
 
-    fn apply_late(&self, after: Duration, applied: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let stopped = self.stopped.clone();
+    fn apply_late(self: &Arc<Core>, after: Duration, call: Box<dyn Call>) {
+        let core = Arc::clone(self);
         self.tasks.spawn(async move {
             let late = async {
                 tokio::time::sleep(after).await;
-                applied.await;
+                drop(call.apply(Arc::clone(&core)).await);
             };
             tokio::select! {
-                () = stopped.cancelled() => {}
+                () = core.stopped.cancelled() => {}
                 () = late => {}
             }
         });
     }
 
     /// Aborts the transaction that a request names; none if that one has committed.
-    fn abort(&self, message: &impl Selectable) -> Option<Error> {
+    fn abort(&self, message: &dyn Selectable) -> Option<Error> {
         let error = Error::aborted("Transaction aborted by an injected fault.");
         let session = message.session();
         let handle = message.transaction().zip(session);
@@ -176,7 +164,7 @@ impl Core {
 }
 
 /// Breaks the connection that the request came on, and with it the request.
-async fn cut<R>(connection: Option<Connection>) -> Result<R> {
+async fn cut(connection: Option<Connection>) -> Result<Messages> {
     if let Some(Connection(connection)) = connection {
         connection.cancel();
     }

@@ -275,7 +275,7 @@ pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> Result<&'a Table> {
 }
 
 /// Returns a timestamp as a message of its own.
-pub(super) fn encode_timestamp(timestamp: Timestamp) -> prost_types::Timestamp {
+pub(crate) fn encode_timestamp(timestamp: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: timestamp.seconds(),
         // Below 10^9, which an i32 holds.

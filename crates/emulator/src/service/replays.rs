@@ -3,7 +3,6 @@
 //! A request whose client went away halfway goes on from there when it is repeated.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,15 +40,15 @@ type Request = (Vec<Statement>, Done);
 /// The requests of one transaction, with what they have written.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// By their sequence number. Locked while the statements of a request run.
-    by_number: tokio::sync::Mutex<BTreeMap<i64, Request>>,
+    /// In the order of their sequence numbers. Locked while the statements of a request run.
+    by_number: tokio::sync::Mutex<Vec<(i64, Request)>>,
     /// True after the statement that its client has called the last one.
     is_over: AtomicBool,
 }
 
 impl Requests {
     /// Waits for the statements that run in this transaction.
-    pub async fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, Request>> {
+    pub async fn lock(&self) -> MutexGuard<'_, Vec<(i64, Request)>> {
         self.by_number.lock().await
     }
 
@@ -72,25 +71,27 @@ impl Requests {
 
 /// Finds a request that has begun to run, or adds it.
 pub(super) fn begun(
-    requests: &mut BTreeMap<i64, Request>,
+    requests: &mut Vec<(i64, Request)>,
     seqno: i64,
     statements: Vec<Statement>,
 ) -> Result<&mut Request> {
-    if let Some((last, _)) = requests.last_key_value()
-        && seqno < *last
-        && !requests.contains_key(&seqno)
-    {
-        return Err(Error::invalid_argument(format!(
-            "Request has an out-of-order seqno. seqno={seqno}, last seqno={last}"
-        )));
+    let at = requests.partition_point(|(number, _)| *number < seqno);
+    match requests.get(at) {
+        None => requests.push((seqno, (statements, Done::default()))),
+        Some((number, (known, _))) if *number == seqno && *known == statements => {}
+        Some((number, _)) if *number == seqno => {
+            return Err(Error::invalid_argument(format!(
+                "Previously received a different request with this seqno. seqno={seqno}"
+            )));
+        }
+        Some(_) => {
+            let last = requests[requests.len() - 1].0;
+            return Err(Error::invalid_argument(format!(
+                "Request has an out-of-order seqno. seqno={seqno}, last seqno={last}"
+            )));
+        }
     }
-    match requests.entry(seqno) {
-        Entry::Vacant(entry) => Ok(entry.insert((statements, Done::default()))),
-        Entry::Occupied(entry) if entry.get().0 == statements => Ok(entry.into_mut()),
-        Entry::Occupied(_) => Err(Error::invalid_argument(format!(
-            "Previously received a different request with this seqno. seqno={seqno}"
-        ))),
-    }
+    Ok(&mut requests[at].1)
 }
 
 /// The requests of the open transactions.

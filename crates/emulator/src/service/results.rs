@@ -16,6 +16,7 @@ use super::convert::encode;
 use super::status;
 use super::transactions::Handle;
 use crate::engine::{Database, Error, Reading, Result, Value};
+use crate::grpc::Messages;
 
 /// The size that a message of a stream is kept at, in bytes; clients refuse those above 4 MiB.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -84,9 +85,8 @@ impl Results {
 }
 
 /// The messages of a stream, each made when the one before it has been taken.
-#[derive(Debug)]
-pub(crate) struct Chunks {
-    ready: VecDeque<Result<proto::PartialResultSet, Status>>,
+struct Chunks {
+    ready: VecDeque<Result<Vec<u8>, Status>>,
     then: Then,
 }
 
@@ -96,12 +96,6 @@ enum Then {
     /// Rows that are being read.
     Reading(Pin<Box<dyn Future<Output = Result<Sending>> + Send>>),
     End,
-}
-
-impl std::fmt::Debug for Then {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Then")
-    }
 }
 
 /// The rest of a result while it is sent.
@@ -118,8 +112,8 @@ struct Sending {
 /// An error is in the stream, so that the reply has begun before it. Cloud Spanner does it so.
 /// Node's client takes an error without a reply for a connection that failed, and tries for
 /// seconds.
-pub(super) fn chunks(result: Result<Results>) -> Chunks {
-    match result {
+pub(super) fn chunks(result: Result<Results>) -> Messages {
+    Box::pin(match result {
         Ok(results) => {
             let first = proto::PartialResultSet {
                 metadata: Some(results.metadata),
@@ -132,11 +126,11 @@ pub(super) fn chunks(result: Result<Results>) -> Chunks {
             Chunks { ready: VecDeque::new(), then: Then::Rows(Box::new(sending)) }
         }
         Err(error) => Chunks { ready: VecDeque::from([Err(status(&error))]), then: Then::End },
-    }
+    })
 }
 
 impl Stream for Chunks {
-    type Item = Result<proto::PartialResultSet, Status>;
+    type Item = Result<Vec<u8>, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
@@ -147,7 +141,7 @@ impl Stream for Chunks {
                 Then::End => return Poll::Ready(None),
                 Then::Rows(sending) => {
                     let (ready, then) = sending.fill();
-                    self.ready = ready.into_iter().map(Ok).collect();
+                    self.ready = ready.iter().map(|chunk| Ok(chunk.encode_to_vec())).collect();
                     self.then = then;
                 }
                 Then::Reading(mut page) => match page.as_mut().poll(context) {

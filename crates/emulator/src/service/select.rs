@@ -4,47 +4,13 @@ use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use prost_types::value::Kind;
 use proto::mutation::Operation;
 
-use crate::faults::Selectable;
+use crate::faults::{KeyColumn, Selectable};
 
-type KeyColumn<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-macro_rules! names_nothing {
-    ($($request:ty),*) => {$(
-        impl Selectable for $request {
-            fn session(&self) -> Option<&str> {
-                None
-            }
-
-            fn names(&self, _: Option<&str>, _: Option<&str>, _: KeyColumn<'_>) -> bool {
-                false
-            }
-        }
-    )*};
-}
-
-names_nothing!(
-    proto::CreateSessionRequest,
-    proto::BatchCreateSessionsRequest,
-    proto::ListSessionsRequest,
-    proto::GetSessionRequest,
-    proto::DeleteSessionRequest
-);
-
-macro_rules! names_a_session {
-    ($($request:ty),*) => {$(
-        impl Selectable for $request {
-            fn session(&self) -> Option<&str> {
-                Some(&self.session)
-            }
-
-            fn names(&self, _: Option<&str>, _: Option<&str>, _: KeyColumn<'_>) -> bool {
-                false
-            }
-        }
-    )*};
-}
-
-names_a_session!(proto::PartitionReadRequest, proto::BatchWriteRequest);
+impl Selectable for proto::CreateSessionRequest {}
+impl Selectable for proto::BatchCreateSessionsRequest {}
+impl Selectable for proto::ListSessionsRequest {}
+impl Selectable for proto::GetSessionRequest {}
+impl Selectable for proto::DeleteSessionRequest {}
 
 impl Selectable for proto::RollbackRequest {
     fn session(&self) -> Option<&str> {
@@ -53,10 +19,6 @@ impl Selectable for proto::RollbackRequest {
 
     fn transaction(&self) -> Option<&[u8]> {
         Some(&self.transaction_id)
-    }
-
-    fn names(&self, _: Option<&str>, _: Option<&str>, _: KeyColumn<'_>) -> bool {
-        false
     }
 }
 
@@ -122,25 +84,19 @@ impl Selectable for proto::ReadRequest {
     }
 }
 
-macro_rules! names_what_its_text_says {
-    ($($request:ty),*) => {$(
-        impl Selectable for $request {
-            fn session(&self) -> Option<&str> {
-                Some(&self.session)
-            }
+impl Selectable for proto::ExecuteSqlRequest {
+    fn session(&self) -> Option<&str> {
+        Some(&self.session)
+    }
 
-            fn transaction(&self) -> Option<&[u8]> {
-                selected(self.transaction.as_ref())
-            }
+    fn transaction(&self) -> Option<&[u8]> {
+        selected(self.transaction.as_ref())
+    }
 
-            fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
-                key.is_none() && table.is_none_or(|table| has_word(&self.sql, table))
-            }
-        }
-    )*};
+    fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
+        key.is_none() && table.is_none_or(|table| has_word(&self.sql, table))
+    }
 }
-
-names_what_its_text_says!(proto::ExecuteSqlRequest, proto::PartitionQueryRequest);
 
 impl Selectable for proto::ExecuteBatchDmlRequest {
     fn session(&self) -> Option<&str> {

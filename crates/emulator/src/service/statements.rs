@@ -196,7 +196,7 @@ impl Core {
     ) -> Result<Done> {
         let requests = self.replays().of(id);
         let mut by_number = requests.lock().await;
-        if !by_number.contains_key(&seqno) {
+        if by_number.binary_search_by_key(&seqno, |(number, _)| *number).is_err() {
             requests.check()?;
         }
         let (statements, done) = begun(&mut by_number, seqno, statements)?;

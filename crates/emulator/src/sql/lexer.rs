@@ -161,37 +161,6 @@ pub fn continues_word(next: char) -> bool {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> Vec<Kind> {
-        let mut kinds: Vec<Kind> =
-            tokenize(text).unwrap().into_iter().map(|token| token.kind).collect();
-        assert_eq!(kinds.pop(), Some(Kind::End));
-        kinds
-    }
-
-    #[test]
-    fn comments_and_blanks_separate_and_mean_nothing() {
-        let word = |word: &str| Kind::Word(word.into());
-        assert_eq!(
-            kinds("a--x\nb#y\nc/* * / \n */d\t_1"),
-            [word("a"), word("b"), word("c"), word("d"), word("_1")]
-        );
-        assert_eq!(kinds("-- only"), []);
-    }
-
-    #[test]
-    fn names_parameters_and_symbols_are_told_apart() {
-        assert_eq!(
-            kinds("`a b`.@p<=@{"),
-            [
-                Kind::Quoted("a b".into()),
-                Kind::Symbol("."),
-                Kind::Parameter("p".into()),
-                Kind::Symbol("<="),
-                Kind::Symbol("@{"),
-            ]
-        );
-    }
-
     #[test]
     fn each_token_knows_its_line_and_column() {
         let tokens = tokenize("é a\n\tb\n  'x\\n' c").unwrap_err();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use proto::key_range::{EndKeyType, StartKeyType};
 use proto::transaction_options::read_only::TimestampBound;
 
 use super::*;
@@ -33,8 +32,10 @@ fn read_request(world: &World, table: &str, columns: &[&str]) -> proto::ReadRequ
 /// Puts the values of a stream together as clients do.
 async fn values(mut stream: tonic::Streaming<proto::PartialResultSet>) -> (Vec<Value>, Vec<usize>) {
     let (mut values, mut sizes): (Vec<Value>, Vec<usize>) = Default::default();
-    let mut is_cut = false;
+    let (mut is_cut, mut last) = (false, false);
     while let Some(part) = stream.message().await.unwrap() {
+        assert!(!last && part.metadata.is_some() == sizes.is_empty());
+        last = part.last;
         sizes.push(part.encoded_len());
         let mut new = part.values.into_iter();
         if is_cut {
@@ -44,6 +45,7 @@ async fn values(mut stream: tonic::Streaming<proto::PartialResultSet>) -> (Vec<V
         values.extend(new);
         is_cut = part.chunked_value;
     }
+    assert!(last);
     (values, sizes)
 }
 
@@ -182,38 +184,6 @@ async fn an_error_that_quotes_a_long_input_keeps_its_code() {
     world.session = format!("{DATABASE}/sessions/{long}");
     let error = world.commit_once([]).await.unwrap_err();
     assert_eq!(error.code(), Code::NotFound);
-}
-
-fn range(start: impl Into<Vec<Value>>, end: impl Into<Vec<Value>>) -> proto::KeySet {
-    let range = proto::KeyRange {
-        start_key_type: Some(StartKeyType::StartClosed(list(start))),
-        end_key_type: Some(EndKeyType::EndOpen(list(end))),
-    };
-    proto::KeySet { ranges: vec![range], ..Default::default() }
-}
-
-fn delete(table: &str, keys: proto::KeySet) -> proto::Mutation {
-    mutation(Operation::Delete(proto::mutation::Delete {
-        table: table.into(),
-        key_set: Some(keys),
-    }))
-}
-
-#[tokio::test]
-async fn a_deleted_range_has_ends_that_differ_in_the_last_part_only() {
-    let mut world = World::start().await;
-    let (day, next) = (text("2026-01-01"), text("2026-01-02"));
-    for keys in [
-        range([day.clone(), text("1")], [next.clone(), text("1")]),
-        range([], [next.clone(), text("1")]),
-    ] {
-        let error = world.commit_once([delete("events", keys)]).await.unwrap_err();
-        assert_eq!(error.code(), Code::Unimplemented, "{error}");
-    }
-    let keys = range([day.clone()], [next]);
-    world.commit_once([delete("events", keys)]).await.unwrap();
-    let keys = range([day.clone(), text("5")], [day, text("1")]);
-    world.commit_once([delete("events", keys)]).await.unwrap();
 }
 
 #[tokio::test]

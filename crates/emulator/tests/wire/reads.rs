@@ -14,19 +14,6 @@ fn at(bound: TimestampBound) -> Option<Selector> {
 }
 
 #[tokio::test]
-async fn a_strong_read_is_not_before_the_last_commit() {
-    let mut world = World::start().await;
-    for id in 0..20 {
-        let committed = world.commit_once([insert(id)]).await.unwrap().commit_timestamp.unwrap();
-        let read = world.users(at(TimestampBound::Strong(true))).await.unwrap();
-        let moment = read.metadata.unwrap().transaction.unwrap().read_timestamp.unwrap();
-        let parts = |timestamp: prost_types::Timestamp| (timestamp.seconds, timestamp.nanos);
-        assert!(parts(committed) <= parts(moment));
-        assert_eq!(read.rows.len(), id as usize + 1);
-    }
-}
-
-#[tokio::test]
 async fn an_exact_moment_shows_what_was_there_then() {
     let mut world = World::start().await;
     world.commit_once([insert(1)]).await.unwrap();
@@ -94,42 +81,10 @@ async fn a_moment_must_be_valid_and_at_most_an_hour_ago() {
     assert_eq!(code(read), Code::InvalidArgument);
     world.users(at(TimestampBound::ReadTimestamp(committed))).await.unwrap();
     world.emulator.advance(Duration::from_secs(3_602));
-    world.session = {
-        let request =
-            proto::CreateSessionRequest { database: DATABASE.into(), ..Default::default() };
-        world.client.create_session(request).await.unwrap().into_inner().name
-    };
+    world.change_session().await;
     let error = world.users(at(TimestampBound::ReadTimestamp(committed))).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
     assert!(error.message().contains("has exceeded the maximum timestamp staleness"), "{error}");
-}
-
-#[tokio::test]
-async fn a_large_result_arrives_in_several_messages() {
-    let mut world = World::start().await;
-    let note = "x".repeat(100_000);
-    for number in 0..40 {
-        let values = [text("2026-01-01"), text(number.to_string()), text(note.clone())];
-        let insert = Operation::Insert(write("events", ["day", "number", "note"], values));
-        world.commit_once([mutation(insert)]).await.unwrap();
-    }
-    let request = proto::ReadRequest {
-        session: world.session.clone(),
-        table: "events".into(),
-        columns: vec!["number".into(), "note".into()],
-        key_set: Some(all()),
-        ..Default::default()
-    };
-    let mut stream = world.client.streaming_read(request).await.unwrap().into_inner();
-    let (mut messages, mut values, mut last) = (0, 0, false);
-    while let Some(part) = stream.message().await.unwrap() {
-        assert!(!last && part.metadata.is_some() == (messages == 0));
-        messages += 1;
-        values += part.values.len();
-        last = part.last;
-    }
-    assert!(last && messages > 1, "{messages}");
-    assert_eq!(values, 80);
 }
 
 #[tokio::test]

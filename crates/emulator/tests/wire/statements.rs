@@ -101,26 +101,8 @@ async fn a_batch_stops_at_the_first_statement_that_fails() {
 }
 
 #[tokio::test]
-async fn statements_that_write_need_a_read_write_transaction() {
+async fn plans_and_profiles_are_refused_by_name() {
     let mut world = World::start().await;
-    assert_eq!(code(world.execute(INSERT, 1, None).await), Code::InvalidArgument);
-    let id = world.begin(Mode::ReadOnly(ReadOnly::default())).await.unwrap().id;
-    let read_only = Selector::Id(id.clone());
-    assert_eq!(code(world.execute(INSERT, 1, Some(read_only)).await), Code::InvalidArgument);
-    assert_eq!(code(world.batch(&id, 1, &[INSERT]).await), Code::InvalidArgument);
-    let begun = world.execute(INSERT, 1, Some(Selector::Begin(read_write()))).await.unwrap();
-    let id = begun.metadata.unwrap().transaction.unwrap().id;
-    world.commit(&id, []).await.unwrap();
-    assert_eq!(world.ids().await, ["1"]);
-}
-
-#[tokio::test]
-async fn what_the_language_lacks_here_is_named_with_its_place() {
-    let mut world = World::start().await;
-    let error =
-        world.query("SELECT u.id FROM users AS u RIGHT JOIN events ON TRUE").await.unwrap_err();
-    assert_eq!(error.code(), Code::Unimplemented, "{error}");
-    assert!(error.message().contains("[at 1:"), "{error}");
     for (mode, name) in [(QueryMode::Plan, "PLAN"), (QueryMode::Profile, "PROFILE")] {
         let plan = proto::ExecuteSqlRequest {
             session: world.session.clone(),

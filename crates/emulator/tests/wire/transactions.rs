@@ -8,22 +8,13 @@ use proto::transaction_options::read_only::TimestampBound;
 use super::*;
 
 #[tokio::test]
-async fn a_read_only_transaction_can_be_neither_committed_nor_rolled_back() {
-    let mut world = World::start().await;
-    let id = world.begin(Mode::ReadOnly(ReadOnly::default())).await.unwrap().id;
-    assert_eq!(code(world.commit(&id, []).await), Code::FailedPrecondition);
-    assert_eq!(code(world.rollback(&id).await), Code::FailedPrecondition);
-    world.users(Some(Selector::Id(id))).await.unwrap();
-    let single_use = Wanted::SingleUseTransaction(read_only(ReadOnly::default()));
-    assert_eq!(code(world.commit_as(single_use, []).await), Code::FailedPrecondition);
-}
-
-#[tokio::test]
 async fn a_commit_needs_a_transaction_and_a_rollback_a_known_one() {
     let mut world = World::start().await;
     let request = proto::CommitRequest { session: world.session.clone(), ..Default::default() };
     let error = world.client.commit(request).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
+    let single_use = Wanted::SingleUseTransaction(read_only(ReadOnly::default()));
+    assert_eq!(code(world.commit_as(single_use, []).await), Code::FailedPrecondition);
     assert_eq!(code(world.rollback(b"999999").await), Code::NotFound);
     assert_eq!(code(world.commit(b"no transaction", []).await), Code::NotFound);
 }

@@ -3,18 +3,6 @@
 use super::*;
 
 #[tokio::test]
-async fn the_commit_timestamp_is_stored_as_it_is_answered() {
-    let mut world = World::start().await;
-    let values = [text("1"), text("spanner.commit_timestamp()")];
-    let insert = Operation::Insert(write("users", ["id", "updated"], values));
-    let committed = world.commit_once([mutation(insert)]).await.unwrap().commit_timestamp.unwrap();
-    let stored = world.read("users", &["updated"], all(), None).await.unwrap();
-    let stored: prost_types::Timestamp = rows(&stored)[0].parse().unwrap();
-    assert_eq!(stored, committed);
-    assert_eq!(committed.nanos % 1_000, 0, "microseconds");
-}
-
-#[tokio::test]
 async fn commit_statistics_count_the_cells() {
     let mut world = World::start().await;
     let counted = async |world: &mut World, mutations: Vec<proto::Mutation>| {

@@ -32,12 +32,10 @@ fn time(timestamp: Option<&prost_types::Timestamp>) -> Value {
     moment.map(|moment| moment.to_string().into()).unwrap_or_default()
 }
 
-pub(super) fn configs(reply: &instance::ListInstanceConfigsResponse) -> Value {
-    let all: Vec<Value> = reply.instance_configs.iter().map(config).collect();
-    object(vec![
-        ("instanceConfigs", all.into()),
-        ("nextPageToken", reply.next_page_token.as_str().into()),
-    ])
+/// One page of a list, in a field of this name.
+pub(super) fn page<T>(field: &str, items: &[T], item: fn(&T) -> Value, next: &str) -> Value {
+    let items: Vec<Value> = items.iter().map(item).collect();
+    object(vec![(field, items.into()), ("nextPageToken", next.into())])
 }
 
 pub(super) fn config(config: &instance::InstanceConfig) -> Value {
@@ -46,14 +44,6 @@ pub(super) fn config(config: &instance::InstanceConfig) -> Value {
         ("displayName", config.display_name.as_str().into()),
         ("configType", config.config_type().as_str_name().into()),
         ("state", config.state().as_str_name().into()),
-    ])
-}
-
-pub(super) fn instances(reply: &instance::ListInstancesResponse) -> Value {
-    let all: Vec<Value> = reply.instances.iter().map(instance).collect();
-    object(vec![
-        ("instances", all.into()),
-        ("nextPageToken", reply.next_page_token.as_str().into()),
     ])
 }
 
@@ -75,14 +65,6 @@ pub(super) fn instance(instance: &instance::Instance) -> Value {
         ("edition", edition.into()),
         ("createTime", time(instance.create_time.as_ref())),
         ("updateTime", time(instance.update_time.as_ref())),
-    ])
-}
-
-pub(super) fn databases(reply: &database::ListDatabasesResponse) -> Value {
-    let all: Vec<Value> = reply.databases.iter().map(database).collect();
-    object(vec![
-        ("databases", all.into()),
-        ("nextPageToken", reply.next_page_token.as_str().into()),
     ])
 }
 

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use super::{Admin, database, instance, longrunning};
-use crate::engine::{Code, Error, Result};
+use crate::engine::{Error, Result};
 use crate::http1;
 use crate::service::Core;
 use request::{Fields, Query};
@@ -46,18 +46,7 @@ pub(crate) async fn answer(admin: &Admin, request: Request<Incoming>) -> http1::
 
 /// An error as Google's HTTP APIs report it.
 fn refusal(error: &Error) -> http1::Reply {
-    let status = match error.code() {
-        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
-            StatusCode::BAD_REQUEST
-        }
-        Code::NotFound => StatusCode::NOT_FOUND,
-        Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
-        Code::PermissionDenied => StatusCode::FORBIDDEN,
-        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
+    let status = http1::status(error);
     let body = json!({ "error": {
         "code": status.as_u16(),
         "message": error.message(),
@@ -69,7 +58,7 @@ fn refusal(error: &Error) -> http1::Reply {
 
 async fn done(admin: &Admin, request: Request<Incoming>) -> Result<Value> {
     let (head, body) = request.into_parts();
-    http1::refuse_web_page(&head).map_err(|reason| Error::new(Code::PermissionDenied, reason))?;
+    http1::refuse_web_page(&head)?;
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?.to_bytes();
     let path = request::decoded(head.uri.path());
@@ -112,7 +101,9 @@ impl Call<'_> {
                     parent,
                     ..Default::default()
                 })
-                .map(|reply| encode::configs(&reply)),
+                .map(|reply| {
+                    encode::page("instanceConfigs", &reply.instance_configs, encode::config, "")
+                }),
             ("GET", [_, _, "instanceConfigs", _]) => self
                 .admin
                 .get_instance_config(instance::GetInstanceConfigRequest { name })
@@ -130,7 +121,14 @@ impl Call<'_> {
                     filter: self.query.text("filter"),
                     ..Default::default()
                 })
-                .map(|reply| encode::instances(&reply)),
+                .map(|reply| {
+                    encode::page(
+                        "instances",
+                        &reply.instances,
+                        encode::instance,
+                        &reply.next_page_token,
+                    )
+                }),
             ("GET", [_, _, "instances", _]) => self
                 .admin
                 .get_instance(instance::GetInstanceRequest { name, field_mask: None })
@@ -158,7 +156,14 @@ impl Call<'_> {
                     page_size: self.query.page_size(),
                     page_token: self.query.text("pageToken"),
                 })
-                .map(|reply| encode::databases(&reply)),
+                .map(|reply| {
+                    encode::page(
+                        "databases",
+                        &reply.databases,
+                        encode::database,
+                        &reply.next_page_token,
+                    )
+                }),
             ("GET", [_]) => self
                 .admin
                 .get_database(database::GetDatabaseRequest { name })

@@ -79,13 +79,8 @@ impl Schema {
 
     /// A column that has foreign keys, or that an index with NULL has, stays with NULL or without.
     fn check_nulls_unused(&self, table: &str, column: &str) -> Result<()> {
-        let keys = self.foreign_keys_using(table, column);
-        if !keys.is_empty() {
-            return Err(Error::failed_precondition(format!(
-                "Cannot change the nullability for column `{column}` of table `{table}`. It is \
-                 used by one or more foreign keys: {keys}."
-            )));
-        }
+        let change = format_args!("change the nullability for column `{column}` of");
+        self.check_no_foreign_key(table, column, change)?;
         let mut indexes = self.indexes_of(table).map(|index| &index.definition);
         let found = indexes.find(|index| {
             let mut key = index.columns.iter();

@@ -1,5 +1,6 @@
 //! Constraints, and the indexes that foreign keys need.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::super::check::{check_schema_name, check_table};
@@ -213,8 +214,13 @@ impl Schema {
         }
     }
 
-    /// Returns the foreign keys that use a column, for a message; empty if there are none.
-    pub(super) fn foreign_keys_using(&self, table: &str, column: &str) -> String {
+    /// Refuses a change of a column that foreign keys use.
+    pub(super) fn check_no_foreign_key(
+        &self,
+        table: &str,
+        column: &str,
+        change: fmt::Arguments<'_>,
+    ) -> Result<()> {
         let among = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(column));
         let mut found = Vec::new();
         for child in self.tables() {
@@ -226,18 +232,18 @@ impl Schema {
                 }
             }
         }
-        found.join(", ")
+        match found.is_empty() {
+            true => Ok(()),
+            false => Err(Error::failed_precondition(format!(
+                "Cannot {change} table `{table}`. It is used by one or more foreign keys: {}.",
+                found.join(", ")
+            ))),
+        }
     }
 
     /// Refuses to drop a column that something else is made of.
     pub(super) fn check_unused(&self, name: &str, column: &str) -> Result<()> {
-        let keys = self.foreign_keys_using(name, column);
-        if !keys.is_empty() {
-            return Err(Error::failed_precondition(format!(
-                "Cannot drop column `{column}` from table `{name}`. It is used by one or more \
-                 foreign keys: {keys}. You must drop the foreign keys before dropping the column."
-            )));
-        }
+        self.check_no_foreign_key(name, column, format_args!("drop column `{column}` from"))?;
         let Some(table) = self.table(name) else { return Ok(()) };
         let uses = |other: &&Column| other.generated.as_ref().is_some_and(|f| f.uses(column));
         if let Some(other) = table.columns.iter().find(uses) {

@@ -199,6 +199,11 @@ impl Schema {
                 self.drop_constraint(table, constraint)
             }
             SchemaChange::SetAllowCommitTimestamp { table, column, allow } => {
+                if *allow {
+                    let change =
+                        format_args!("set the commit_timestamp option for column `{column}` of");
+                    self.check_no_foreign_key(table, column, change)?;
+                }
                 self.replace_column(table, column, |old| Column {
                     allow_commit_timestamp: *allow,
                     ..old
@@ -425,46 +430,5 @@ fn check_nullability(kind: &str, name: &str, own: &Column, above: &Column) -> Re
             said(above),
             said(own)
         ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::table::KeyColumn;
-    use super::super::value::Type;
-    use super::*;
-
-    fn orders() -> Table {
-        Table {
-            columns: vec![
-                Column::new("note", Type::String),
-                Column { not_null: true, ..Column::new("id", Type::Int64) },
-            ],
-            primary_key: vec![KeyColumn { position: 1, descending: false }],
-            ..Table::new("Orders")
-        }
-    }
-
-    #[test]
-    fn names_are_found_in_any_case() {
-        let mut schema = Schema::default();
-        let create = SchemaChange::CreateTable { table: orders(), if_not_exists: false };
-        schema.apply(&create).unwrap();
-        assert_eq!(schema.table("ORDERS").unwrap().position("ID"), Some(1));
-        assert!(schema.apply(&create).is_err());
-    }
-
-    #[test]
-    fn dropping_a_column_keeps_the_key_where_it_is() {
-        let mut schema = Schema::default();
-        schema.apply(&SchemaChange::CreateTable { table: orders(), if_not_exists: false }).unwrap();
-        let drop = |column: &str| SchemaChange::DropColumn {
-            table: "Orders".into(),
-            column: column.into(),
-        };
-        assert!(schema.apply(&drop("id")).is_err());
-        schema.apply(&drop("note")).unwrap();
-        let table = schema.table("orders").unwrap();
-        assert_eq!(table.columns[table.primary_key[0].position].name, "id");
     }
 }

@@ -1,7 +1,6 @@
 //! Binds the parts of one statement: the schema, the parameters and the scopes that they see.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ pub struct Binder<'a> {
     /// Those values, behind the time.
     pub(super) readings: Rc<RefCell<Vec<Reading>>>,
     /// The types that parameters without one were taken for, by place.
-    pub(super) inferred: Rc<RefCell<BTreeMap<usize, Type>>>,
+    pub(super) inferred: Rc<RefCell<Vec<(usize, Type)>>>,
     pub(super) scope: Scope,
     pub(super) queries: usize,
 }

@@ -1,6 +1,5 @@
 //! Queries.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Binder;
@@ -78,13 +77,12 @@ impl Binder<'_> {
         outputs: &[(String, Typed)],
         named: impl Fn(usize, &Typed) -> Typed,
     ) {
-        let mut aliases = BTreeMap::new();
+        let mut aliases: Vec<(String, Option<Typed>)> = Vec::new();
         for (place, (name, typed)) in outputs.iter().enumerate() {
-            if !name.is_empty() {
-                let alias = aliases.entry(name.to_ascii_lowercase());
-                alias
-                    .and_modify(|known| *known = None)
-                    .or_insert_with(|| Some(named(place, typed)));
+            match aliases.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+                Some((_, alias)) => *alias = None,
+                None if name.is_empty() => {}
+                None => aliases.push((name.clone(), Some(named(place, typed)))),
             }
         }
         if let Some(frame) = self.scope.innermost() {

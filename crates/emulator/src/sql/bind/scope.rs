@@ -1,7 +1,5 @@
 //! The names that an expression can use.
 
-use std::collections::BTreeMap;
-
 use super::typed::Typed;
 use crate::engine::{Table, Type};
 use crate::sql::error::{Pos, Result, SqlError};
@@ -25,9 +23,9 @@ pub struct Frame {
     pub arguments: Vec<Node>,
     /// Where all rows make one, the values of them that the query uses.
     pub aggregates: Option<Vec<Aggregate>>,
-    /// The columns of the result that can be named, while they can, by name in lower case; `None`
+    /// The columns of the result that can be named, while they can, by name; `None`
     /// where several have one name.
-    pub aliases: BTreeMap<String, Option<Typed>>,
+    pub aliases: Vec<(String, Option<Typed>)>,
 }
 
 /// One thing in `FROM`.
@@ -87,6 +85,11 @@ impl Frame {
         }
         let width = table.primary_key.len();
         Frame { relations: vec![relation], width, ..Frame::default() }
+    }
+
+    fn alias(&self, name: &str) -> Option<&Option<Typed>> {
+        let (_, alias) = self.aliases.iter().find(|(own, _)| own.eq_ignore_ascii_case(name))?;
+        Some(alias)
     }
 
     /// Returns the target of the writes, once everything is bound that sees it.
@@ -163,7 +166,7 @@ impl Scope {
         for depth in (0..self.frames.len()).rev() {
             let frame = &self.frames[depth];
             let Some(table) = table else {
-                if let Some(alias) = frame.aliases.get(&name.to_ascii_lowercase()) {
+                if let Some(alias) = frame.alias(name) {
                     let alias = alias.clone().ok_or_else(|| ambiguous(name, at))?;
                     let node = self.handed_on(depth, alias.node);
                     return Ok(Typed { node, ..alias });
@@ -176,7 +179,7 @@ impl Scope {
                 }
             };
             // Where the columns of the result can be named, they hide rows.
-            if let Some(alias) = frame.aliases.get(&table.to_ascii_lowercase()) {
+            if let Some(alias) = frame.alias(table) {
                 let alias = alias.as_ref().ok_or_else(|| ambiguous(table, at))?;
                 return Err(no_field(name, alias.value_type.unwrap_or(Type::Int64), at));
             }

@@ -1,7 +1,6 @@
 //! Types: what an expression has, and what it can be taken for.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::engine::{Code, Json, Numeric, Type, Value};
@@ -52,7 +51,7 @@ pub struct Inferred {
     /// The same in a plan for any values.
     pub given: Option<Given>,
     /// The types that such parameters of the statement were taken for, by place.
-    pub types: Rc<RefCell<BTreeMap<usize, Type>>>,
+    pub types: Rc<RefCell<Vec<(usize, Type)>>>,
 }
 
 impl Inferred {
@@ -61,7 +60,12 @@ impl Inferred {
     /// # Errors
     /// Another use takes it for another type, or the value is none of this one.
     fn read_as(&self, target: Type, at: Pos) -> Result<Node> {
-        let known = *self.types.borrow_mut().entry(self.place).or_insert(target);
+        let mut types = self.types.borrow_mut();
+        let known = types.iter().find(|(place, _)| *place == self.place).map(|(_, known)| *known);
+        let known = known.unwrap_or_else(|| {
+            types.push((self.place, target));
+            target
+        });
         if known != target {
             let name = &self.name;
             let message = format!(

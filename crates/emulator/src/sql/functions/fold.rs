@@ -54,7 +54,6 @@ fn sum(values: &[Value]) -> Result<Value> {
         Value::Int64(_) => i64::try_from(integers(values)?)
             .map(Value::Int64)
             .map_err(|_| SqlError::out_of_range("int64 overflow")),
-        Value::Float64(_) => doubles(values).map(Value::Float64),
         Value::Numeric(_) => Numeric::sum(numerics(values))
             .map(Value::Numeric)
             .ok_or_else(|| SqlError::out_of_range("numeric overflow: SUM")),
@@ -74,43 +73,6 @@ fn numerics(values: &[Value]) -> impl Iterator<Item = Numeric> {
     values.iter().filter_map(|value| match value {
         Value::Numeric(value) => Some(*value),
         _ => None,
-    })
-}
-
-fn doubles_of(values: &[Value]) -> impl Iterator<Item = f64> + Clone {
-    values.iter().filter_map(|value| match value {
-        Value::Float64(value) => Some(*value),
-        _ => None,
-    })
-}
-
-/// The factor that takes the largest sums into what a FLOAT64 can hold.
-const SCALE: f64 = 1_180_591_620_717_411_303_424.0;
-
-fn doubles(values: &[Value]) -> Result<f64> {
-    let (sum, lost) = compensated(doubles_of(values));
-    if sum.is_finite() || doubles_of(values).any(|value| !value.is_finite()) {
-        return Ok(sum + lost);
-    }
-    // A sum that overflows on the way may fit in the end.
-    let (sum, lost) = compensated(doubles_of(values).map(|value| value / SCALE));
-    let sum = (sum + lost) * SCALE;
-    sum.is_finite().then_some(sum).ok_or_else(|| SqlError::out_of_range("double overflow: SUM"))
-}
-
-/// The sum, and what its additions have lost, as Neumaier has it.
-fn compensated(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    let plain: f64 = values.clone().sum();
-    if !plain.is_finite() {
-        return (plain, 0.0);
-    }
-    values.fold((0.0_f64, 0.0_f64), |(sum, lost), value| {
-        let next = sum + value;
-        let rest = match sum.abs() >= value.abs() {
-            true => (sum - next) + value,
-            false => (value - next) + sum,
-        };
-        (next, lost + rest)
     })
 }
 

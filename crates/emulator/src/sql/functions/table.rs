@@ -68,7 +68,7 @@ pub static TABLE: &[Function] = &[
     row("TIMESTAMP_DIFF", "TIMESTAMP, TIMESTAMP, PART -> INT64", Strict(timestamp::difference)),
     // Of all rows.
     row("COUNT", "T -> INT64", Aggregate(Fold::Count)),
-    row("SUM", OF_NUMBER, Aggregate(Fold::Sum)),
+    row("SUM", "INT64 -> INT64; FLOAT64 -> ?; NUMERIC -> NUMERIC", Aggregate(Fold::Sum)),
     row("MIN", "T= -> T", Aggregate(Fold::Min)),
     row("MAX", "T= -> T", Aggregate(Fold::Max)),
 ];

@@ -22,23 +22,3 @@ impl Parser {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_stands_alone_or_in_backticks() {
-        assert_eq!(parse_create_database("CREATE DATABASE orders"), Ok("orders".to_owned()));
-        assert_eq!(parse_create_database("create database `my-db`;"), Ok("my-db".to_owned()));
-        for bad in [
-            "",
-            "CREATE DATABASE",
-            "CREATE DATABASE my-db",
-            "CREATE DATABASE a b",
-            "DROP DATABASE a",
-        ] {
-            assert!(parse_create_database(bad).is_err(), "{bad}");
-        }
-    }
-}

@@ -1,10 +1,9 @@
 //! `FROM` and `WHERE`: the rows that a query starts from.
 
-use std::collections::BTreeSet;
 use std::mem;
 
 use super::Execution;
-use super::path::{Ask, Path, has_all, read};
+use super::path::{Ask, Path, has_all, read, sort_by_key};
 use crate::engine::{Key, KeyRange, Result, Value};
 use crate::sql::access::Access;
 use crate::sql::eval::{Evaluation, Row, Rows};
@@ -28,7 +27,7 @@ impl<A: Access> Execution<'_, A> {
         let mut waiting = Vec::new();
         query.filter.iter().for_each(|filter| conjuncts(filter, &mut waiting));
         let mut rows = vec![vec![Value::Null; query.width]];
-        let mut known = BTreeSet::new();
+        let mut known = Vec::new();
         for (place, step) in query.steps.iter().enumerate() {
             let candidates =
                 self.candidates(query, step, &rows, &waiting, &known, arguments).await?;
@@ -49,7 +48,7 @@ impl<A: Access> Execution<'_, A> {
         step: &Step,
         rows: &[Row],
         filter: &[&Node],
-        known: &BTreeSet<usize>,
+        known: &[usize],
         arguments: &[Value],
     ) -> Result<Candidates> {
         match &step.source {
@@ -104,7 +103,7 @@ impl<A: Access> Execution<'_, A> {
         if !vary {
             return Ok(Candidates::Same(rows.into_iter().map(|(_, row)| row).collect()));
         }
-        rows.sort_by(|(left, _), (right, _)| left.cmp(right));
+        sort_by_key(&mut rows);
         Ok(Candidates::ByKey { rows, ranges })
     }
 
@@ -213,7 +212,7 @@ fn row_limit(query: &Query) -> Option<usize> {
 }
 
 /// Returns true if a condition is about nothing but what is known.
-fn is_about(condition: &Node, known: &BTreeSet<usize>) -> bool {
+fn is_about(condition: &Node, known: &[usize]) -> bool {
     !condition.is_unsteady()
         && !condition.any(&|node| matches!(node, Node::Column(slot) if !known.contains(slot)))
 }

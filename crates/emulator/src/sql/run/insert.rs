@@ -1,21 +1,25 @@
 //! `INSERT`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::Execution;
-use super::path::{Ask, read};
+use super::path::{Ask, read, row_at, sort_by_key};
 use super::write::{Changes, key, names, overlaid};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
 use crate::sql::access::Access;
 use crate::sql::ast::InsertMode;
+use crate::sql::eval::Row;
 use crate::sql::plan::{InsertRows, Insertion, Target};
 
 impl<A: Access> Execution<'_, A> {
     pub(super) async fn insertions(&mut self, insertion: &Insertion) -> Result<Changes> {
         let table = &insertion.target.scan.table;
         let mut rows = Vec::new();
-        for given in self.inserted_rows(&insertion.rows).await? {
-            rows.push(self.with_defaults(insertion, given).await?);
+        for mut cells in self.inserted_rows(&insertion.rows).await? {
+            for (_, value) in &insertion.defaults {
+                cells.push(self.cell(value, &[]).await?);
+            }
+            rows.push(cells);
         }
         let all: Vec<usize> = insertion
             .columns
@@ -23,8 +27,8 @@ impl<A: Access> Execution<'_, A> {
             .chain(insertion.defaults.iter().map(|(position, _)| position))
             .copied()
             .collect();
-        let mut there = match insertion.mode {
-            InsertMode::Insert => BTreeMap::new(),
+        let there = match insertion.mode {
+            InsertMode::Insert => Vec::new(),
             InsertMode::OrUpdate | InsertMode::OrIgnore => {
                 self.rows_there(insertion, table, &all, &rows).await?
             }
@@ -35,7 +39,7 @@ impl<A: Access> Execution<'_, A> {
             let mut stored = None;
             if insertion.mode != InsertMode::Insert {
                 let key = key_of(table, &all, &cells)?;
-                stored = there.remove(&key);
+                stored = row_at(&there, &key).cloned();
                 match (insertion.mode, seen.insert(key.clone())) {
                     (InsertMode::OrUpdate, false) => {
                         return Err(Error::invalid_argument(format!(
@@ -105,17 +109,6 @@ impl<A: Access> Execution<'_, A> {
         }
     }
 
-    async fn with_defaults(
-        &mut self,
-        insertion: &Insertion,
-        mut cells: Vec<Cell>,
-    ) -> Result<Vec<Cell>> {
-        for (_, value) in &insertion.defaults {
-            cells.push(self.cell(value, &[]).await?);
-        }
-        Ok(cells)
-    }
-
     /// Those of the rows to be inserted that are there already, as far as the statement uses them.
     async fn rows_there(
         &mut self,
@@ -123,24 +116,25 @@ impl<A: Access> Execution<'_, A> {
         table: &Table,
         columns: &[usize],
         rows: &[Vec<Cell>],
-    ) -> Result<BTreeMap<Key, Vec<Value>>> {
+    ) -> Result<Vec<(Key, Row)>> {
         let mut keys = BTreeSet::new();
         for cells in rows {
             keys.insert(key_of(table, columns, cells)?);
         }
         let ranges: Vec<KeyRange> = keys.into_iter().map(KeyRange::prefix).collect();
         if ranges.is_empty() {
-            return Ok(BTreeMap::new());
+            return Ok(Vec::new());
         }
         let Target { scan, width } = &insertion.target;
-        let mut there = BTreeMap::new();
+        let mut there = Vec::new();
         for read in self.access.read(read(scan, None, ranges, Ask::default())).await? {
             let mut row = vec![Value::Null; *width];
             for ((_, slot), value) in scan.used.iter().zip(read) {
                 row[*slot] = value;
             }
-            there.insert(key(table, &row)?, row);
+            there.push((key(table, &row)?, row));
         }
+        sort_by_key(&mut there);
         Ok(there)
     }
 }

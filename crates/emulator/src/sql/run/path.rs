@@ -1,9 +1,7 @@
 //! How the rows of a table are found: by its own key, or by that of an index.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::Execution;
-use crate::engine::{BoundIndex, Error, Key, KeyRange, Read, Result, Table, map_of};
+use crate::engine::{BoundIndex, Error, Key, KeyRange, Read, Result, Table};
 use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::keys;
@@ -32,7 +30,7 @@ impl<A: Access> Execution<'_, A> {
         &mut self,
         scan: &'q Scan,
         conditions: &[&Node],
-        known: &BTreeSet<usize>,
+        known: &[usize],
         rows: &[Row],
         arguments: &[crate::engine::Value],
     ) -> Result<Path<'q>> {
@@ -122,11 +120,22 @@ impl<A: Access> Execution<'_, A> {
             places.push((entry, key));
         }
         let keys = places.iter().map(|(_, key)| KeyRange::prefix(key.clone())).collect();
-        let rows = self.rows_with_keys(scan, keys, Ask { limit: None, ..ask }).await?;
-        let rows: BTreeMap<Key, Row> = map_of(rows);
-        let row = |(entry, key): (Key, Key)| rows.get(&key).map(|row| (entry, row.clone()));
+        let mut rows = self.rows_with_keys(scan, keys, Ask { limit: None, ..ask }).await?;
+        sort_by_key(&mut rows);
+        let row = |(entry, key): (Key, Key)| Some((entry, row_at(&rows, &key)?.clone()));
         Ok(places.into_iter().filter_map(row).collect())
     }
+}
+
+/// Puts rows in the order of their keys, for [`row_at`].
+pub(super) fn sort_by_key(rows: &mut [(Key, Row)]) {
+    rows.sort_by(|(left, _), (right, _)| left.cmp(right));
+}
+
+/// Finds the row of a key among rows in order.
+pub(super) fn row_at<'r>(rows: &'r [(Key, Row)], key: &Key) -> Option<&'r Row> {
+    let at = rows.binary_search_by(|(own, _)| own.cmp(key)).ok()?;
+    Some(&rows[at].1)
 }
 
 fn key_names(table: &Table) -> impl Iterator<Item = String> {

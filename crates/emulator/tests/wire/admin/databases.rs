@@ -109,6 +109,8 @@ async fn what_cannot_be_made_leaves_nothing_behind() {
     office.create_instance("orders").await.unwrap();
     for (statement, extra, expected) in [
         ("CREATE DATABASE eu-1", "", Code::InvalidArgument),
+        ("CREATE DATABASE eu b", "", Code::InvalidArgument),
+        ("", "", Code::InvalidArgument),
         ("CREATE DATABASE EU", "", Code::InvalidArgument),
         ("DROP DATABASE eu", "", Code::InvalidArgument),
         ("CREATE DATABASE eu", "CREATE TABLE", Code::InvalidArgument),

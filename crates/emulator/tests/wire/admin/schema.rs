@@ -26,7 +26,12 @@ async fn the_schema_grows_statement_by_statement_each_with_its_timestamp() {
 #[tokio::test]
 async fn the_schema_that_is_reported_makes_the_same_database_again() {
     let mut office = Office::with_orders().await;
-    office.update(&["CREATE TABLE `order` (`key` STRING(MAX)) PRIMARY KEY ()"]).await.unwrap();
+    let more = [
+        "CREATE TABLE `order` (`key` STRING(MAX)) PRIMARY KEY ()",
+        "CREATE TABLE beside (k INT64 NOT NULL, CHECK (k > 0), FOREIGN KEY (k) REFERENCES t (k) NOT ENFORCED)
+           PRIMARY KEY (k), INTERLEAVE IN t",
+    ];
+    office.update(&more).await.unwrap();
     let reported = office.ddl().await.unwrap();
     let statements: Vec<&str> = reported.iter().map(String::as_str).collect();
     office.create_database("CREATE DATABASE copy", &statements).await.unwrap();

@@ -62,32 +62,6 @@ fn conditions_become_the_ranges_of_keys_that_can_pass() {
 }
 
 #[test]
-fn reading_fewer_keys_changes_no_result() {
-    let mut world = world();
-    for condition in [
-        "shard = 1",
-        "shard > 1",
-        "shard < 2",
-        "shard >= 2",
-        "shard IN (1, 7)",
-        "shard IS NULL",
-        "id > 1",
-        "shard = 1 AND id > 1",
-        "shard = 1 AND id <= 2",
-        "shard = 1 AND id BETWEEN 2 AND 3",
-        "shard = 1 AND id IN (3, 1)",
-        "shard = 2 OR id = 3",
-        "shard BETWEEN 2 AND 1",
-    ] {
-        let narrow = format!("SELECT shard, id FROM Orders WHERE {condition}");
-        // The same, but of no form that keys are taken from.
-        let wide = format!("SELECT shard, id FROM Orders WHERE ({condition}) IS TRUE");
-        assert_eq!(world.rows(&narrow), world.rows(&wide), "{condition}");
-        assert_eq!(world.ranges_of(&wide), "all");
-    }
-}
-
-#[test]
 fn a_join_by_key_reads_no_other_rows() {
     let mut world = world();
     let join =
@@ -107,26 +81,6 @@ fn a_join_by_key_reads_no_other_rows() {
         5_001,
         "thousands of keys are still keys"
     );
-}
-
-#[test]
-fn an_element_is_found_in_an_array_by_key_or_row_by_row() {
-    let mut world = world();
-    let list = |all: &[&str]| {
-        let all = all.iter().map(|one| Untyped::Text((*one).into())).collect();
-        Parameters::from_iter([("p", Parameter::Untyped(Untyped::List(all)))])
-    };
-    let query = "SELECT k FROM Flags WHERE k IN UNNEST(@p)";
-    assert_eq!(world.rows_with(query, &list(&["on", "x", "z"])), ["on", "x"]);
-    assert_eq!(world.rows_with(query, &list(&[])), [""; 0]);
-    let numbers = "SELECT k FROM Flags WHERE v IN UNNEST(@p)";
-    assert_eq!(world.rows_with(numbers, &list(&["0", "1"])), ["off", "on"]);
-    assert_eq!(
-        world.ranges_of("SELECT k FROM Flags WHERE k IN UNNEST(['on', 'off'])"),
-        "(off) to (off)+; (on) to (on)+"
-    );
-    let of_columns = "SELECT k FROM Flags WHERE v IN UNNEST([v, 7]) AND k IN UNNEST([k])";
-    assert_eq!(world.rows(of_columns), ["off", "on"]);
 }
 
 #[test]

@@ -17,12 +17,6 @@ use crate::sql::ast::Statement;
 use crate::sql::{InTransaction, Parameter, Untyped, parse_ddl};
 
 const TABLES: &str = "
-    CREATE TABLE locktable (
-      name STRING(MAX) NOT NULL,
-      heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-      token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-      writer STRING(MAX),
-    ) PRIMARY KEY (name);
     CREATE TABLE Orders (
       shard INT64 NOT NULL, id INT64 NOT NULL, note STRING(50), price FLOAT64, paid BOOL, day DATE,
       raw BYTES(10),
@@ -186,39 +180,6 @@ fn shown(value: &Value) -> String {
             format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(","))
         }
     }
-}
-
-fn text(value: &str) -> Parameter {
-    Parameter::Untyped(Untyped::Text(value.into()))
-}
-
-#[test]
-fn the_predecessors_acquire_beat_and_take_over() {
-    let mut world = Memory::new(TABLES);
-    let params = Parameters::from_iter([
-        ("name", text("n")),
-        ("token", text("2026-01-02T03:04:05.000006000Z")),
-        ("writer", text("id2")),
-    ]);
-    let first = "insert locktable (name, heartbeat, token, writer) values ('n',PENDING_COMMIT_TIMESTAMP(),PENDING_COMMIT_TIMESTAMP(),'id')";
-    assert_eq!(world.write(first), 1);
-    assert_eq!(world.error(first).0, Code::AlreadyExists);
-    let token = world.rows("select token from locktable").remove(0);
-    let start = Timestamp::parse_rfc3339(&token).unwrap();
-    world.now = Timestamp::from_micros(start.micros() + 1_500_900);
-    let look = "select token, writer, timestamp_diff(current_timestamp(), heartbeat, millisecond) as diff from locktable where name = @name";
-    assert_eq!(world.rows_with(look, &params), [format!("{token} id 1500")]);
-    let beat = "update locktable set heartbeat = PENDING_COMMIT_TIMESTAMP() where name = @name";
-    assert_eq!(world.run(beat, &params).unwrap(), Outcome::Written(1));
-    assert_eq!(world.write("insert locktable (name) values ('n_2026-01-02T03:04:05.000006Z')"), 1);
-    let take = "update locktable set heartbeat = PENDING_COMMIT_TIMESTAMP(), token = @token, writer = @writer where name = @name";
-    assert_eq!(world.run(take, &params).unwrap(), Outcome::Written(1));
-    world.reads.clear();
-    assert_eq!(world.write("delete from locktable where starts_with(name, 'n_')"), 1);
-    assert_eq!(world.reads[0].columns, ["name"], "the pending heartbeat is not looked at");
-    let who = "select token, writer from locktable where name = @name";
-    assert_eq!(world.rows_with(who, &params), ["2026-01-02T03:04:05.000006Z id2"]);
-    assert_eq!(world.one("1"), "1");
 }
 
 #[test]
