@@ -2,16 +2,42 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spindle_protocol::Writer;
+use spindle_protocol::{Row, Timestamp, Writer};
 
-use crate::relation::{Action, Kind, RELATION};
-use crate::term::Term;
+use crate::relation::{RELATION, Term, arguments, head, parts, read_all};
 
 /// Heartbeat, token, writer and lease of a row. None is NULL.
-pub type Cells = (Option<i64>, Option<i64>, String, Option<i64>);
+pub type Cells = (Option<Timestamp>, Option<Timestamp>, Writer, Option<i64>);
+
+/// Returns the cells of a row, with its lease in nanoseconds.
+pub fn cells_of(row: &Row) -> Cells {
+    let lease = row.lease.map(|lease| i64::try_from(lease.as_nanos()).expect("a short time"));
+    (Some(row.heartbeat), Some(row.token), row.writer.clone(), lease)
+}
 
 /// Names, and what they stand for where the state doesn't say: an action's parameters.
 pub type Bound<'a> = [(&'a str, &'a str)];
+
+/// Returns an action's guards of this kind, or its updates, with their names.
+pub fn guards(name: &str, kind: &str) -> impl Iterator<Item = [&'static Term; 2]> {
+    let named = |item: &&Term| head(item) == "action" && head(arguments(item)[0]) == name;
+    let known = RELATION.items.iter().find(named);
+    let action = parts(known.unwrap_or_else(|| panic!("`{name}` is no action"))).skip(3);
+    action.filter(move |part| head(part) == kind).map(|part| {
+        arguments(part).try_into().unwrap_or_else(|_| panic!("`{part}` is nothing of an action"))
+    })
+}
+
+/// Returns the sorts of a function's arguments, and its own.
+fn sorts(function: &str) -> (&'static Term, &'static str) {
+    let known = RELATION.items.iter().find_map(|item| match (head(item), &arguments(item)[..]) {
+        ("rigid" | "state", [sorts, sort, names @ ..]) => {
+            names.iter().any(|name| head(name) == function).then_some((*sorts, head(sort)))
+        }
+        _ => None,
+    });
+    known.unwrap_or_else(|| panic!("`{function}` is no function"))
+}
 
 /// The values of functions at their arguments, as text. `null` counts as the number 0.
 ///
@@ -29,6 +55,12 @@ impl State {
         self.values.insert(name.into(), value.to_string());
     }
 
+    /// Sets names, each to the value after it.
+    pub fn set_all(&mut self, names: &str) {
+        let pairs = names.split_whitespace().filter_map(|pair| pair.split_once('='));
+        pairs.for_each(|(name, value)| self.set(name, value));
+    }
+
     /// Adds an element of a sort.
     pub fn add(&mut self, sort: &'static str, element: &str) {
         self.elements.entry(sort).or_default().insert(element.into());
@@ -41,10 +73,11 @@ impl State {
 
     /// Sets the cells of a row.
     pub fn put(&mut self, row: &str, cells: Option<Cells>) {
-        let is_present = cells.is_some();
-        let (heartbeat, token, writer, lease) = cells.unwrap_or_default();
-        let or_null = |cell: Option<i64>| cell.map_or("null".into(), |cell| cell.to_string());
-        self.set(format!("present {row}"), is_present);
+        self.set(format!("present {row}"), cells.is_some());
+        let (heartbeat, token, writer, lease) =
+            cells.unwrap_or((None, None, Writer::nobody(), None));
+        let or_null =
+            |cell: Option<Timestamp>| cell.map_or("null".into(), |cell| cell.0.to_string());
         self.set(format!("heartbeat {row}"), or_null(heartbeat));
         self.set(format!("token {row}"), or_null(token));
         self.set(format!("wr {row}"), writer);
@@ -56,42 +89,32 @@ impl State {
     pub fn look(&mut self, look: &str, row: &str, cells: Option<Cells>, read_at: i64) {
         self.put(row, cells);
         self.set(format!("at {look}"), row);
-        self.apply(RELATION.action("look"), &[("l", look), ("ts", &read_at.to_string())]);
+        self.apply("look", &[("l", look), ("ts", &read_at.to_string())]);
     }
 
     /// Returns the cells of a row.
     pub fn cells(&self, row: &str) -> Option<Cells> {
         let cell = |name: &str| self.get(name, &[row.into()]);
         let lease = cell("lease_cell").parse().ok().filter(|_| cell("lease_null") == "false");
-        let cells = (cell("heartbeat").parse().ok(), cell("token").parse().ok(), cell("wr"), lease);
+        let time = |name: &str| cell(name).parse().ok().map(Timestamp);
+        let cells = (time("heartbeat"), time("token"), cell("wr").as_str().into(), lease);
         (cell("present") == "true").then_some(cells)
     }
 
-    /// Returns the first guard of these kinds that does not hold.
-    pub fn refused_by(
-        &self,
-        action: &'static Action,
-        kinds: &[Kind],
-        bound: &Bound,
-    ) -> Option<&'static str> {
-        let mut guards = action.guards.iter().filter(|guard| kinds.contains(&guard.kind));
-        guards.find(|guard| !self.holds(&guard.term, bound)).map(|guard| &*guard.name)
-    }
-
     /// Makes all updates of the action at once.
-    pub fn apply(&mut self, action: &Action, bound: &Bound) {
+    pub fn apply(&mut self, name: &str, bound: &Bound) {
         let mut after = Vec::new();
-        for update in &action.updates {
-            let at = |bound: &Bound| -> Vec<String> {
-                update.key.iter().map(|term| self.value(term, bound)).collect()
+        for [changed, value] in guards(name, "cell").chain(guards(name, "then")) {
+            let (function, keys) = (head(changed), arguments(changed));
+            let is_everywhere = keys.iter().any(|key| head(key) == "x");
+            let places = match is_everywhere {
+                true => self.elements(head(sorts(function).0)).collect(),
+                false => vec![""],
             };
-            if update.key.iter().all(|term| term.head() != "x") {
-                after.push((named(&update.name, &at(bound)), self.value(&update.value, bound)));
-                continue;
-            }
-            for x in self.elements(&RELATION.symbol(&update.name).sorts[0]) {
+            for x in places {
                 let bound = [&[("x", x)], bound].concat();
-                after.push((named(&update.name, &at(&bound)), self.value(&update.value, &bound)));
+                let at: Vec<String> = keys.iter().map(|key| self.value(key, &bound)).collect();
+                after.push((named(function, &at), self.value(value, &bound)));
             }
         }
         self.values.extend(after);
@@ -102,20 +125,35 @@ impl State {
         self.value(term, bound) == "true"
     }
 
+    /// Returns the value of what this text says.
+    pub fn tells(&self, text: &str, bound: &Bound) -> String {
+        self.value(&RELATION.in_full(&read_all(text)[0])[0], bound)
+    }
+
     /// Returns the value of a term.
-    pub fn value(&self, term: &Term, bound: &Bound) -> String {
-        if let "forall" | "exists" = term.head() {
-            return self.quantified(term, bound).to_string();
+    fn value(&self, term: &Term, bound: &Bound) -> String {
+        if term.is_number() {
+            return term.to_string();
+        }
+        let arguments = arguments(term);
+        if let (of @ ("forall" | "exists"), [variables, body]) = (head(term), &arguments[..]) {
+            let variable = parts(variables).next().expect("a variable");
+            assert_eq!(parts(variables).count(), 1, "`{term}` binds more than one name");
+            let mut values = self
+                .elements(head(crate::relation::arguments(variable)[0]))
+                .map(|element| self.holds(body, &[&[(head(variable), element)], bound].concat()));
+            let holds = if of == "forall" { values.all(|is| is) } else { values.any(|is| is) };
+            return holds.to_string();
         }
         let given: Vec<String> =
-            term.arguments().iter().map(|argument| self.value(argument, bound)).collect();
+            arguments.iter().map(|argument| self.value(argument, bound)).collect();
         let is = |value: &String| value == "true";
-        let int = |i: usize| match given[i].as_str() {
-            "null" => 0,
-            number => number.parse::<i64>().unwrap_or_else(|_| panic!("`{term}`: {number:?}")),
-        };
         let plain = |i: usize| if given[i] == "null" { "0" } else { &given[i] };
-        let is_true = match term.head() {
+        let int = |i: usize| match plain(i).parse::<i64>() {
+            Ok(number) => number,
+            Err(_) => panic!("`{term}`: {}", given[i]),
+        };
+        let is_true = match head(term) {
             "and" => given.iter().all(is),
             "or" => given.iter().any(is),
             "not" => !is(&given[0]),
@@ -136,22 +174,12 @@ impl State {
         is_true.to_string()
     }
 
-    fn quantified(&self, term: &Term, bound: &Bound) -> bool {
-        let [Term::List(variables), body] = term.arguments() else { panic!("`{term}`") };
-        let [variable] = variables.as_slice() else { panic!("`{term}` binds more than one name") };
-        let mut values = self.elements(variable.arguments()[0].head()).map(|element| {
-            let bound = [&[(variable.head(), element)], bound].concat();
-            self.holds(body, &bound)
-        });
-        if term.head() == "forall" { values.all(|is| is) } else { values.any(|is| is) }
-    }
-
     fn get(&self, name: &str, at: &[String]) -> String {
         let set = self.values.get(&named(name, at)).or_else(|| self.values.get(name));
         if let Some(value) = set {
             return value.clone();
         }
-        if name.parse::<i64>().is_ok() || matches!(name, "true" | "false") {
+        if matches!(name, "true" | "false") {
             return name.into();
         }
         let writer = at.first().map_or(Writer::nobody(), |text| Writer::from(text.as_str()));
@@ -161,7 +189,7 @@ impl State {
             "attempt" => writer.as_str().into(),
             // A text that is no attempt has none: another text will do.
             "second_of" => writer.second().map_or("none".into(), |second| second.to_string()),
-            _ => match RELATION.symbol(name).sort.as_str() {
+            _ => match sorts(name).1 {
                 "Bool" => "false".into(),
                 "Int" => "0".into(),
                 _ => String::new(),
