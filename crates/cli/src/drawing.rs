@@ -1,10 +1,11 @@
 //! A history as a picture: one lane, terms coloured by holder, vacancies left open.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use spindle::operate::PastTerm;
+use svg::Document;
+use svg::node::element::{Rectangle, Text, Title};
 
 use crate::output::printable;
 
@@ -18,12 +19,12 @@ const LANE_TOP: f64 = 50.0;
 const LANE_HEIGHT: f64 = 40.0;
 
 /// Draws the terms, the latest first, up to `now`; each says `words` of itself.
-pub fn svg(
+pub fn picture(
     name: &str,
     terms: &[PastTerm],
     now: DateTime<Utc>,
     words: impl Fn(&PastTerm) -> String,
-) -> String {
+) -> Document {
     let begin = terms.last().map_or(now, |term| term.token.to_datetime());
     let span = (now - begin).num_milliseconds().max(1) as f64;
     let x = |at: DateTime<Utc>| LEFT + (at - begin).num_milliseconds() as f64 / span * WIDTH;
@@ -33,57 +34,44 @@ pub fn svg(
         colours.entry(term.holder.as_str()).or_insert(next);
     }
     let height = LANE_TOP + LANE_HEIGHT + 50.0 + 20.0 * colours.len() as f64;
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"13\" role=\"img\" aria-label=\"{title}\">\n\
-         <title>{title}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"28\" font-size=\"16\">{title}</text>\n",
-        WIDTH + 2.0 * LEFT,
-        title = escape(&format!("Who held `{}`", printable(name)))
-    );
-    // Writing to a string can't fail.
-    let _ = writeln!(
-        text,
-        "<rect x=\"{LEFT}\" y=\"{LANE_TOP}\" width=\"{WIDTH}\" height=\"{LANE_HEIGHT}\" \
-         fill=\"none\" stroke=\"#999\" stroke-dasharray=\"3 3\"/>"
-    );
+    let title = format!("Who held `{}`", printable(name));
+    let mut page = Document::new()
+        .set("width", WIDTH + 2.0 * LEFT)
+        .set("height", height)
+        .set("font-family", "sans-serif")
+        .set("font-size", 13)
+        .set("role", "img")
+        .set("aria-label", &*title)
+        .add(Title::new(&*title))
+        .add(rect((0.0, 0.0), (WIDTH + 2.0 * LEFT, height)).set("fill", "white"))
+        .add(text((LEFT, 28.0), &title).set("font-size", 16));
+    let lane = rect((LEFT, LANE_TOP), (WIDTH, LANE_HEIGHT)).set("fill", "none");
+    page = page.add(lane.set("stroke", "#999").set("stroke-dasharray", "3 3"));
     for term in terms.iter().rev() {
         let (from, to) = (x(term.token.to_datetime()), x(term.end.unwrap_or(now)));
-        let told = words(term);
-        let _ = writeln!(
-            text,
-            "<rect x=\"{from:.1}\" y=\"{LANE_TOP}\" width=\"{:.1}\" height=\"{LANE_HEIGHT}\" \
-             fill=\"{}\"><title>{}</title></rect>",
-            (to - from).max(1.0),
-            colours[term.holder.as_str()],
-            escape(&printable(&told))
-        );
+        let shape = rect((from, LANE_TOP), ((to - from).max(1.0), LANE_HEIGHT));
+        let told = Title::new(printable(&words(term)));
+        page = page.add(shape.set("fill", colours[term.holder.as_str()]).add(told));
     }
     let below = LANE_TOP + LANE_HEIGHT;
     for (at, anchor) in [(begin, "start"), (now, "end")] {
-        let _ = writeln!(
-            text,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\" fill=\"#555\">{}</text>",
-            x(at),
-            below + 18.0,
-            at.to_rfc3339_opts(SecondsFormat::Secs, true)
-        );
+        let time = text((x(at), below + 18.0), &at.to_rfc3339_opts(SecondsFormat::Secs, true));
+        page = page.add(time.set("text-anchor", anchor).set("fill", "#555"));
     }
     for (index, (holder, colour)) in colours.iter().enumerate() {
         let y = below + 34.0 + 20.0 * index as f64;
-        let _ = writeln!(
-            text,
-            "<rect x=\"{LEFT}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\n\
-             <text x=\"{}\" y=\"{}\">{}</text>",
-            LEFT + 20.0,
-            y + 11.0,
-            escape(&printable(holder))
-        );
+        page = page
+            .add(rect((LEFT, y), (12.0, 12.0)).set("fill", *colour))
+            .add(text((LEFT + 20.0, y + 11.0), &printable(holder)));
     }
-    text.push_str("</svg>\n");
-    text
+    page
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+fn rect((x, y): (f64, f64), (width, height): (f64, f64)) -> Rectangle {
+    let [x, width] = [x, width].map(|length| (length * 10.0).round() / 10.0);
+    Rectangle::new().set("x", x).set("y", y).set("width", width).set("height", height)
+}
+
+fn text((x, y): (f64, f64), content: &str) -> Text {
+    Text::new(content).set("x", (x * 10.0).round() / 10.0).set("y", y)
 }

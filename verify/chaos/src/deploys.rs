@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::checker::{Evidence, Term, phase, terms};
+use crate::checks::{Evidence, Term, phase, terms};
 use crate::history::{Deploy, Event, Fault, Phase, Record};
 use crate::nemesis::FIFTH;
 

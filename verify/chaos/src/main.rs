@@ -14,7 +14,7 @@
 //! of somebody else's, such as Google's.
 
 #[cfg(unix)]
-mod checker;
+mod checks;
 #[cfg(unix)]
 mod clerk;
 #[cfg(unix)]

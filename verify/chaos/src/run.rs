@@ -8,7 +8,7 @@ use clap::Args;
 use spindle_emulator::Emulator;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::checker::{self, Evidence, TABLES};
+use crate::checks::{self, Evidence, TABLES};
 use crate::fleet::Fleet;
 use crate::history::{self, Failure, HISTORY, UNFENCED};
 use crate::nemesis::Nemesis;
@@ -160,11 +160,11 @@ async fn embedded() -> Result<Emulator, Failure> {
 pub fn judge(folder: &Path, seed: Option<u64>) -> Result<bool, Failure> {
     let evidence = Evidence::read(folder)?;
     let target = evidence.target();
-    let violations = checker::judge(&evidence, target.lease(), target.progress_limit())?;
+    let violations = checks::judge(&evidence, target.lease(), target.progress_limit())?;
     let figures = Figures::of(&evidence)?;
     let summary = figures.summary(seed, &violations);
     std::fs::write(folder.join(SUMMARY), &summary)?;
-    std::fs::write(folder.join(PICTURE), picture::draw(&evidence)?)?;
+    svg::save(folder.join(PICTURE), &picture::draw(&evidence)?)?;
     println!("{summary}\n{}", figures.verdict(&violations));
     Ok(violations.is_empty())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::checker::{Evidence, Term, Violation, phase, terms, written_after};
+use crate::checks::{Evidence, Term, Violation, phase, terms, written_after};
 use crate::deploys::DeployFigures;
 use crate::history::{Event, Failure, Fault, Outcome, Phase, Record};
 use crate::setup::{READERS, Target, WRITERS, agent_of};

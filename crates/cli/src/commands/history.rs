@@ -166,8 +166,8 @@ fn draw(file: &Path, name: &str, terms: &[PastTerm]) -> Result<()> {
         let shown = Term::new(term);
         format!("{} from {}: {}", shown.holder, shown.begin, shown.end_in_words())
     };
-    let svg = drawing::svg(name, terms, now, words);
-    std::fs::write(file, svg).map_err(|error| {
+    let picture = drawing::picture(name, terms, now, words);
+    svg::save(file, &picture).map_err(|error| {
         let text = format!("file `{}`: write the drawing: {error}", file.display());
         Failure::new(Code::Usage, text).cure("choose a file in a folder that is there, for --svg")
     })

@@ -94,7 +94,7 @@ impl Nemesis<'_> {
                 break;
             }
             if begin.elapsed() > self.target.progress_limit() {
-                // The checker says so.
+                // The checks say so.
                 return Ok(());
             }
             sleep(Duration::from_millis(100)).await;

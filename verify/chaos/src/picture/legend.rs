@@ -1,5 +1,8 @@
 //! The meaning of the picture's marks.
 
+use svg::Node;
+use svg::node::element::Group;
+
 use super::frame::LEFT;
 use super::marks;
 
@@ -74,21 +77,17 @@ pub fn height(rows: &[Row]) -> f64 {
 }
 
 /// The legend, in rows below `top`.
-pub fn draw(rows: &[Row], top: f64) -> String {
-    let mut svg = String::new();
+pub fn draw(rows: &[Row], top: f64) -> Group {
+    let mut group = Group::new();
     for (row, items) in rows.iter().enumerate() {
         let y = top + ROW * row as f64 + 8.0;
         for (x, sample, text) in *items {
             let x = LEFT + x;
-            svg += &sample.draw(x, y);
-            svg += &format!(
-                "<text x=\"{}\" y=\"{}\" class=\"dim\">{text}</text>\n",
-                x + 38.0,
-                y + 5.0
-            );
+            group.append(sample.draw(x, y));
+            group.append(marks::text("dim", (x + 38.0, y + 5.0), text));
         }
     }
-    svg
+    group
 }
 
 pub enum Sample {
@@ -108,28 +107,28 @@ pub enum Sample {
 }
 
 impl Sample {
-    fn draw(&self, x: f64, y: f64) -> String {
+    fn draw(&self, x: f64, y: f64) -> Box<dyn Node> {
         let middle = x + 15.0;
         match self {
-            Sample::Terms => {
-                marks::term(1, "a term", (x, y - 8.0), (14.0, 16.0))
-                    + &marks::term(2, "the next one", (x + 16.0, y - 8.0), (14.0, 16.0))
-            }
-            Sample::Workers => {
-                marks::line("life w0", (x, y), (x + 14.0, y))
-                    + &marks::rect("w1", (x + 16.0, y - 5.0), (14.0, 10.0))
-            }
-            Sample::RefusedSmall => marks::refused_small(middle, y),
-            Sample::Line => marks::line("alive", (x, y), (x + 30.0, y)),
-            Sample::Kill => marks::cross(middle, y),
-            Sample::Resign => marks::resign(middle, y - 4.0),
-            Sample::Late => marks::late(middle, y + 5.0),
-            Sample::Refused => marks::refused(middle, y),
-            Sample::Restart => marks::restart(middle, y),
-            Sample::Delete => marks::diamond("delete", middle, y),
-            Sample::Edit => marks::diamond("edit", middle, y),
-            Sample::Span(class) => marks::rect(class, (x, y - 8.0), (30.0, 16.0)),
-            Sample::Strip(class) => marks::rect(class, (x, y - 2.5), (30.0, 5.0)),
+            Sample::Terms => Group::new()
+                .add(marks::term(1, "a term", (x, y - 8.0), (14.0, 16.0)))
+                .add(marks::term(2, "the next one", (x + 16.0, y - 8.0), (14.0, 16.0)))
+                .into(),
+            Sample::Workers => Group::new()
+                .add(marks::line("life w0", (x, y), (x + 14.0, y)))
+                .add(marks::rect("w1", (x + 16.0, y - 5.0), (14.0, 10.0)))
+                .into(),
+            Sample::RefusedSmall => marks::refused_small(middle, y).into(),
+            Sample::Line => marks::line("alive", (x, y), (x + 30.0, y)).into(),
+            Sample::Kill => marks::cross(middle, y).into(),
+            Sample::Resign => marks::resign(middle, y - 4.0).into(),
+            Sample::Late => marks::late(middle, y + 5.0).into(),
+            Sample::Refused => marks::refused(middle, y).into(),
+            Sample::Restart => marks::restart(middle, y).into(),
+            Sample::Delete => marks::diamond("delete", middle, y).into(),
+            Sample::Edit => marks::diamond("edit", middle, y).into(),
+            Sample::Span(class) => marks::rect(class, (x, y - 8.0), (30.0, 16.0)).into(),
+            Sample::Strip(class) => marks::rect(class, (x, y - 2.5), (30.0, 5.0)).into(),
         }
     }
 }

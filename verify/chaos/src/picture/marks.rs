@@ -2,6 +2,11 @@
 
 use std::fmt::Write as _;
 
+use svg::Document;
+use svg::node::element::{
+    Circle, Definitions, Group, Line, Path, Pattern, Rectangle, Style, Text, Title,
+};
+
 /// Light by default, dark where the reader's page is.
 const STYLE: &str = "
 text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif }
@@ -50,7 +55,8 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 /// More workers than these have no colour of their own.
 const WORKERS: usize = 22;
 
-pub fn head(width: f64, height: f64, name: &str) -> String {
+/// An empty page of this size.
+pub fn page(width: f64, height: f64, name: &str) -> Document {
     let mut style = STYLE.to_string();
     for number in 0..WORKERS {
         let colour = colour(number);
@@ -59,15 +65,23 @@ pub fn head(width: f64, height: f64, name: &str) -> String {
             ".w{number} {{ fill: {colour} }} .life.w{number} {{ stroke: {colour} }}"
         );
     }
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{name}, and what was \
-         done to whom\">\n<style>{style}</style>\n\
-         <defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
-         patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" class=\"hatch-page\"/>\
-         <line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" class=\"hatch\"/></pattern></defs>\n\
-         <rect width=\"{width}\" height=\"{height}\" rx=\"8\" class=\"page\"/>\n"
-    )
+    let hatch = Pattern::new()
+        .set("id", "hatch")
+        .set("width", 6)
+        .set("height", 6)
+        .set("patternUnits", "userSpaceOnUse")
+        .set("patternTransform", "rotate(45)")
+        .add(rect("hatch-page", (0.0, 0.0), (6.0, 6.0)))
+        .add(line("hatch", (0.0, 0.0), (0.0, 6.0)));
+    Document::new()
+        .set("viewBox", (0, 0, width, height))
+        .set("width", width)
+        .set("height", height)
+        .set("role", "img")
+        .set("aria-label", format!("{name}, and what was done to whom"))
+        .add(Style::new(style))
+        .add(Definitions::new().add(hatch))
+        .add(rect("page", (0.0, 0.0), (width, height)).set("rx", 8))
 }
 
 /// Neighbours differ: each term is turned by the golden angle from the one before.
@@ -78,72 +92,89 @@ fn colour(number: usize) -> String {
     format!("hsl({hue:.0}, 62%, {lightness}%)")
 }
 
-pub fn term(number: usize, about: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> String {
-    let mut svg = format!(
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\" rx=\"3\" \
-         fill=\"{}\"><title>{about}</title></rect>\n",
-        width.max(2.0),
-        colour(number)
-    );
-    if width > 18.0 {
-        svg += &format!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" class=\"number\">{number}</text>\n",
-            x + width / 2.0,
-            y + height / 2.0 + 4.0
-        );
-    }
-    svg
+/// Tenths of a pixel are enough.
+fn tenths(length: f64) -> f64 {
+    (length * 10.0).round() / 10.0
 }
 
-pub fn rect(class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> String {
-    format!(
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
-         class=\"{class}\"/>\n"
-    )
+pub fn term(number: usize, about: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> Group {
+    let shape = rect("term", (x, y), (width.max(2.0), height))
+        .set("rx", 3)
+        .set("fill", colour(number))
+        .add(Title::new(about));
+    let middle = (x + width / 2.0, y + height / 2.0 + 4.0);
+    let digits = (width > 18.0).then(|| text("number", middle, &number.to_string()));
+    digits.into_iter().fold(Group::new().add(shape), Group::add)
 }
 
-pub fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> String {
-    format!(
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>\n"
-    )
+pub fn text(class: &str, (x, y): (f64, f64), content: &str) -> Text {
+    Text::new(content).set("x", tenths(x)).set("y", tenths(y)).set("class", class)
+}
+
+pub fn rect(class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> Rectangle {
+    Rectangle::new()
+        .set("x", tenths(x))
+        .set("y", tenths(y))
+        .set("width", tenths(width))
+        .set("height", tenths(height))
+        .set("class", class)
+}
+
+pub fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> Line {
+    Line::new()
+        .set("x1", tenths(x1))
+        .set("y1", tenths(y1))
+        .set("x2", tenths(x2))
+        .set("y2", tenths(y2))
+        .set("class", class)
+}
+
+fn circle(class: &str, (x, y): (f64, f64), radius: f64) -> Circle {
+    Circle::new().set("cx", tenths(x)).set("cy", tenths(y)).set("r", radius).set("class", class)
+}
+
+/// A shape that begins at this place and goes on as told.
+pub fn path(class: &str, (x, y): (f64, f64), rest: &str) -> Path {
+    Path::new().set("d", format!("M{x:.1} {y:.1}{rest}")).set("class", class)
 }
 
 /// A kill.
-pub fn cross(x: f64, y: f64) -> String {
-    let mut svg = String::new();
-    for class in ["halo", "kill"] {
-        svg += &line(class, (x - 6.0, y - 6.0), (x + 6.0, y + 6.0));
-        svg += &line(class, (x - 6.0, y + 6.0), (x + 6.0, y - 6.0));
-    }
-    svg
+pub fn cross(x: f64, y: f64) -> Group {
+    ["halo", "kill"].into_iter().fold(Group::new(), |group, class| {
+        group.add(line(class, (x - 6.0, y - 6.0), (x + 6.0, y + 6.0))).add(line(
+            class,
+            (x - 6.0, y + 6.0),
+            (x + 6.0, y - 6.0),
+        ))
+    })
 }
 
 /// A request to let go: a flag from above.
-pub fn resign(x: f64, y: f64) -> String {
-    format!("<path d=\"M{:.1} {y:.1} h12 l-6 9 z\" class=\"resign\"/>\n", x - 6.0)
+pub fn resign(x: f64, y: f64) -> Path {
+    path("resign", (x - 6.0, y), " h12 l-6 9 z")
 }
 
 /// A write that the plain file took too late.
-pub fn late(x: f64, y: f64) -> String {
-    format!("<path d=\"M{:.1} {y:.1} h12 l-6 -10 z\" class=\"late\"/>\n", x - 6.0)
+pub fn late(x: f64, y: f64) -> Path {
+    path("late", (x - 6.0, y), " h12 l-6 -10 z")
 }
 
 /// A write that Spanner refused.
-pub fn refused(x: f64, y: f64) -> String {
-    format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" class=\"refused\"/>\n")
+pub fn refused(x: f64, y: f64) -> Circle {
+    circle("refused", (x, y), 4.0)
 }
 
 /// The same, in a thin lane.
-pub fn refused_small(x: f64, y: f64) -> String {
-    format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.4\" class=\"refused-small\"/>\n")
+pub fn refused_small(x: f64, y: f64) -> Circle {
+    circle("refused-small", (x, y), 2.4)
 }
 
 /// A hand at the row.
-pub fn diamond(class: &str, x: f64, y: f64) -> String {
-    format!("<path d=\"M{x:.1} {:.1} l6 7 l-6 7 l-6 -7 z\" class=\"{class}\"/>\n", y - 7.0)
+pub fn diamond(class: &str, x: f64, y: f64) -> Path {
+    path(class, (x, y - 7.0), " l6 7 l-6 7 l-6 -7 z")
 }
 
 /// A restart of the server.
-pub fn restart(x: f64, y: f64) -> String {
-    format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" class=\"restart-mark\"/>\n")
+pub fn restart(x: f64, y: f64) -> Circle {
+    circle("restart-mark", (x, y), 6.0)
 }

@@ -8,7 +8,10 @@ mod one;
 mod run;
 mod strip;
 
-use crate::checker::Evidence;
+use svg::Document;
+use svg::node::element::Group;
+
+use crate::checks::Evidence;
 use crate::history::{Failure, Fault};
 use crate::setup::Target;
 use frame::{AXIS, LEFT, STRIP_SECONDS, TOP, WIDTH};
@@ -16,7 +19,7 @@ use run::Run;
 use strip::Strip;
 
 /// Draws a run as an SVG that suits light and dark pages.
-pub fn draw(evidence: &Evidence) -> Result<String, Failure> {
+pub fn draw(evidence: &Evidence) -> Result<Document, Failure> {
     let run = Run::of(evidence)?;
     let name = match evidence.target() {
         Target::One => "Who held the lock",
@@ -42,26 +45,23 @@ fn page(
     name: &str,
     rows_height: f64,
     legend: &[legend::Row],
-    draw: impl Fn(&Strip) -> String,
-) -> String {
+    draw: impl Fn(&Strip) -> Group,
+) -> Document {
     let strips = (run.seconds() / STRIP_SECONDS).ceil().max(1.0) as usize;
     let length = run.seconds() / strips as f64;
     let strip_height = rows_height + AXIS;
     let height = TOP + strips as f64 * strip_height + legend::height(legend);
-    let mut svg = marks::head(WIDTH, height, name);
-    svg += &title(run, name);
+    let mut page = marks::page(WIDTH, height, name).add(title(run, name));
     for number in 0..strips {
         let from = number as f64 * length;
         let top = TOP + number as f64 * strip_height;
         let to = from + length;
-        svg += &draw(&Strip { run, from, to, top, height: rows_height, number });
+        page = page.add(draw(&Strip { run, from, to, top, height: rows_height, number }));
     }
-    svg += &legend::draw(legend, TOP + strips as f64 * strip_height + 6.0);
-    svg += "</svg>\n";
-    svg
+    page.add(legend::draw(legend, TOP + strips as f64 * strip_height + 6.0))
 }
 
-fn title(run: &Run, name: &str) -> String {
+fn title(run: &Run, name: &str) -> Group {
     let faults = |wanted: &[Fault]| run.count(wanted);
     let line = format!(
         "{:.0} seconds, {} terms, {} kills, {} stops, {} cut or slow lines, {} server failures; \
@@ -75,8 +75,9 @@ fn title(run: &Run, name: &str) -> String {
         run.late.len(),
         run.late_accepted,
     );
-    format!(
-        "<text x=\"{LEFT}\" y=\"28\" class=\"ink title\">{name}</text>\n\
-         <text x=\"{LEFT}\" y=\"50\" class=\"dim\">{line}</text>\n"
-    )
+    Group::new().add(marks::text("ink title", (LEFT, 28.0), name)).add(marks::text(
+        "dim",
+        (LEFT, 50.0),
+        &line,
+    ))
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::checker::{Evidence, Line, Term, terms};
+use crate::checks::{Evidence, Line, Term, terms};
 use crate::history::{Event, Failure, Fault, Record};
 use crate::setup::{Rank, Target, WRITERS};
 

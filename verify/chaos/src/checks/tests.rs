@@ -1,4 +1,4 @@
-//! A checker that can't fail proves nothing: each property is broken once, in a history written by hand.
+//! A check that can't fail proves nothing: each property is broken once, in a history written by hand.
 
 use std::time::Duration;
 
