@@ -24,7 +24,7 @@ pub enum Outcome {
         place: String,
     },
     NotNoticed,
-    /// The copy doesn't build or run; what was printed.
+    /// The mutant doesn't apply, or the copy doesn't build or run; what was printed.
     Broken(String),
 }
 
@@ -78,6 +78,11 @@ impl Checker {
                     ["-p", "spindle-simulation", "--bin", "simulate", "--", "--first", "1"];
                 [&OPTIMISED[..], &program, options].concat()
             }
+            // Of the whole workspace where that builds nothing else: its builds of other people's packages are there,
+            // while one package alone asks some of them for fewer features.
+            Checker::Test(Test { name, target, .. }) if target.starts_with("--test=") => {
+                vec!["test", "--quiet", "--workspace", target, "--", name]
+            }
             Checker::Test(Test { package, name, target, .. }) => {
                 vec!["test", "--quiet", "-p", package, target, "--", name]
             }
@@ -87,7 +92,8 @@ impl Checker {
     /// Reads the verdict off what it printed.
     pub fn verdict(&self, printed: &str) -> Outcome {
         let broken = || Outcome::Broken(printed.to_string());
-        let prefixed = |prefix| printed.lines().find_map(|line| line.strip_prefix(prefix));
+        // It is the last word: what is said first is which worlds are tried.
+        let prefixed = |prefix| printed.lines().rev().find_map(|line| line.strip_prefix(prefix));
         match self {
             Checker::Model(_) => match prefixed("model: ") {
                 None => broken(),
@@ -95,9 +101,9 @@ impl Checker {
                 Some(_) => noticed_by_model(printed),
             },
             Checker::Simulation(_) => match prefixed("simulate: ") {
-                None => broken(),
-                Some(verdict) => match verdict.strip_prefix("FAILED ") {
-                    None => Outcome::NotNoticed,
+                Some(verdict) if verdict.starts_with("ok") => Outcome::NotNoticed,
+                verdict => match verdict.and_then(|verdict| verdict.strip_prefix("FAILED ")) {
+                    None => broken(),
                     Some(failure) => Outcome::Noticed {
                         as_what: failure.to_string(),
                         place: "the simulation".to_string(),
@@ -138,7 +144,7 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Noticed { as_what, place } => write!(f, "{as_what}, by {place}"),
             Outcome::NotNoticed => f.write_str("NOT NOTICED"),
-            Outcome::Broken(_) => f.write_str("NOT JUDGED: the mutated copy doesn't build or run"),
+            Outcome::Broken(_) => f.write_str("NOT JUDGED: it doesn't apply, build or run"),
         }
     }
 }
@@ -185,6 +191,15 @@ mod tests {
         }
         assert!(matches!(MODEL.verdict("error"), Outcome::Broken(_)));
         assert!(matches!(SIMULATION.verdict("error"), Outcome::Broken(_)));
+    }
+
+    #[test]
+    fn the_simulation_notices_by_its_last_word() {
+        let first = "simulate: seeds from 1 on, after 1 regressions";
+        let noticed = SIMULATION.verdict(&format!("{first}\nsimulate: FAILED seed=7 I1 at 2 s"));
+        assert_eq!(noticed.to_string(), "seed=7 I1 at 2 s, by the simulation");
+        assert_eq!(SIMULATION.verdict(&format!("{first}\nsimulate: ok")), Outcome::NotNoticed);
+        assert!(matches!(SIMULATION.verdict(first), Outcome::Broken(_)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod changes;
 mod checker;
 mod mutant;
+mod record;
 mod sandbox;
 mod sources;
 
@@ -19,16 +20,17 @@ use clap::Parser;
 use crate::changes::Selection;
 use crate::checker::{Checker, Outcome};
 use crate::mutant::Mutant;
+use crate::record::Record;
 use crate::sandbox::Sandbox;
 use crate::sources::Sources;
 
 /// Judges the mutants of verify/mutants/list: each must be noticed by a checker.
 #[derive(Parser)]
 struct Options {
-    /// Judges only those whose names contain this text; more than one may be given.
+    /// Judges only those with this text in their names or edited files; more than one may be given.
     #[arg(long, value_name = "TEXT", conflicts_with = "changed")]
     only: Vec<String>,
-    /// Judges ten drawn by the commit's hash, and those whose file or checker changed since all were judged.
+    /// Judges those whose file or checker changed since they were noticed, and ten others drawn by the commit's hash.
     #[arg(long)]
     changed: bool,
     /// Begins none after this many minutes; those that are left are counted.
@@ -42,6 +44,7 @@ struct Options {
 /// The mutants to be judged in this order, and what became of those that were.
 struct Queue<'a> {
     sources: &'a Sources,
+    record: &'a Record,
     waiting: Mutex<Vec<&'a Mutant>>,
     judged: Mutex<Vec<Judged<'a>>>,
     deadline: Option<Instant>,
@@ -69,20 +72,20 @@ fn run(options: &Options) -> io::Result<bool> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let sources = Sources::read(&workspace)?;
     let mutants = mutant::read_all(&workspace)?;
+    let record = Record::open(&workspace, &mutants, &sources)?;
     let selection = if options.changed {
-        changes::select(&workspace, &mutants, &sources)?
-    } else if options.only.is_empty() {
-        Selection::all(&mutants)
+        changes::select(&workspace, &mutants, &record)?
     } else {
         Selection::named(&mutants, &options.only)
     };
     if selection.mutants.is_empty() {
-        return Err(io::Error::other("no mutant has such a name"));
+        return Err(io::Error::other("no mutant has such a name or edits such a file"));
     }
     println!("mutants: {}", selection.why);
     let jobs = usize::try_from(options.jobs).unwrap_or(1).min(selection.mutants.len());
     let queue = Queue {
         sources: &sources,
+        record: &record,
         waiting: Mutex::new(selection.mutants.iter().rev().copied().collect()),
         judged: Mutex::default(),
         deadline: options.minutes.map(|minutes| began + Duration::from_secs(minutes * 60)),
@@ -94,16 +97,10 @@ fn run(options: &Options) -> io::Result<bool> {
     let caught = judged.iter().filter(|it| it.outcome.is_noticed()).count();
     let is_ok = caught == judged.len() && caught > 0;
     if !left.is_empty() {
-        println!(
-            "!! LEFT TO THE NIGHTLY RUN: {} mutants whose file or checker changed",
-            left.len()
-        );
-    }
-    if is_ok && selection.is_all && left.is_empty() {
-        changes::record_judged(&workspace)?;
+        println!("!! LEFT TO THE NIGHTLY RUN: {} mutants that changed or were drawn", left.len());
     }
     println!(
-        "mutants: {} caught={caught}/{} judged={}/{} left_to_nightly={} seconds={}",
+        "mutants: {} caught={caught}/{} judged={}/{} left={} seconds={}",
         if is_ok { "ok" } else { "FAILED" },
         judged.len(),
         judged.len(),
@@ -133,6 +130,7 @@ impl<'a> Queue<'a> {
             let Some(mutant) = next else { return Ok(()) };
             let began = now();
             let outcome = sandbox.judge(mutant, &Checker::all_for(mutant, self.sources)?)?;
+            self.record.keep(mutant, outcome.is_noticed())?;
             let judged = Judged { mutant, outcome, took: began.elapsed() };
             eprintln!("{}", judged.row());
             self.judged.lock().unwrap_or_else(PoisonError::into_inner).push(judged);

@@ -60,6 +60,13 @@ impl Mutant {
         self.test.as_deref()?.split_once(' ')
     }
 
+    /// Returns the package that is tested and the first file that it edits: a build takes over most of the last one of
+    /// the same.
+    pub fn built(&self) -> [&str; 2] {
+        let package = self.test().map_or("", |(package, _)| package);
+        [package, self.edits.first().map_or("", |edit| &edit.file)]
+    }
+
     /// Returns each file that it changes, before and after.
     ///
     /// Fails where a text doesn't occur exactly once, or where nothing is changed.

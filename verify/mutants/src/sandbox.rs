@@ -35,7 +35,10 @@ impl Sandbox {
 
     /// Mutates the copy, and runs the checkers until one notices.
     pub fn judge(&self, mutant: &Mutant, checkers: &[Checker]) -> io::Result<Outcome> {
-        let files = mutant.mutated(&self.copy).map_err(io::Error::other)?;
+        let files = match mutant.mutated(&self.copy) {
+            Ok(files) => files,
+            Err(error) => return Ok(Outcome::Broken(error)),
+        };
         for file in &files {
             fs::write(self.copy.join(&file.file), &file.after)?;
         }
@@ -64,6 +67,7 @@ impl Sandbox {
             .current_dir(&self.copy)
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_INCREMENTAL", "1")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("CARGO_TERM_COLOR", "never")
             .stdin(Stdio::null())
             .output()?;

@@ -66,6 +66,11 @@ impl Sources {
         Ok(Sources { packages })
     }
 
+    /// Returns each Rust file, relative to the workspace.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.packages.values().flat_map(|package| package.files.keys()).map(String::as_str)
+    }
+
     /// Returns the test that a mutant names.
     pub fn test(&self, mutant: &Mutant) -> Result<Test, String> {
         let wrong = |what: String| format!("mutant `{}`: {what}", mutant.name);
