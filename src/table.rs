@@ -7,7 +7,9 @@ use google_cloud_spanner::client::DatabaseClient;
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 
 use crate::error::Result;
-use crate::fleet::{MemberBuilder, Members, RwLockBuilder, SemaphoreBuilder};
+use crate::fleet::{
+    self, MemberBuilder, Members, Resize, RwLockBuilder, SemaphoreBuilder, ShardCount,
+};
 use crate::lock::{self, LastRun};
 use crate::operate::{self, Checked, Evict, History, LockList, LockState, Observer, Seize};
 use crate::settings::LockBuilder;
@@ -121,6 +123,88 @@ impl LockTable {
     /// ```
     pub fn members(&self, group: impl Into<String>) -> Members {
         Members::new(Arc::clone(&self.0), group.into())
+    }
+
+    /// Returns the count of a group's shards, as all members agree on it; nothing if no member has
+    /// shared them yet.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for names that can't be, and for a row that names no
+    /// count; otherwise why Spanner could not be asked within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn shard_count(
+        &self,
+        group: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Result<Option<ShardCount>> {
+        fleet::shard_count(&self.0, &group.into(), &name.into()).await
+    }
+
+    /// Moves a group, running or not, to another count of shards: all of its members, by one commit.
+    ///
+    /// They learn it from their next poll. Each shard of the old count is given up first. None of the
+    /// new ones runs before all are, so that a number never means two things at once. Without dead or
+    /// slow members each shard is vacant for two polls and the time that its task takes to stop. The
+    /// shards of a member that is out of contact are waited for until its lease is over.
+    /// [`keep_numbers`](Resize::keep_numbers) stops only what it must.
+    ///
+    /// It gives the count once the move stands in the table: the members carry it out, whether or not
+    /// the caller lives on. [`shard_count`](LockTable::shard_count) shows a move that goes on. A
+    /// member whose code names the count before the move may still begin. So move first, and deploy
+    /// the new number at leisure. The count that is there already changes nothing.
+    ///
+    /// ```
+    /// # use spindle::{CancellationToken, LockTable, fleet::Shard};
+    /// # use spindle_emulator::Emulator;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let database = "projects/p/instances/i/databases/d";
+    /// # let emulator = Emulator::start().await?;
+    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// # let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+    /// # let shards = table.member("orders").build()?.shards("partitions", 6);
+    /// # let (cancel, mut events) = (CancellationToken::new(), shards.events());
+    /// # let sharing = tokio::spawn({
+    /// #     let cancel = cancel.clone();
+    /// #     let task = |shard: Shard| async move { shard.cancelled().await };
+    /// #     async move { shards.run(cancel, task).await }
+    /// # });
+    /// # events.next().await;
+    /// // A fleet runs whose code says `shards("partitions", 6)`.
+    /// let count = table.resize_shards("orders", "partitions", 8).await?;
+    /// assert_eq!((count.shards, count.before, count.is_draining), (8, Some(6), true));
+    /// while table.shard_count("orders", "partitions").await?.is_some_and(|it| it.is_draining) {
+    ///     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    /// }
+    /// # cancel.cancel();
+    /// # sharing.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`is_other_count`](crate::Error::is_other_count) while another move drains, and if somebody else
+    /// moved them at the same time. [`is_config`](crate::Error::is_config) for names and counts that
+    /// can't be, and for shards that no member has shared yet.
+    /// [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came, where
+    /// [`shard_count`](LockTable::shard_count) tells and a repetition does no harm. Otherwise the
+    /// reason why it could not be done within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the move was written.
+    pub fn resize_shards(
+        &self,
+        group: impl Into<String>,
+        name: impl Into<String>,
+        count: usize,
+    ) -> Resize {
+        Resize::new(Arc::clone(&self.0), group.into(), name.into(), count)
     }
 
     /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its

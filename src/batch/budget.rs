@@ -143,7 +143,7 @@ impl Budget {
     }
 
     /// Waits until it has paid, and returns when that was.
-    async fn paid(&self, charge: Charge) -> Instant {
+    pub(crate) async fn paid(&self, charge: Charge) -> Instant {
         loop {
             let mut refunded = std::pin::pin!(self.refunded());
             refunded.as_mut().enable();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use google_cloud_gax::error::rpc::{Code, Status};
 use spindle_protocol::Row;
+use spindle_protocol::fleet::Count;
 
 use super::client::{code, is_definite};
 use super::term_end::TermEnd;
@@ -65,6 +66,8 @@ pub(crate) enum Kind {
     NotAcquired { lock: String, limit: Duration, trouble: Option<Error> },
     /// The lock is somebody's, or will be: its row is not to be removed.
     NotVacant { lock: String, holding: String },
+    /// The row of the shards names another count than the one asked for.
+    OtherCount { shards: String, asked: usize, named: Count },
     /// The code that ran under the lock panicked.
     Panicked { lock: String, message: String },
     /// The code that ran under the lock did not stop when it was told to, nor when it was aborted.
@@ -192,6 +195,14 @@ impl Error {
     /// [`remove`](crate::LockTable::remove) leaves its row alone.
     pub fn is_not_vacant(&self) -> bool {
         matches!(*self.0, Kind::NotVacant { .. })
+    }
+
+    /// Returns true if a group shares another count of shards than the one asked for: by the code that
+    /// begins to [share them](crate::fleet::Shards::run), or by who
+    /// [moves them](crate::LockTable::resize_shards) beside somebody else. Nothing was changed, and the
+    /// text has both counts.
+    pub fn is_other_count(&self) -> bool {
+        matches!(*self.0, Kind::OtherCount { .. })
     }
 
     /// Returns true if the code that ran under the lock panicked; the lock was released. The text

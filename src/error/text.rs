@@ -61,6 +61,9 @@ impl fmt::Display for Error {
             Kind::NotVacant { lock, holding } => {
                 write!(f, "lock `{lock}`: not vacant, so its row stays: {holding}")
             }
+            Kind::OtherCount { shards, asked, named } => {
+                write!(f, "shards `{shards}`: {asked} asked for, but the group shares {named}")
+            }
             Kind::Panicked { lock, message } => {
                 write!(f, "lock `{lock}`: what ran under it panicked: {message}")
             }

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::Succession;
 use spindle_protocol::fleet::{Declaration, Share, Step, View};
+use spindle_protocol::{Succession, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::count_row::{Beginning, CountRow, Written};
+use super::follow::{Followed, follow};
 use super::member::Member;
-use super::poll::{Other, Place, Polled};
+use super::poll::{Place, Polled};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
 use super::shards_view::ShardsView;
 use super::tasks::{EndedTask, Tasks};
@@ -36,6 +38,8 @@ pub(super) struct Sharing {
     pub(super) member: Member,
     pub(super) name: String,
     pub(super) count: usize,
+    /// True if it waits while the group shares another count.
+    pub(super) waits: bool,
     pub(super) restart: Option<Duration>,
     pub(super) weight: u32,
     /// The costs of the shards that don't cost 1.
@@ -50,6 +54,8 @@ pub(super) struct Controller {
     place: Place,
     poll: Duration,
     restart: Option<Duration>,
+    /// True if it waits while the group shares another count than its code names.
+    waits: bool,
     share: Share,
     /// The member's own row, which says that it shares these shards.
     own: Spindle,
@@ -76,8 +82,6 @@ pub(super) struct Controller {
     all_due: Instant,
     /// Polls that failed in a row.
     failures: u32,
-    /// The members that share another number, as the last poll of all showed them.
-    others: Vec<Other>,
     /// True if the last poll of all showed that the group plans by what this member declares.
     is_by_own: bool,
     tidied: Instant,
@@ -90,7 +94,7 @@ impl Controller {
         cancel: CancellationToken,
         dropped: CancellationToken,
     ) -> Result<Controller> {
-        let Sharing { member, name, count, restart, weight, costs, view } = sharing;
+        let Sharing { member, name, count, waits, restart, weight, costs, view } = sharing;
         let lock = member.settings_of_rows().clone();
         let shares = shares_prefix(member.group(), name);
         let declares = Declaration::new(*count, *weight, costs.clone());
@@ -102,6 +106,9 @@ impl Controller {
             table: Arc::clone(member.table()),
             shares,
             shards: shards_prefix(member.group(), name),
+            count_row: Arc::new(CountRow::new(Arc::clone(member.table()), member.group(), name)),
+            count: *count,
+            numbers_since: Timestamp::EPOCH,
             declares,
             lease: timing.lease,
             repeats: Arc::default(),
@@ -114,6 +121,7 @@ impl Controller {
             lock,
             poll: timing.poll_interval,
             restart: *restart,
+            waits: *waits,
             place,
             leave: CancellationToken::new(),
             cancel,
@@ -130,7 +138,6 @@ impl Controller {
             awaited: Vec::new(),
             all_due: Instant::now(),
             failures: 0,
-            others: Vec::new(),
             is_by_own: true,
             tidied: Instant::now(),
         })
@@ -147,7 +154,7 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        if !self.knows_its_past().await? {
+        if !self.knows_the_count().await? || !self.knows_its_past().await? {
             return Ok(());
         }
         let running = self.own.run(self.leave.clone());
@@ -156,16 +163,33 @@ impl Controller {
         worked.and(left)
     }
 
+    /// Waits until the group's row lets it begin; false if it is cancelled before.
+    async fn knows_the_count(&mut self) -> Result<bool> {
+        loop {
+            let (own, count_row) = (self.own.name(), Arc::clone(&self.place.count_row));
+            let begin = count_row.begin(own, self.place.declares.count, self.waits);
+            let Some(begin) = self.unless_ended(begin).await else { return Ok(false) };
+            let pause = match begin {
+                Ok(Beginning::Admitted(count)) => {
+                    self.place.count = count;
+                    return Ok(true);
+                }
+                Ok(Beginning::Refused(error)) => return Err(error),
+                Ok(Beginning::LookAgain) => POLL_PAUSE_MIN,
+                Ok(Beginning::Wait) => self.poll,
+                Err(error) => self.pause_after(&error),
+            };
+            if self.unless_ended(sleep(pause)).await.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Finds out how many of its lives ended early, and says so in its row; false if it is cancelled
     /// before. One whose id is random has no past.
     async fn knows_its_past(&mut self) -> Result<bool> {
         while self.member.is_named() {
-            let polled = tokio::select! {
-                biased;
-                () = self.dropped.cancelled() => return Ok(false),
-                () = self.cancel.cancelled() => return Ok(false),
-                polled = self.place.poll() => polled,
-            };
+            let Some(polled) = self.unless_ended(self.place.poll()).await else { return Ok(false) };
             let pause = match polled {
                 Ok(polled) => {
                     let early = self.place.early_lives(self.member.id(), &polled);
@@ -176,14 +200,21 @@ impl Controller {
                 }
                 Err(error) => self.pause_after(&error),
             };
-            tokio::select! {
-                biased;
-                () = self.dropped.cancelled() => return Ok(false),
-                () = self.cancel.cancelled() => return Ok(false),
-                () = sleep(pause) => {}
+            if self.unless_ended(sleep(pause)).await.is_none() {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Does this; nothing comes of it if the member is to end meanwhile.
+    async fn unless_ended<T>(&self, this: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.dropped.cancelled() => None,
+            () = self.cancel.cancelled() => None,
+            done = this => Some(done),
+        }
     }
 
     /// Polls and acts until it is cancelled, or can't go on.
@@ -210,12 +241,8 @@ impl Controller {
                 () = sleep_until(next_poll) => {}
             }
             let is_all = self.awaited.is_empty() || self.all_due <= Instant::now();
-            let polled = tokio::select! {
-                biased;
-                () = self.dropped.cancelled() => return Ok(()),
-                () = self.cancel.cancelled() => return Ok(()),
-                polled = self.poll_due(is_all) => polled,
-            };
+            let polled = self.unless_ended(self.poll_due(is_all)).await;
+            let Some(polled) = polled else { return Ok(()) };
             next_poll = match polled {
                 Ok(polled) => {
                     let pause = self.act(polled, is_all, task).await?;
@@ -247,10 +274,12 @@ impl Controller {
             self.failures = 0;
         }
         if is_all {
-            self.check_count(&polled)?;
             self.note_plan(&polled);
-            self.view.polled(self.member.id(), &polled.view, &self.meter);
+            self.view.polled(self.member.id(), &polled, &self.meter);
             self.left.clear();
+            if let Some(pause) = self.follow_count(&polled).await {
+                return Ok(pause);
+            }
         }
         self.awaited.iter().for_each(|shard| drop(self.left.remove(shard)));
         self.left.extend(polled.left.iter().map(|(shard, text)| (*shard, Arc::clone(text))));
@@ -276,41 +305,29 @@ impl Controller {
         Ok(poll_again.max(POLL_PAUSE_MIN / 4) + jitter)
     }
 
-    /// Refuses to go on beside members that came before and share another number.
-    fn check_count(&mut self, polled: &Polled) -> Result<()> {
-        let own = self.own.has_lock().map(|token| token.to_timestamp());
-        let is_before = |since| own.is_none_or(|own| since < own);
-        let (ours, shards) = (self.place.declares.count, &*self.place.shards);
-        let Some(other) = polled.others.iter().find(|other| is_before(other.since)) else {
-            self.warn_of(&polled.others);
-            return Ok(());
+    /// Does as the row of the count says; returns a pause if no shard is to be taken after this poll.
+    async fn follow_count(&mut self, polled: &Polled) -> Option<Duration> {
+        let own = self.own.name();
+        let Followed::Idle(next) = follow(&mut self.place, polled, &self.tasks, &self.view, own)
+        else {
+            return None;
         };
-        let Other { id, count, says, .. } = other;
-        let least = if *says { "" } else { "at least " };
-        Err(self.member.refuse(format!(
-            "{ours} shards under `{shards}`, of which `{id}` shares {least}{count}; another count is \
-             another name"
-        )))
-    }
-
-    /// Logs those that came later and share another number: each once in a term of its membership.
-    fn warn_of(&mut self, others: &[Other]) {
-        let (lock, ours) = (self.own.name(), self.place.declares.count);
-        let is_known = |other: &&Other| {
-            self.others.iter().any(|known| (&known.id, known.since) == (&other.id, other.since))
-        };
-        for Other { id, count, .. } in others.iter().filter(|other| !is_known(other)) {
-            say(|| {
-                tracing::warn!(
-                    lock,
-                    ours,
-                    member = id,
-                    theirs = count,
-                    "another count of the same shards"
-                )
-            });
+        self.awaited.clear();
+        // It polls once its last shard is given up.
+        (self.last, self.is_more) = (None, true);
+        let Some(next) = next else { return Some(self.poll) };
+        // No matter how often it is written, or by whom: on the condition that the row is as it was.
+        let write = self.place.count_row.write(polled.count.clone(), next, Duration::ZERO);
+        let Some(written) = self.unless_ended(write).await else { return Some(self.poll) };
+        match written {
+            Ok(Written::Yes | Written::No) => Some(POLL_PAUSE_MIN),
+            Ok(Written::Unpaid) => Some(self.poll),
+            Err(error) => {
+                let lock = self.own.name();
+                say(|| tracing::debug!(lock, %error, "the count could not be written"));
+                Some(if error.may_be_anothers() { POLL_PAUSE_MIN } else { self.poll })
+            }
         }
-        self.others = others.to_vec();
     }
 
     /// Logs, once each time, that the group plans by other weights or costs than this member declares.
@@ -339,7 +356,8 @@ impl Controller {
         let lock = self.lock.for_row(self.place.shard_key(shard), self.lock.said_info());
         let worker = Worker {
             number: shard,
-            count: self.place.declares.count,
+            count: self.place.count,
+            count_row: Arc::clone(&self.place.count_row),
             handed_over: self.left.get(&shard).cloned(),
             lock: lock.repeats(self.unanswered.remove(&shard)),
             hand: TaskHandle::new(shard, &self.view),

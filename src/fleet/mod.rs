@@ -4,6 +4,8 @@
 //! of its own. A wrong or an old view of the fleet costs time and never safety.
 
 mod controller;
+mod count_row;
+mod follow;
 mod member;
 mod members;
 mod permit;
@@ -14,6 +16,7 @@ mod rw_lock;
 mod rw_write;
 mod semaphore;
 mod shard;
+mod shard_count;
 mod shards;
 mod shards_view;
 mod tasks;
@@ -25,6 +28,8 @@ pub use rw_guards::{ReadGuard, WriteGuard};
 pub use rw_lock::{RwLock, RwLockBuilder};
 pub use semaphore::{Semaphore, SemaphoreBuilder};
 pub use shard::Shard;
+pub(crate) use shard_count::shard_count;
+pub use shard_count::{Resize, ShardCount};
 pub use shards::Shards;
 pub use shards_view::{ShardEvent, ShardEvents};
 pub use spindle_protocol::fleet::{Move, Plan, plan, plan_by_weight};

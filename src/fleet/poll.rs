@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::fleet::{
-    Declaration, Join, Life, Participant, Piece, Share, View, agreed_costs,
+    CountNamed, Declaration, Join, Life, Participant, Piece, Share, View, agreed_costs,
 };
-use spindle_protocol::{StoredRow, Timestamp};
+use spindle_protocol::{Row, StoredRow, Timestamp};
 
+use super::count_row::CountRow;
 use crate::batch::Repeats;
 use crate::error::Result;
 use crate::names::number;
@@ -23,7 +24,12 @@ pub(super) struct Place {
     pub(super) table: Arc<Table>,
     pub(super) shares: String,
     pub(super) shards: String,
-    /// The member's own declaration: how many shards there are, its weight, and their costs.
+    pub(super) count_row: Arc<CountRow>,
+    /// So many shards are shared, as the last poll of all showed it.
+    pub(super) count: usize,
+    /// A shard's number has meant the same since then.
+    pub(super) numbers_since: Timestamp,
+    /// The member's own declaration: how many shards its code names, its weight, and their costs.
     pub(super) declares: Declaration,
     pub(super) lease: Duration,
     pub(super) repeats: Arc<Repeats>,
@@ -33,8 +39,10 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Polled {
     pub(super) view: View,
-    /// The live members that share another number of shards.
-    pub(super) others: Vec<Other>,
+    /// The row of the count.
+    pub(super) count: Option<Row>,
+    /// True if nobody has a shard, of whatever count.
+    pub(super) is_drained: bool,
     /// True if all members plan by weight.
     pub(super) is_by_weight: bool,
     /// The rows of the members, the gone ones' too.
@@ -43,15 +51,12 @@ pub(super) struct Polled {
     pub(super) left: BTreeMap<usize, Arc<str>>,
 }
 
-/// A live member that shares another number of shards.
-#[derive(Clone, Debug)]
-pub(super) struct Other {
-    pub(super) id: String,
-    /// So many shards, or more where it doesn't say.
-    pub(super) count: usize,
-    pub(super) says: bool,
-    /// The token of its membership.
-    pub(super) since: Timestamp,
+impl Polled {
+    /// Returns true if a count is named, and no move to it goes on.
+    pub(super) fn is_shared(&self) -> bool {
+        let named = CountNamed::by(self.count.as_ref());
+        matches!(named, CountNamed::Count(count) if !count.is_draining)
+    }
 }
 
 impl Place {
@@ -67,11 +72,17 @@ impl Place {
         let prefixes = [&*self.shares, &*self.shards];
         let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
         let Rows { rows, takeovers, read_at, with_leases } = rows;
-        let mut shards = vec![Piece::Vacant; self.declares.count];
         let (pieces, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
+        let count = pieces.iter().find(|full| full.key == self.count_row.key());
+        let count = count.map(StoredRow::row);
+        let (shared, numbers_since) = match CountNamed::by(count.as_ref()) {
+            CountNamed::Count(count) => (count.shards, count.numbers_since),
+            CountNamed::Nothing | CountNamed::Unreadable => (self.count, None),
+        };
+        let mut shards = vec![Piece::Vacant; shared];
         self.note(&mut shards, &pieces, read_at);
-        let (mut members, mut declared, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut members, mut declared) = (Vec::new(), Vec::new());
         let lives = self.lives(&shares, read_at);
         for full in &shares {
             let row = full.row();
@@ -84,17 +95,9 @@ impl Place {
             };
             let (id, since, counts_from) = (id.to_string(), row.token, join.counts_from);
             let declares = full.info.as_deref().and_then(Declaration::read);
-            let count = declares.as_ref().map(|it| it.count);
-            let (says, weight) = (count.is_some(), declares.as_ref().map_or(1, |it| it.weight));
-            match count.or_else(|| self.shown_count(&pieces, &id, since, read_at)) {
-                Some(count) if count != self.declares.count => {
-                    others.push(Other { id, count, says, since });
-                }
-                _ => {
-                    members.push(Participant { id, since, until, counts_from, weight });
-                    declared.push(declares);
-                }
-            }
+            let weight = declares.as_ref().map_or(1, |it| it.weight);
+            members.push(Participant { id, since, until, counts_from, weight });
+            declared.push(declares);
         }
         let declared = members.iter().zip(&declared);
         let costs = agreed_costs(declared.map(|(it, says)| (it.since, &*it.id, says.as_ref())));
@@ -104,9 +107,13 @@ impl Place {
         }
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards, costs };
-        let left = self.left(&pieces);
+        let is_held = |full: &StoredRow| {
+            matches!(Piece::of(&full.row(), self.lease, read_at), Piece::Held { .. })
+        };
+        let is_drained = !pieces.iter().any(is_held);
+        let left = self.left(&pieces, numbers_since.unwrap_or(self.numbers_since));
         let shares = Rows { rows: shares, takeovers, read_at, with_leases };
-        Ok(Polled { view, others, is_by_weight, shares, left })
+        Ok(Polled { view, count, is_drained, is_by_weight, shares, left })
     }
 
     fn lives<'r>(
@@ -123,26 +130,6 @@ impl Place {
         lives.get(&*self.share_key(id)).map_or(0, |(life, join)| join.early_with(life))
     }
 
-    /// Returns the least number of shards of which the member can have the one that it has: no member
-    /// takes a shard beyond its own number. Nothing where that tells nothing new.
-    ///
-    /// In a table without the column `info` members can't say how many shards they share. A row from
-    /// before the member's present term is left over from a process that may have named another number.
-    fn shown_count(
-        &self,
-        pieces: &[StoredRow],
-        id: &str,
-        since: Timestamp,
-        read_at: Timestamp,
-    ) -> Option<usize> {
-        let is_its = |full: &&StoredRow| {
-            full.row().token > since && holder(&full.row(), self.lease, read_at) == Some(id)
-        };
-        let shards = pieces.iter().filter(is_its);
-        let shards = shards.filter_map(|full| number(full.key.strip_prefix(&self.shards)?));
-        shards.max().map(|last| last + 1).filter(|least| *least > self.declares.count)
-    }
-
     /// Polls these shards alone; all else is as it was seen last.
     pub(super) async fn poll_some(&self, last: &View, shards: &[usize]) -> Result<Polled> {
         let keys: Vec<String> = shards.iter().map(|shard| self.shard_key(*shard)).collect();
@@ -155,13 +142,15 @@ impl Place {
         }
         self.note(&mut view.shards, &rows, read_at);
         let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, with_leases };
-        let left = self.left(&rows);
-        Ok(Polled { view, others: Vec::new(), is_by_weight: true, shares, left })
+        let left = self.left(&rows, self.numbers_since);
+        Ok(Polled { view, count: None, is_drained: false, is_by_weight: true, shares, left })
     }
 
-    /// Returns the texts that the last owners of these shards left for the next.
-    fn left(&self, rows: &[StoredRow]) -> BTreeMap<usize, Arc<str>> {
-        let left = rows.iter().filter(|full| full.row().is_released()).filter_map(|full| {
+    /// Returns the texts that the last owners of these shards left for the next since then: a number
+    /// may have meant something else before.
+    fn left(&self, rows: &[StoredRow], since: Timestamp) -> BTreeMap<usize, Arc<str>> {
+        let is_left = |full: &&StoredRow| full.row().is_released() && full.row().token > since;
+        let left = rows.iter().filter(is_left).filter_map(|full| {
             let shard = full.key.strip_prefix(&self.shards).and_then(number)?;
             Some((shard, full.info.as_deref()?.strip_prefix(HANDED_OVER)?.into()))
         });

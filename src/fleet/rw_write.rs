@@ -128,7 +128,6 @@ impl RwLock {
         }
     }
 
-    /// Polls the readers, and commits a second time if there are none.
     /// Tries once; a try that repeats a failure is charged.
     async fn try_in_turn(&self, stopped: &Stopped, repeats: &Repeats) -> Result<Tried> {
         let budget = self.0.table.budget();
@@ -138,6 +137,7 @@ impl RwLock {
         tried
     }
 
+    /// Polls the readers, and commits a second time if there are none.
     async fn try_second(&self, stopped: &Stopped) -> Result<Tried> {
         let Inner { table, writer_row, readers: prefix, settings, .. } = &*self.0;
         // A lease that nobody read must not be taken for none.

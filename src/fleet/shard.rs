@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::Succession;
-use spindle_protocol::fleet::Part;
+use spindle_protocol::fleet::{CountNamed, Part};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::count_row::CountRow;
 use super::poll::HANDED_OVER;
 use super::shards_view::{ShardEvent, ShardsView};
 use crate::error::{Error, Kind, Result};
@@ -47,7 +48,8 @@ impl Shard {
         self.number
     }
 
-    /// Returns the number of all shards.
+    /// Returns the number of all shards, as it was when this task began. A move that
+    /// [keeps the numbers](super::Resize::keep_numbers) may have changed it since.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -173,6 +175,7 @@ pub(super) enum Finished {
 pub(super) struct Worker {
     pub(super) number: usize,
     pub(super) count: usize,
+    pub(super) count_row: Arc<CountRow>,
     /// The text that the last owner left.
     pub(super) handed_over: Option<Arc<str>>,
     pub(super) lock: LockBuilder,
@@ -236,7 +239,15 @@ impl Worker {
 
     async fn take(&self) -> Result<Option<(Guard, Spindle)>> {
         let lock = self.lock.clone().build()?;
-        Ok(lock.try_acquire().await?.map(|guard| (guard, lock)))
+        let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
+        // The poll that led here may be from before a move. Who has read that all shards are vacant,
+        // after the move, relies on it that no attempt from before still comes to run one.
+        let named = self.count_row.read_anew().await;
+        if matches!(named, Ok(CountNamed::Count(count)) if count.runs(self.count)) {
+            return Ok(Some((guard, lock)));
+        }
+        guard.release().await;
+        named.map(|_| None)
     }
 
     /// Ends the term; `info` is the text for the next owner.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::fleet::Declaration;
+use spindle_protocol::fleet::{Declaration, SHARDS_MAX};
 use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Sharing};
@@ -16,8 +16,6 @@ use crate::lock::joined;
 use crate::names::check_part;
 use crate::settings::LEASE_MAX;
 
-/// Each member reads all of their rows at every poll.
-const SHARDS_MAX: usize = 10_000;
 const WEIGHT_MAX: u32 = 1_000;
 /// The costs of some 400 single shards, or of as many ranges.
 const DECLARATION_BYTES_MAX: usize = 4_000;
@@ -26,17 +24,19 @@ impl Member {
     /// Names shards that the members of the group share out among themselves: `count` pieces of
     /// work, each of which one member at a time works.
     ///
-    /// Nothing happens before [`run`](Shards::run). All members have to name the same count: another
-    /// count is another name. From 1 to 10,000.
+    /// Nothing happens before [`run`](Shards::run). From 1 to 10,000 shards.
     ///
-    /// Of members that name different counts the later one's `run` fails, and the other logs it. In a
-    /// table without the column `info` a member can't say its count. There, who names the lesser
-    /// count notices once the other has a shard beyond it; who names the greater does not.
+    /// The first member of a new group writes its count into a row of its own, and all others go by
+    /// that row, whoever lives and whatever outage there was. The `run` of a member that names another
+    /// count fails, unless that one was the count before the last move. It may
+    /// [wait](Shards::wait_for_count) instead. To move a fleet to another count, call
+    /// [`LockTable::resize_shards`](crate::LockTable::resize_shards).
     pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
         Shards(Sharing {
             member: self.clone(),
             name: name.into(),
             count,
+            waits: false,
             restart: None,
             weight: 1,
             costs: BTreeMap::new(),
@@ -84,6 +84,24 @@ impl Shards {
     /// the random default: no other process could come back as it.
     pub fn restart_within(mut self, limit: Duration) -> Shards {
         self.0.restart = Some(limit);
+        self
+    }
+
+    /// Has [`run`](Shards::run) wait, idle, while the group shares another count, and not fail.
+    ///
+    /// It begins once somebody has moved the group to this count. Until then it takes no part, and
+    /// sends one small read a poll. Failing is the default, because a deploy that can't work should be
+    /// seen to fail: a rollout stops at its first process then, while the others go on. A fleet of
+    /// processes that all wait does nothing, and says so only in the log.
+    ///
+    /// ```
+    /// # fn example(member: spindle::fleet::Member) {
+    /// let shards = member.shards("partitions", 80).wait_for_count();
+    /// # drop(shards);
+    /// # }
+    /// ```
+    pub fn wait_for_count(mut self) -> Shards {
+        self.0.waits = true;
         self
     }
 
@@ -280,8 +298,9 @@ impl Shards {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for settings that can't work, and if a member that came before
-    /// shares another number of these shards.
+    /// [`is_config`](crate::Error::is_config) for settings that can't work.
+    /// [`is_other_count`](crate::Error::is_other_count) if the group shares another count of these
+    /// shards when `run` begins; a `run` that goes on follows each move.
     ///
     /// [`is_unstoppable`](crate::Error::is_unstoppable) if a task
     /// could not be stopped when `run` ended. Outages are no errors: each shard is kept for as long

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use spindle_protocol::fleet::{Piece, View};
+use spindle_protocol::fleet::Piece;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
+use super::poll::Polled;
 use crate::runloop::Meter;
 use crate::token::FencingToken;
 
@@ -41,6 +42,11 @@ pub enum ShardEvent {
     Lost {
         /// The number of the shard.
         shard: usize,
+    },
+    /// The group has moved to another count of shards, and this member goes by it from now on.
+    Resized {
+        /// So many shards are shared.
+        count: usize,
     },
     /// Every shard has an owner, this member takes part, and by the plan none will move.
     Settled,
@@ -127,7 +133,8 @@ impl ShardsView {
 
     /// Takes note of a poll of all shards by the member `id`, for which nothing is settled before it is
     /// one.
-    pub(super) fn polled(&self, id: &str, view: &View, meter: &Meter) {
+    pub(super) fn polled(&self, id: &str, polled: &Polled, meter: &Meter) {
+        let view = &polled.view;
         let owner = |piece: &Piece| match piece {
             Piece::Held { by, .. } => by.clone(),
             Piece::Vacant | Piece::Promised { .. } => None,
@@ -135,7 +142,7 @@ impl ShardsView {
         let mut state = self.state();
         state.owners = view.shards.iter().map(owner).collect();
         let is_member = view.members.iter().any(|member| member.id == id);
-        let is_settled = is_member && view.is_settled();
+        let is_settled = is_member && polled.is_shared() && view.is_settled();
         let was_settled = std::mem::replace(&mut state.is_settled, is_settled);
         let now = Instant::now();
         if !state.is_settled {

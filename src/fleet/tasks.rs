@@ -68,6 +68,12 @@ impl Tasks {
         }
     }
 
+    /// Has the shards from this number on given up, those that aren't yet.
+    pub(super) fn leave_from(&self, first: usize, next: &Succession) {
+        let beyond = self.handles.range(first..).map(|(_, task)| task);
+        beyond.filter(|task| !task.is_leaving()).for_each(|task| task.leave(next.clone()));
+    }
+
     /// Has all shards given up.
     pub(super) fn leave_all(&self, next: &Succession) {
         self.handles.values().for_each(|task| task.leave(next.clone()));

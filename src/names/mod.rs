@@ -70,6 +70,20 @@ pub(crate) fn shards_prefix(group: &str, name: &str) -> String {
     format!("{RESERVED}shard:{group}/{name}/")
 }
 
+/// Returns the key of the row that names the count of these shards.
+///
+/// It stands among theirs, so that one read at one timestamp shows it with them. None of them is
+/// called so: they have numbers.
+pub(crate) fn shard_count_key(group: &str, name: &str) -> String {
+    format!("{}count", shards_prefix(group, name))
+}
+
+/// Returns true if this is the key of a row that names the count of some shards: it is no lock.
+pub(crate) fn is_shard_count_key(key: &str) -> bool {
+    let parts = key.strip_prefix(RESERVED).and_then(|rest| rest.strip_prefix("shard:"));
+    parts.is_some_and(|parts| parts.ends_with("/count") && parts.matches('/').count() == 2)
+}
+
 /// Returns the beginning of the keys of the rows of a semaphore's permits.
 pub(crate) fn permits_prefix(name: &str) -> String {
     format!("{RESERVED}permit:{name}/")
@@ -232,10 +246,22 @@ mod tests {
     }
 
     #[test]
+    fn a_row_that_names_a_count_is_told_from_the_locks_beside_it() {
+        assert!(is_shard_count_key(&shard_count_key("orders", "emails")));
+        for name in
+            ["spindle:shard:orders/emails/7", "spindle:share:orders/emails/count", "orders/count"]
+        {
+            assert!(!is_shard_count_key(name), "{name}");
+        }
+        assert!(!is_shard_count_key(&format!("{}7", shards_prefix("orders", "count"))));
+    }
+
+    #[test]
     fn a_row_of_the_librarys_own_belongs_to_a_fleet() {
         for (name, fleet) in [
             ("spindle:member:orders/node-1", Some("spindle:member:orders")),
             ("spindle:shard:orders/emails/17", Some("spindle:shard:orders/emails")),
+            (&*shard_count_key("orders", "emails"), Some("spindle:shard:orders/emails")),
             ("spindle:permit:api/0", Some("spindle:permit:api")),
             ("spindle:rw:jobs", Some("spindle:rw:jobs")),
             ("spindle:rw:jobs/reader", Some("spindle:rw:jobs")),

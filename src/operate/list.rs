@@ -4,10 +4,12 @@ use std::sync::Arc;
 use super::pages::Pages;
 use super::state::LockState;
 use crate::error::Result;
-use crate::names::{check_table_name, looks_like_takeover_row};
+use crate::names::{check_table_name, is_shard_count_key, looks_like_takeover_row};
 use crate::store::Table;
 
 /// A listing of locks under way, made by [`LockTable::list`](crate::LockTable::list).
+///
+/// The rows of takeovers and of [counts of shards](crate::LockTable::shard_count) are no locks.
 ///
 /// It has one page in memory, of 100 rows unless told otherwise, however large the table. Each page
 /// is one strong read of its own: a lock that changes hands meanwhile is shown as it was when its
@@ -77,10 +79,11 @@ impl LockList {
             let Some((rows, read_at)) = self.pages.next(&self.table).await? else {
                 return Ok(None);
             };
-            // A page may be all takeover rows, yet not the last.
+            // A page may have no lock, yet not be the last.
             self.page = rows
                 .into_iter()
                 .filter(|row| !(row.is_takeover() && looks_like_takeover_row(&row.key)))
+                .filter(|row| !is_shard_count_key(&row.key))
                 .map(|row| LockState::new(&row.key.clone(), Some(row), read_at))
                 .collect();
         }

@@ -289,6 +289,7 @@ fn doing(changes: &[(Arc<str>, Change)]) -> String {
                 Change::Evict { .. } => "evict its holder",
                 Change::Seize { .. } => "seize it",
                 Change::Remove { .. } => "remove it",
+                Change::NameCount { .. } => "name the count",
                 Change::Sweep { .. } => "sweep its takeover rows",
                 Change::Fence { .. } => "check a fence",
                 Change::BeginRead { .. } => "begin to read",

@@ -347,9 +347,9 @@ async fn verifying_does_not_confirm_a_term_that_ended_while_it_asked() {
     // Right after a heartbeat: from here on none comes through, and the answer takes its time.
     world.holders_session().await;
     world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
-    until("the term is nearly over", || (a.lock.term()?.remaining() < LEASE / 2).then_some(()))
-        .await;
     let slow = Duration::from_secs(4);
+    until("the term is nearly over", || (a.lock.term()?.remaining() < slow / 2).then_some(()))
+        .await;
     world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Delay(slow)));
     let verified = a.lock.verify().await;
     assert_eq!(a.lock.has_lock(), None, "the term was over when the answer came");

@@ -76,6 +76,7 @@ async fn a_write_that_failed_is_no_trouble_once_another_holds() {
         let denied = Fault::on(Rpc::Commit).session(session);
         world.spanner.inject(denied.effect(Effect::Fail(Code::PermissionDenied)));
     }
+    until("it is not ready", || (!b.lock.health().is_ready()).then_some(())).await;
     let a = world.elect("a").await;
     until("it is ready", || b.lock.health().is_ready().then_some(())).await;
     assert!(a.lock.health().is_ready());

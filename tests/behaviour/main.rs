@@ -49,6 +49,7 @@ mod rows;
 mod runtimes;
 mod schema;
 mod service;
+mod shard_count;
 mod shards;
 mod shards_blocked;
 mod shards_seen;

@@ -34,7 +34,8 @@ impl Rival {
         Rival { session: session.await, contender }
     }
 
-    /// From here on Spanner hears nothing of its process, as after a SIGKILL.
+    /// From here on Spanner hears nothing of its process, as after a SIGKILL, until that replaces
+    /// its client half a minute later.
     fn crash(self, world: &World) -> Contender {
         world.spanner.inject(Fault::any().session(self.session).effect(Effect::Stall));
         self.contender
@@ -395,6 +396,8 @@ async fn who_leads_follows_from_who_lives_in_every_order_of_starts() {
             rivals.push((rank, Rival::start(&world, builder).await));
             is_member(&world, &format!("m{rank}")).await;
         }
+        // A process that hears nothing replaces its client in time: who is dead gets no new session.
+        world.spanner.inject(Fault::on(Rpc::CreateSession).effect(Effect::Stall));
         let mut dead = Vec::new();
         for rank in [3, 2, 1] {
             let at = rivals.iter().position(|(other, _)| *other == rank).unwrap();

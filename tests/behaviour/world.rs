@@ -88,7 +88,8 @@ impl World {
         .await
     }
 
-    /// From here on Spanner hears nothing of the holder any more, as after a SIGKILL.
+    /// From here on Spanner hears nothing of the holder any more, as after a SIGKILL, until its
+    /// process replaces its client half a minute later.
     pub async fn crash(&self, holder: &Contender) {
         assert!(holder.lock.has_lock().is_some(), "only a holder is known by its commits");
         let session = self.holders_session().await;

@@ -171,11 +171,13 @@ pub enum Command {
     },
     /// List the live members of a group, or of all groups.
     Members { group: Option<String> },
-    /// Tell which member has which shards.
+    /// Tell which member has which shards, or move them to another count.
     Shards {
         /// Group and name of the shards; without it, all there are are listed.
         #[arg(value_name = "GROUP/NAME")]
         name: Option<String>,
+        #[command(flatten)]
+        resize: Resize,
     },
     /// Tell who has which permits of a semaphore, or list the semaphores.
     Permits { name: Option<String> },
@@ -249,6 +251,18 @@ pub struct Ddl {
     /// The statements that add the optional columns to an old table.
     #[arg(long)]
     pub upgrade: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Resize {
+    /// Move the running fleet to so many shards: all of the old stop before any of the new starts.
+    #[arg(long, value_name = "COUNT", requires = "name")]
+    pub resize: Option<usize>,
+    /// Let the shards go on whose numbers both counts have.
+    #[arg(long, requires = "resize")]
+    pub keep_numbers: bool,
+    #[command(flatten)]
+    pub confirmation: Confirmation,
 }
 
 #[derive(Debug, Args)]

@@ -93,6 +93,10 @@ impl From<spindle::Error> for Failure {
                  `spindle evict` ends a term, `spindle seize` also a reservation",
             );
         }
+        if error.is_other_count() {
+            return Failure::new(Code::No, text)
+                .cure("`spindle shards GROUP/NAME` shows the count, and a move that goes on");
+        }
         if error.is_config() {
             return Failure::new(Code::Usage, text)
                 .cure("`spindle help` has the rules of the command line, `spindle ls` the names");

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::fleet::Count;
 use crate::{
     Act, Cell, Column, Rejection, Row, Seen, StoredRow, Succession, TermId, Timestamp, Write,
     WriteKind, Writer, takeover_key,
@@ -77,6 +78,13 @@ pub enum Change {
     Sweep {
         /// Their keys.
         keys: Vec<String>,
+    },
+    /// Names the count of a group's shards, in a row that nobody holds.
+    NameCount {
+        /// The row as it was seen; none if there was none.
+        seen: Option<Row>,
+        /// The count.
+        count: Count,
     },
     /// Writes nothing: the condition of a fenced write of the term.
     Fence {
@@ -196,7 +204,9 @@ impl Change {
                 let columns = if takeover.is_some() { HEARTBEAT } else { TERM };
                 Reads { keys: lock_and(takeover.as_slice()), columns }
             }
-            Change::Seize { .. } => Reads { keys: lock_and(&[]), columns: HEARTBEAT },
+            Change::Seize { .. } | Change::NameCount { .. } => {
+                Reads { keys: lock_and(&[]), columns: HEARTBEAT }
+            }
             Change::Remove { takeovers, .. } => {
                 Reads { keys: lock_and(takeovers), columns: HEARTBEAT }
             }
@@ -272,6 +282,10 @@ impl Change {
             Change::Sweep { keys } => {
                 let leftovers = keys.iter().filter_map(|key| row(key));
                 deletions(leftovers.filter(|row| row.is_takeover()))
+            }
+            Change::NameCount { seen, count } => {
+                unchanged(lock_row, seen.as_ref())?;
+                Ok(vec![name_count(lock, seen.is_some(), *count)])
             }
             Change::Fence { term } => term.check(lock_row).map(|()| Vec::new()),
             Change::BeginRead { .. }
@@ -438,6 +452,21 @@ fn seize(
     }
     let kind = if found.is_some() { WriteKind::Update } else { WriteKind::Insert };
     Ok(vec![release(lock, kind, next, info)])
+}
+
+/// As a release, so that nobody takes it for a held lock. The `writer` names the count, since a table
+/// may lack `info`.
+fn name_count(lock: &str, is_there: bool, count: Count) -> Write {
+    let kind = if is_there { WriteKind::Update } else { WriteKind::Insert };
+    let writer = count.to_writer();
+    let cells = [
+        (Column::Heartbeat, Cell::Epoch),
+        (Column::Token, Cell::CommitTimestamp),
+        (Column::Writer, Cell::Text(writer.as_str().into())),
+        (Column::LeaseMs, Cell::Null),
+        (Column::Info, Cell::Null),
+    ];
+    Write { key: lock.into(), kind, cells: cells.into() }
 }
 
 fn delete(row: &StoredRow) -> Write {

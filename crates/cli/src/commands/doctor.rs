@@ -11,6 +11,7 @@ use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
+use spindle::google_cloud_spanner::value::Timestamp;
 use spindle_protocol::Writer;
 use tokio::time::Instant;
 
@@ -280,11 +281,14 @@ async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
             let name: String = row.get("name")?;
             let writer: Option<String> = row.get("writer")?;
             let writer = Writer::from(writer.unwrap_or_default().as_str());
-            let is_takeover = row.is_null("heartbeat")? && looks_like_takeover(&name);
+            let heartbeat: Option<Timestamp> = row.get("heartbeat")?;
+            let is_takeover = heartbeat.is_none() && looks_like_takeover(&name);
+            // A released row has no holder, such as the one that names the count of some shards.
+            let is_released = heartbeat.is_some_and(|at| at == Timestamp::default());
             rows_seen += usize::from(!is_takeover);
             if is_takeover {
                 leftovers += 1;
-            } else if writer.id().is_some() && writer.nonce().is_none() {
+            } else if !is_released && writer.id().is_some() && writer.nonce().is_none() {
                 foreign.push(name);
             }
         }

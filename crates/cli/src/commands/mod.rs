@@ -8,6 +8,7 @@ pub mod history;
 mod inspect;
 mod pages;
 mod process;
+mod resize;
 mod run;
 mod schema;
 mod shards;
@@ -38,7 +39,12 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
             watch::watch(&reach().await?, &out, &asked).await
         }
         Command::Members { group } => fleet::members(&reach().await?, &out, group.as_deref()).await,
-        Command::Shards { name } => shards::shards(&reach().await?, &out, name.as_deref()).await,
+        Command::Shards { name: Some(name), resize } if resize.resize.is_some() => {
+            resize::resize(&reach().await?, &out, &name, &resize).await
+        }
+        Command::Shards { name, .. } => {
+            shards::shards(&reach().await?, &out, name.as_deref()).await
+        }
         Command::Permits { name } => fleet::permits(&reach().await?, &out, name.as_deref()).await,
         Command::Readers { name } => fleet::readers(&reach().await?, &out, name.as_deref()).await,
         Command::Ddl(ddl) => schema::ddl(&out, &ddl, &common.table),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
+use spindle::fleet::ShardCount;
 use spindle_protocol::Timestamp;
 use spindle_protocol::fleet::{
     Declaration, Life, Participant, Piece, Share as Sharing, View, agreed_costs, declared_early,
@@ -12,8 +13,10 @@ use spindle_protocol::fleet::{
 };
 
 use super::fleet::{fleets, last_part, none, rows};
-use crate::failure::{Code, Failure, Result};
-use crate::output::{Cell, Line, Output};
+use super::resize;
+use crate::arguments::Form;
+use crate::failure::Result;
+use crate::output::{Cell, Line, Output, notice};
 use crate::place::Place;
 use crate::record::{LEASE_ASSUMED, Record, in_words};
 
@@ -45,6 +48,10 @@ struct Share {
     counts_in_ms: Option<u128>,
     count: usize,
     shards: Vec<usize>,
+    /// So many shards the group shares.
+    of: usize,
+    /// So many it shares until all of them are given up, if a move waits for that.
+    draining_from: Option<usize>,
 }
 
 /// The owner of some shards, or the reason why they have none.
@@ -64,21 +71,20 @@ struct Owner {
 /// Tells who has which of the shards.
 pub async fn shards(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
     let Some(name) = name else { return fleets(place, out, "shard", "shards").await };
-    // A group may have shards of several names.
-    if !name.contains('/') {
-        let text = format!("shards `{name}`: expected GROUP/NAME");
-        return Err(Failure::new(Code::Usage, text).cure("`spindle shards` lists those there are"));
-    }
+    let count = resize::count(place, name).await?;
     let pieces = rows(place, &format!("spindle:shard:{name}/")).await?;
     let sharing = rows(place, &format!("spindle:share:{name}/")).await?;
-    if pieces.is_empty() && sharing.is_empty() {
+    if pieces.is_empty() && sharing.is_empty() && count.is_none() {
         return Err(none("shards", name));
     }
-    out.rows(&shares(pieces, &sharing))?;
+    out.rows(&shares(pieces, &sharing, Of::new(count)))?;
+    if let (Form::Table, Some(count)) = (out.form, count) {
+        notice(&format!("the group shares {count}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn shares(pieces: Vec<Record>, sharing: &[Record]) -> Vec<Share> {
+fn shares(pieces: Vec<Record>, sharing: &[Record], named: Of) -> Vec<Share> {
     let members = members(&pieces, sharing);
     let mut owners = BTreeMap::<Owner, Vec<usize>>::new();
     for (id, member) in &members {
@@ -86,23 +92,34 @@ fn shares(pieces: Vec<Record>, sharing: &[Record]) -> Vec<Share> {
         owners.insert(Owner::member(id.clone(), Some(member)), Vec::new());
     }
     let declared = sharing.iter().filter(|row| row.is_held()).filter_map(declaration);
-    let count = declared.map(|it| it.count).max().unwrap_or(0).min(SHARDS_MAX);
+    // While the row of the count is missing.
+    let declared = declared.map(|it| it.count).max().unwrap_or(0).min(SHARDS_MAX);
+    let Of { count: of, draining_from } = named;
+    let count = of.max(draining_from).unwrap_or(declared);
     // A shard that nobody ever had has no row.
     let nobody = Owner::vacant(NEVER_HELD, &members);
     let mut shards: BTreeMap<usize, Owner> =
         (0..count).map(|shard| (shard, nobody.clone())).collect();
     for record in pieces {
         let Ok(shard) = last_part(&record.name).parse() else { continue };
+        // One that a move left behind.
+        if of.is_some() && shard >= count && !record.is_held() {
+            continue;
+        }
         shards.insert(shard, Owner::of(record, &members, sharing));
     }
-    for (shard, owner) in shards {
+    for (shard, mut owner) in shards {
+        if draining_from.is_some() && owner.why.is_some() {
+            owner.why = Some("the move waits until all shards are given up".to_string());
+        }
         owners.entry(owner).or_default().push(shard);
     }
     let share = |(owner, shards): (Owner, Vec<usize>)| {
         let member = owner.member.as_deref().and_then(|id| members.get(id));
         let counts_in_ms = member.and_then(|member| member.counts_in).map(|it| it.as_millis());
         let weight = member.map(|member| member.weight);
-        Share { owner, weight, counts_in_ms, count: shards.len(), shards }
+        let (of, count) = (of.unwrap_or(declared), shards.len());
+        Share { owner, weight, counts_in_ms, count, shards, of, draining_from }
     };
     owners.into_iter().map(share).collect()
 }
@@ -216,6 +233,21 @@ impl Owner {
     }
 }
 
+/// The count of the shards, as far as a row names one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Of {
+    count: Option<usize>,
+    draining_from: Option<usize>,
+}
+
+impl Of {
+    fn new(named: Option<ShardCount>) -> Of {
+        let draining = named.filter(|named| named.is_draining);
+        let count = named.map(|named| named.shards);
+        Of { count, draining_from: draining.and_then(|named| named.before) }
+    }
+}
+
 impl Line for Share {
     const HEAD: &'static [&'static str] = &["MEMBER", "WEIGHT", "COUNT", "SHARDS"];
 
@@ -301,7 +333,7 @@ mod tests {
     }
 
     fn told(pieces: Vec<Record>, sharing: &[Record]) -> Vec<String> {
-        let lines = shares(pieces, sharing);
+        let lines = shares(pieces, sharing, Of::default());
         let text = |share: &Share| {
             let cells = share.cells();
             format!("{} | {} | {}", cells[0].text, cells[1].text, cells[3].text)
@@ -358,6 +390,28 @@ mod tests {
         let old = member("old", "held", 400, 1, "shards 3 plan 1");
         let all = told(shards(&["a", "a", "old"]), &[a, old, new]);
         assert_eq!(all[0], "a | 1 | 0-1", "beside a version that knows no weights");
+    }
+
+    #[test]
+    fn a_move_shows_the_shards_that_are_to_stop_and_none_that_an_earlier_one_left_behind() {
+        let told = |count: usize, draining_from: Option<usize>| -> Vec<String> {
+            let pieces = vec![
+                row("shard/0", "held", Some("a")),
+                row("shard/1", "released", None),
+                row("shard/2", "held", Some("a")),
+                row("shard/3", "released", None),
+            ];
+            let sharing = [row("share/a", "held", Some("a"))];
+            let shares = shares(pieces, &sharing, Of { count: Some(count), draining_from });
+            assert!(shares.iter().all(|share| share.of == count), "of {count}");
+            let line =
+                |share: &Share| format!("{} {}", share.cells()[0].text, ranges(&share.shards));
+            shares.iter().map(line).collect()
+        };
+        let vacant = "vacant: the move waits until all shards are given up 1";
+        assert_eq!(told(1, Some(3)), [vacant, "a 0, 2"]);
+        assert_eq!(told(1, None), ["a 0, 2"]);
+        assert_eq!(told(2, None), ["vacant: released, and taken by nobody since 1", "a 0, 2"]);
     }
 
     #[test]

@@ -95,6 +95,36 @@ async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
     }
 }
 
+/// All members have left, so that nobody carries the moves out meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_is_moved_to_another_count_and_shards_shows_the_move() {
+    let world = World::start().await;
+    let (cancel, _permit) = fleet(&world).await;
+    cancel.cancel();
+    until("all shards are given up", async || {
+        !world.run(&["ls", "spindle:shard:"]).await.out.contains(" held ")
+    })
+    .await;
+    let resize = async |to: &str, keep: &[&str]| {
+        let arguments = ["shards", "orders/emails", "--yes", "--resize", to];
+        world.run(&[&arguments, keep].concat()).await
+    };
+    let moved = ok(resize("10", &["--keep-numbers"]).await);
+    assert!(moved.contains("`orders/emails`: the group shares 10, 8 before that"), "{moved}");
+    let moved = ok(resize("12", &[]).await);
+    assert!(moved.contains("12, once those of 10 are given up"), "{moved}");
+    let shown = world.run(&["shards", "orders/emails"]).await;
+    assert!(shown.err.contains("12, once those of 10 are given up"), "{shown:?}");
+    assert!(ok(shown).contains("the move waits until all shards are given up"));
+    let refused = resize("9", &[]).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("9 asked for, but the group shares 12"), "{refused:?}");
+    assert_eq!(resize("0", &[]).await.code, Some(2));
+    let unknown = world.run(&["shards", "x/y", "--yes", "--resize", "4"]).await;
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.err.contains("no member has shared them yet"), "{unknown:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_contenders_for_a_ranked_lock_are_members_with_their_ranks() {
     let world = World::start().await;

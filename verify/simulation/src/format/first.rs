@@ -177,6 +177,13 @@ pub(super) fn writes(
         Change::Seize { next, info } => {
             vec![write(WriteKind::InsertOrUpdate, lock, free(next, info.as_deref()))]
         }
+        Change::NameCount { seen, count } => {
+            let kind = if seen.is_some() { WriteKind::Update } else { WriteKind::Insert };
+            let mut cells = free(&Succession::Anyone, None);
+            cells.retain(|(column, _)| *column != "writer");
+            cells.push(("writer", count.to_writer().as_str().into()));
+            vec![write(kind, lock, cells)]
+        }
         Change::Remove { takeovers, .. } => {
             let mut writes: Vec<Mutation> = sweep(takeovers);
             writes.push(delete(lock));

@@ -1,0 +1,166 @@
+//! The row that names the count of a group's shards, as members and movers read and write it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use spindle_protocol::fleet::{Count, CountNamed};
+use spindle_protocol::{Answer, Change, Row};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::batch::{Charge, Repeats};
+use crate::error::{Error, Kind, Result};
+use crate::names::shard_count_key;
+use crate::store::membership::poll_in_turn;
+use crate::store::{REQUEST_LIMIT, Table};
+use crate::term::say;
+
+/// The row of the count, where a member finds it.
+#[derive(Debug)]
+pub(super) struct CountRow {
+    table: Arc<Table>,
+    key: String,
+    /// The group and the name, for people.
+    shards: String,
+    reads: Repeats,
+    /// The number of reads that have begun for [`read_anew`](CountRow::read_anew).
+    begun: AtomicU64,
+    last: Mutex<LastRead>,
+    /// True once it was logged that a member waits for its count.
+    has_said: AtomicBool,
+}
+
+/// The last read that many may share.
+#[derive(Debug)]
+struct LastRead {
+    number: u64,
+    found: Result<CountNamed>,
+}
+
+/// The answer to a member whose `run` begins.
+#[derive(Clone, Debug)]
+pub(super) enum Beginning {
+    /// It may begin; so many shards are shared.
+    Admitted(usize),
+    /// It wrote the row, or another did: it is to look again.
+    LookAgain,
+    /// It is to look again a poll later: the row names another count, or too many attempts to write it
+    /// were in vain.
+    Wait,
+    /// The row names another count, or none that this version knows.
+    Refused(Error),
+}
+
+/// The answer to an attempt to name the count.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Written {
+    Yes,
+    /// The row is another one than was seen.
+    No,
+    /// The table has spent what it may in vain, so nothing was sent.
+    Unpaid,
+}
+
+impl CountRow {
+    pub(super) fn new(table: Arc<Table>, group: &str, name: &str) -> CountRow {
+        CountRow {
+            table,
+            key: shard_count_key(group, name),
+            shards: format!("{group}/{name}"),
+            reads: Repeats::default(),
+            begun: AtomicU64::new(0),
+            last: Mutex::new(LastRead { number: 0, found: Ok(CountNamed::Nothing) }),
+            has_said: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Reads the row once.
+    pub(super) async fn read(&self) -> Result<Option<Row>> {
+        let found = poll_in_turn(&self.table, &self.reads, &[&self.key], &[]).await?;
+        Ok(found.rows.into_iter().next().map(|full| full.row()))
+    }
+
+    /// Reads the row by a read that begins after this call. Those who call meanwhile share the next
+    /// one, so that a member that takes many shards at once sends few.
+    pub(super) async fn read_anew(&self) -> Result<CountNamed> {
+        let begun_before = self.begun.load(Ordering::Acquire);
+        let mut last = self.last.lock().await;
+        if last.number <= begun_before {
+            let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+            let found = self.read().await.map(|row| CountNamed::by(row.as_ref()));
+            *last = LastRead { number, found };
+        }
+        last.found.clone()
+    }
+
+    /// Names the count if the row is still as it was seen, once that is paid for, in this time at most.
+    ///
+    /// Each attempt is charged, the first of a member, too (I8): all members of a group attempt it at
+    /// the same time, and one of them is needed.
+    pub(super) async fn write(
+        &self,
+        seen: Option<Row>,
+        count: Count,
+        wait: Duration,
+    ) -> Result<Written> {
+        let (budget, charge) = (self.table.budget(), Charge::Transaction);
+        let Ok(paid_at) = timeout(wait, budget.paid(charge)).await else {
+            return Ok(Written::Unpaid);
+        };
+        let change = Change::NameCount { seen, count };
+        let (outcome, _) = self.table.carry_out(&self.key, change, REQUEST_LIMIT).await;
+        match (outcome.answer, outcome.error) {
+            (Answer::Applied { .. }, _) => {
+                budget.refund(charge, paid_at);
+                Ok(Written::Yes)
+            }
+            (_, Some(error)) => Err(error),
+            (_, None) => Ok(Written::No),
+        }
+    }
+
+    /// Decides if a member may begin, called `lock`, whose code names so many shards. The first one of
+    /// a group writes the row.
+    pub(super) async fn begin(&self, lock: &str, shards: usize, waits: bool) -> Result<Beginning> {
+        let row = self.read().await?;
+        match CountNamed::by(row.as_ref()) {
+            CountNamed::Nothing => {
+                match self.write(None, Count::first(shards), Duration::ZERO).await {
+                    Err(error) if !error.may_be_anothers() => Err(error),
+                    Ok(Written::Unpaid) => Ok(Beginning::Wait),
+                    _ => Ok(Beginning::LookAgain),
+                }
+            }
+            CountNamed::Unreadable => Ok(Beginning::Refused(self.unreadable())),
+            CountNamed::Count(count) if count.admits(shards) => {
+                Ok(Beginning::Admitted(count.shards))
+            }
+            CountNamed::Count(count) if waits => {
+                if !self.has_said.swap(true, Ordering::Relaxed) {
+                    say(
+                        || tracing::warn!(lock, ours = shards, %count, "waits: the group shares another count"),
+                    );
+                }
+                Ok(Beginning::Wait)
+            }
+            CountNamed::Count(count) => Ok(Beginning::Refused(self.other_count(shards, count))),
+        }
+    }
+
+    pub(super) fn unreadable(&self) -> Error {
+        let CountRow { key, shards, .. } = self;
+        Error::config(format!(
+            "shards `{shards}`: row `{key}` names no count that this version knows; \
+             `LockTable::resize_shards` writes it anew"
+        ))
+    }
+
+    pub(super) fn other_count(&self, asked: usize, named: Count) -> Error {
+        Error::new(Kind::OtherCount { shards: self.shards.clone(), asked, named })
+    }
+}

@@ -1,0 +1,142 @@
+//! The count of a group's shards, read and moved by anyone with the database.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use spindle_protocol::fleet::{Count, CountNamed, SHARDS_MAX};
+use tokio::time::{Instant, sleep};
+
+use super::count_row::{CountRow, Written};
+use crate::error::{Error, Result};
+use crate::names::{check_part, check_table_name};
+use crate::store::{PAUSE, REQUEST_LIMIT, Table, despite_others};
+
+/// The count of a group's shards, as the row of their own names it for all members. Given by
+/// [`LockTable::shard_count`](crate::LockTable::shard_count).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShardCount {
+    /// So many shards are shared.
+    pub shards: usize,
+    /// So many were shared before the last move; nothing if nobody has moved it. A member whose code
+    /// still names that many may begin, too.
+    pub before: Option<usize>,
+    /// True while the shards of before are given up. None of the others runs until all are.
+    pub is_draining: bool,
+}
+
+impl From<Count> for ShardCount {
+    fn from(Count { shards, before, is_draining, .. }: Count) -> ShardCount {
+        ShardCount { shards, before, is_draining }
+    }
+}
+
+impl fmt::Display for ShardCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ShardCount { shards, before, is_draining } = *self;
+        Count { before, is_draining, ..Count::first(shards) }.fmt(f)
+    }
+}
+
+/// A move of a group to another count of shards, made by
+/// [`LockTable::resize_shards`](crate::LockTable::resize_shards). Await it.
+#[must_use = "nothing moves until it is awaited"]
+#[derive(Clone, Debug)]
+pub struct Resize {
+    table: Arc<Table>,
+    group: String,
+    name: String,
+    count: usize,
+    keeps: bool,
+}
+
+impl Resize {
+    pub(crate) fn new(table: Arc<Table>, group: String, name: String, count: usize) -> Resize {
+        Resize { table, group, name, count, keeps: false }
+    }
+
+    /// Lets the shards go on whose numbers both counts have: none of their tasks stops, and texts for
+    /// the next owner [are read](super::Shard::handed_over) as before.
+    ///
+    /// The members take the numbers that are new, or give up those that are no more, each when its
+    /// next poll shows the move. So for about a poll some go by one count, and some by the other.
+    /// This is right where a number means the same under both counts, such as a queue of that number.
+    /// It is wrong where the count decides what belongs to a number, as in `hash % count`.
+    pub fn keep_numbers(mut self) -> Resize {
+        self.keeps = true;
+        self
+    }
+
+    async fn carry_out(self) -> Result<ShardCount> {
+        let Resize { table, group, name, count: to, keeps } = self;
+        check_table_name(&table.name)?;
+        check_part("group", &group)?;
+        check_part("shards", &name)?;
+        if !(1..=SHARDS_MAX).contains(&to) {
+            return Err(Error::config(format!(
+                "shards `{group}/{name}`: move to {to}; expected 1 to {SHARDS_MAX}"
+            )));
+        }
+        let row = CountRow::new(table, &group, &name);
+        let deadline = Instant::now() + REQUEST_LIMIT;
+        let mut first = None;
+        loop {
+            let seen = despite_others(|| row.read()).await?;
+            // An attempt that was aborted may have met another mover, too.
+            let is_moved = *first.get_or_insert_with(|| seen.clone()) != seen;
+            let next = match CountNamed::by(seen.as_ref()) {
+                CountNamed::Nothing => {
+                    return Err(Error::config(format!(
+                        "shards `{group}/{name}`: no member has shared them yet; the first one names \
+                         the count"
+                    )));
+                }
+                CountNamed::Unreadable => Count::first(to).moved(to, !keeps),
+                CountNamed::Count(count) if count.shards == to => return Ok(count.into()),
+                CountNamed::Count(count) if count.is_draining || is_moved => {
+                    return Err(row.other_count(to, count));
+                }
+                CountNamed::Count(count) => count.moved(to, !keeps),
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            match row.write(seen, next, left).await {
+                Ok(Written::Yes) => return Ok(next.into()),
+                Ok(Written::No) => {}
+                Ok(Written::Unpaid) => {
+                    let doing = format!("shards `{group}/{name}`: move to {to}");
+                    return Err(Error::timed_out(doing, REQUEST_LIMIT));
+                }
+                Err(error) if error.may_be_anothers() && !left.is_zero() => {}
+                Err(error) => return Err(error),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+impl IntoFuture for Resize {
+    type Output = Result<ShardCount>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.carry_out())
+    }
+}
+
+/// Returns the count, as the row names it.
+pub(crate) async fn shard_count(
+    table: &Arc<Table>,
+    group: &str,
+    name: &str,
+) -> Result<Option<ShardCount>> {
+    check_table_name(&table.name)?;
+    check_part("group", group)?;
+    check_part("shards", name)?;
+    let row = CountRow::new(Arc::clone(table), group, name);
+    match CountNamed::by(despite_others(|| row.read()).await?.as_ref()) {
+        CountNamed::Nothing => Ok(None),
+        CountNamed::Unreadable => Err(row.unreadable()),
+        CountNamed::Count(count) => Ok(Some(count.into())),
+    }
+}
