@@ -1,10 +1,11 @@
 //! I8 under faults, for all that shares one lock table: members, shards, permits, ranks, readers and
 //! writers.
 //!
-//! A request repeats a failure if the last of its kind about each of its rows came to nothing,
-//! whichever instance sent it. Heartbeats are excepted. The first request of a kind is due.
+//! A request repeats a failure if the last of its kind about each of its rows came to nothing.
+//! Each member's first attempt at a row is due, and so is the poll of its group by a member whose
+//! last one was answered: healthy ones send these too. Heartbeats are excepted.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ const ASKED_MAX: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Poll,
+    /// Each member polls its group by itself.
+    GroupPoll,
     Begin,
     Release,
     Sweep,
@@ -45,8 +48,12 @@ impl Kind {
 /// The requests of all that shares the budget of one lock table.
 #[derive(Debug, Default)]
 pub(super) struct Load {
-    /// The rows whose last request of a kind came to nothing.
+    /// The rows whose last request of a kind came to nothing, with whom each attempt was for.
     failed: HashSet<(Kind, String)>,
+    /// So many members live.
+    members: usize,
+    /// The last polls of so many of them may have been answered, by the rows of the group.
+    may_poll: HashMap<Vec<String>, usize>,
     /// When callers have asked.
     asked: VecDeque<Duration>,
     /// Repeats that came to nothing, or are under way.
@@ -56,9 +63,15 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// A process begins anew: none of its requests repeats another.
-    pub(super) fn begins_anew(&mut self) {
+    /// A member begins to live: none of its requests repeats another.
+    pub(super) fn begins(&mut self) {
         self.failed.clear();
+        self.members += 1;
+    }
+
+    /// A member's life has ended.
+    pub(super) fn ends(&mut self) {
+        self.members -= 1;
     }
 
     /// A caller asks.
@@ -71,8 +84,16 @@ impl Load {
         self.excess.as_ref()
     }
 
-    fn repeats(&self, kind: Kind, rows: &[String]) -> bool {
-        rows.iter().all(|row| self.failed.contains(&(kind, row.clone())))
+    /// A request leaves. Returns true if it repeats a failure.
+    fn leaves(&mut self, kind: Kind, rows: &[String]) -> bool {
+        let repeats = rows.iter().all(|row| self.failed.contains(&(kind, row.clone())));
+        match self.may_poll.get_mut(rows) {
+            Some(members) if repeats && kind == Kind::GroupPoll && *members > 0 => {
+                *members -= 1;
+                false
+            }
+            _ => repeats,
+        }
     }
 
     fn sent(&mut self, now: Duration) -> u64 {
@@ -92,6 +113,10 @@ impl Load {
     }
 
     fn ended(&mut self, kind: Kind, rows: &[String], sent: &[u64], is_answered: bool) {
+        if kind == Kind::GroupPoll && is_answered {
+            let members = self.may_poll.entry(rows.to_vec()).or_default();
+            *members = (*members + 1).min(self.members);
+        }
         for row in rows {
             let row = (kind, row.clone());
             if is_answered {
@@ -125,7 +150,7 @@ impl Asking {
         kind: Kind,
         rows: Vec<String>,
     ) -> Asking {
-        let is_repeat = lock(&network.loads)[line].repeats(kind, &rows);
+        let is_repeat = lock(&network.loads)[line].leaves(kind, &rows);
         let (network, sent) = (Arc::clone(network), Vec::new());
         let mut asking = Asking { network, line, kind, rows, is_repeat, sent, is_answered: false };
         asking.sends();
@@ -142,6 +167,9 @@ impl Asking {
         let row = |(lock, change): &(Arc<str>, Change)| match change {
             // Each reader has a row of its own.
             Change::BeginRead { writer_row, .. } => writer_row.clone(),
+            Change::Insert { writer, .. } | Change::Takeover { writer, .. } => {
+                format!("{lock} for {}", writer.id().unwrap_or_default())
+            }
             _ => lock.to_string(),
         };
         Some(Asking::read(network, line, kind, changes.iter().map(row).collect()))
@@ -176,10 +204,10 @@ mod tests {
     fn repeats_that_come_to_nothing_count_until_their_window_is_over() {
         let (mut load, second) = (Load::default(), Duration::from_secs(1));
         let rows = ["a".to_string()];
-        assert!(!load.repeats(Kind::Poll, &rows));
+        assert!(!load.leaves(Kind::Poll, &rows));
         load.ended(Kind::Poll, &rows, &[], false);
-        assert!(load.repeats(Kind::Poll, &rows));
-        assert!(!load.repeats(Kind::Begin, &rows));
+        assert!(load.leaves(Kind::Poll, &rows));
+        assert!(!load.leaves(Kind::Begin, &rows));
         for n in 0..100 {
             let sent = load.sent(second);
             load.ended(Kind::Poll, &rows, &[sent], n < 70);
@@ -191,5 +219,16 @@ mod tests {
             load.sent(second * 12);
         }
         assert!(load.excess().is_some());
+    }
+
+    #[test]
+    fn a_poll_is_due_for_each_member_whose_last_one_was_answered() {
+        let (mut load, rows) = (Load::default(), ["a".to_string()]);
+        (0..3).for_each(|_| load.begins());
+        for is_answered in [true, true, false] {
+            (0..3).for_each(|_| load.ended(Kind::GroupPoll, &rows, &[], is_answered));
+        }
+        let due = (0..5).filter(|_| !load.leaves(Kind::GroupPoll, &rows)).count();
+        assert_eq!(due, 3, "as healthy ones poll");
     }
 }

@@ -267,7 +267,8 @@ impl Reach {
 
     async fn polls(&self, asked: Asked) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
         let rows = asked.0.iter().chain(asked.1.iter().map(|(from, _)| from)).cloned().collect();
-        let asking = Asking::read(&self.network, self.line, Kind::Poll, rows);
+        let kind = if asked.1.is_empty() { Kind::Poll } else { Kind::GroupPoll };
+        let asking = Asking::read(&self.network, self.line, kind, rows);
         let found = self.page(asked).await?;
         asking.answered();
         Ok(found)

@@ -118,7 +118,7 @@ impl Slot {
         let line = self.line();
         world.tell(|| format!("{} begins life {} on line {line}", self.id, life.number));
         world.change_faults(|network_faults| network_faults.lines[line].cut = None);
-        lock(&world.network.loads)[line].begins_anew();
+        lock(&world.network.loads)[line].begins();
         lock(&self.state).life = Some(life.clone());
         let table = world.table(line).clone();
         tokio::select! {
@@ -127,6 +127,7 @@ impl Slot {
             () = self.take_part(&life, &table) => {}
         }
         world.tell(|| format!("{} ends life {}", self.id, life.number));
+        lock(&world.network.loads)[line].ends();
         lock(&self.state).life = None;
     }
 
