@@ -413,9 +413,10 @@ async fn writers_of_two_processes_have_their_turns() {
         (0..3).for_each(|_| turns.write_on(&lock, Duration::from_millis(300)));
         turns
     });
-    sleep(LEASE * 5).await;
+    // About fifteen turns, so that one that is missed counts for little.
+    sleep(LEASE * 20).await;
     let [(_, a, first), (_, b, second)] = all.each_ref().map(Turns::said);
-    assert!(a.min(b) >= 50 && a.max(b) <= a.min(b) * 2, "{a} and {b} writes");
+    assert!(a.min(b) >= 200 && a.max(b) <= a.min(b) * 2, "{a} and {b} writes");
     let bound = Duration::from_secs(30);
     assert!(first.max(second) <= bound, "{first:?} {second:?}");
 }
