@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use googleapis_tonic_google_rpc::google::rpc;
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
@@ -11,6 +12,7 @@ use proto::execute_batch_dml_request::Statement;
 use proto::execute_sql_request::QueryMode;
 use proto::result_set_stats::RowCount;
 use proto::transaction_selector::Selector;
+use tokio::time::Instant;
 
 use super::Core;
 use super::convert::{decode, row_type, type_of};
@@ -18,7 +20,7 @@ use super::reads::check_directed;
 use super::replays::{Done, Written, begun};
 use super::results::Results;
 use super::transactions::{Handle, Selected, is_strong};
-use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId};
+use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId, Type};
 use crate::sql::{
     InTransaction, Outcome, Parameter, Parameters, Prepared, Untyped, ast, check_query, execute,
 };
@@ -27,7 +29,14 @@ impl Core {
     /// Answers a statement.
     pub(super) async fn execute(&self, request: &proto::ExecuteSqlRequest) -> Result<Results> {
         let is_strong = is_strong(request.transaction.as_ref());
-        self.beside_changes(&request.session, is_strong, || self.execute_once(request)).await
+        let started = Instant::now();
+        let mut results =
+            self.beside_changes(&request.session, is_strong, || self.execute_once(request)).await?;
+        if request.query_mode() == QueryMode::Profile {
+            let query_stats = Some(query_stats(results.rows.len(), started.elapsed()));
+            results.stats.get_or_insert_default().query_stats = query_stats;
+        }
+        Ok(results)
     }
 
     async fn execute_once(&self, request: &proto::ExecuteSqlRequest) -> Result<Results> {
@@ -60,12 +69,7 @@ impl Core {
             Handle::ReadOnly(_) => None,
         };
         selected.keep();
-        let columns = columns.iter().map(|(name, column_type)| (name.as_str(), *column_type));
-        let metadata = proto::ResultSetMetadata {
-            row_type: Some(row_type(columns)),
-            transaction: selected.described.take(),
-            undeclared_parameters: None,
-        };
+        let metadata = described(&columns, selected.described.take());
         Ok(Results { metadata, rows, more: None, stats: None, precommit_token })
     }
 
@@ -93,7 +97,7 @@ impl Core {
         let Some(written) = done.written.into_iter().next() else {
             return Err(Error::new(Code::Internal, "a statement neither failed nor wrote"));
         };
-        let metadata = described(&written, selected.described.take());
+        let metadata = described(&written.columns, selected.described.take());
         let stats = Some(stats(written.count));
         Ok(Results { metadata, rows: written.rows, more: None, stats, precommit_token })
     }
@@ -133,7 +137,7 @@ impl Core {
         let mut first_token = precommit_token.clone();
         // A batch shows no rows, whatever its statements return.
         let result_set = |written: &Written| proto::ResultSet {
-            metadata: Some(described(written, transaction.take())),
+            metadata: Some(described(&written.columns, transaction.take())),
             stats: Some(stats(written.count)),
             precommit_token: first_token.take(),
             ..proto::ResultSet::default()
@@ -248,20 +252,27 @@ fn check_dialect(database: &Database, sql: &str) -> Result<()> {
     }
 }
 
-/// The metadata of what a statement that writes shows.
+/// The metadata of what a statement shows.
 fn described(
-    written: &Written,
+    columns: &[(String, Type)],
     transaction: Option<proto::Transaction>,
 ) -> proto::ResultSetMetadata {
-    let columns = written.columns.iter().map(|(name, value_type)| (name.as_str(), *value_type));
-    let row_type = Some(row_type(columns));
-    proto::ResultSetMetadata { row_type, transaction, undeclared_parameters: None }
+    let row_type = row_type(columns.iter().map(|(name, of)| (name.as_str(), *of)));
+    proto::ResultSetMetadata { row_type: Some(row_type), transaction, undeclared_parameters: None }
 }
 
 fn stats(count: u64) -> proto::ResultSetStats {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let row_count = Some(RowCount::RowCountExact(count));
     proto::ResultSetStats { row_count, ..proto::ResultSetStats::default() }
+}
+
+/// What a profile says of a statement, as Spanner names it.
+fn query_stats(rows: usize, elapsed: Duration) -> Struct {
+    let elapsed = format!("{:.2} msecs", elapsed.as_secs_f64() * 1e3);
+    let said = [("rows_returned", rows.to_string()), ("elapsed_time", elapsed)];
+    let value = |text| prost_types::Value { kind: Some(Kind::StringValue(text)) };
+    Struct { fields: said.map(|(name, text)| (name.to_string(), value(text))).into() }
 }
 
 fn check_supported(request: &proto::ExecuteSqlRequest) -> Result<()> {
@@ -273,7 +284,7 @@ fn check_supported(request: &proto::ExecuteSqlRequest) -> Result<()> {
         return Err(Error::invalid_argument("Invalid resume token."));
     }
     match QueryMode::try_from(request.query_mode) {
-        Ok(QueryMode::Normal) => Ok(()),
+        Ok(QueryMode::Normal | QueryMode::Profile) => Ok(()),
         Ok(mode) => Err(Error::unimplemented(format!("query mode {}", mode.as_str_name()))),
         Err(_) => Err(Error::unimplemented("this query mode")),
     }
@@ -285,11 +296,9 @@ fn parameters(values: Option<&Struct>, types: &HashMap<String, proto::Type>) -> 
         let parameter = match types.get(name) {
             Some(stated) => {
                 let stated = type_of(stated, name)?;
-                let value = decode(value, stated).map_err(|_| {
-                    Error::invalid_argument(format!(
-                        "Invalid value for bind parameter {name}: Expected {stated}."
-                    ))
-                })?;
+                let wrong =
+                    || format!("Invalid value for bind parameter {name}: Expected {stated}.");
+                let value = decode(value, stated).map_err(|_| Error::invalid_argument(wrong()))?;
                 Parameter::Typed(stated, value)
             }
             None => Parameter::Untyped(untyped(value, name)?),

@@ -83,11 +83,7 @@ async fn a_broken_request_harms_nobody_else() {
     let mut garbage = TcpStream::connect(world.emulator.address()).await.unwrap();
     garbage.write_all(&[0xff; 4096]).await.unwrap();
     let huge = "(".repeat(200_000);
-    let request = proto::ExecuteSqlRequest {
-        session: world.session.clone(),
-        sql: format!("SELECT {huge}"),
-        ..Default::default()
-    };
+    let request = world.statement(&format!("SELECT {huge}"));
     assert!(world.client.execute_sql(request).await.is_err());
     world.users(None).await.unwrap();
 }

@@ -105,11 +105,7 @@ async fn a_result_of_more_than_ten_mebibytes_is_only_streamed() {
     let mut client = world.client.clone().max_decoding_message_size(64 * MIB);
     let request = read_request(&world, "events", &["note"]);
     assert_eq!(code(client.read(request.clone()).await), Code::FailedPrecondition);
-    let query = proto::ExecuteSqlRequest {
-        session: world.session.clone(),
-        sql: "SELECT note FROM events".into(),
-        ..Default::default()
-    };
+    let query = world.statement("SELECT note FROM events");
     assert_eq!(code(client.execute_sql(query.clone()).await), Code::FailedPrecondition);
     let stream = client.streaming_read(request).await.unwrap().into_inner();
     assert_eq!(values(stream).await.0.len(), 6);
@@ -236,11 +232,8 @@ fn computed() -> u128 {
 async fn a_long_statement_holds_nobody_up() {
     let mut world = World::start().await;
     world.commit_once((1..=1_000).map(insert).collect::<Vec<_>>()).await.unwrap();
-    let request = proto::ExecuteSqlRequest {
-        session: world.session.clone(),
-        sql: "SELECT COUNT(*) FROM users AS a, users AS b WHERE MOD(a.id * b.id, 7) = 3".into(),
-        ..Default::default()
-    };
+    let sql = "SELECT COUNT(*) FROM users AS a, users AS b WHERE MOD(a.id * b.id, 7) = 3";
+    let request = world.statement(sql);
     let mut client = world.client.clone();
     let long = tokio::spawn(async move { client.execute_sql(request).await });
     let mut client = world.client.clone();

@@ -90,11 +90,7 @@ async fn a_moment_must_be_valid_and_at_most_an_hour_ago() {
 #[tokio::test]
 async fn a_stream_begins_before_its_error() {
     let mut world = World::start().await;
-    let query = proto::ExecuteSqlRequest {
-        session: world.session.clone(),
-        sql: "SELECT nothing".into(),
-        ..Default::default()
-    };
+    let query = world.statement("SELECT nothing");
     let stream = world.client.execute_streaming_sql(query).await;
     assert_eq!(code(stream.unwrap().into_inner().message().await), Code::InvalidArgument);
     let read = proto::ReadRequest {

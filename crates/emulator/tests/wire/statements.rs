@@ -7,6 +7,11 @@ use proto::result_set_stats::RowCount;
 use super::*;
 
 impl World {
+    pub fn statement(&self, sql: &str) -> proto::ExecuteSqlRequest {
+        let (session, sql) = (self.session.clone(), sql.into());
+        proto::ExecuteSqlRequest { session, sql, ..Default::default() }
+    }
+
     pub async fn execute(
         &mut self,
         sql: &str,
@@ -14,12 +19,10 @@ impl World {
         selector: Option<Selector>,
     ) -> Result<proto::ResultSet, Status> {
         let request = proto::ExecuteSqlRequest {
-            session: self.session.clone(),
             transaction: selector
                 .map(|selector| proto::TransactionSelector { selector: Some(selector) }),
-            sql: sql.into(),
             seqno,
-            ..Default::default()
+            ..self.statement(sql)
         };
         Ok(self.client.execute_sql(request).await?.into_inner())
     }
@@ -101,18 +104,25 @@ async fn a_batch_stops_at_the_first_statement_that_fails() {
 }
 
 #[tokio::test]
-async fn plans_and_profiles_are_refused_by_name() {
+async fn a_profile_tells_true_stats_beside_the_rows_and_a_plan_is_refused() {
     let mut world = World::start().await;
-    for (mode, name) in [(QueryMode::Plan, "PLAN"), (QueryMode::Profile, "PROFILE")] {
-        let plan = proto::ExecuteSqlRequest {
-            session: world.session.clone(),
-            sql: "SELECT 1".into(),
-            query_mode: mode as i32,
-            ..Default::default()
+    world.commit_once([insert(1), insert(2)]).await.unwrap();
+    let selector = Some(Selector::Id(world.begin_read_write().await));
+    for (sql, shown) in [("SELECT * FROM users", 2), ("DELETE FROM users WHERE true", 0)] {
+        let mut request = proto::ExecuteSqlRequest {
+            query_mode: QueryMode::Profile as i32,
+            transaction: Some(proto::TransactionSelector { selector: selector.clone() }),
+            ..world.statement(sql)
         };
-        let error = world.client.execute_sql(plan).await.unwrap_err();
+        let found = world.client.execute_sql(request.clone()).await.unwrap().into_inner();
+        let stats = found.stats.unwrap().query_stats.unwrap().fields;
+        assert_eq!(found.rows.len(), shown);
+        assert_eq!(stats["rows_returned"], text(shown.to_string()));
+        assert!(stats.contains_key("elapsed_time"));
+        request.query_mode = QueryMode::Plan as i32;
+        let error = world.client.execute_sql(request).await.unwrap_err();
         assert_eq!(error.code(), Code::Unimplemented);
-        assert!(error.message().contains(name), "{error}");
+        assert!(error.message().contains("PLAN"), "{error}");
     }
 }
 
@@ -130,11 +140,9 @@ async fn parameters_have_a_type_or_take_that_of_their_place() {
         (null(), None, Ok(0)),
     ] {
         let request = proto::ExecuteSqlRequest {
-            session: world.session.clone(),
-            sql: "SELECT name FROM users WHERE id = @id".into(),
             params: Some(prost_types::Struct { fields: [("id".to_owned(), value)].into() }),
             param_types: param_type.map(|kind| ("id".to_owned(), kind)).into_iter().collect(),
-            ..Default::default()
+            ..world.statement("SELECT name FROM users WHERE id = @id")
         };
         let found = world.client.execute_sql(request).await;
         let found = found.map(|reply| reply.into_inner().rows.len()).map_err(|error| error.code());
@@ -175,12 +183,10 @@ async fn nothing_comes_after_the_last_statement_but_its_repetition_and_the_end()
     let id = world.begin_read_write().await;
     let own = Some(Selector::Id(id.clone()));
     let request = proto::ExecuteSqlRequest {
-        session: world.session.clone(),
         transaction: Some(proto::TransactionSelector { selector: own.clone() }),
-        sql: "UPDATE users SET age = 1 WHERE id = 1".into(),
         seqno: 1,
         last_statement: true,
-        ..Default::default()
+        ..world.statement("UPDATE users SET age = 1 WHERE id = 1")
     };
     let done = world.client.execute_sql(request.clone()).await.unwrap().into_inner();
     assert_eq!(world.client.execute_sql(request).await.unwrap().into_inner(), done);
@@ -222,12 +228,9 @@ async fn a_strong_query_is_answered_beside_changes_of_the_schema() {
         spindle_emulator::sql::parse_ddl(&format!("ALTER TABLE users {what}")).unwrap()
     });
     for _ in 0..5 {
-        let request = proto::ExecuteSqlRequest {
-            session: world.session.clone(),
-            // Between its two reads, it has a thousand rows to look at.
-            sql: "SELECT b.* FROM users AS a JOIN users AS b ON b.id = a.id".into(),
-            ..Default::default()
-        };
+        // Between its two reads, it has a thousand rows to look at.
+        let sql = "SELECT b.* FROM users AS a JOIN users AS b ON b.id = a.id";
+        let request = world.statement(sql);
         let mut client = world.client.clone();
         let query = tokio::spawn(async move { client.execute_sql(request).await });
         for change in [&drop, &add].repeat(30) {
