@@ -108,7 +108,6 @@
 (define is_current (t)
   (has_current (row t))
   (= t (current (row t))))
-(define exposed (t) (and (begun t) (not (unprotected t))))
 (define names (l t) (and (saw_present l) (= (term_token t) (saw_token l)) (= (wr_of t) (saw_wr l))))
 (define ends_another (l)
   (exists ((x Term)) (and (in_force x) (= (row x) (at l)) (not (names l x)))))
@@ -133,8 +132,7 @@
 ; Lists of guards and updates that several actions share. An update of `(f x)` is at every `x`.
 (define after-all (ro)
   (world after-commits-and-reads (> ts (last ro)))
-  (world after-fences (> ts (fenced_at ro)))
-  (world after-it-was-asked-for (>= ts now)))
+  (world after-fences (> ts (fenced_at ro))))
 (define same-row (l)
   (judge same-heartbeat (= (heartbeat (at l)) (saw_heartbeat l)))
   (judge same-token (= (token (at l)) (saw_token l)))
@@ -161,7 +159,8 @@
 ; Nor are their heartbeats.
 (define unprotects (which when)
   (then (unprotected x) (or (unprotected x) (and (begun x) which)))
-  (then (unprotected_at x) (ite (and (exposed x) which) when (unprotected_at x))))
+  (then (unprotected_at x)
+    (ite (and (begun x) (not (unprotected x)) which) when (unprotected_at x))))
 (define identifies (ro)
   (then (last ro) ts)
   (then (id_at ro) ts))
@@ -178,6 +177,7 @@
   (then (count) (+ count 1)))
 (define begins (ro)
   (new new-term (and (not (begun t)) (= (writer t) w)))
+  (world after-it-was-asked-for (>= ts now))
   (begin-row ro w)
   (counts)
   (then (begun t) true)
@@ -211,7 +211,6 @@
 
 (action tick ((later Int) (next_clock (Instance) Int))
   (world time-passes (> later now))
-  (world clocks-never-go-back (forall ((i Instance)) (>= (next_clock i) (clock i))))
   (world clocks-keep-the-margin (and (requests_elapsed_well later next_clock)))
   (then (now) later)
   (then (clock x) (next_clock x)))
@@ -334,7 +333,6 @@
   (world makes-no-second (or (names_as_before ro) (not (is_second wr_set))))
   (world after-commits-and-reads (> ts (last ro)))
   (world after-fences (or (names_as_before ro) (> ts (fenced_at ro))))
-  (world after-it-was-asked-for (>= ts now))
   (writes-row ro heartbeat_set token_set wr_set null lease_set)
   (then (meddled ro) true)
   (then (edited ro) true)
@@ -350,7 +348,6 @@
     (and (begun (fence_term f)) (=> (= (row (fence_term f)) writers) (has_second (fence_term f)))))
   (new new-write (not (fence_done f)))
   (world after-the-row-it-read (> ts (id_at (row (fence_term f)))))
-  (world after-it-was-asked-for (>= ts now))
   (then (fence_done f) true)
   (then (fence_ts f) ts)
   (then (fenced_at (row (fence_term f)))
@@ -589,15 +586,10 @@
 ; The induction uses these guards, though no story without them was found.
 (untold (send-heartbeat believed) (begin-write readers-same-token readers-same-writer))
 ; It can spare each of these.
-(spare (tick clocks-never-go-back) (send unsettled) (insert after-fences)
-  (takeover row-is-there no-takeover-row) (renew believed not-expired) (stop-believing believed)
-  (release row-is-there same-writer after-it-was-asked-for)
-  (evict row-is-there somebody-holds after-it-was-asked-for)
-  (seize not-needless after-it-was-asked-for) (remove row-is-there after-it-was-asked-for)
-  (delete-by-hand after-it-was-asked-for) (edit after-it-was-asked-for)
-  (fence after-it-was-asked-for) (end-read row-is-there same-writer after-it-was-asked-for)
-  (begin-write after-fences after-it-was-asked-for)
-  (end-writing row-is-there after-it-was-asked-for))
+(spare (send unsettled) (insert after-fences) (takeover row-is-there no-takeover-row)
+  (renew believed not-expired) (stop-believing believed) (release row-is-there same-writer)
+  (evict row-is-there somebody-holds) (seize not-needless) (remove row-is-there)
+  (end-read row-is-there same-writer) (begin-write after-fences) (end-writing row-is-there))
 
 ; One of these orders of actions tells what goes wrong without each other guard, or that axiom.
 ; Steps may be left out. Those that are asked quickly come first.
