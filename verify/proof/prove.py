@@ -8,7 +8,6 @@ import ast
 import functools
 import importlib
 import itertools
-import os
 import pathlib
 import re
 import sys

@@ -4,9 +4,10 @@
 //! answers that no table would give. What it announces and asks for is read as actions of the
 //! relation, whose guards of kind `contract` are evaluated.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use itertools::iproduct;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -24,6 +25,7 @@ const LEASE: Duration = Duration::from_secs(5);
 const OWN: [&str; 6] = ["send", "send-heartbeat", "renew", "believe", "stop-believing", "release"];
 
 /// An instance, and what its actions have made of the relation's state.
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Process {
     instance: Instance,
     state: State,
@@ -278,7 +280,19 @@ fn moment(nanoseconds: i64) -> Moment {
 
 #[test]
 fn an_instance_keeps_the_contract_whatever_it_is_answered() {
+    let (mut known, mut latest) = (HashSet::new(), vec![Process::start()]);
     let (mut taken, mut chance) = (BTreeSet::new(), StdRng::seed_from_u64(1));
+    for _ in 0..7 {
+        let events = latest.iter().flat_map(|process| iproduct!([process], process.next()));
+        let after = events.map(|(process, event)| {
+            let mut process = process.clone();
+            process.meets(event);
+            taken.append(&mut process.taken);
+            process
+        });
+        latest = after.filter(|process| known.insert(process.clone())).collect();
+    }
+    assert!(known.len() > 10_000, "only {} states", known.len());
     for _ in 0..2_000 {
         let mut process = Process::start();
         for _ in 0..100 {

@@ -43,7 +43,7 @@ fn sorts(function: &str) -> (&'static Term, &'static str) {
 ///
 /// A function that has a value without arguments has it everywhere. One that was never set is as in
 /// the beginning: false, 0, or nobody.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct State {
     values: BTreeMap<String, String>,
     elements: BTreeMap<&'static str, BTreeSet<String>>,
