@@ -307,9 +307,12 @@ impl Controller {
 
     /// Does as the row of the count says; returns a pause if no shard is to be taken after this poll.
     async fn follow_count(&mut self, polled: &Polled) -> Option<Duration> {
-        let own = self.own.name();
+        let (own, numbers_since) = (self.own.name(), self.place.numbers_since);
         let Followed::Idle(next) = follow(&mut self.place, polled, &self.tasks, &self.view, own)
         else {
+            if self.place.numbers_since != numbers_since {
+                self.share.forget();
+            }
             return None;
         };
         self.awaited.clear();
@@ -356,7 +359,7 @@ impl Controller {
         let lock = self.lock.for_row(self.place.shard_key(shard), self.lock.said_info());
         let worker = Worker {
             number: shard,
-            count: self.place.count,
+            numbers_since: self.place.numbers_since,
             count_row: Arc::clone(&self.place.count_row),
             handed_over: self.left.get(&shard).cloned(),
             lock: lock.repeats(self.unanswered.remove(&shard)),

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::Succession;
 use spindle_protocol::fleet::{CountNamed, Part};
+use spindle_protocol::{Succession, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -174,7 +174,8 @@ pub(super) enum Finished {
 /// The work on one shard, from the attempt to take it to its release.
 pub(super) struct Worker {
     pub(super) number: usize,
-    pub(super) count: usize,
+    /// The number of the shard has meant the same since then.
+    pub(super) numbers_since: Timestamp,
     pub(super) count_row: Arc<CountRow>,
     /// The text that the last owner left.
     pub(super) handed_over: Option<Arc<str>>,
@@ -200,7 +201,7 @@ impl Worker {
             () = self.dropped.cancelled() => return Finished::Gone,
             taken = self.take() => taken,
         };
-        let (guard, lock) = match taken {
+        let (guard, lock, count) = match taken {
             Ok(Some(taken)) => taken,
             // Another was faster.
             Ok(None) => return Finished::Gone,
@@ -211,7 +212,7 @@ impl Worker {
             }
         };
         self.hand.has_it.store(true, Ordering::Release);
-        let (number, count, view) = (self.number, self.count, Arc::clone(&self.hand.view));
+        let (number, view) = (self.number, Arc::clone(&self.hand.view));
         view.tell(ShardEvent::Gained { shard: number, token: guard.token() });
         let orders = Orders {
             resign: self.hand.leave.clone(),
@@ -237,14 +238,17 @@ impl Worker {
         finished
     }
 
-    async fn take(&self) -> Result<Option<(Guard, Spindle)>> {
+    /// Returns the count of the shards besides, if this member has the shard now.
+    async fn take(&self) -> Result<Option<(Guard, Spindle, usize)>> {
         let lock = self.lock.clone().build()?;
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
         // The poll that led here may be from before a move. Who has read that all shards are vacant,
         // after the move, relies on it that no attempt from before still comes to run one.
         let named = self.count_row.read_anew().await;
-        if matches!(named, Ok(CountNamed::Count(count)) if count.runs(self.count)) {
-            return Ok(Some((guard, lock)));
+        if let Ok(CountNamed::Count(count)) = named
+            && count.runs(self.number, self.numbers_since)
+        {
+            return Ok(Some((guard, lock, count.shards)));
         }
         guard.release().await;
         named.map(|_| None)

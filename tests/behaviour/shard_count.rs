@@ -472,3 +472,73 @@ async fn a_move_that_keeps_numbers_keeps_the_texts_for_their_next_owners() {
     let text = |number| (number, Some(format!("of {number}")));
     assert_eq!(found, [text(0), text(1), text(2), (3, None)]);
 }
+
+/// The task of one number fails under the old count, in every member, until each of them waits for minutes
+/// before it tries the number again. Under the new count it is another shard.
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_failed_under_one_count_is_at_work_at_once_under_another() {
+    let fleet = Fleet::start().await;
+    let _workers = FOUR.map(|id| {
+        let shards = member(&fleet.world, id).shards("partitions", FEW);
+        let (work, id) = (fleet.work.clone(), id.to_string());
+        tokio::spawn(async move {
+            let task = move |shard: Shard| {
+                let at_work = work.enter(&id, &shard);
+                async move {
+                    let _at_work = at_work;
+                    if shard.number() == 0 && shard.count() == FEW {
+                        return;
+                    }
+                    shard.cancelled().await;
+                }
+            };
+            shards.run(CancellationToken::new(), task).await
+        })
+    });
+    sleep(LEASE * 60).await;
+    assert_eq!(fleet.work.owners().len(), FEW - 1, "one fails");
+    fleet.table().resize_shards("orders", "partitions", MANY).await.unwrap();
+    let start = Instant::now();
+    fleet.settles(4, MANY).await;
+    assert!(start.elapsed() <= POLL * 2 + REST, "{:?}", start.elapsed());
+    fleet.work.check();
+}
+
+/// The next owner of two shards takes them while the group moves, and wins after the move.
+#[tokio::test(start_paused = true)]
+async fn a_move_that_keeps_numbers_keeps_the_texts_of_shards_that_are_just_taken() {
+    let (world, found) = (World::start().await, Arc::new(Mutex::new(Vec::new())));
+    let work = |id: &str| {
+        let (shards, cancel) =
+            (member(&world, id).shards("partitions", 2), CancellationToken::new());
+        let (stop, texts) = (cancel.clone(), Arc::clone(&found));
+        let task = move |shard: Shard| {
+            let text = shard.handed_over().map(str::to_string);
+            texts.lock().unwrap().push((shard.number(), shard.count(), text));
+            async move {
+                shard.cancelled().await;
+                shard.hand_over(format!("of {}", shard.number())).unwrap();
+            }
+        };
+        (cancel, tokio::spawn(async move { shards.run(stop, task).await }))
+    };
+    let all_of = |count| {
+        let found = Arc::clone(&found);
+        until("all are at work", move || (found.lock().unwrap().len() == count).then_some(()))
+    };
+    let (cancel, sharing) = work("a");
+    all_of(2).await;
+    cancel.cancel();
+    sharing.await.unwrap().unwrap();
+    found.lock().unwrap().clear();
+    let commit = Fault::on(Rpc::Commit).key("spindle:shard:orders/partitions/0").times(1);
+    let slow = world.spanner.inject(commit.effect(Effect::Delay(POLL / 2)));
+    let _b = work("b");
+    until("they are being taken", || (slow.hits() == 1).then_some(())).await;
+    world.table().resize_shards("orders", "partitions", 3).keep_numbers().await.unwrap();
+    all_of(3).await;
+    let mut found = found.lock().unwrap().clone();
+    found.sort();
+    let text = |number| (number, 3, Some(format!("of {number}")));
+    assert_eq!(found, [text(0), text(1), (2, 3, None)]);
+}

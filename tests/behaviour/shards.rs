@@ -45,7 +45,7 @@ pub struct AtWork {
 }
 
 impl AllWork {
-    fn enter(&self, id: &str, shard: &Shard) -> AtWork {
+    pub fn enter(&self, id: &str, shard: &Shard) -> AtWork {
         let mut work = self.0.lock().unwrap();
         let (number, token) = (shard.number(), shard.token());
         if let Some((other, _)) = work.at_work.insert(number, (id.to_string(), token)) {

@@ -80,9 +80,10 @@ impl Count {
         self.shards == shards || self.before == Some(shards)
     }
 
-    /// Returns true if a shard may run that was taken as one of so many.
-    pub fn runs(self, shards: usize) -> bool {
-        self.shards == shards && !self.is_draining
+    /// Returns true if a shard may run that was taken when its number meant what it had since then.
+    pub fn runs(self, shard: usize, numbers_since: Timestamp) -> bool {
+        let means_the_same = self.numbers_since == Some(numbers_since);
+        means_the_same && shard < self.shards && !self.is_draining
     }
 
     /// Returns the text for the row's `writer`.

@@ -79,10 +79,24 @@ fn a_member_begins_with_the_count_of_the_row_or_the_one_before_and_no_other() {
 }
 
 #[test]
-fn a_shard_runs_under_the_count_of_the_row_alone_and_never_while_that_drains() {
-    let moved = Count::first(60).moved(80, true);
-    assert!(!moved.runs(60) && !moved.runs(80));
-    assert!(moved.drained().runs(80) && !moved.drained().runs(60));
+fn a_shard_that_was_taken_runs_unless_its_number_is_gone_or_has_another_meaning() {
+    let at = |writer: &str, token| {
+        let named = CountNamed::by(Some(&Row { token: Timestamp(token), ..row(writer) }));
+        move |shard, since| match named {
+            CountNamed::Count(count) => count.runs(shard, Timestamp(since)),
+            named => panic!("{named:?}"),
+        }
+    };
+    let first = at("shards 60", 7);
+    assert!(first(59, 7) && !first(60, 7) && !first(0, 6));
+    let kept = at("shards 80 from 60 since 7", 9);
+    assert!(kept(59, 7) && kept(79, 7) && !kept(0, 9));
+    let fewer = at("shards 50 from 80 since 7", 9);
+    assert!(fewer(49, 7) && !fewer(50, 7));
+    let draining = at("shards 80 from 60 draining", 9);
+    assert!(!draining(0, 7) && !draining(0, 9));
+    let drained = at("shards 80 from 60", 11);
+    assert!(drained(79, 11) && !drained(0, 7) && !drained(0, 9));
 }
 
 #[test]

@@ -278,7 +278,13 @@ impl Share {
         self.unanswered.insert(shard, pause);
     }
 
+    /// Forgets what it remembers: the numbers of the shards mean others from now on.
+    pub fn forget(&mut self) {
+        *self = Share::new(&self.id, self.lease, self.poll);
+    }
+
     fn note(&mut self, now: Moment, view: &View) {
+        self.unheld.retain(|shard, _| *shard < view.shards.len());
         let is_member = |id: &str| view.members.iter().any(|member| member.id == id);
         for (shard, piece) in view.shards.iter().enumerate() {
             match piece {

@@ -631,3 +631,23 @@ fn a_shard_that_costs_more_leaves_its_owner_fewer_others() {
     assert_eq!(world.counts(), [10, 10]);
     assert!((5..=6).contains(&world.moves), "{}", world.moves);
 }
+
+/// The shards become fewer while one of them is vacant, and as many again much later.
+#[test]
+fn a_number_that_comes_back_after_another_count_is_left_to_its_owner() {
+    let member = |id: &str| {
+        let (since, until) = (at(0), at(10_000));
+        Participant { id: id.into(), since, until, counts_from: since, weight: 1 }
+    };
+    let of_a = Piece::Held { by: Some("a".into()), since: at(10), until: at(10_000) };
+    let mut share = Share::new("a", LEASE, POLL);
+    let mut takes = |tick, shards| {
+        let (members, costs) = (vec![member("a"), member("b")], BTreeMap::new());
+        let view = View { read_at: at(tick), members, shards, costs };
+        let now = Moment(TICK * u32::try_from(tick).unwrap());
+        share.decide(now, &view, &BTreeMap::from([(0, Part::Working)]), true).take
+    };
+    assert_eq!(takes(100, vec![of_a.clone(), Piece::Vacant]), Vec::<usize>::new(), "it is b's");
+    assert_eq!(takes(110, vec![of_a.clone()]), Vec::<usize>::new());
+    assert_eq!(takes(500, vec![of_a.clone(), Piece::Vacant]), Vec::<usize>::new(), "it is b's");
+}
