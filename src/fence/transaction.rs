@@ -28,6 +28,9 @@ const OPTIMISTIC_ATTEMPTS_MAX: u32 = 5;
 /// As long as Spanner itself lets a transaction idle.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
+/// A longer one means "for ever", which no clock can reach.
+const TIME_LIMIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl Fence {
     /// Returns a transaction of this library's that checks the fence, then does what it is given.
     ///
@@ -120,7 +123,7 @@ impl FencedTransaction {
     }
 
     /// Sets how long all attempts together may take, pauses and repeated commits included; 10 s by
-    /// default.
+    /// default, a day at most.
     ///
     /// A commit without an answer is sent again after half of it at the latest. Transactions that
     /// the limit ends stand in nobody's way, with these exceptions, in which Spanner keeps locks
@@ -165,7 +168,7 @@ impl FencedTransaction {
     ///   nothing was written. [`Error::spanner`] and [`Error::cause`] give it back.
     /// - Otherwise nothing was written either: what Spanner said, or that the bounds were
     ///   reached; [`is_retryable`](Error::is_retryable) tells whether to begin again.
-    /// - [`is_config`](Error::is_config) for bounds of zero.
+    /// - [`is_config`](Error::is_config) for bounds of zero, or a time limit of more than a day.
     ///
     /// # Cancellation safety
     ///
@@ -224,8 +227,11 @@ impl FencedTransaction {
         if self.attempts_max == 0 {
             return Err(Error::config(format!("lock `{lock}`: 0 attempts; at least 1")));
         }
-        if self.time_limit.is_zero() {
-            return Err(Error::config(format!("lock `{lock}`: time limit 0; more than zero")));
+        let limit = self.time_limit;
+        if limit.is_zero() || limit > TIME_LIMIT_MAX {
+            return Err(Error::config(format!(
+                "lock `{lock}`: time limit {limit:?}; more than zero and at most {TIME_LIMIT_MAX:?}"
+            )));
         }
         Ok(())
     }

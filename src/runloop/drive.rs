@@ -71,6 +71,8 @@ pub(crate) struct Driver<R> {
     journal: Journal,
     /// The name of the act under way, and the part that fails with it.
     act: (&'static str, Failing),
+    /// True if the last write lost a race to another transaction.
+    was_aborted: bool,
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
     last_term_end: TermEnd,
@@ -132,6 +134,7 @@ impl<R: LockRow> Driver<R> {
             is_poll_due: false,
             journal,
             act: ("observe", Failing::Reads),
+            was_aborted: false,
             leaving: None,
             last_term_end: TermEnd::Abandoned,
             finished: false,
@@ -344,8 +347,7 @@ impl<R: LockRow> Driver<R> {
         }
         let (act, what) = self.act;
         match &error {
-            // Losing a race to another transaction is contact, and usual.
-            Some(error) if error.code() == Some(Code::Aborted) => {
+            Some(error) if self.lost_a_usual_race(error) => {
                 self.journal.answered(act, "aborted");
                 self.succeeded(Failing::Reads, "contact");
             }
@@ -358,14 +360,25 @@ impl<R: LockRow> Driver<R> {
                 // A write reads first.
                 self.succeeded(Failing::Reads, "contact");
                 if what == Failing::Writes {
+                    self.was_aborted = false;
                     self.succeeded(Failing::Writes, "contact");
                 } else if self.is_anothers(&answer) {
+                    self.was_aborted = false;
                     self.succeeded(Failing::Writes, "another holds: there is nothing to write");
                     self.succeeded(Failing::Task, "another holds");
                 }
             }
         }
         Event::Answer(answer)
+    }
+
+    /// True if another transaction went before, which is contact, and usual once. Writes that lose
+    /// again and again fail: a transaction that stays open in the way of a term ends it.
+    fn lost_a_usual_race(&mut self, error: &Error) -> bool {
+        if error.code() != Some(Code::Aborted) {
+            return false;
+        }
+        self.act.1 != Failing::Writes || !std::mem::replace(&mut self.was_aborted, true)
     }
 
     fn succeeded(&self, what: Failing, by: &'static str) {

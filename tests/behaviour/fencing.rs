@@ -307,7 +307,7 @@ async fn what_the_work_says_comes_out_and_nothing_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounds_of_zero_are_refused_before_anything_is_sent() {
+async fn bounds_of_zero_and_limits_without_end_are_refused_before_anything_is_sent() {
     let world = World::start().await;
     let a = world.elect("a").await;
     let fence = a.lock.term().unwrap().fence();
@@ -317,6 +317,7 @@ async fn bounds_of_zero_are_refused_before_anything_is_sent() {
     let bounded = [
         fence.transaction(&client).attempts_max(0),
         fence.transaction(&client).time_limit(Duration::ZERO),
+        fence.transaction(&client).time_limit(Duration::MAX),
     ];
     for transaction in bounded {
         assert!(transaction.run(work).await.unwrap_err().is_config());

@@ -237,3 +237,36 @@ async fn a_log_that_panics_costs_its_lines_and_not_the_lock() {
     assert!(token.is_some() && a.lock.has_lock() == token);
     timeout(EVENTUALLY, a.stop()).await.unwrap();
 }
+
+/// So it is where a transaction that stays open reads the row: it is older, so that it goes first.
+#[tokio::test(start_paused = true)]
+async fn a_term_that_is_lost_to_aborted_heartbeats_says_so_in_log_and_health() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let aborts = Fault::on(Rpc::Commit).table("locktable").effect(Effect::Abort);
+    let aborted = world.spanner.inject(aborts);
+    a.holds_no_more().await;
+    let failed = log.the("request failed");
+    assert!(failed.says("act=heartbeat") && failed.says("ABORTED"), "{failed:?}");
+    sleep(LEASE * 2).await;
+    let health = a.lock.health();
+    assert!(!health.is_ready() && health.trouble.is_some(), "{health:?}");
+    aborted.remove();
+    a.holds().await;
+    assert!(log.the("requests fail no more").says("act=takeover"));
+    a.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_lost_race_is_nothing_to_tell() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    let aborts = Fault::on(Rpc::Commit).table("locktable").times(3).effect(Effect::Abort);
+    let aborted = world.spanner.inject(aborts);
+    let a = world.elect("a").await;
+    assert_eq!(aborted.hits(), 3, "the batcher has repeated it twice");
+    assert!(a.lock.health().trouble.is_none());
+    a.stop().await;
+    assert_eq!(log.saying("fail").len(), 0, "{:#?}", log.lines());
+}

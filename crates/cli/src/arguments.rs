@@ -20,6 +20,7 @@ Environment:
   SPANNER_EMULATOR_HOST           Sends every request to that HOST:PORT instead of Cloud Spanner
   GOOGLE_APPLICATION_CREDENTIALS  Names a file of credentials for Cloud Spanner
   NO_COLOR                        Turns colour off
+  RUST_LOG                        Chooses what `run` and `agent` log, for example spindle=info
 
 Exit codes:
   0    The command did what it says

@@ -130,6 +130,7 @@ impl Holder {
     async fn give_up(&self, guard: Guard, over: Over) -> &'static str {
         let reason = over.reason();
         let Over::LetGo(released) = over else {
+            say_lapses(&guard, &over);
             guard.lapse().await;
             self.claimed.claims.counted(|counts| counts.lapsed += 1);
             return reason;
@@ -164,23 +165,39 @@ impl Holder {
             outcome = &mut running => return self.ran(outcome),
         };
         self.gained(&term);
+        match self.let_go(&term).await {
+            Some(released) => {
+                self.claimed.claim.set_term(None);
+                // If the job was stopped meanwhile, the answer says so.
+                let _ = end.send(released);
+            }
+            None => {
+                self.lost(&term);
+                drop(end);
+            }
+        }
+        self.ran(running.await);
+    }
+
+    /// Waits until the client of a job lets go; nothing if its time is over before.
+    ///
+    /// Nobody knows whether a client that is gone or silent still works. So its run is kept for as
+    /// long as it may take, or until it is heard of after all.
+    async fn let_go(&mut self, term: &Term) -> Option<Released> {
         let over = tokio::select! {
             biased;
-            () = term.cancelled() => None,
-            over = self.over() => Some(over),
+            () = term.cancelled() => return None,
+            over = self.over() => over,
         };
-        match over {
-            None => self.lost(&term),
-            Some(Over::LetGo(released)) => {
-                self.claimed.claim.set_term(None);
-                let _ = end.send(released);
-                return self.ran(running.await);
-            }
-            // Nobody knows whether it still works: the run is kept for as long as it may take.
-            Some(_) => term.cancelled().await,
+        if let Over::LetGo(released) = over {
+            return Some(released);
         }
-        drop(end);
-        self.ran(running.await);
+        say_lapses(term, &over);
+        tokio::select! {
+            biased;
+            () = term.cancelled() => None,
+            released = self.claimed.orders.recv() => released,
+        }
     }
 
     fn ran(&mut self, outcome: spindle::Result<JobOutcome<Option<Released>>>) {
@@ -258,6 +275,12 @@ impl Holder {
             self.is_deaf |= events.try_send(encode(event, data)).is_err();
         }
     }
+}
+
+/// Logs why a lease runs out: the library knows only that it does.
+fn say_lapses(term: &Term, over: &Over) {
+    let (lock, token, reason) = (term.lock(), term.token(), over.reason());
+    tracing::warn!(lock, %token, reason, "the client did not let go: its lease runs out");
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 
 use crate::arguments::Agent;
 use crate::failure::{Code, Failure, Result};
+use crate::log;
 use crate::output::{Output, complain};
 use crate::place::Place;
 use crate::serve::connections::{Limits, Listener, answer, connections_max};
@@ -51,6 +52,7 @@ const LIMITS: Limits = Limits {
 };
 
 pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCode> {
+    log::begin();
     // An error at the start ends the program; a later one is shown.
     place.locks.list().page_rows(1).next().await?;
     let admission = Admission::read(agent.token_file.as_deref())?;

@@ -1,5 +1,6 @@
 //! The requests of clients, read within bounds of size and time.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -20,6 +21,10 @@ const BODY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Locks of one connection.
 pub const LOCKS_MAX: usize = 100;
+
+/// The silence that a client may ask for: as long as a lease may be.
+const PATIENCE: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60);
 
 /// The longest wait of one request.
 pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
@@ -101,8 +106,12 @@ impl Settings {
 
     /// Returns the longest silence of a client; by default a lease where it has no connection.
     pub fn patience(&self, has_connection: bool) -> Result<Option<Duration>> {
-        if self.patience.is_some_and(|patience| patience < Duration::from_millis(100)) {
-            return Err(bad("patience: less than 100ms"));
+        if self.patience.is_some_and(|patience| !PATIENCE.contains(&patience)) {
+            return Err(bad(format!(
+                "patience: expected {:?} to {:?}",
+                PATIENCE.start(),
+                PATIENCE.end()
+            )));
         }
         Ok(self.patience.or((!has_connection).then_some(self.lease)))
     }

@@ -34,6 +34,9 @@ const LEASE: &str = "3s";
 /// A killed node comes back after this.
 const AWAY: Duration = Duration::from_secs(5);
 
+/// Nobody watches for longer.
+const KILL_EVERY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// From one poll of the locks to the next.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -61,7 +64,7 @@ pub async fn demo(demo: &Demo) -> Result<ExitCode> {
         }
     };
     tokio::select! {
-        failed = fleet.disturb(&table, demo.kill_every) => failed?,
+        failed = fleet.disturb(&table, demo.kill_every.min(KILL_EVERY_MAX)) => failed?,
         failed = report(&table) => failed?,
         () = end => {}
         interrupted = tokio::signal::ctrl_c() => interrupted?,

@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::process::{Group, Signals, asks_to_end, exit_code};
 use crate::arguments::{Common, Run};
 use crate::failure::{Code, Failure, Result};
+use crate::log;
 use crate::output::{complain, printable};
 use crate::place::Place;
 
@@ -35,6 +36,7 @@ enum End {
 }
 
 pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
+    log::begin();
     let failed = |failure: Failure| failure.with_code(Code::NotStarted);
     let mut signals = Signals::listen().map_err(|error| failed(error.into()))?;
     // Says within seconds what is wrong; the connection that holds the lock heals by itself.

@@ -1,5 +1,6 @@
 //! `spindle agent`: locks for programs that speak HTTP.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -8,6 +9,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use spindle::FencingToken;
 use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::http::{Events, Server};
@@ -300,6 +302,28 @@ async fn a_job_is_run_by_one_client_and_skipped_by_the_next() {
     sleep(Duration::from_secs(2)).await;
     let state = world.table.inspect("weekly").await.unwrap();
     assert_eq!((state.is_held(), state.token), (true, Some(token(&begun))));
+    // It was merely cut off, and has done its work.
+    let done = agent.send("DELETE", &claim(&begun), &Value::Null).await;
+    assert_eq!(done, (200, json!({ "outcome": "released" })));
+    let state = world.table.inspect("weekly").await.unwrap();
+    assert!(!state.is_held(), "{state:?}");
+}
+
+#[tokio::test]
+async fn the_log_says_whose_lease_runs_out_and_why() {
+    let world = World::start().await;
+    let mut command = world.program(&["agent", "--listen", "127.0.0.1:0"]);
+    command.stderr(Stdio::piped());
+    let mut agent = Server::listening(command).await;
+    let mut log = BufReader::new(agent.child.stderr.take().unwrap()).lines();
+    let mut events = lead(&agent, "a", SHORT).await;
+    let held = gained(&mut events).await;
+    drop(events);
+    let line = timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
+    let token = held["token"].as_str().unwrap();
+    for said in ["did not let go", "lock=\"a\"", token, "reason=\"gone\""] {
+        assert!(line.contains(said), "{line}");
+    }
 }
 
 #[tokio::test]

@@ -47,6 +47,8 @@ async fn hostile_requests_are_refused_and_the_others_served() {
         (400, good.clone(), r#"{"lock": "b", "lease": "3"}"#),
         (400, good.clone(), r#"{"lock": "b", "lease": "1ms"}"#),
         (400, good.clone(), r#"{"lock": "b", "wait": "2h"}"#),
+        (400, good.clone(), r#"{"lock": "b", "patience": "99ms"}"#),
+        (400, good.clone(), r#"{"lock": "b", "patience": "18446744073709551615s"}"#),
         (400, good.clone(), r#"{"lock": "b", "clock": {"boottime_ns": "18446744073709551615"}}"#),
         (413, good.clone(), &huge),
     ] {

@@ -33,7 +33,13 @@ impl Server {
     }
 
     pub async fn started(mut command: Command) -> Server {
-        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
+        command.stderr(Stdio::inherit());
+        Server::listening(command).await
+    }
+
+    /// The program, whose complaints go where the command says.
+    pub async fn listening(mut command: Command) -> Server {
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
         let (_, rest) = line.split_once("http://").unwrap();

@@ -110,6 +110,8 @@ async fn a_command_is_told_to_stop_once_its_lock_is_seized() {
     let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
     assert_eq!(output.status.code(), Some(124));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "ready\ntold\n");
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("term ends unexpectedly") && log.contains("Superseded"), "{log}");
 }
 
 #[tokio::test]
