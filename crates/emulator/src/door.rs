@@ -7,8 +7,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Mutex;
 
-use crate::admin::Admin;
-use crate::server::Listening;
+use crate::server::{Answering, Listening};
 use crate::service::Core;
 
 /// A port of an emulator for one client alone. So a test can cut that client off, as if its machine
@@ -54,7 +53,7 @@ impl Door {
 /// Every door of one server, the main one included.
 pub(crate) struct Doors {
     core: Arc<Core>,
-    admin: Arc<Admin>,
+    answering: Answering,
     all: Mutex<All>,
 }
 
@@ -66,18 +65,18 @@ struct All {
 
 impl Doors {
     /// Returns a server without doors.
-    pub fn new(core: Arc<Core>, admin: Arc<Admin>) -> Doors {
-        Doors { core, admin, all: Mutex::default() }
+    pub fn new(core: Arc<Core>, answering: Answering) -> Doors {
+        Doors { core, answering, all: Mutex::default() }
     }
 
     /// Opens a door at this address; port 0 lets the system pick a free one.
     pub async fn add(&self, address: SocketAddr) -> io::Result<Door> {
         let mut all = self.all.lock().await;
-        let listening = Listening::start(&self.core, &self.admin, address)?;
+        let listening = Listening::start(&self.core, address, Arc::clone(&self.answering))?;
         let address = listening.address;
         let state = State { listening: Some(listening), cut_off: false, paused: false };
-        let (core, admin) = (Arc::clone(&self.core), Arc::clone(&self.admin));
-        let gate = Arc::new(Gate { core, admin, address, state: Mutex::new(state) });
+        let (core, answering) = (Arc::clone(&self.core), Arc::clone(&self.answering));
+        let gate = Arc::new(Gate { core, answering, address, state: Mutex::new(state) });
         if all.paused {
             gate.shut(Bar::Paused).await;
         }
@@ -120,7 +119,7 @@ enum Bar {
 
 struct Gate {
     core: Arc<Core>,
-    admin: Arc<Admin>,
+    answering: Answering,
     address: SocketAddr,
     state: Mutex<State>,
 }
@@ -154,7 +153,8 @@ impl Gate {
         let mut state = self.state.lock().await;
         *state.bar(bar) = false;
         if state.listening.is_none() && !state.cut_off && !state.paused {
-            let listening = Listening::start(&self.core, &self.admin, self.address);
+            let answering = Arc::clone(&self.answering);
+            let listening = Listening::start(&self.core, self.address, answering);
             // A door that cannot open is as shut as before.
             *state.bar(bar) = listening.is_err();
             state.listening = Some(listening?);

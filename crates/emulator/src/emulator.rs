@@ -13,7 +13,8 @@ use crate::engine::{self, Clock, Database, Dialect, TokioClock};
 use crate::faults::{Fault, FaultHandle};
 use crate::rpc::RequestCounts;
 use crate::running::{Restart, Running};
-use crate::service::Core;
+use crate::server::Answering;
+use crate::service::{Core, spanner};
 
 /// A Cloud Spanner of one's own: a gRPC server in this process, with its databases in memory.
 ///
@@ -113,7 +114,7 @@ impl EmulatorBuilder {
         core.retention = self.retention;
         let core = Arc::new(core);
         let admin = Arc::new(Admin::new(Arc::clone(&core)));
-        let doors = Doors::new(Arc::clone(&core), Arc::clone(&admin));
+        let doors = Doors::new(Arc::clone(&core), answering(&core, &admin));
         let door = doors.add(self.address).await?;
         let address = door.address();
         let running = Running { core, admin, door, doors };
@@ -128,6 +129,23 @@ impl EmulatorBuilder {
         }
         Ok(emulator)
     }
+}
+
+/// The answers of a port for clients of Spanner.
+fn answering(core: &Arc<Core>, admin: &Arc<Admin>) -> Answering {
+    let (core, admin) = (Arc::clone(core), Arc::clone(admin));
+    Arc::new(move |request| {
+        let (core, admin) = (Arc::clone(&core), Arc::clone(&admin));
+        // gRPC needs HTTP/2, and Google's Rust client administers an emulator that isn't on the usual
+        // port over REST on this one.
+        if request.version() < http::Version::HTTP_2 {
+            return admin::rest::answer(admin, request);
+        }
+        match request.uri().path().split('/').nth(1) {
+            Some(spanner::NAME) => Box::pin(spanner::answer(core, request)),
+            _ => Box::pin(admin::grpc::answer(admin, request)),
+        }
+    })
 }
 
 impl Emulator {

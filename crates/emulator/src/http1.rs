@@ -1,41 +1,26 @@
-//! Services over HTTP/1.1 and JSON, each on a port of its own.
+//! Requests and replies in JSON, over HTTP/1.1.
 
-use std::convert::Infallible;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::net::IpAddr;
 
+use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpStream};
+use tonic::body::Body;
 
 use crate::engine::{Code, Error};
-use crate::service::Core;
-use crate::socket::bind;
 
-/// A reply, whole.
-pub(crate) type Reply = Response<Full<Bytes>>;
+/// The longest request: the longest DDL, and room for how JSON escapes it.
+const BODY_BYTES_MAX: usize = 32 << 20;
 
-/// A service's answer to a request. All services have this one type, so the server is compiled once.
-pub(crate) type Answering =
-    Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send + Sync>;
-
-/// Starts to answer requests, and says where. It ends with the server.
-pub(crate) fn start(
-    core: &Arc<Core>,
-    address: SocketAddr,
-    answer: Answering,
-) -> io::Result<SocketAddr> {
-    let listener = bind(address)?;
-    let address = listener.local_addr()?;
-    core.tasks.spawn(accept(listener, Arc::clone(core), answer));
-    Ok(address)
+/// Returns a request with its whole body, unless a web page sent it.
+pub(crate) async fn whole(request: Request<Incoming>) -> Result<(Parts, Bytes), Error> {
+    let (head, body) = request.into_parts();
+    refuse_web_page(&head)?;
+    let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?;
+    Ok((head, body.to_bytes()))
 }
 
 /// Returns the status of an error, as Google's HTTP APIs have it.
@@ -58,7 +43,7 @@ pub(crate) fn status(error: &Error) -> StatusCode {
 ///
 /// A page can reach every port of the machine. Its requests name it as their origin, or have one
 /// of the content types that need nobody's leave. Or their host's name leads here by a trick.
-pub(crate) fn refuse_web_page(head: &http::request::Parts) -> Result<(), Error> {
+fn refuse_web_page(head: &Parts) -> Result<(), Error> {
     let refused = |reason| Err(Error::new(Code::PermissionDenied, reason));
     let text = |name| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
     if let Some(origin) = text(http::header::ORIGIN) {
@@ -83,41 +68,11 @@ pub(crate) fn refuse_web_page(head: &http::request::Parts) -> Result<(), Error> 
 }
 
 /// Returns a reply of this status with a JSON body.
-pub(crate) fn reply(status: StatusCode, body: &Value) -> Reply {
-    let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
+pub(crate) fn reply(status: StatusCode, body: &Value) -> Response<Body> {
+    let body = Full::new(Bytes::from(format!("{body}\n")));
+    let mut response = Response::new(Body::new(body));
     *response.status_mut() = status;
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(http::header::CONTENT_TYPE, json);
     response
-}
-
-async fn accept(listener: TcpListener, core: Arc<Core>, answer: Answering) {
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = core.stopped.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                core.tasks.spawn(serve(stream, Arc::clone(&core), Arc::clone(&answer)));
-            }
-            // Out of file descriptors, or the peer gone already: the next one may do better.
-            Err(_) => tokio::task::yield_now().await,
-        }
-    }
-}
-
-async fn serve(stream: TcpStream, core: Arc<Core>, answer: Answering) {
-    let service = service_fn(move |request| {
-        let answer = answer(request);
-        async move { Ok::<_, Infallible>(answer.await) }
-    });
-    let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    tokio::select! {
-        biased;
-        () = core.stopped.cancelled() => {}
-        // Whatever ended it, there is nobody left to tell.
-        _ = serving => {}
-    }
 }

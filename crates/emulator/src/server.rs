@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::service::service_fn;
@@ -17,15 +18,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
 
-use crate::admin::{self, Admin};
-use crate::service::{Connection, Core, spanner};
+use crate::service::{Connection, Core};
 use crate::socket::bind;
 
 /// How many requests one connection may have under way. A client with a single connection can
 /// have thousands that wait for locks.
 const CONCURRENT_REQUESTS_MAX: u32 = 100_000;
 
-/// A server that accepts connections, until it is told not to.
+/// An answer on its way. It is on the heap, so that the task of its request is small to move.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+/// A service's answer to a request. All services have this one type, so the server is compiled once.
+pub(crate) type Answering = Arc<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+
+/// A server that accepts connections, until it is told not to. It ends with the emulator, or earlier if
+/// it is closed.
 #[derive(Debug)]
 pub(crate) struct Listening {
     pub address: SocketAddr,
@@ -37,14 +44,14 @@ impl Listening {
     /// Starts to listen. Connections are accepted from when this returns.
     pub fn start(
         core: &Arc<Core>,
-        admin: &Arc<Admin>,
         address: SocketAddr,
+        answering: Answering,
     ) -> io::Result<Listening> {
         let listener = bind(address)?;
         let address = listener.local_addr()?;
         let closed = core.stopped.child_token();
-        let services = Services { core: Arc::clone(core), admin: Arc::clone(admin) };
-        let accepting = core.tasks.spawn(accept(listener, services, closed.clone()));
+        let tasks = core.tasks.clone();
+        let accepting = core.tasks.spawn(accept(listener, tasks, answering, closed.clone()));
         Ok(Listening { address, closed, accepting })
     }
 
@@ -61,14 +68,12 @@ impl Listening {
     }
 }
 
-/// The services behind a connection.
-#[derive(Clone)]
-struct Services {
-    core: Arc<Core>,
-    admin: Arc<Admin>,
-}
-
-async fn accept(listener: TcpListener, services: Services, closed: CancellationToken) {
+async fn accept(
+    listener: TcpListener,
+    tasks: TaskTracker,
+    answering: Answering,
+    closed: CancellationToken,
+) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -78,7 +83,8 @@ async fn accept(listener: TcpListener, services: Services, closed: CancellationT
         match accepted {
             Ok((stream, _)) => {
                 let connection = Connection(closed.child_token());
-                services.core.tasks.spawn(serve(stream, services.clone(), connection));
+                let requests = Requests { tasks: tasks.clone(), connection };
+                tasks.spawn(serve(stream, requests, Arc::clone(&answering)));
             }
             // Out of file descriptors, or the peer gone already: the next one may do better.
             Err(_) => tokio::task::yield_now().await,
@@ -86,15 +92,15 @@ async fn accept(listener: TcpListener, services: Services, closed: CancellationT
     }
 }
 
-async fn serve(stream: TcpStream, services: Services, connection: Connection) {
-    let Services { core, admin } = services;
+async fn serve(stream: TcpStream, requests: Requests, answering: Answering) {
     // Small messages in both directions; it works without, only slower.
     let _ = stream.set_nodelay(true);
-    let requests = Requests { tasks: core.tasks.clone(), connection: connection.clone() };
+    let connection = requests.connection.clone();
     let cut = connection.0.clone();
-    let service = service_fn(move |mut request: http::Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());
-        answer(Arc::clone(&core), Arc::clone(&admin), request)
+        let answer = answering(request);
+        async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut server = auto::Builder::new(requests);
     server.http2().max_concurrent_streams(CONCURRENT_REQUESTS_MAX);
@@ -106,23 +112,6 @@ async fn serve(stream: TcpStream, services: Services, connection: Connection) {
         _ = serving => {}
     }
     cut.cancel();
-}
-
-/// An answer on its way. It is on the heap, so that the task of its request is small to move.
-type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
-
-fn answer(core: Arc<Core>, admin: Arc<Admin>, request: http::Request<Incoming>) -> Answer {
-    // gRPC needs HTTP/2, and Google's Rust client administers an emulator that isn't on the usual
-    // port over REST on this one.
-    if request.version() < http::Version::HTTP_2 {
-        return Box::pin(
-            async move { Ok(admin::rest::answer(&admin, request).await.map(Body::new)) },
-        );
-    }
-    match request.uri().path().split('/').nth(1) {
-        Some(spanner::NAME) => Box::pin(async { Ok(spanner::answer(core, request).await) }),
-        _ => Box::pin(async { Ok(admin::grpc::answer(admin, request).await) }),
-    }
 }
 
 /// Runs the requests of one connection, and drops them with it.

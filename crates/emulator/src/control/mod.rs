@@ -6,26 +6,22 @@ mod request;
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use crate::engine::{Code, Dialect, Error, Result};
 use crate::http1;
 use crate::running::Running;
+use crate::server::{Answer, Listening};
 use request::{Fields, fault, restart};
-
-/// The longest request.
-const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
     let shared = Arc::clone(running);
-    let answering = move |request| -> Pin<Box<dyn Future<Output = _> + Send>> {
+    let answering = move |request| -> Answer {
         let running = Arc::clone(&shared);
         Box::pin(async move {
             match answer(&running, request).await {
@@ -36,14 +32,11 @@ pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<S
             }
         })
     };
-    http1::start(&running.core, address, Arc::new(answering))
+    Ok(Listening::start(&running.core, address, Arc::new(answering))?.address)
 }
 
 async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value> {
-    let (head, body) = request.into_parts();
-    http1::refuse_web_page(&head)?;
-    let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?.to_bytes();
+    let (head, body) = http1::whole(request).await?;
     let fields = || Fields::parse(&body);
     let faults = &running.core.faults;
     let path: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
@@ -109,8 +102,9 @@ fn unavailable(error: io::Error) -> Error {
 
 fn requests(running: &Running) -> Value {
     let counts = &running.core.counts;
-    let each = counts.each().into_iter().map(|(rpc, count)| (rpc.to_string(), count.into()));
-    let mut each: serde_json::Map<String, Value> = each.collect();
-    each.insert("total".into(), counts.total().into());
-    Value::Object(each)
+    let mut each = json!({ "total": counts.total() });
+    for (rpc, count) in counts.each() {
+        each[rpc.to_string()] = count.into();
+    }
+    each
 }

@@ -5,22 +5,19 @@ mod request;
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
+use tonic::body::Body;
 
 use super::{Admin, database, instance, longrunning};
 use crate::engine::{Error, Result};
 use crate::http1;
+use crate::server::{Answer, Listening};
 use crate::service::Core;
 use request::{Fields, Query};
-
-/// The longest request: the longest DDL, and room for how JSON escapes it.
-const BODY_BYTES_MAX: usize = 32 << 20;
 
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(
@@ -29,23 +26,22 @@ pub(crate) fn start(
     address: SocketAddr,
 ) -> io::Result<SocketAddr> {
     let admin = Arc::clone(admin);
-    let answering = move |request| -> Pin<Box<dyn Future<Output = _> + Send>> {
-        let admin = Arc::clone(&admin);
-        Box::pin(async move { answer(&admin, request).await })
-    };
-    http1::start(core, address, Arc::new(answering))
+    let answering = move |request| answer(Arc::clone(&admin), request);
+    Ok(Listening::start(core, address, Arc::new(answering))?.address)
 }
 
 /// Answers a request.
-pub(crate) async fn answer(admin: &Admin, request: Request<Incoming>) -> http1::Reply {
-    match done(admin, request).await {
-        Ok(body) => http1::reply(StatusCode::OK, &body),
-        Err(error) => refusal(&error),
-    }
+pub(crate) fn answer(admin: Arc<Admin>, request: Request<Incoming>) -> Answer {
+    Box::pin(async move {
+        match done(&admin, request).await {
+            Ok(body) => http1::reply(StatusCode::OK, &body),
+            Err(error) => refusal(&error),
+        }
+    })
 }
 
 /// An error as Google's HTTP APIs report it.
-fn refusal(error: &Error) -> http1::Reply {
+fn refusal(error: &Error) -> Response<Body> {
     let status = http1::status(error);
     let body = json!({ "error": {
         "code": status.as_u16(),
@@ -57,10 +53,7 @@ fn refusal(error: &Error) -> http1::Reply {
 }
 
 async fn done(admin: &Admin, request: Request<Incoming>) -> Result<Value> {
-    let (head, body) = request.into_parts();
-    http1::refuse_web_page(&head)?;
-    let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?.to_bytes();
+    let (head, body) = http1::whole(request).await?;
     let path = request::decoded(head.uri.path());
     let call = Call {
         admin,
