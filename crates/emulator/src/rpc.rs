@@ -1,6 +1,6 @@
 //! The calls that clients make, and how many of each there were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,7 +54,7 @@ pub struct RequestCounts(Arc<Mutex<Counts>>);
 #[derive(Debug, Default)]
 struct Counts {
     by_rpc: BTreeMap<Rpc, u64>,
-    by_session: BTreeMap<String, BTreeMap<Rpc, u64>>,
+    by_session: HashMap<String, BTreeMap<Rpc, u64>>,
 }
 
 impl RequestCounts {
@@ -72,7 +72,9 @@ impl RequestCounts {
 
     /// Returns the sessions that any request has named.
     pub fn sessions(&self) -> Vec<String> {
-        self.counts().by_session.keys().cloned().collect()
+        let mut sessions: Vec<String> = self.counts().by_session.keys().cloned().collect();
+        sessions.sort();
+        sessions
     }
 
     /// Returns how many in all.

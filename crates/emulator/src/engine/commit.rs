@@ -1,7 +1,7 @@
 //! The moment in which a transaction's writes become everybody's.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::cell::Cell;
@@ -24,7 +24,7 @@ struct Applied {
     locks: Vec<(String, Lock)>,
     /// How many cells get their default.
     filled: usize,
-    touched: BTreeMap<String, Touched>,
+    touched: HashMap<String, Touched>,
 }
 
 impl State {
@@ -109,7 +109,7 @@ impl State {
     /// With `committing`, `now` is the commit's timestamp; before, nothing later can be written.
     fn apply_mutations(
         &self,
-        (draft, touched): (&Drafts, BTreeMap<String, Touched>),
+        (draft, touched): (&Drafts, HashMap<String, Touched>),
         mutations: &[Mutation],
         base: Timestamp,
         (now, committing): (Timestamp, bool),

@@ -3,7 +3,7 @@
 //! Locks cover rows by column: a reader of one column doesn't meet a writer of another. A range of
 //! keys is locked whole, with the rows that aren't there yet, so nothing can appear in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::value::{Key, KeyPart, KeyRange};
 
@@ -95,14 +95,14 @@ pub(super) struct LockTable {
     /// Locks on single keys, apart so that finding one doesn't take longer the more there are.
     keys: BTreeMap<Key, Vec<Holding>>,
     /// The places in `keys` that each holder is at.
-    held_keys: BTreeMap<TransactionNumber, Vec<Key>>,
+    held_keys: HashMap<TransactionNumber, Vec<Key>>,
     ranges: Vec<(KeyRange, Holding)>,
 }
 
 impl LockTable {
     /// No locks, on a table whose keys have this many parts.
     pub fn new(key_parts: usize) -> LockTable {
-        LockTable { key_parts, keys: BTreeMap::new(), held_keys: BTreeMap::new(), ranges: vec![] }
+        LockTable { key_parts, keys: BTreeMap::new(), held_keys: HashMap::new(), ranges: vec![] }
     }
 
     /// Returns how many parts a whole key has.

@@ -1,6 +1,6 @@
 //! The effect of a change of the schema on the rows that are there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use super::cell::Cell;
 use super::check::{check_cell, check_row};
@@ -20,13 +20,13 @@ use super::value::{Key, Timestamp, Value};
 pub(super) struct Rewrite<'a> {
     state: &'a State,
     now: Timestamp,
-    rows: BTreeMap<String, Rows>,
+    rows: HashMap<String, Rows>,
     dropped: BTreeSet<String>,
 }
 
 impl<'a> Rewrite<'a> {
     pub fn new(state: &'a State, now: Timestamp) -> Rewrite<'a> {
-        Rewrite { state, now, rows: BTreeMap::new(), dropped: BTreeSet::new() }
+        Rewrite { state, now, rows: HashMap::new(), dropped: BTreeSet::new() }
     }
 
     /// Applies one change to the schema and to the rows.
@@ -119,10 +119,10 @@ impl<'a> Rewrite<'a> {
                     positions.into_iter().map(value).collect::<Option<Vec<Value>>>()
                 };
                 let referenced = self.rows_of(&above.name).clone();
-                let there: BTreeSet<Vec<Value>> = referenced
-                    .all_latest()
-                    .filter_map(|row| values(above, &key.referenced, row))
-                    .collect();
+                let mut there = BTreeSet::new();
+                there.extend(
+                    referenced.all_latest().filter_map(|row| values(above, &key.referenced, row)),
+                );
                 let mut referring =
                     rows.all_latest().filter_map(|row| values(table, &key.columns, row));
                 match referring.find(|values| !there.contains(values)) {
@@ -135,7 +135,7 @@ impl<'a> Rewrite<'a> {
 
     /// Returns the rows that replace those of the state, by the table's name in lower case. With
     /// them come the names of tables and indexes that were dropped.
-    pub fn into_rows(self) -> (BTreeMap<String, Rows>, BTreeSet<String>) {
+    pub fn into_rows(self) -> (HashMap<String, Rows>, BTreeSet<String>) {
         (self.rows, self.dropped)
     }
 

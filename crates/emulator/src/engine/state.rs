@@ -1,6 +1,6 @@
 //! Everything a database holds, and the rules by which transactions get in each other's way.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 use super::error::{Code, Error, Result};
 use super::index::BoundIndex;
 use super::locks::{Lock, LockTable, TransactionNumber, compete};
-use super::map_of;
 use super::schema::{Schema, in_lower_case};
 use super::store::Rows;
 use super::table::Table;
@@ -50,8 +49,8 @@ pub(super) struct State {
     /// The schemas before it and when each ended, oldest first, as far back as versions can be read.
     pub former: VecDeque<(Timestamp, Arc<Schema>)>,
     /// By name in lower case, like the schema.
-    pub tables: BTreeMap<String, TableData>,
-    pub transactions: BTreeMap<TransactionNumber, Transaction>,
+    pub tables: HashMap<String, TableData>,
+    pub transactions: HashMap<TransactionNumber, Transaction>,
     open: Vec<TransactionNumber>,
     finished: VecDeque<TransactionNumber>,
     /// The transactions that wait, and the locks they wait for. Younger transactions don't overtake
@@ -87,8 +86,8 @@ impl State {
         State {
             schema: Arc::default(),
             former: VecDeque::new(),
-            tables: BTreeMap::new(),
-            transactions: BTreeMap::new(),
+            tables: HashMap::new(),
+            transactions: HashMap::new(),
             open: Vec::new(),
             finished: VecDeque::new(),
             waiting: Vec::new(),
@@ -111,7 +110,7 @@ impl State {
         State {
             schema: Arc::clone(&self.schema),
             former: self.former.clone(),
-            tables: map_of(self.tables.iter().map(table)),
+            tables: self.tables.iter().map(table).collect(),
             last_timestamp: self.last_timestamp,
             retention: self.retention,
             written: Arc::clone(&self.written),

@@ -1,6 +1,6 @@
 //! A database's knowledge of one read-write transaction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ pub(super) struct Transaction {
     pub draft: Drafts,
     pub draft_cells: usize,
     /// The rows that they touched in tables from which foreign keys cascade, by table name.
-    pub touched: BTreeMap<String, Touched>,
+    pub touched: HashMap<String, Touched>,
     /// The locks that the commit needs for the draft.
     pub draft_locks: Vec<(String, Lock)>,
     /// The tables where it holds locks, by name in lower case.
@@ -148,7 +148,7 @@ impl Transaction {
             reads: Vec::new(),
             draft: BTreeMap::new(),
             draft_cells: 0,
-            touched: BTreeMap::new(),
+            touched: HashMap::new(),
             draft_locks: Vec::new(),
             locked: BTreeSet::new(),
         }

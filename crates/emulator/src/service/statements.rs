@@ -20,7 +20,7 @@ use super::reads::check_directed;
 use super::replays::{Done, Written, begun};
 use super::results::Results;
 use super::transactions::{Handle, Selected, is_strong};
-use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId, Type};
+use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId, Type, map_of};
 use crate::sql::{
     InTransaction, Outcome, Parameter, Parameters, Prepared, Untyped, ast, check_query, execute,
 };
@@ -272,7 +272,7 @@ fn query_stats(rows: usize, elapsed: Duration) -> Struct {
     let elapsed = format!("{:.2} msecs", elapsed.as_secs_f64() * 1e3);
     let said = [("rows_returned", rows.to_string()), ("elapsed_time", elapsed)];
     let value = |text| prost_types::Value { kind: Some(Kind::StringValue(text)) };
-    Struct { fields: said.map(|(name, text)| (name.to_string(), value(text))).into() }
+    Struct { fields: map_of(said.map(|(name, text)| (name.to_string(), value(text)))) }
 }
 
 fn check_supported(request: &proto::ExecuteSqlRequest) -> Result<()> {

@@ -1,10 +1,8 @@
 //! The parameters of a statement.
 
-use std::collections::BTreeMap;
-
 use super::error::Pos;
 use super::untyped::{Untyped, untyped_value};
-use crate::engine::{Timestamp, Type, Value, map_of};
+use crate::engine::{Timestamp, Type, Value};
 
 /// A value for `@name`.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,25 +13,23 @@ pub enum Parameter {
     Untyped(Untyped),
 }
 
-/// The parameters of a statement, by name. Names are the same in any case.
+/// The parameters of a statement, with their names in lower case. Names are the same in any case.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parameters {
-    by_name: BTreeMap<String, Parameter>,
-}
+pub struct Parameters(Vec<(String, Parameter)>);
 
 impl Parameters {
     /// Returns the parameter of this name, and its place.
     pub(super) fn find(&self, name: &str) -> Option<(usize, &Parameter)> {
-        let name = name.to_ascii_lowercase();
-        let parameter = self.by_name.get(&name)?;
-        Some((self.by_name.range(..name).count(), parameter))
+        // Of two whose names differ in case alone, the last one counts.
+        let place = self.0.iter().rposition(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        Some((place, &self.0[place].1))
     }
 
     /// Returns the values that a statement is given: the time, and parameters, each read as a type.
     /// `None` if one cannot be.
     pub(super) fn given(&self, now: Timestamp, readings: &[Reading]) -> Option<Vec<Value>> {
         let value = |reading: &Reading| {
-            Some(match self.by_name.values().nth(reading.place)? {
+            Some(match &self.0.get(reading.place)?.1 {
                 Parameter::Typed(_, value) => value.clone(),
                 Parameter::Untyped(content) => {
                     untyped_value(content, reading.value_type, Pos::START).ok()?
@@ -46,7 +42,7 @@ impl Parameters {
 
     /// Returns the names, and what a plan for any values depends on of the values.
     pub(super) fn kinds(&self) -> impl Iterator<Item = (&str, Kind)> {
-        self.by_name.iter().map(|(name, parameter)| match parameter {
+        self.0.iter().map(|(name, parameter)| match parameter {
             Parameter::Typed(value_type, _) => (&**name, Kind::Typed(*value_type)),
             Parameter::Untyped(_) => (&**name, Kind::Untyped),
         })
@@ -78,6 +74,6 @@ impl<N: Into<String>> FromIterator<(N, Parameter)> for Parameters {
             name.make_ascii_lowercase();
             (name, parameter)
         };
-        Parameters { by_name: map_of(named.into_iter().map(lower)) }
+        Parameters(named.into_iter().map(lower).collect())
     }
 }

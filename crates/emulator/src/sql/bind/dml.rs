@@ -41,15 +41,15 @@ impl Binder<'_> {
             Source::Query(select) => self.inserted_query(&columns, select, &insert.table)?,
         };
         let mut defaults = Vec::new();
-        for (position, column) in table.columns.iter().enumerate() {
+        let columns_in = |key| (0..table.columns.len()).filter(move |it| table.is_key(*it) == key);
+        // A row that is there keeps its key, whoever said what it is.
+        for position in columns_in(true).chain(columns_in(false)) {
             if !positions.contains(&position)
-                && let Some(value) = self.default_of(column)?
+                && let Some(value) = self.default_of(&table.columns[position])?
             {
                 defaults.push((position, value));
             }
         }
-        // A row that is there keeps its key, whoever said what it is.
-        defaults.sort_by_key(|(position, _)| !table.is_key(*position));
         self.enter_table(&insert.table, table);
         let returning = self.returning(table, &insert.returning)?;
         let target = self.scope.leave().into_target(self.scan(&insert.table, table)?);
