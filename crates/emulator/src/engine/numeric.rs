@@ -90,13 +90,10 @@ impl Numeric {
 
     /// Returns the sum, which only has to fit in the end; `None` if it doesn't.
     pub fn sum(all: impl Iterator<Item = Numeric>) -> Option<Numeric> {
-        let (high, low) = Numeric::halves(all);
-        high.checked_mul(HALF)?.checked_add(low).and_then(Numeric::of_steps)
-    }
-
-    /// The sums of what is above and below the middle of the digits, which can't overflow.
-    fn halves(all: impl Iterator<Item = Numeric>) -> (i128, i128) {
-        all.fold((0, 0), |(high, low), next| (high + next.steps / HALF, low + next.steps % HALF))
+        // Sums of what is above and below the middle of the digits can't overflow.
+        let (high, low) = all
+            .fold((0, 0), |(high, low), next| (high + next.steps / HALF, low + next.steps % HALF));
+        i128::checked_mul(high, HALF)?.checked_add(low).and_then(Numeric::of_steps)
     }
 
     /// Returns the number with the other sign.

@@ -1,6 +1,6 @@
 //! Functions on arrays.
 
-use super::misbound::misbound;
+use super::misbound;
 use super::text::{check_size, count};
 use crate::engine::Value;
 use crate::sql::error::Result;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::misbound::misbound;
+use super::{misbound, text::count};
 use crate::engine::{Numeric, Value};
 use crate::sql::error::{Result, SqlError};
 
@@ -13,6 +13,8 @@ pub enum Fold {
     Count,
     /// Their sum.
     Sum,
+    /// Their mean.
+    Average,
     /// The least.
     Min,
     /// The greatest.
@@ -30,6 +32,7 @@ impl Fold {
             Fold::Count => Ok(count(values.len())),
             _ if values.is_empty() => Ok(Value::Null),
             Fold::Sum => sum(&values),
+            Fold::Average => average(&values),
             Fold::Min => Ok(extreme(&values, Ordering::Less)),
             Fold::Max => Ok(extreme(&values, Ordering::Greater)),
         }
@@ -43,11 +46,6 @@ impl Fold {
     }
 }
 
-fn count(count: usize) -> Value {
-    // No table has more rows than memory holds.
-    Value::Int64(i64::try_from(count).unwrap_or(i64::MAX))
-}
-
 /// The sum, which only has to fit in the end.
 fn sum(values: &[Value]) -> Result<Value> {
     match &values[0] {
@@ -59,6 +57,23 @@ fn sum(values: &[Value]) -> Result<Value> {
             .ok_or_else(|| SqlError::out_of_range("numeric overflow: SUM")),
         _ => Err(misbound("SUM")),
     }
+}
+
+/// The mean of INT64, as it is rounded once, at the end.
+fn average(values: &[Value]) -> Result<Value> {
+    let (sum, count) = (integers(values)?, values.len() as f64);
+    let near = sum as f64;
+    let quotient = near / count;
+    let rest = (-quotient).mul_add(count, near) + (sum - near as i128) as f64;
+    Ok(Value::Float64(quotient + rest / count))
+}
+
+pub fn greatest(arguments: &[Value]) -> Result<Value> {
+    Ok(extreme(arguments, Ordering::Greater))
+}
+
+pub fn least(arguments: &[Value]) -> Result<Value> {
+    Ok(extreme(arguments, Ordering::Less))
 }
 
 fn integers(values: &[Value]) -> Result<i128> {

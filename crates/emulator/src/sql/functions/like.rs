@@ -1,6 +1,6 @@
 //! `LIKE`.
 
-use super::misbound::misbound;
+use super::misbound;
 use crate::engine::Value;
 use crate::sql::error::{Result, SqlError};
 

@@ -5,7 +5,6 @@ pub mod array;
 pub mod fold;
 mod function;
 mod like;
-mod misbound;
 pub mod number;
 mod table;
 pub mod text;
@@ -14,6 +13,8 @@ pub mod timestamp;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::error::SqlError;
+use crate::engine::Code as Status;
 use table::TABLE;
 
 pub use absent::is_absent;
@@ -44,6 +45,11 @@ pub fn known(name: &str) -> Option<&'static Known> {
 /// Returns every function and operator, in the order of the table.
 pub fn functions() -> impl Iterator<Item = &'static Function> {
     TABLE.iter()
+}
+
+/// Returns the error for a call with values that the signatures don't let through.
+fn misbound(name: &str) -> SqlError {
+    SqlError::unplaced(Status::Internal, format!("{name} was bound to values of other types"))
 }
 
 #[cfg(test)]

@@ -1,46 +1,27 @@
 //! Arithmetic, which fails rather than wraps around.
 
-use super::misbound::misbound;
+use super::misbound;
 use crate::engine::{Numeric, Value};
 use crate::sql::error::{Result, SqlError};
 
-/// An operator on two numbers of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Op {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-}
-
-impl Op {
-    fn symbol(self) -> char {
-        match self {
-            Op::Add => '+',
-            Op::Subtract => '-',
-            Op::Multiply => '*',
-            Op::Divide => '/',
-        }
-    }
-}
-
 pub fn add(arguments: &[Value]) -> Result<Value> {
-    binary(Op::Add, arguments)
+    binary('+', arguments)
 }
 
 pub fn subtract(arguments: &[Value]) -> Result<Value> {
-    binary(Op::Subtract, arguments)
+    binary('-', arguments)
 }
 
 pub fn multiply(arguments: &[Value]) -> Result<Value> {
-    binary(Op::Multiply, arguments)
+    binary('*', arguments)
 }
 
 pub fn divide(arguments: &[Value]) -> Result<Value> {
-    binary(Op::Divide, arguments)
+    binary('/', arguments)
 }
 
-fn binary(op: Op, arguments: &[Value]) -> Result<Value> {
+/// The result of an operator, by its symbol, on two numbers of one type.
+fn binary(op: char, arguments: &[Value]) -> Result<Value> {
     match arguments {
         [Value::Int64(left), Value::Int64(right)] => integers(op, *left, *right).map(Value::Int64),
         [Value::Float64(left), Value::Float64(right)] => {
@@ -79,6 +60,16 @@ pub fn absolute(arguments: &[Value]) -> Result<Value> {
     }
 }
 
+/// `DIV`: the quotient without what is behind its point.
+pub fn quotient(arguments: &[Value]) -> Result<Value> {
+    let [Value::Int64(value), Value::Int64(divisor)] = arguments else {
+        return Err(misbound("DIV"));
+    };
+    let reason = if *divisor == 0 { "division by zero" } else { "int64 overflow" };
+    let failed = || SqlError::out_of_range(format!("{reason}: {value} / {divisor}"));
+    value.checked_div(*divisor).map(Value::Int64).ok_or_else(failed)
+}
+
 /// `MOD`: what is left of a division, with the sign of the dividend.
 pub fn remainder(arguments: &[Value]) -> Result<Value> {
     match arguments {
@@ -92,36 +83,33 @@ pub fn remainder(arguments: &[Value]) -> Result<Value> {
     }
 }
 
-fn numerics(op: Op, left: Numeric, right: Numeric) -> Result<Numeric> {
+fn numerics(op: char, left: Numeric, right: Numeric) -> Result<Numeric> {
     let result = match op {
-        Op::Add => left.checked_add(right),
-        Op::Subtract => left.checked_sub(right),
-        Op::Multiply => left.checked_mul(right),
+        '+' => left.checked_add(right),
+        '-' => left.checked_sub(right),
+        '*' => left.checked_mul(right),
         _ if right == Numeric::default() => {
             return Err(SqlError::out_of_range(format!("division by zero: {left} / {right}")));
         }
         _ => left.checked_div(right),
     };
-    let symbol = op.symbol();
-    result
-        .ok_or_else(|| SqlError::out_of_range(format!("numeric overflow: {left} {symbol} {right}")))
+    result.ok_or_else(|| SqlError::out_of_range(format!("numeric overflow: {left} {op} {right}")))
 }
 
-fn integers(op: Op, left: i64, right: i64) -> Result<i64> {
+fn integers(op: char, left: i64, right: i64) -> Result<i64> {
     let result = match op {
-        Op::Add => left.checked_add(right),
-        Op::Subtract => left.checked_sub(right),
+        '+' => left.checked_add(right),
+        '-' => left.checked_sub(right),
         _ => left.checked_mul(right),
     };
-    let symbol = op.symbol();
-    result.ok_or_else(|| SqlError::out_of_range(format!("int64 overflow: {left} {symbol} {right}")))
+    result.ok_or_else(|| SqlError::out_of_range(format!("int64 overflow: {left} {op} {right}")))
 }
 
-fn floats(op: Op, left: f64, right: f64) -> Result<f64> {
+fn floats(op: char, left: f64, right: f64) -> Result<f64> {
     let result = match op {
-        Op::Add => left + right,
-        Op::Subtract => left - right,
-        Op::Multiply => left * right,
+        '+' => left + right,
+        '-' => left - right,
+        '*' => left * right,
         _ if right == 0.0 => {
             return Err(SqlError::out_of_range(format!("division by zero: {left} / {right}")));
         }
@@ -131,6 +119,5 @@ fn floats(op: Op, left: f64, right: f64) -> Result<f64> {
     if result.is_finite() || !left.is_finite() || !right.is_finite() {
         return Ok(result);
     }
-    let symbol = op.symbol();
-    Err(SqlError::out_of_range(format!("double overflow: {left} {symbol} {right}")))
+    Err(SqlError::out_of_range(format!("double overflow: {left} {op} {right}")))
 }

@@ -5,7 +5,7 @@ use super::function::Code::{
     Aggregate, Coalesce, If, Now, NullIf, PendingCommitTimestamp, Plain, Strict,
 };
 use super::function::{Code, Function};
-use super::{array, like, number, text, timestamp};
+use super::{array, fold, like, number, text, timestamp};
 
 const fn row(name: &'static str, forms: &'static str, code: Code) -> Function {
     Function { name, forms, code }
@@ -17,6 +17,8 @@ const OF_NUMBERS: &str =
     "INT64, INT64 -> INT64; FLOAT64, FLOAT64 -> FLOAT64; NUMERIC, NUMERIC -> NUMERIC";
 const OF_FRACTIONS: &str = "FLOAT64, FLOAT64 -> FLOAT64; NUMERIC, NUMERIC -> NUMERIC";
 const ABOUT_TWO: &str = "STRING, STRING -> BOOL; BYTES, BYTES -> BOOL";
+const REPLACED: &str = "STRING, STRING, STRING -> STRING; BYTES, BYTES, BYTES -> ?";
+const TRIMMED: &str = "STRING, [STRING] -> STRING; BYTES, BYTES -> ?";
 const SUBSTR: &str = "STRING, INT64, [INT64] -> STRING; BYTES, INT64, [INT64] -> ?";
 const SHIFTED: &str = "TIMESTAMP, INTERVAL -> TIMESTAMP";
 
@@ -38,9 +40,18 @@ pub static TABLE: &[Function] = &[
     row("NULLIF", "T=, T= -> T", NullIf),
     // Numbers.
     row("ABS", OF_NUMBER, Strict(number::absolute)),
+    row("DIV", "INT64, INT64 -> INT64; NUMERIC, NUMERIC -> ?", Strict(number::quotient)),
     row("MOD", "INT64, INT64 -> INT64; NUMERIC, NUMERIC -> ?", Strict(number::remainder)),
+    row("GREATEST", "T=, T=... -> T", Strict(fold::greatest)),
+    row("LEAST", "T=, T=... -> T", Strict(fold::least)),
     // Texts.
     row("STARTS_WITH", ABOUT_TWO, Strict(text::starts_with)),
+    row("ENDS_WITH", "STRING, STRING -> BOOL; BYTES, BYTES -> ?", Strict(text::ends_with)),
+    row("STRPOS", "STRING, STRING -> INT64; BYTES, BYTES -> ?", Strict(text::place)),
+    row("REPLACE", REPLACED, Strict(text::replaced)),
+    row("TRIM", TRIMMED, Strict(text::trim)),
+    row("LTRIM", TRIMMED, Strict(text::trim_start)),
+    row("RTRIM", TRIMMED, Strict(text::trim_end)),
     row("LENGTH", "STRING -> INT64; BYTES -> INT64", Strict(text::length)),
     row("CHAR_LENGTH", "STRING -> INT64", Strict(text::length)),
     row("CHARACTER_LENGTH", "STRING -> INT64", Strict(text::length)),
@@ -69,6 +80,7 @@ pub static TABLE: &[Function] = &[
     // Of all rows.
     row("COUNT", "T -> INT64", Aggregate(Fold::Count)),
     row("SUM", "INT64 -> INT64; FLOAT64 -> ?; NUMERIC -> NUMERIC", Aggregate(Fold::Sum)),
+    row("AVG", "INT64 -> FLOAT64; FLOAT64 -> ?; NUMERIC -> ?", Aggregate(Fold::Average)),
     row("MIN", "T= -> T", Aggregate(Fold::Min)),
     row("MAX", "T= -> T", Aggregate(Fold::Max)),
 ];

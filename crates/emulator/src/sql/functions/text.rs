@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::misbound::misbound;
+use super::misbound;
 use crate::engine::Value;
 use crate::sql::error::{Result, SqlError};
 
@@ -42,6 +42,61 @@ pub fn starts_with(arguments: &[Value]) -> Result<Value> {
         [Value::Bytes(bytes), Value::Bytes(part)] => Ok(Value::Bool(bytes.starts_with(part))),
         _ => Err(misbound("STARTS_WITH")),
     }
+}
+
+pub fn ends_with(arguments: &[Value]) -> Result<Value> {
+    let [Value::String(text), Value::String(part)] = arguments else {
+        return Err(misbound("ENDS_WITH"));
+    };
+    Ok(Value::Bool(text.ends_with(part.as_str())))
+}
+
+/// `STRPOS`: where the part starts, counted from 1; 0 if it isn't there.
+pub fn place(arguments: &[Value]) -> Result<Value> {
+    let [Value::String(text), Value::String(part)] = arguments else {
+        return Err(misbound("STRPOS"));
+    };
+    let place = text.find(part.as_str());
+    Ok(place.map_or(Value::Int64(0), |byte| count(text[..byte].chars().count() + 1)))
+}
+
+/// `REPLACE`: nothing is replaced where nothing is sought.
+pub fn replaced(arguments: &[Value]) -> Result<Value> {
+    let [Value::String(text), Value::String(from), Value::String(to)] = arguments else {
+        return Err(misbound("REPLACE"));
+    };
+    if from.is_empty() {
+        return Ok(arguments[0].clone());
+    }
+    let count = text.matches(from.as_str()).count();
+    let kept = text.len() - count * from.len();
+    check_size("REPLACE", kept.saturating_add(count.saturating_mul(to.len())))?;
+    Ok(Value::String(text.replace(from.as_str(), to)))
+}
+
+/// The characters that go, at the ends of a text.
+type Set<'a> = &'a dyn Fn(char) -> bool;
+
+pub fn trim(arguments: &[Value]) -> Result<Value> {
+    trimmed(arguments, |text, set| text.trim_matches(set))
+}
+
+pub fn trim_start(arguments: &[Value]) -> Result<Value> {
+    trimmed(arguments, |text, set| text.trim_start_matches(set))
+}
+
+pub fn trim_end(arguments: &[Value]) -> Result<Value> {
+    trimmed(arguments, |text, set| text.trim_end_matches(set))
+}
+
+/// Without what is in the set, or without blanks.
+fn trimmed(arguments: &[Value], trim: for<'t> fn(&'t str, Set<'_>) -> &'t str) -> Result<Value> {
+    let Some(Value::String(text)) = arguments.first() else { return Err(misbound("TRIM")) };
+    let in_set = |next: char| match arguments.get(1) {
+        Some(Value::String(set)) => set.contains(next),
+        _ => next.is_whitespace(),
+    };
+    Ok(Value::String(trim(text, &in_set).to_owned()))
 }
 
 /// `LENGTH`: characters, or bytes.

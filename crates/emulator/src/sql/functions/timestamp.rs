@@ -1,6 +1,6 @@
 //! Functions on timestamps.
 
-use super::misbound::misbound;
+use super::misbound;
 use crate::engine::{Timestamp, Value};
 use crate::sql::error::{Result, SqlError};
 
