@@ -13,7 +13,6 @@ mod rpc;
 mod running;
 mod server;
 mod service;
-mod socket;
 pub mod sql;
 
 pub use door::Door;

@@ -13,17 +13,18 @@ use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
 
 use crate::service::{Connection, Core};
-use crate::socket::bind;
 
 /// How many requests one connection may have under way. A client with a single connection can
 /// have thousands that wait for locks.
 const CONCURRENT_REQUESTS_MAX: u32 = 100_000;
+/// How many connections may wait to be accepted.
+const BACKLOG: u32 = 1_024;
 
 /// An answer on its way. It is on the heap, so that the task of its request is small to move.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
@@ -142,4 +143,25 @@ where
     fn execute(&self, request: F) {
         self.spawn(Box::pin(async { drop(request.await) }));
     }
+}
+
+/// Listens. An error names the port, of which a server has several.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    listen(address).map_err(|error| {
+        let (port, host) = (address.port(), address.ip());
+        let reason = match error.kind() {
+            io::ErrorKind::AddrInUse => format!("port {port} of {host} is taken"),
+            _ => format!("cannot listen on port {port} of {host}: {error}"),
+        };
+        io::Error::new(error.kind(), reason)
+    })
+}
+
+/// Listens, with `SO_REUSEADDR`, so that a server can come back to its port at once.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }

@@ -21,21 +21,20 @@ use request::{Fields, fault, restart};
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
     let shared = Arc::clone(running);
-    let answering = move |request| -> Answer {
-        let running = Arc::clone(&shared);
-        Box::pin(async move {
-            match answer(&running, request).await {
-                Ok(body) => http1::reply(StatusCode::OK, &body),
-                Err(error) => {
-                    http1::reply(http1::status(&error), &json!({ "error": error.message() }))
-                }
-            }
-        })
-    };
+    let answering = move |request| answer(Arc::clone(&shared), request);
     Ok(Listening::start(&running.core, address, Arc::new(answering))?.address)
 }
 
-async fn answer(running: &Running, request: Request<Incoming>) -> Result<Value> {
+fn answer(running: Arc<Running>, request: Request<Incoming>) -> Answer {
+    Box::pin(async move {
+        match done(&running, request).await {
+            Ok(body) => http1::reply(StatusCode::OK, &body),
+            Err(error) => http1::reply(http1::status(&error), &json!({ "error": error.message() })),
+        }
+    })
+}
+
+async fn done(running: &Running, request: Request<Incoming>) -> Result<Value> {
     let (head, body) = http1::whole(request).await?;
     let fields = || Fields::parse(&body);
     let faults = &running.core.faults;

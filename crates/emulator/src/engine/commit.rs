@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::cell::Cell;
 use super::error::{Code, Error, Result};
-use super::foreign_key::Touched;
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
 use super::mutation::{Drafts, Mutation, Target};
 use super::state::{State, Step};
 use super::store::Row;
+use super::touched::Touched;
 use super::transaction::{Committed, Concurrency, Status};
 use super::value::{Timestamp, Value};
 

@@ -45,6 +45,7 @@ mod schema;
 mod state;
 mod store;
 mod table;
+mod touched;
 mod transaction;
 mod value;
 mod view;

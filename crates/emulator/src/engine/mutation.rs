@@ -8,11 +8,11 @@ use super::check::{
     already_exists, check_cell, commit_timestamp_not_allowed, in_the_future, omitted_not_null,
 };
 use super::error::{Code, Error, Result};
-use super::foreign_key::Touched;
 use super::locks::{Columns, Lock, Mode};
 use super::schema::Schema;
 use super::store::{Row, Rows};
 use super::table::Table;
+use super::touched::Touched;
 use super::value::{Key, KeyPart, KeyRange, Timestamp, Value};
 
 /// The longest key, in bytes.

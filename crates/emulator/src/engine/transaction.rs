@@ -5,9 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::Error;
-use super::foreign_key::Touched;
 use super::locks::{Columns, Lock, TransactionNumber};
 use super::mutation::Drafts;
+use super::touched::Touched;
 use super::value::{KeyRange, Timestamp};
 
 /// How long a transaction may go without a request before it is aborted.

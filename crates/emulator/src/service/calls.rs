@@ -1,6 +1,6 @@
 //! The steps of every request: it is counted, may meet a fault, and has a deadline.
 
-use std::future::{Future, ready};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use hyper::body::Bytes;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response};
 
-use super::spanner::read;
 use super::status::status;
 use super::transactions::Handle;
 use super::{Connection, Core};
@@ -45,13 +44,14 @@ impl<Q: Selectable + Send> Call for Asked<Q> {
 
 impl Core {
     /// Answers a request: does what it asks, unless a fault decides otherwise.
-    pub fn call(self: &Arc<Core>, rpc: Rpc, request: &Request<Bytes>) -> Answering {
+    pub(super) fn call(
+        self: &Arc<Core>,
+        rpc: Rpc,
+        mut call: Box<dyn Call>,
+        request: &Request<Bytes>,
+    ) -> Answering {
         let limit = time_limit(request.metadata());
         let connection = request.extensions().get::<Connection>().cloned();
-        let mut call = match read(rpc, request.get_ref()) {
-            Ok(call) => call,
-            Err(status) => return Box::pin(ready(Err(status))),
-        };
         let message = call.message();
         let session = message.session();
         self.counts.count(rpc, session);

@@ -4,9 +4,9 @@ use std::future::ready;
 use std::sync::Arc;
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use prost::Message;
-use tonic::Status;
+use tonic::{Request, Status};
 
 use super::Core;
 use super::calls::{Applied, Asked, Call};
@@ -24,13 +24,19 @@ pub(crate) const NAME: &str = "google.spanner.v1.Spanner";
 pub(crate) async fn answer(core: Arc<Core>, request: http::Request<Incoming>) -> grpc::Reply {
     let path = request.uri().path();
     match path.rsplit('/').next().and_then(Rpc::from_name) {
-        Some(rpc) => grpc::answer(request, Box::new(move |request| core.call(rpc, &request))).await,
+        Some(rpc) => {
+            let call = move |request: Request<Bytes>| match read(rpc, request.get_ref()) {
+                Ok(call) => core.call(rpc, call, &request),
+                Err(status) => Box::pin(ready(Err(status))),
+            };
+            grpc::answer(request, Box::new(call)).await
+        }
         None => grpc::unknown(path).into_http(),
     }
 }
 
 /// Reads a request of this method.
-pub(super) fn read(rpc: Rpc, bytes: &[u8]) -> Result<Box<dyn Call>, Status> {
+fn read(rpc: Rpc, bytes: &[u8]) -> Result<Box<dyn Call>, Status> {
     match rpc {
         Rpc::CreateSession => asked::<proto::CreateSessionRequest>(bytes, |core, request| {
             at_once(core.create_session(&request))

@@ -10,7 +10,6 @@ use proto::transaction_selector::Selector;
 
 use super::Core;
 use super::convert::{decode_duration, decode_timestamp, encode_timestamp};
-use super::results::Results;
 use crate::engine::{
     Code, Concurrency, Database, Error, ReadWriteOptions, Result, Timestamp, TimestampBound,
     TransactionId,
@@ -127,12 +126,12 @@ pub(super) fn is_strong(selector: Option<&proto::TransactionSelector>) -> bool {
 impl Core {
     /// Answers once more what asks for the present, as long as a change of the schema fails it: the
     /// moment that it chose was before the change.
-    pub(super) async fn beside_changes<A: Future<Output = Result<Results>>>(
+    pub(super) async fn beside_changes<R, A: Future<Output = Result<R>>>(
         &self,
         session: &str,
         is_strong: bool,
         answer: impl Fn() -> A,
-    ) -> Result<Results> {
+    ) -> Result<R> {
         let database = self.database_of(session)?;
         loop {
             let schema = database.schema();

@@ -1,17 +1,18 @@
 //! The content of requests, in JSON and behind the `?`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use database::DatabaseDialect;
 use instance::instance::Edition;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use crate::admin::{database, instance};
-use crate::engine::{Error, Result, map_of};
+use crate::engine::{Error, Result};
 
 /// The parameters behind the `?`. An unknown one changes nothing.
 #[derive(Debug)]
-pub(super) struct Query(BTreeMap<String, String>);
+pub(super) struct Query(HashMap<String, String>);
 
 impl Query {
     /// Reads `name=value&name=value`.
@@ -20,7 +21,7 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(&name.replace('+', " ")), decoded(&value.replace('+', " ")))
         };
-        Query(map_of(text.split('&').map(pair)))
+        Query(text.split('&').map(pair).collect())
     }
 
     /// Returns a text; empty if it was left out.
@@ -36,20 +37,7 @@ impl Query {
 
 /// Returns a part of an address with its `%41` resolved.
 pub(super) fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, behind @ ..] = rest {
-        rest = behind;
-        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &behind[2..];
-            }
-            _ => bytes.push(*first),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// The fields of a JSON object, each of which is taken once; what is left over is a mistake.
