@@ -4,7 +4,6 @@ use super::configuration::{CONFIG, capacity, config, implied};
 use super::operations::Done;
 use super::{Admin, instance, longrunning, names, page, refuse};
 use crate::engine::{Code, Error, Result};
-use crate::service::is_shaped;
 
 /// Returns the error for an instance that isn't there.
 pub(super) fn not_found(name: &str) -> Error {
@@ -51,11 +50,9 @@ impl Admin {
         &self,
         request: instance::GetInstanceConfigRequest,
     ) -> Result<instance::InstanceConfig> {
-        let known = is_shaped(&request.name, &["projects", "instanceConfigs"])
-            && request.name.ends_with(&format!("/{CONFIG}"));
-        match known {
-            true => Ok(config(request.name)),
-            false => {
+        match *request.name.split('/').collect::<Vec<_>>() {
+            ["projects", _, "instanceConfigs", CONFIG] => Ok(config(request.name.clone())),
+            _ => {
                 let kind = "type.googleapis.com/google.spanner.admin.instance.v1.InstanceConfig";
                 Err(Error::resource_not_found(kind, "Instance config", &request.name))
             }

@@ -1,7 +1,7 @@
 //! The names that the resources can have, in Cloud Spanner's rules.
 
 use crate::engine::{Error, Result};
-use crate::service::is_shaped;
+use crate::service::shaped;
 
 /// `projects/P`
 pub(super) fn project(name: &str) -> Result<()> {
@@ -15,49 +15,41 @@ pub(super) fn instance(name: &str) -> Result<()> {
 
 /// The id of an instance to be made.
 pub(super) fn instance_id(id: &str) -> Result<()> {
-    let inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '-';
-    identifier(id, "instance", 2..=64, inner)
+    identifier(id, "instance", 2..=64, "-")
 }
 
 /// The id of a database to be made.
 pub(super) fn database_id(id: &str) -> Result<()> {
-    let inner = |next: char| {
-        next.is_ascii_lowercase() || next.is_ascii_digit() || next == '-' || next == '_'
-    };
-    identifier(id, "database", 2..=30, inner)
+    identifier(id, "database", 2..=30, "-_")
 }
 
 /// Returns true if a client can give this id to an operation.
 pub(super) fn is_operation_id(id: &str) -> bool {
-    let inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '_';
+    let inner = |next: char| is_plain(next) || next == '_';
     id.starts_with(|first: char| first.is_ascii_lowercase()) && id.chars().all(inner)
-}
-
-fn shaped(name: &str, collections: &[&str], what: &str, form: &str) -> Result<()> {
-    match is_shaped(name, collections) {
-        true => Ok(()),
-        false => {
-            Err(Error::invalid_argument(format!("{what} name `{name}` is not of the form {form}")))
-        }
-    }
 }
 
 fn identifier(
     id: &str,
     what: &str,
     length: std::ops::RangeInclusive<usize>,
-    inner: impl Fn(char) -> bool,
+    signs: &str,
 ) -> Result<()> {
     let starts = id.starts_with(|first: char| first.is_ascii_lowercase());
-    let ends = id.ends_with(|last: char| last.is_ascii_lowercase() || last.is_ascii_digit());
+    let ends = id.ends_with(is_plain);
+    let inner = |next: char| is_plain(next) || signs.contains(next);
     if starts && ends && length.contains(&id.len()) && id.chars().all(inner) {
         return Ok(());
     }
     let (least, most) = (length.start(), length.end());
     Err(Error::invalid_argument(format!(
         "Invalid {what} id `{id}`: {least} to {most} characters of lower-case letters, digits and \
-         hyphens, the first a letter and the last no hyphen"
+         any of `{signs}`, the first a letter and the last a letter or a digit"
     )))
+}
+
+fn is_plain(next: char) -> bool {
+    next.is_ascii_lowercase() || next.is_ascii_digit()
 }
 
 #[cfg(test)]

@@ -67,7 +67,6 @@ pub(super) struct State {
     changed: Arc<Notify>,
     /// Gives every lock and believes every outdated read, so that a test can see that it would
     /// notice.
-    #[cfg(test)]
     pub broken: bool,
 }
 
@@ -96,7 +95,6 @@ impl State {
             retention: VERSION_RETENTION,
             written: Arc::default(),
             changed,
-            #[cfg(test)]
             broken: false,
         }
     }
@@ -118,15 +116,9 @@ impl State {
         }
     }
 
-    #[cfg(test)]
+    /// Returns true if a test has broken it.
     pub fn is_broken(&self) -> bool {
-        self.broken
-    }
-
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "only a test can break it")]
-    pub const fn is_broken(&self) -> bool {
-        false
+        cfg!(test) && self.broken
     }
 
     /// Puts another schema in place. It counts from now on, like a commit.

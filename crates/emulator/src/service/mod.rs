@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use convert::encode_timestamp;
 pub(crate) use core::Core;
-pub(crate) use names::is_shaped;
+pub(crate) use names::shaped;
 pub(crate) use sessions::page;
 pub(crate) use status::status;
 

@@ -2,22 +2,21 @@
 
 use crate::engine::{Error, Result};
 
-/// Returns true if the name consists of these collections, each with an id behind it.
-pub(crate) fn is_shaped(name: &str, collections: &[&str]) -> bool {
+/// Refuses a name that doesn't consist of these collections, each with an id behind it.
+pub(crate) fn shaped(name: &str, collections: &[&str], what: &str, form: &str) -> Result<()> {
     let parts: Vec<&str> = name.split('/').collect();
-    parts.len() == 2 * collections.len()
-        && parts
-            .chunks(2)
-            .zip(collections)
-            .all(|(part, collection)| part[0] == *collection && !part[1].is_empty())
+    let is_of =
+        |(part, collection): (&[&str], &&str)| part[0] == *collection && !part[1].is_empty();
+    match parts.len() == 2 * collections.len() && parts.chunks(2).zip(collections).all(is_of) {
+        true => Ok(()),
+        false => {
+            Err(Error::invalid_argument(format!("{what} name `{name}` is not of the form {form}")))
+        }
+    }
 }
 
 /// Refuses a name that no database can have.
 pub(super) fn check_database_name(name: &str) -> Result<()> {
-    match is_shaped(name, &["projects", "instances", "databases"]) {
-        true => Ok(()),
-        false => Err(Error::invalid_argument(format!(
-            "database name `{name}` is not of the form projects/P/instances/I/databases/D"
-        ))),
-    }
+    let collections = ["projects", "instances", "databases"];
+    shaped(name, &collections, "database", "projects/P/instances/I/databases/D")
 }

@@ -36,6 +36,7 @@ impl Binder<'_> {
                         values.map(|(column, value)| self.new_value(column, value)).collect();
                     bound.push(values?);
                 }
+                check_commit_timestamps(&bound)?;
                 InsertRows::Values(bound)
             }
             Source::Query(select) => self.inserted_query(&columns, select, &insert.table)?,
@@ -232,6 +233,22 @@ impl Binder<'_> {
         let typed = self.expr(value)?;
         assigned(column, typed).map(NewValue::Computed)
     }
+}
+
+/// Refuses rows of which some have the commit timestamp in a column where others have a value.
+fn check_commit_timestamps(rows: &[Vec<NewValue>]) -> Result<()> {
+    let differs = |place: &usize| {
+        let mut pending = rows.iter().map(|row| row[*place] == NewValue::CommitTimestamp);
+        let first = pending.next();
+        pending.any(|next| Some(next) != first)
+    };
+    let Some(place) = (0..rows.first().map_or(0, Vec::len)).find(differs) else { return Ok(()) };
+    let column = place + 1;
+    let message = format!(
+        "Invalid use of PENDING_COMMIT_TIMESTAMP in column {column}. All values for the column must \
+         be PENDING_COMMIT_TIMESTAMP() or none of them."
+    );
+    Err(SqlError::unplaced(Code::InvalidArgument, message))
 }
 
 /// Where the first subquery of an expression stands, if it has one.

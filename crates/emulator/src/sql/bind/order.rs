@@ -80,12 +80,14 @@ impl Binder<'_> {
                 ),
             });
         }
-        let count = match self.expr(expr)?.coerced(Type::Int64)?.map(|typed| typed.node) {
-            Some(Node::Constant(Value::Int64(count))) => u64::try_from(count).ok(),
+        let Some(typed) = self.expr(expr)?.coerced(Type::Int64)? else {
+            let message = format!("{clause} expects a non-negative INT64");
+            return Err(SqlError::invalid(expr.at, message));
+        };
+        let count = match typed.node {
+            Node::Constant(Value::Int64(count)) => u64::try_from(count).ok(),
             _ => None,
         };
-        count.ok_or_else(|| {
-            SqlError::invalid(expr.at, format!("{clause} expects a non-negative INT64"))
-        })
+        count.ok_or_else(|| SqlError::out_of_range(format!("{clause} expects a count from 0 on")))
     }
 }
