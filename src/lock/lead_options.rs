@@ -14,6 +14,10 @@ const OPTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The values that a task of [`lead`](crate::Spindle::lead) may return: nothing, or a `Result`
 /// whose error is, or can be made, a boxed [`std::error::Error`].
+#[diagnostic::on_unimplemented(
+    message = "a task of `lead` returns `()` or a `Result`, not `{Self}`",
+    label = "return `Ok(…)` of it"
+)]
 pub trait TaskResult: Send + 'static {
     /// The value of a task that succeeded.
     type Value: Send + 'static;

@@ -8,6 +8,7 @@ mod succession;
 mod validity;
 mod watch;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -60,14 +61,13 @@ pub use watch::{TermChange, TermWatch};
 ///     Ok(()) // still held, if only this task was told to stop
 /// }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Term {
     state: Arc<TermState>,
     cancelled: CancellationToken,
     progress: Progress,
 }
 
-#[derive(Debug)]
 struct TermState {
     lock: Arc<str>,
     table: Arc<str>,
@@ -77,7 +77,6 @@ struct TermState {
 }
 
 /// How long a term lasts, and why no longer.
-#[derive(Debug)]
 struct Life {
     cancelled: CancellationToken,
     valid_until: AtomicU64,
@@ -85,6 +84,19 @@ struct Life {
     /// Told of each heartbeat that succeeded.
     renewals: Notify,
     clock: Clock,
+}
+
+/// For logs: which term it is, and how it ended.
+impl fmt::Debug for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TermState { lock, token, writer, life, .. } = &*self.state;
+        f.debug_struct("Term")
+            .field("lock", lock)
+            .field("token", token)
+            .field("writer", &writer.as_str())
+            .field("ended", &life.end.get())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Term {

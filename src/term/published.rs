@@ -207,6 +207,18 @@ impl Published {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_term_in_a_log_is_a_short_line() {
+        let published = Published::new(Clock::system(), "job".into(), "locktable".into());
+        let token = FencingToken::from_nanoseconds(7);
+        published.began(token, Writer::successor("a"), Moment(Duration::MAX));
+        let term = published.term().unwrap();
+        let identity = "Term { lock: \"job\", token: FencingToken(7), writer: \">a\", ended: ";
+        assert_eq!(format!("{term:?}"), format!("{identity}None, .. }}"));
+        published.ended(TermEnd::OutOfContact);
+        assert_eq!(format!("{term:?}"), format!("{identity}Some(OutOfContact), .. }}"));
+    }
+
     /// Nothing runs here that could end the term when its time is over.
     #[tokio::test(start_paused = true)]
     async fn a_term_is_cancelled_by_the_clock_before_anybody_says_so() {

@@ -129,6 +129,11 @@ async fn table(place: &Place, findings: &mut Findings) -> Result<bool> {
     Ok(true)
 }
 
+/// Returns the shortest lease for heartbeats that take so long. None below 2 s is advised.
+fn lease_min(heartbeat: Duration) -> Duration {
+    (heartbeat * LEASE_PER_HEARTBEAT).max(Duration::from_secs(2))
+}
+
 /// Times reads and commits; gives the shortest lease that they allow.
 async fn latency(place: &Place, findings: &mut Findings) -> Result<Duration> {
     let (mut reads, mut commits) = (Vec::new(), Vec::new());
@@ -141,13 +146,12 @@ async fn latency(place: &Place, findings: &mut Findings) -> Result<Duration> {
         commits.push(began.elapsed());
     }
     let ((read, read_max), (commit, commit_max)) = (spread(&mut reads), spread(&mut commits));
-    let lease_min = (read_max + commit_max) * LEASE_PER_HEARTBEAT;
-    let lease_min = lease_min.max(Duration::from_secs(1));
+    let lease_min = lease_min(read_max + commit_max);
     findings.ok(
         "latency",
         format!(
             "a read takes {read:.1?} (at most {read_max:.1?}), a commit {commit:.1?} (at most \
-             {commit_max:.1?}): leases from {} on are safe",
+             {commit_max:.1?}): a lease of {} or more suits it",
             in_words(lease_min)
         ),
     );
@@ -329,5 +333,17 @@ fn some(names: &[String]) -> String {
     match names.len().saturating_sub(3) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lease_is_said_to_suit_that_the_readme_advises_against() {
+        let milliseconds = Duration::from_millis;
+        assert_eq!(lease_min(milliseconds(2)), milliseconds(2_000));
+        assert_eq!(lease_min(milliseconds(100)), milliseconds(3_000));
     }
 }
