@@ -55,6 +55,8 @@ pub(crate) enum Command {
 pub(crate) struct Driver<R> {
     row: R,
     instance: Instance,
+    /// The instance's own: another one may have the same id.
+    nonce: u64,
     settings: Arc<Settings>,
     published: Arc<Published>,
     commands: Inbox<Command>,
@@ -115,13 +117,15 @@ impl<R: LockRow> Driver<R> {
         let mut random = SmallRng::seed_from_u64(seed);
         let timing = settings.timing.clone();
         let now = settings.clock.now();
-        let instance = Instance::new(&settings.id, random.random(), timing, now);
+        let nonce = random.random();
+        let instance = Instance::new(&settings.id, nonce, timing, now);
         let journal = Journal::new(Arc::clone(&settings.name), Arc::clone(&settings.id));
         let meter = Meter::new(&settings.name);
         Driver {
             meter,
             row,
             instance,
+            nonce,
             settings,
             published,
             commands,
@@ -401,7 +405,7 @@ impl<R: LockRow> Driver<R> {
         };
         let Settings { id, timing, .. } = &*self.settings;
         !row.is_released()
-            && row.writer.id() != Some(&**id)
+            && row.writer.nonce().is_none_or(|nonce| nonce.instance != self.nonce)
             && row.vacant_from(id, timing.lease) > *read_at
     }
 

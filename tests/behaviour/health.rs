@@ -99,3 +99,22 @@ async fn a_lock_that_nobody_wants_is_idle_and_ready() {
     sleep(LEASE * 10).await;
     assert!(idle(), "{:?}", lock.health());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namesake_that_holds_ends_the_trouble_of_taking_the_lock() {
+    let world = World::start().await;
+    let refuse = |fault: Fault| world.spanner.inject(fault.effect(Effect::Fail(Code::Internal)));
+    let refused = refuse(Fault::on(Rpc::Commit).table("locktable"));
+    let first = world.contend("same");
+    let fails_again = || first.lock.health().trouble.filter(|trouble| trouble.count > 1);
+    until("it can't take the lock", fails_again).await;
+    let session = world.spanner.requests().sessions().remove(0);
+    let _refused_to_it = refuse(Fault::on(Rpc::Commit).session(session));
+    refused.remove();
+    let second = world.elect("same").await;
+    sleep(LEASE).await;
+    let health = first.lock.health();
+    assert!(first.is_standby() && health.is_ready(), "there is nothing to write: {health:?}");
+    second.stop().await;
+    first.stop().await;
+}
