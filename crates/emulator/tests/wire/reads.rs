@@ -31,6 +31,17 @@ async fn an_exact_moment_shows_what_was_there_then() {
 }
 
 #[tokio::test]
+async fn nobody_reads_further_back_than_versions_are_kept() {
+    let builder = Emulator::builder().version_retention(Duration::from_secs(60));
+    let mut world = World::on(builder.start().await.unwrap(), false).await;
+    world.emulator.advance(Duration::from_secs(120));
+    let ago =
+        |seconds| at(TimestampBound::ExactStaleness(prost_types::Duration { seconds, nanos: 0 }));
+    assert!(world.users(ago(59)).await.is_ok());
+    assert_eq!(code(world.users(ago(61)).await), Code::FailedPrecondition);
+}
+
+#[tokio::test]
 async fn a_moment_has_the_schema_of_its_time() {
     let mut world = World::start().await;
     let before = world.commit_once([insert(1)]).await.unwrap().commit_timestamp.unwrap();
