@@ -21,7 +21,8 @@ const TABLES: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE PARENT_TA
 
 const COLUMNS: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION \
      COLUMN_DEFAULT DATA_TYPE IS_NULLABLE SPANNER_TYPE IS_GENERATED IS_HIDDEN \
-     GENERATION_EXPRESSION IS_STORED SPANNER_STATE IS_IDENTITY";
+     GENERATION_EXPRESSION IS_STORED SPANNER_STATE IS_IDENTITY IDENTITY_GENERATION IDENTITY_KIND \
+     IDENTITY_START_WITH_COUNTER IDENTITY_SKIP_RANGE_MIN IDENTITY_SKIP_RANGE_MAX";
 
 const INDEXES: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME INDEX_NAME INDEX_TYPE \
      PARENT_TABLE_NAME IS_UNIQUE IS_NULL_FILTERED INDEX_STATE \
@@ -248,6 +249,11 @@ fn column_row(table: &Table, position: usize, column: &Column, spanner_type: Str
         column.generated.as_ref().map(|_| "YES").into(),
         "COMMITTED".into(),
         if is_identity { "YES" } else { "NO" }.into(),
+        is_identity.then_some("BY DEFAULT").into(),
+        is_identity.then_some("BIT_REVERSED_POSITIVE_SEQUENCE").into(),
+        Value::Null,
+        Value::Null,
+        Value::Null,
     ]
 }
 
@@ -255,13 +261,6 @@ fn option_row(table: &Table, _: usize, column: &Column) -> Vec<Value> {
     if !column.allow_commit_timestamp {
         return Vec::new();
     }
-    vec![
-        "".into(),
-        "".into(),
-        table.name.as_str().into(),
-        column.name.as_str().into(),
-        "allow_commit_timestamp".into(),
-        "BOOL".into(),
-        "TRUE".into(),
-    ]
+    let (table, column) = (table.name.as_str(), column.name.as_str());
+    ["", "", table, column, "allow_commit_timestamp", "BOOL", "TRUE"].map(Value::from).to_vec()
 }

@@ -118,6 +118,7 @@ async fn lenient_ddl_keeps_what_is_not_here_and_refuses_what_uses_it() {
         "CREATE CHANGE STREAM stream FOR ALL",
         "CREATE SEARCH INDEX found ON made(n)",
         "CREATE PROPERTY GRAPH graph NODE TABLES (made)",
+        "CREATE SCHEMA more",
         "CREATE MODEL model REMOTE",
         "GRANT SELECT ON TABLE made TO ROLE reader",
     ];

@@ -17,6 +17,7 @@ const KINDS: &[&str] = &[
     "VECTOR INDEX",
     "PROPERTY GRAPH",
     "MODEL",
+    "SCHEMA",
 ];
 
 /// The default of a column that nothing here can give a value.
