@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(commands::carry_out(arguments));
     // Work that still runs, such as a request without an answer, is not waited for.
     runtime.shutdown_background();
+    log::end();
     match outcome {
         Ok(code) => code,
         Err(failure) => {

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use crate::arguments::Agent;
 use crate::failure::{Code, Failure, Result};
 use crate::log;
-use crate::output::{Output, complain};
+use crate::output::Output;
 use crate::place::Place;
 use crate::serve::connections::{Limits, Listener, answer, connections_max};
 use crate::serve::door::Door;
@@ -93,7 +93,7 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
         claims.end();
         if timeout(agent.grace, claims.none_left()).await.is_err() {
             let left = claims.all().len();
-            complain(&format!("{left} locks were not let go of; their leases run out"));
+            log::complain(&format!("{left} locks were not let go of; their leases run out"));
         }
         claims.over.cancel();
         // A run of a job may go on for hours: it is kept by its row.
@@ -111,7 +111,7 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
     if let Some(electing) = electing
         && timeout(RELEASE_MAX, electing).await.is_err()
     {
-        complain("the elector's lock may not be released; then its lease runs out");
+        log::complain("the elector's lock may not be released; then its lease runs out");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::sleep;
 
-use crate::output::complain;
+use crate::log::complain;
 
 /// How often a group is looked at whose end nobody tells.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -16,7 +16,7 @@ use super::process::{Group, Signals, asks_to_end, exit_code};
 use crate::arguments::{Common, Run};
 use crate::failure::{Code, Failure, Result};
 use crate::log;
-use crate::output::{complain, printable};
+use crate::output::printable;
 use crate::place::Place;
 
 /// Longer than two release limits: that of the lock, and that of an attempt under way.
@@ -56,7 +56,7 @@ pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
         None => hold(lock, run, signals).await,
     };
     if timeout(RELEASE_MAX, table.all_released()).await.is_err() {
-        complain(&format!("lock `{name}` may not be released; then its lease runs out"));
+        log::complain(&format!("lock `{name}` may not be released; then its lease runs out"));
     }
     ended.map_err(|failure| match failure.code() {
         Code::NotAcquired | Code::Stopped => failure,
@@ -75,7 +75,7 @@ async fn hold(lock: LockBuilder, run: Run, mut signals: Signals) -> Result<ExitC
     let release = acquired.release().await;
     if !lost && release != ReleaseOutcome::Released {
         let text = format!("lock `{}` was not released: {release:?}; its lease runs out", run.name);
-        complain(&text);
+        log::complain(&text);
     }
     conclude(&run, end?)
 }
@@ -143,7 +143,7 @@ async fn once(
         JobOutcome::Ran(code) => code,
         JobOutcome::Skipped(last) => {
             let last = last.map_or_else(|| "by another node".to_string(), |last| last.to_string());
-            complain(&format!("job `{name}`: skipped: {last}"));
+            log::complain(&format!("job `{name}`: skipped: {last}"));
             Ok(ExitCode::SUCCESS)
         }
         JobOutcome::TooLate { after, .. } => {
@@ -180,8 +180,8 @@ async fn under(term: &Term, run: &Run, signals: &mut Signals) -> Result<End> {
             }
             () = term.cancelled(), if !told => {
                 told = true;
-                complain(&format!("{}; the command gets SIGTERM", why_over(&run.name, run.once.is_some())));
                 group.signal(Signal::SIGTERM);
+                log::complain(&format!("{}; the command gets SIGTERM", why_over(&run.name, run.once.is_some())));
             }
             () = almost_over(term, reserve(run)), if told => {
                 group.signal(Signal::SIGKILL);
@@ -228,7 +228,7 @@ fn conclude(run: &Run, end: End) -> Result<ExitCode> {
         End::Stopped => Err(stopped(&run.name, run.once.is_some())),
         End::NotStarted(error) => {
             let command = run.command.first().map(|word| word.to_string_lossy().into_owned());
-            complain(&format!("command `{}`: {error}", command.unwrap_or_default()));
+            log::complain(&format!("command `{}`: {error}", command.unwrap_or_default()));
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
         }

@@ -115,6 +115,24 @@ async fn a_command_is_told_to_stop_once_its_lock_is_seized() {
 }
 
 #[tokio::test]
+async fn a_command_is_stopped_though_nobody_reads_what_is_said_of_it() {
+    let world = World::start().await;
+    // What it leaves in the background fills the standard error stream, and waits for a reader.
+    let script = "head -c 1000000 /dev/zero >&2 & echo $$; exec sleep 600";
+    let arguments = ["run", "--lease", "4s", "job", "--", "sh", "-c", script];
+    let mut child = world.program(&arguments).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    let process = line.parse().unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.table.seize("job").await.unwrap();
+    until("it is stopped", async || !is_alive(process)).await;
+    // Now somebody reads, and the program can end.
+    let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(124));
+}
+
+#[tokio::test]
 async fn a_command_that_will_not_stop_is_killed_with_its_children_before_the_lease_ends() {
     let world = World::start().await;
     // It ignores the request to stop, and so does what it starts.
