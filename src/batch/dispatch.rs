@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use rand::RngExt as _;
@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep_until};
 use super::budget::Budget;
 use super::op::{Class, Op};
 use super::queues::Queues;
-use super::request::{Return, Whole, panicked, send};
-use super::store::Store;
-use super::together::{Batch, Charge, Repeat, fill_a_request};
-use super::waiting::{Ending, GATHERING_MAX};
+use super::request::{Reply, Response, panicked, send};
+use super::store::{CommitOutcome, Store};
+use super::together::Batch;
+use super::waiting::GATHERING_MAX;
 use crate::error::panic_message;
 
 /// Into how many parts acts are sent again that failed together, or are slow to come back. Two
@@ -44,19 +44,14 @@ pub(crate) struct Dispatcher {
     inbox: mpsc::UnboundedReceiver<Arc<Op>>,
     queues: Queues,
     in_flight: BTreeMap<u64, InFlight>,
-    replies: FuturesUnordered<Reply>,
+    responses: FuturesUnordered<BoxFuture<'static, (u64, Response)>>,
     sent: u64,
     random: SmallRng,
 }
 
-type Reply = Pin<Box<dyn Future<Output = (u64, Return)> + Send>>;
-
 /// A request on its way.
 struct InFlight {
-    class: Class,
-    ops: Arc<[Arc<Op>]>,
-    charge: Charge,
-    repeat: Repeat,
+    batch: Arc<Batch>,
     sent: Instant,
     /// True if another request was on its way at the same time.
     was_beside_others: bool,
@@ -76,7 +71,7 @@ impl Dispatcher {
             inbox,
             queues: Queues::new(budget, Instant::now()),
             in_flight: BTreeMap::new(),
-            replies: FuturesUnordered::new(),
+            responses: FuturesUnordered::new(),
             sent: 0,
             random,
         }
@@ -103,7 +98,7 @@ impl Dispatcher {
                     }
                     None => return,
                 },
-                Some((request, back)) = self.replies.next() => self.arrived(request, back),
+                Some((request, back)) = self.responses.next() => self.arrived(request, back),
                 () = at(next) => {}
                 () = refunded, if self.queues.is_waiting() => {}
             }
@@ -128,46 +123,40 @@ impl Dispatcher {
     }
 
     fn send(&mut self, batch: Batch, now: Instant) {
-        let limit = batch.limit(now);
-        let Batch { class, ops, charge, repeat } = batch;
+        let (limit, batch) = (batch.limit(now), Arc::new(batch));
+        let ops = &batch.ops;
         ops.iter().for_each(|op| op.leaves(ops.len() == 1));
-        let ops: Arc<[Arc<Op>]> = ops.into();
-        let is_parted = class == Class::Heartbeats && ops.len() > 1;
+        let is_parted = batch.class == Class::Heartbeats && ops.len() > 1;
         // Where requests go one at a time, the server is slow and no row holds it up.
         let shares = if self.queues.is_apart(now) { 1 } else { 3 };
-        let late_from = is_parted.then(|| now + shortest(&ops) / shares);
-        let (store, sent_ops) = (Arc::clone(&self.store), Arc::clone(&ops));
+        let late_from = is_parted.then(|| now + shortest(ops) / shares);
+        let (store, sent_batch) = (Arc::clone(&self.store), Arc::clone(&batch));
         self.sent += 1;
         let request = self.sent;
-        self.replies.push(Box::pin(async move {
+        self.responses.push(Box::pin(async move {
             // A panic in it, such as a log subscriber's, must not cost all the others their
             // batcher.
-            let sending = AssertUnwindSafe(send(&*store, class, &sent_ops, limit));
-            let back = sending.catch_unwind().await;
-            (request, back.unwrap_or_else(|panic| panicked(&sent_ops, &panic_message(&*panic))))
+            let sending = AssertUnwindSafe(send(&*store, &sent_batch, limit));
+            let (back, ops) = (sending.catch_unwind().await, &sent_batch.ops);
+            (request, back.unwrap_or_else(|panic| panicked(ops, &panic_message(&*panic))))
         }));
         let was_beside_others = !self.in_flight.is_empty();
         self.in_flight.values_mut().for_each(|other| other.was_beside_others = true);
-        let sent = now;
-        let in_flight = InFlight { class, ops, charge, repeat, sent, was_beside_others, late_from };
+        let in_flight = InFlight { batch, sent: now, was_beside_others, late_from };
         self.in_flight.insert(request, in_flight);
     }
 
-    fn arrived(&mut self, request: u64, back: Return) {
+    fn arrived(&mut self, request: u64, back: Response) {
         let Some(request) = self.in_flight.remove(&request) else { return };
-        let InFlight { class, ops, charge, repeat, .. } = &request;
-        let (class, acts, was_parted) = (*class, ops.len(), request.was_parted());
+        let (batch, was_parted) = (&request.batch, request.was_parted());
         if !was_parted {
-            let (is_done, is_heard) = (back.is_answered, back.is_heard);
-            let (sent, is_full) = (request.sent, fill_a_request(&*request.ops));
-            let ending = Ending { sent, acts, is_full, is_done, is_heard };
-            self.queues.arrived(class, *charge, *repeat, ending);
-            if self.repeats_whole(&request, back.whole) {
+            self.queues.arrived(batch, request.sent, back.reply);
+            if self.repeats_whole(&request, back.commit) {
                 return;
             }
         }
         let mut again = Vec::new();
-        for (op, outcome) in ops.iter().zip(back.outcomes) {
+        for (op, outcome) in batch.ops.iter().zip(back.outcomes) {
             match outcome {
                 // Its acts are under way again: they are answered by what becomes of those.
                 Some(outcome) if was_parted && outcome.error.is_some() => {}
@@ -181,41 +170,41 @@ impl Dispatcher {
         }
         let is_late = self.queues.late_until(Instant::now()).is_some();
         // Where late heartbeats come to nothing, no row holds them up: their instances come again.
-        if class != Class::Heartbeats || back.is_heard || !is_late {
-            self.part(class, &again);
+        if batch.class != Class::Heartbeats || back.reply != Reply::Silence || !is_late {
+            self.part(batch.class, &again);
         }
     }
 
     /// Sends a request once more as it was, if that may help and can be paid for.
-    fn repeats_whole(&mut self, request: &InFlight, whole: Option<Whole>) -> bool {
-        let Repeat { count, is_alone, .. } = request.repeat;
-        let (is_worth_it, only_read) = match whole {
-            None => return false,
-            Some(Whole::Aborted { at_read: true }) => (count < READS_MAX, true),
-            Some(Whole::Aborted { at_read: false }) => (count < COMMITS_MAX, false),
-            Some(Whole::Gone) => {
-                (request.was_beside_others && !is_alone, is_one_read(request.class))
-            }
+    fn repeats_whole(&mut self, request: &InFlight, commit: CommitOutcome) -> bool {
+        let Batch { class, ref ops, is_alone, repeats, .. } = *request.batch;
+        let (is_worth_it, only_read) = match commit {
+            CommitOutcome::Aborted { at_read: true } => (repeats < READS_MAX, true),
+            CommitOutcome::Aborted { at_read: false } => (repeats < COMMITS_MAX, false),
+            // A poll is one read.
+            CommitOutcome::Gone => (request.was_beside_others && !is_alone, class == Class::Polls),
+            _ => return false,
         };
-        let (now, is_gone) = (Instant::now(), whole == Some(Whole::Gone));
+        let (now, is_gone) = (Instant::now(), commit == CommitOutcome::Gone);
         let pause = if is_gone {
             Duration::ZERO
         } else {
             // Others in the way are out of step by then, and a dead one is soon found out.
-            let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(count.min(8))).min(PAUSE_MAX);
+            let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(repeats.min(8))).min(PAUSE_MAX);
             ABORTED_PAUSE + longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random())
         };
-        let is_late = request.ops.iter().all(|op| now + pause >= op.deadline);
+        let is_late = ops.iter().all(|op| now + pause >= op.deadline);
         if !is_worth_it || is_late {
             return false;
         }
-        let paid_at = self.queues.pay_repeat(request.class, only_read, now);
+        let paid_at = self.queues.pay_repeat(class, only_read, now);
         if paid_at.is_none() {
             return false;
         }
-        request.ops.iter().for_each(|op| op.returns());
-        let repeat = Repeat { count: count + 1, is_alone: is_gone, paid_at };
-        self.queues.add_repeat(request.class, now + pause, request.ops.to_vec(), repeat);
+        ops.iter().for_each(|op| op.returns());
+        let again = Batch::new(class, ops.clone(), paid_at);
+        let again = Batch { is_alone: is_gone, repeats: repeats + 1, ..again };
+        self.queues.add_part(now + pause, again);
         true
     }
 
@@ -228,7 +217,8 @@ impl Dispatcher {
                     PAUSE_MAX.mul_f64(self.random.random())
                 }
             };
-            self.queues.add_part(class, Instant::now() + pause, part.to_vec());
+            let part = Batch::new(class, part.to_vec(), None);
+            self.queues.add_part(Instant::now() + pause, part);
         }
     }
 
@@ -248,12 +238,10 @@ impl Dispatcher {
                 continue;
             }
             request.late_from = None;
-            let (sent, acts) = (request.sent, request.ops.len());
-            let (is_full, is_done, is_heard) = (fill_a_request(&*request.ops), false, false);
-            let ending = Ending { sent, acts, is_full, is_done, is_heard };
-            self.queues.arrived(request.class, request.charge, request.repeat, ending);
-            for part in request.ops.chunks(request.ops.len().div_ceil(PARTS)) {
-                self.queues.add_part(request.class, now, part.to_vec());
+            let Batch { class, ops, .. } = &*request.batch;
+            self.queues.arrived(&request.batch, request.sent, Reply::Silence);
+            for part in ops.chunks(ops.len().div_ceil(PARTS)) {
+                self.queues.add_part(now, Batch::new(*class, part.to_vec(), None));
             }
         }
     }
@@ -281,17 +269,13 @@ impl Dispatcher {
 impl InFlight {
     /// Returns true if its acts are under way in parts besides.
     fn was_parted(&self) -> bool {
-        self.class == Class::Heartbeats && self.ops.len() > 1 && self.late_from.is_none()
+        let Batch { class, ops, .. } = &*self.batch;
+        *class == Class::Heartbeats && ops.len() > 1 && self.late_from.is_none()
     }
 
     fn is_large(&self) -> bool {
-        self.ops.len() > PARTS
+        self.batch.ops.len() > PARTS
     }
-}
-
-/// Returns true if requests of this kind are one read.
-fn is_one_read(class: Class) -> bool {
-    class == Class::Polls
 }
 
 fn shortest(ops: &[Arc<Op>]) -> Duration {

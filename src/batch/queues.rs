@@ -1,24 +1,34 @@
 //! The queues of a batcher: which kind of request goes next.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::budget::{Budget, Budgets};
 use super::op::{Class, Op};
-use super::together::{Batch, Charge, Repeat, fill_a_request};
-use super::waiting::{Ending, Resend, Waiting};
-use super::window::{Growth, Overlap};
+use super::request::Reply;
+use super::together::{Batch, fill_a_request};
+use super::waiting::Waiting;
+use super::window::{Growth, Pause};
 
 /// By which part of its limit a heartbeat that waits in the queue is late.
 const LATE: u32 = 4;
+
+/// How long transactions stay apart after the server has ended one for another: at first, and at
+/// most. After that they are tried side by side again.
+const APART_MIN: Duration = Duration::from_secs(10);
+const APART_MAX: Duration = Duration::from_secs(600);
 
 /// All that waits.
 #[derive(Debug)]
 pub(crate) struct Queues {
     queues: [Waiting; Class::ALL.len()],
     budgets: Budgets,
-    overlap: Overlap,
+    /// While transactions of several requests are not open side by side on one session. Some
+    /// servers, Google's emulator among them, end the earlier one when another begins. Nothing says
+    /// so but what becomes of them.
+    apart: Pause,
     growth: Growth,
     /// All requests on their way, and those among them that are to be alone.
     in_flight: usize,
@@ -35,7 +45,7 @@ impl Queues {
         Queues {
             queues: Class::ALL.map(|class| Waiting::new(class.window())),
             budgets: Budgets::new(budget, now),
-            overlap: Overlap::allowed(),
+            apart: Pause::new(APART_MIN, APART_MAX),
             growth: Growth::allowed(),
             in_flight: 0,
             alone_in_flight: 0,
@@ -51,18 +61,8 @@ impl Queues {
 
     /// Has these acts send together, and not before `not_before`. They go before other parts: what
     /// was refused first is found before more is refused.
-    pub(crate) fn add_part(&mut self, class: Class, not_before: Instant, part: Vec<Arc<Op>>) {
-        self.add_repeat(class, not_before, part, Repeat::default());
-    }
-
-    pub(crate) fn add_repeat(
-        &mut self,
-        class: Class,
-        not_before: Instant,
-        ops: Vec<Arc<Op>>,
-        repeat: Repeat,
-    ) {
-        self.class(class).parts.push_front(Resend { not_before, ops, repeat });
+    pub(crate) fn add_part(&mut self, not_before: Instant, part: Batch) {
+        self.class(part.class).parts.push_front((not_before, part));
     }
 
     /// Pays for sending a request once more, if there is enough: for all of it, or for the one read
@@ -100,7 +100,7 @@ impl Queues {
             if let Some(batch) = waiting.next_batch(class, room, (now, is_late), &mut self.budgets)
             {
                 self.in_flight += 1;
-                self.alone_in_flight += usize::from(batch.repeat.is_alone);
+                self.alone_in_flight += usize::from(batch.is_alone);
                 self.last_departed = now;
                 self.last = class as usize;
                 return Some(batch);
@@ -118,7 +118,7 @@ impl Queues {
     /// Returns when something that is held back may leave.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let parts = self.queues.iter().flat_map(|waiting| waiting.parts.iter());
-        let parts = parts.map(|part| part.not_before).filter(|at| *at > now).min();
+        let parts = parts.map(|(not_before, _)| *not_before).filter(|at| *at > now).min();
         let paid = self.budgets.refilled_at().filter(|_| self.is_waiting());
         let [beats, polls] =
             [Class::Heartbeats, Class::Polls].map(|class| self.of(class).gathers_until(class));
@@ -137,22 +137,23 @@ impl Queues {
     }
 
     /// Notes that a request is no longer on its way.
-    pub(crate) fn arrived(&mut self, class: Class, charge: Charge, repeat: Repeat, ending: Ending) {
-        if let Some(paid_at) = charge.paid_at.filter(|_| ending.is_done) {
+    pub(crate) fn arrived(&mut self, batch: &Batch, sent: Instant, reply: Reply) {
+        let (class, acts, is_done) = (batch.class, batch.ops.len(), reply == Reply::Answered);
+        if let Some(paid_at) = batch.paid_at.filter(|_| is_done) {
             self.budgets.refund(class, paid_at);
         }
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.alone_in_flight -= usize::from(repeat.is_alone).min(self.alone_in_flight);
-        if ending.is_done && repeat.is_alone {
+        self.alone_in_flight -= usize::from(batch.is_alone).min(self.alone_in_flight);
+        if is_done && batch.is_alone {
             // It failed beside others.
-            self.overlap.refuted(Instant::now());
+            self.apart.begin(Instant::now());
         }
-        if ending.is_done && class == Class::Heartbeats && self.of(Class::Begins).in_flight > 0 {
-            self.growth.kept(ending.acts);
-        } else if ending.is_done && class == Class::Begins && ending.is_full {
-            self.growth.begun(ending.acts, Instant::now());
+        if is_done && class == Class::Heartbeats && self.of(Class::Begins).in_flight > 0 {
+            self.growth.kept(acts);
+        } else if is_done && class == Class::Begins && batch.is_full() {
+            self.growth.begun(acts, Instant::now());
         }
-        self.class(class).arrived(charge, ending);
+        self.class(class).arrived(batch, sent, reply);
     }
 
     /// Returns until when heartbeats count as late, if they do.
@@ -162,9 +163,9 @@ impl Queues {
 
     /// Returns true if requests go one at a time.
     pub(crate) fn is_apart(&self, now: Instant) -> bool {
-        let is_asked = |part: &Resend| part.repeat.is_alone && part.not_before <= now;
-        let is_asked = || self.queues.iter().flat_map(|waiting| &waiting.parts).any(is_asked);
-        !self.overlap.is_allowed(now) || self.alone_in_flight > 0 || is_asked()
+        let mut parts = self.queues.iter().flat_map(|waiting| &waiting.parts);
+        let mut is_asked = || parts.any(|(not_before, part)| part.is_alone && *not_before <= now);
+        self.apart.ends(now).is_some() || self.alone_in_flight > 0 || is_asked()
     }
 
     /// Heartbeats go first. While requests go one at a time, the others take turns.
@@ -216,8 +217,6 @@ mod tests {
     use spindle_protocol::{Change, Nonce, TermId, Timestamp, Writer};
     use tokio::sync::oneshot;
 
-    use std::time::Duration;
-
     use super::*;
     use crate::batch::op::OpKind;
     use crate::batch::together::{BYTES_MAX, ROWS_MAX};
@@ -256,8 +255,13 @@ mod tests {
         OpKind::Change(Change::Insert { writer, holder })
     }
 
-    fn paid(is_isolated: bool) -> Charge {
-        Charge { is_isolated, paid_at: Some(Instant::now()) }
+    /// A request that was paid for.
+    fn paid(class: Class, is_isolated: bool) -> Batch {
+        Batch { is_isolated, ..Batch::new(class, Vec::new(), Some(Instant::now())) }
+    }
+
+    fn unpaid(class: Class) -> Batch {
+        Batch::new(class, Vec::new(), None)
     }
 
     impl Waiters {
@@ -279,10 +283,9 @@ mod tests {
             tokio::time::advance(GATHERING_MAX).await;
         }
 
-        fn arrived(&mut self, class: Class, charge: Charge, is_done: bool) {
-            let (sent, is_heard) = (Instant::now(), true);
-            let ending = Ending { sent, acts: 1, is_full: false, is_done, is_heard };
-            self.queues.arrived(class, charge, Repeat::default(), ending);
+        fn arrived(&mut self, batch: Batch, is_done: bool) {
+            let reply = if is_done { Reply::Answered } else { Reply::Refused };
+            self.queues.arrived(&batch, Instant::now(), reply);
         }
 
         fn next_batch(&mut self) -> Option<(Class, Vec<String>)> {
@@ -413,9 +416,9 @@ mod tests {
         waiters.add("b", begin(), false, 0);
         waiters.add("p", look(), false, 0);
         waiters.add("r", release(), false, 0);
-        assert_eq!(waiters.next_batch().unwrap().0, Class::Releases, "a release lightens the kind");
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Releases, "a release lightens the load");
         assert_eq!(waiters.next_batch(), None);
-        waiters.arrived(Class::Heartbeats, Charge::default(), true);
+        waiters.arrived(unpaid(Class::Heartbeats), true);
         assert_eq!(waiters.next_batch().unwrap().0, Class::Heartbeats);
         assert_eq!(waiters.next_batch(), None, "they may be late again");
         let from = waiters.queues.next(Instant::now());
@@ -445,7 +448,7 @@ mod tests {
         tokio::time::advance(LIMIT / LATE).await;
         assert_eq!(waiters.next_batch(), None);
         for first in ["00000", "01000"] {
-            waiters.arrived(Class::Heartbeats, Charge::default(), true);
+            waiters.arrived(unpaid(Class::Heartbeats), true);
             let (_, batch) = waiters.next_batch().unwrap();
             assert_eq!((batch.len(), &*batch[0]), (ROWS_MAX, first));
         }
@@ -454,22 +457,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_go_one_at_a_time_where_one_failed_beside_others_and_not_alone() {
         let mut waiters = Waiters::none();
-        let alone = Repeat { count: 1, is_alone: true, paid_at: Some(Instant::now()) };
         let (part, _answer) = Op::new("a".into(), look(), LIMIT, (false, 0));
+        let alone = Batch::new(Class::Polls, vec![part], Some(Instant::now()));
+        let alone = Batch { is_alone: true, repeats: 1, ..alone };
         waiters.add("r", release(), false, 0);
         assert_eq!(waiters.next_batch().unwrap().0, Class::Releases);
-        waiters.queues.add_repeat(Class::Polls, Instant::now(), vec![part], alone);
+        waiters.queues.add_part(Instant::now(), alone);
         assert_eq!(waiters.next_batch(), None, "it waits until it is alone");
-        waiters.arrived(Class::Releases, Charge::default(), true);
-        assert_eq!(waiters.next_batch().unwrap().0, Class::Polls);
+        waiters.arrived(unpaid(Class::Releases), true);
+        let alone = waiters.queues.next_batch(Instant::now()).unwrap();
         waiters.add("r", release(), false, 0);
         waiters.add("p", look(), false, 0);
         assert_eq!(waiters.next_batch(), None, "and nothing goes beside it");
-        let (sent, is_done, is_heard) = (Instant::now(), true, true);
-        let ending = Ending { sent, acts: 1, is_full: false, is_done, is_heard };
-        waiters.queues.arrived(Class::Polls, Charge::default(), alone, ending);
+        waiters.arrived(alone, true);
         assert_eq!(waiters.next_batch().unwrap().0, Class::Releases, "they take turns");
-        assert_eq!(waiters.next_batch(), None, "it was the isolated_max: so they stay apart");
+        assert_eq!(waiters.next_batch(), None, "it had failed for the others: they stay apart");
         waiters.add("h", heartbeat(), false, 0);
         tokio::time::advance(LIMIT / LATE).await;
         assert_eq!(
@@ -478,12 +480,12 @@ mod tests {
             "which waits for no other long"
         );
         assert_eq!(waiters.next_batch(), None);
-        waiters.arrived(Class::Heartbeats, Charge::default(), true);
-        waiters.arrived(Class::Releases, Charge::default(), true);
+        waiters.arrived(unpaid(Class::Heartbeats), true);
+        waiters.arrived(unpaid(Class::Releases), true);
         assert_eq!(waiters.next_batch(), None, "it was late");
         tokio::time::advance(LIMIT).await;
         assert_eq!(waiters.next_batch().unwrap().0, Class::Polls);
-        waiters.arrived(Class::Polls, Charge::default(), true);
+        waiters.arrived(unpaid(Class::Polls), true);
         tokio::time::advance(Duration::from_secs(10)).await;
         waiters.add("s", release(), false, 0);
         waiters.add("q", look(), false, 0);
@@ -505,14 +507,14 @@ mod tests {
         assert_eq!(waiters.next_batch().unwrap().1, ["isolated-0"], "alone at first");
         assert_eq!(waiters.next_batch().unwrap().1, ["isolated-1"], "and the next beside it");
         assert_eq!(waiters.next_batch(), None);
-        waiters.arrived(Class::Releases, paid(true), true);
-        waiters.arrived(Class::Releases, paid(true), true);
+        waiters.arrived(paid(Class::Releases, true), true);
+        waiters.arrived(paid(Class::Releases, true), true);
         assert_eq!(
             waiters.next_batch().unwrap().1.len(),
             4,
             "more of them after each that arrived"
         );
-        waiters.arrived(Class::Releases, paid(true), false);
+        waiters.arrived(paid(Class::Releases, true), false);
         assert_eq!(
             waiters.next_batch().unwrap().1,
             ["isolated-6"],
@@ -528,7 +530,7 @@ mod tests {
             waiters.add(&format!("repeat-{n}"), look(), true, 0);
             if waiters.next_batch().is_some() {
                 repeats += 1;
-                waiters.arrived(Class::Polls, paid(false), false);
+                waiters.arrived(paid(Class::Polls, false), false);
             }
         }
         assert!((1..=4).contains(&repeats), "{repeats}");
@@ -549,7 +551,7 @@ mod tests {
             waiters.add(&format!("repeat-{n}"), OpKind::Sweep(Timestamp(7)), true, 0);
             if waiters.next_batch().is_some() {
                 repeats += 1;
-                waiters.arrived(Class::Sweeps, paid(false), false);
+                waiters.arrived(paid(Class::Sweeps, false), false);
             }
         }
         assert_eq!(repeats, 3);

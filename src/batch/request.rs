@@ -10,65 +10,46 @@ use spindle_protocol::{Answer, Change, Observation, StoredRow};
 
 use super::op::{Class, Op, OpKind};
 use super::store::{CommitOutcome, Snapshot, Store, Verdict};
+use super::together::Batch;
 use crate::error::{Error, Outcome, Result};
 
 /// The result of a request.
 #[derive(Debug)]
-pub(crate) struct Return {
+pub(crate) struct Response {
     /// One for each act; none for one that is to be sent again, in smaller batches.
     pub(crate) outcomes: Vec<Option<Outcome>>,
-    /// True if the request was not in vain: it brought answers.
-    pub(crate) is_answered: bool,
-    /// True if the server was heard, be it that it refused.
-    pub(crate) is_heard: bool,
-    /// Why the request may be sent once more as it was, before its outcomes count.
-    pub(crate) whole: Option<Whole>,
+    pub(crate) reply: Reply,
+    /// What became of its transaction. An aborted one, or one that is gone, may be sent once more as
+    /// it was, before its outcomes count.
+    pub(crate) commit: CommitOutcome,
 }
 
-/// Why a request may be sent once more as it was. Nothing of it is applied.
+/// What a request says of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whole {
-    /// Another transaction was in its way.
-    Aborted {
-        /// True if nothing but its read was sent.
-        at_read: bool,
-    },
-    /// The server may have ended it for another transaction of the session.
-    Gone,
+pub(crate) enum Reply {
+    /// It brought answers, and was not in vain.
+    Answered,
+    /// The server was heard, and refused.
+    Refused,
+    /// The server was not heard.
+    Silence,
 }
 
-impl Whole {
-    fn of(commit: CommitOutcome) -> Option<Whole> {
-        match commit {
-            CommitOutcome::Aborted { at_read } => Some(Whole::Aborted { at_read }),
-            CommitOutcome::Gone => Some(Whole::Gone),
-            _ => None,
+impl Reply {
+    fn of(error: Option<&Error>) -> Reply {
+        match error {
+            None => Reply::Answered,
+            // A schema that is wrong was said to be.
+            Some(error) if error.is_answer() || error.is_schema() => Reply::Refused,
+            Some(_) => Reply::Silence,
         }
     }
-
-    fn of_read(error: &Error) -> Option<Whole> {
-        match error.code() {
-            Some(Code::Aborted) => Some(Whole::Aborted { at_read: true }),
-            Some(Code::NotFound | Code::FailedPrecondition) => Some(Whole::Gone),
-            // The two are taken for a wrong key there.
-            _ => error.is_schema().then_some(Whole::Gone),
-        }
-    }
-}
-
-fn is_heard(error: Option<&Error>) -> bool {
-    // A schema that is wrong was said to be.
-    error.is_none_or(|error| error.is_answer() || error.is_schema())
 }
 
 /// Sends the acts in one request, or in the few that a sweep takes.
-pub(crate) async fn send(
-    store: &dyn Store,
-    class: Class,
-    ops: &[Arc<Op>],
-    limit: Duration,
-) -> Return {
-    match class {
+pub(crate) async fn send(store: &dyn Store, batch: &Batch, limit: Duration) -> Response {
+    let ops = &*batch.ops;
+    match batch.class {
         Class::Polls => {
             let keys = ops.iter().map(|op| Arc::clone(&op.lock)).collect();
             observed(ops, store.rows(keys, Vec::new(), limit).await)
@@ -89,14 +70,10 @@ fn changes(ops: &[Arc<Op>]) -> Vec<(Arc<str>, Change)> {
     changes.collect()
 }
 
-fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Return {
+fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
     let Snapshot { rows, read_at, with_lease } = match read {
         Ok(snapshot) => snapshot,
-        Err(error) => {
-            let outcomes = unread(ops, &error);
-            let (is_heard, whole) = (is_heard(Some(&error)), Whole::of_read(&error));
-            return Return { outcomes, is_answered: false, is_heard, whole };
-        }
+        Err(error) => return unread(ops, &error),
     };
     let rows: HashMap<&str, &StoredRow> = rows.iter().map(|row| (&*row.key, row)).collect();
     let outcome = |op: &Arc<Op>| {
@@ -109,26 +86,30 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Return {
         let answer = Answer::Observed(Observation { row, read_at, wait: Duration::ZERO });
         Some(Outcome { answer, error: None })
     };
-    Return {
-        outcomes: ops.iter().map(outcome).collect(),
-        is_answered: true,
-        is_heard: true,
-        whole: None,
-    }
+    let commit = CommitOutcome::Applied { at: read_at };
+    Response { outcomes: ops.iter().map(outcome).collect(), reply: Reply::Answered, commit }
 }
 
 /// Says to each act that nothing was read.
-fn unread(ops: &[Arc<Op>], error: &Error) -> Vec<Option<Outcome>> {
+fn unread(ops: &[Arc<Op>], error: &Error) -> Response {
     let is_alone = ops.len() == 1;
     let outcome = |op: &Arc<Op>| {
         let stays = is_alone || !op.is_repeat;
         stays.then(|| Outcome::failed(Answer::NotApplied, error.clone()))
     };
-    ops.iter().map(outcome).collect()
+    let commit = match error.code() {
+        Some(Code::Aborted) => CommitOutcome::Aborted { at_read: true },
+        Some(Code::NotFound | Code::FailedPrecondition) => CommitOutcome::Gone,
+        // The two are taken for a wrong key there.
+        _ if error.is_schema() => CommitOutcome::Gone,
+        _ => CommitOutcome::NotApplied,
+    };
+    let outcomes = ops.iter().map(outcome).collect();
+    Response { outcomes, reply: Reply::of(Some(error)), commit }
 }
 
 /// Says to each act what the transaction means for it.
-fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Return {
+fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Response {
     let Verdict { refused, commit, error, .. } = verdict;
     let is_alone = ops.len() == 1;
     let of_the_rest = |op: &Op| {
@@ -150,12 +131,7 @@ fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Return {
         Some(rejection) => Some(Outcome { answer: Answer::Rejected(rejection), error: None }),
         None => of_the_rest(op),
     });
-    Return {
-        outcomes: outcomes.collect(),
-        is_answered: error.is_none(),
-        is_heard: is_heard(error.as_ref()),
-        whole: Whole::of(commit),
-    }
+    Response { outcomes: outcomes.collect(), reply: Reply::of(error.as_ref()), commit }
 }
 
 /// Returns true if one row can be the reason that a whole transaction is refused.
@@ -170,14 +146,18 @@ fn may_be_a_rows(commit: CommitOutcome) -> bool {
 }
 
 /// Finds the leftovers of all these locks in one read, and deletes them in one transaction.
-async fn swept(store: &dyn Store, ops: &[Arc<Op>], limit: Duration) -> Return {
+async fn swept(store: &dyn Store, ops: &[Arc<Op>], limit: Duration) -> Response {
     let ranges = ops.iter().filter_map(|op| match op.kind {
         OpKind::Sweep(before) => Some((Arc::clone(&op.lock), before)),
         OpKind::Observe { .. } | OpKind::Change(_) => None,
     });
     let found = match store.leftovers(ranges.collect(), limit).await {
         Ok(found) => found,
-        Err(error) => return failed(ops, &error),
+        Err(error) => {
+            let outcome = |_| Some(Outcome::failed(Answer::NotApplied, error.clone()));
+            let (outcomes, reply) = (ops.iter().map(outcome).collect(), Reply::of(Some(&error)));
+            return Response { outcomes, reply, commit: CommitOutcome::NotApplied };
+        }
     };
     let alls: Vec<bool> = found.iter().map(|(_, all)| *all).collect();
     let locks = ops.iter().map(|op| Arc::clone(&op.lock));
@@ -200,31 +180,17 @@ async fn swept(store: &dyn Store, ops: &[Arc<Op>], limit: Duration) -> Return {
         };
         Some(Outcome { answer, error: error.clone() })
     };
-    Return {
-        outcomes: alls.into_iter().map(outcome).collect(),
-        is_answered: error.is_none(),
-        is_heard: is_heard(error.as_ref()),
-        whole: None,
-    }
+    let (outcomes, reply) = (alls.into_iter().map(outcome).collect(), Reply::of(error.as_ref()));
+    // Nobody waits for it: the next sweep does what this one did not.
+    Response { outcomes, reply, commit: CommitOutcome::NotApplied }
 }
 
 /// Says to each act that its request panicked: nobody knows what came of it.
-pub(crate) fn panicked(ops: &[Arc<Op>], message: &str) -> Return {
+pub(crate) fn panicked(ops: &[Arc<Op>], message: &str) -> Response {
     let outcome = |op: &Arc<Op>| {
         let doing = format!("lock `{}`: the request panicked: {message}", op.lock);
         Some(Outcome::failed(op.without_answer(), Error::unknown(doing)))
     };
     let outcomes = ops.iter().map(outcome).collect();
-    Return { outcomes, is_answered: false, is_heard: true, whole: None }
-}
-
-fn failed(ops: &[Arc<Op>], error: &Error) -> Return {
-    let outcome = |_| Some(Outcome::failed(Answer::NotApplied, error.clone()));
-    let is_heard = is_heard(Some(error));
-    Return {
-        outcomes: ops.iter().map(outcome).collect(),
-        is_answered: false,
-        is_heard,
-        whole: None,
-    }
+    Response { outcomes, reply: Reply::Refused, commit: CommitOutcome::Unknown }
 }

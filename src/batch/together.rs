@@ -13,44 +13,31 @@ pub(crate) const ROWS_MAX: usize = 1_000;
 /// Bytes of keys and values of one request, at the most.
 pub(super) const BYTES_MAX: usize = 1 << 20;
 
-/// Acts that go together.
+/// Acts that go together, or wait to go together once more.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) class: Class,
     /// Sorted by lock.
     pub(crate) ops: Vec<Arc<Op>>,
-    pub(crate) charge: Charge,
-    pub(crate) repeat: Repeat,
-}
-
-/// On what terms a request goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Charge {
-    /// True if its acts are suspected of holding others up.
-    pub(crate) is_isolated: bool,
     /// When it was paid for, if it consumes retry budget.
     pub(crate) paid_at: Option<Instant>,
-}
-
-/// How often these very acts were sent together before, and how they are sent now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Repeat {
-    pub(crate) count: u32,
-    /// True if nothing else may be under way, to find out if it was something else.
+    /// True if its acts are suspected of holding others up.
+    pub(crate) is_isolated: bool,
+    /// True if nothing else may be in flight, to find out if it was something else.
     pub(crate) is_alone: bool,
-    /// When it was paid for, if it needs no other payment.
-    pub(crate) paid_at: Option<Instant>,
+    /// How often these very acts were sent together before.
+    pub(crate) repeats: u32,
 }
 
 impl Batch {
-    pub(super) fn new(
-        class: Class,
-        mut ops: Vec<Arc<Op>>,
-        charge: Charge,
-        repeat: Repeat,
-    ) -> Batch {
+    pub(super) fn new(class: Class, mut ops: Vec<Arc<Op>>, paid_at: Option<Instant>) -> Batch {
         ops.sort_by(|one, other| one.lock.cmp(&other.lock));
-        Batch { class, ops, charge, repeat }
+        Batch { class, ops, paid_at, is_isolated: false, is_alone: false, repeats: 0 }
+    }
+
+    /// Returns true if it is as large as requests get.
+    pub(crate) fn is_full(&self) -> bool {
+        fill_a_request(&self.ops)
     }
 
     /// Returns how long the request may take: each of its acts is bounded by its own limit besides.

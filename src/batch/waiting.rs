@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 use super::budget::Budgets;
 use super::op::{Class, Op, OpKind};
-use super::together::{Batch, Charge, Chosen, ROWS_MAX, Repeat, fill_a_request};
-use super::window::{Sample, Window};
+use super::request::Reply;
+use super::together::{Batch, Chosen, ROWS_MAX, fill_a_request};
+use super::window::Window;
 
 /// How long heartbeats gather before they leave, at the most. Tasks that wake at one mark run one
 /// after another, beside the batcher's.
@@ -28,35 +29,14 @@ pub(super) struct Waiting {
     /// Those whose predecessors may have held others up.
     pub(super) isolated: VecDeque<Arc<Op>>,
     pub(super) came: u64,
-    pub(super) parts: VecDeque<Resend>,
+    /// Those that go together once more, each not before its time.
+    pub(super) parts: VecDeque<(Instant, Batch)>,
     pub(super) window: Window,
     pub(super) in_flight: usize,
     /// Requests on their way with acts whose predecessors may have held others up.
     pub(super) isolated_in_flight: usize,
     /// How many such acts may share a request: more with each one that arrives.
     pub(super) isolated_max: usize,
-}
-
-/// Acts that go together once more.
-#[derive(Debug)]
-pub(super) struct Resend {
-    pub(super) not_before: Instant,
-    pub(super) ops: Vec<Arc<Op>>,
-    pub(super) repeat: Repeat,
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ending {
-    pub(crate) sent: Instant,
-    /// How many acts it had.
-    pub(crate) acts: usize,
-    /// True if it was as large as requests get.
-    pub(crate) is_full: bool,
-    /// True if it came to something, in time.
-    pub(crate) is_done: bool,
-    /// True if the server was heard.
-    pub(crate) is_heard: bool,
 }
 
 impl Class {
@@ -100,20 +80,20 @@ impl Waiting {
         }
     }
 
-    pub(super) fn arrived(&mut self, charge: Charge, ending: Ending) {
-        let Ending { sent, acts, is_full, is_done, is_heard } = ending;
-        if charge.is_isolated {
+    pub(super) fn arrived(&mut self, batch: &Batch, sent: Instant, reply: Reply) {
+        if batch.is_isolated {
             self.isolated_in_flight = self.isolated_in_flight.saturating_sub(1);
+            let is_done = reply == Reply::Answered;
             self.isolated_max = if is_done { (self.isolated_max * 2).min(ROWS_MAX) } else { 1 };
             return;
         }
-        let (in_flight, now) = (self.in_flight, Instant::now());
+        let in_flight = self.in_flight;
         self.in_flight = in_flight.saturating_sub(1);
-        if is_heard {
-            self.window.answered(Sample { sent, in_flight, is_full }, now);
-        } else if acts > 1 {
+        if reply != Reply::Silence {
+            self.window.answered(in_flight, batch.is_full().then(|| sent.elapsed()));
+        } else if batch.ops.len() > 1 {
             // Of a single row nobody knows if the row is at fault, or the server.
-            self.window.failed(sent, now);
+            self.window.failed(sent, Instant::now());
         }
     }
 
@@ -132,7 +112,7 @@ impl Waiting {
 
     /// Returns any that waits, the first to come if it is not isolated.
     pub(super) fn first(&self) -> Option<&Arc<Op>> {
-        let in_parts = self.parts.front().and_then(|part| part.ops.first());
+        let in_parts = self.parts.front().and_then(|(_, part)| part.ops.first());
         self.first_trusted().or(in_parts).or(self.isolated.front())
     }
 
@@ -172,7 +152,7 @@ impl Waiting {
             }
         }
         self.isolated.retain(|op| !op.is_idle());
-        self.parts.retain_mut(|part| {
+        self.parts.retain_mut(|(_, part)| {
             part.ops.retain(|op| !op.is_idle() && !op.is_hopeless(now));
             !part.ops.is_empty()
         });
@@ -194,15 +174,13 @@ impl Waiting {
         }
         self.drop_idle(now);
         if self.in_flight < room {
-            let ready = self.parts.iter().position(|part| part.not_before <= now);
+            let ready = self.parts.iter().position(|(not_before, _)| *not_before <= now);
             if let Some(ready) = ready
-                && let Some(paid_at) =
-                    self.parts[ready].repeat.paid_at.or_else(|| budgets.pay(class))
-                && let Some(Resend { ops, repeat, .. }) = self.parts.remove(ready)
+                && let Some(paid_at) = self.parts[ready].1.paid_at.or_else(|| budgets.pay(class))
+                && let Some((_, part)) = self.parts.remove(ready)
             {
                 self.in_flight += 1;
-                let charge = Charge { is_isolated: false, paid_at: Some(paid_at) };
-                return Some(Batch::new(class, ops, charge, repeat));
+                return Some(Batch { paid_at: Some(paid_at), ..part });
             }
             if is_gathering {
                 return None;
@@ -214,8 +192,7 @@ impl Waiting {
             };
             if let Some((ops, paid_at)) = taken {
                 self.in_flight += 1;
-                let charge = Charge { is_isolated: false, paid_at };
-                return Some(Batch::new(class, ops, charge, Repeat::default()));
+                return Some(Batch::new(class, ops, paid_at));
             }
         }
         self.next_isolated(class, budgets)
@@ -301,7 +278,7 @@ impl Waiting {
             return None;
         }
         self.isolated_in_flight += 1;
-        Some(Batch::new(class, taken, Charge { is_isolated: true, paid_at }, Repeat::default()))
+        Some(Batch { is_isolated: true, ..Batch::new(class, taken, paid_at) })
     }
 
     /// Takes acts whose predecessors may have held others up: those least isolated together, and

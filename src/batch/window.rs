@@ -29,16 +29,6 @@ pub(crate) struct Window {
     narrowed_at: Option<Instant>,
 }
 
-/// How a request fared that says something about the server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    pub(crate) sent: Instant,
-    /// Requests of its kind in flight, with itself, when it arrived.
-    pub(crate) in_flight: usize,
-    /// True if it was as large as requests get: the latency of others can't be compared.
-    pub(crate) is_full: bool,
-}
-
 impl Window {
     pub(crate) fn new(least: usize, first: usize, most: usize) -> Window {
         let [size, least, most] = [first, least, most].map(|requests| requests as f64);
@@ -51,10 +41,10 @@ impl Window {
         self.size as usize
     }
 
-    /// Takes note of an answer.
-    pub(crate) fn answered(&mut self, sample: Sample, now: Instant) {
-        let Sample { sent, in_flight, is_full } = sample;
-        let waiting = is_full.then(|| self.waiting(now.saturating_duration_since(sent)));
+    /// Takes note of an answer. The argument `in_flight` counts its request too, and `latency` is
+    /// that of a full one: the latencies of others can't be compared.
+    pub(crate) fn answered(&mut self, in_flight: usize, latency: Option<Duration>) {
+        let waiting = latency.map(|latency| self.waiting(latency));
         if waiting.is_some_and(|waiting| waiting > WAITING_MANY) {
             self.resize(self.size - 1.0 / self.size);
         } else if waiting.is_none_or(|waiting| waiting < WAITING_FEW) && in_flight >= self.size() {
@@ -84,35 +74,6 @@ impl Window {
 
     fn resize(&mut self, size: f64) {
         self.size = size.clamp(self.least, self.most);
-    }
-}
-
-/// Says if transactions of several requests may be open side by side on one session.
-///
-/// Some servers, Google's emulator among them, end the earlier one when another begins. Nothing
-/// says so but what becomes of them.
-#[derive(Debug)]
-pub(crate) struct Overlap {
-    apart: Pause,
-}
-
-/// For how long transactions stay apart when the server has ended one for another: at first, and at
-/// most. After that they are tried side by side again.
-const APART_MIN: Duration = Duration::from_secs(10);
-const APART_MAX: Duration = Duration::from_secs(600);
-
-impl Overlap {
-    pub(crate) fn allowed() -> Overlap {
-        Overlap { apart: Pause::new(APART_MIN, APART_MAX) }
-    }
-
-    pub(crate) fn is_allowed(&self, now: Instant) -> bool {
-        self.apart.ends(now).is_none()
-    }
-
-    /// Takes note of a transaction that failed beside another one and succeeded without.
-    pub(crate) fn refuted(&mut self, now: Instant) {
-        self.apart.begin(now);
     }
 }
 
@@ -176,7 +137,7 @@ impl Growth {
 
 /// A pause, each time twice as long.
 #[derive(Debug)]
-struct Pause {
+pub(crate) struct Pause {
     until: Option<Instant>,
     /// The length of the next one.
     next: Duration,
@@ -184,12 +145,12 @@ struct Pause {
 }
 
 impl Pause {
-    fn new(shortest: Duration, longest: Duration) -> Pause {
+    pub(crate) fn new(shortest: Duration, longest: Duration) -> Pause {
         Pause { until: None, next: shortest, longest }
     }
 
     /// Begins, unless one goes on.
-    fn begin(&mut self, now: Instant) {
+    pub(crate) fn begin(&mut self, now: Instant) {
         if self.ends(now).is_none() {
             self.until = Some(now + self.next);
             self.next = (self.next * 2).min(self.longest);
@@ -197,7 +158,7 @@ impl Pause {
     }
 
     /// Returns when the one that goes on ends.
-    fn ends(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn ends(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| now < *until)
     }
 }
@@ -209,9 +170,8 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     /// Has a full request answered after so long, sent when the window was used up.
-    fn answer(window: &mut Window, now: Instant, latency: Duration) {
-        let in_flight = window.size();
-        window.answered(Sample { sent: now - latency, in_flight, is_full: true }, now);
+    fn answer(window: &mut Window, latency: Duration) {
+        window.answered(window.size(), Some(latency));
     }
 
     fn at(start: Instant, milliseconds: u32) -> Instant {
@@ -220,21 +180,17 @@ mod tests {
 
     #[test]
     fn a_window_grows_by_one_for_each_round_of_prompt_answers() {
-        let (mut window, start) = (Window::new(2, 4, 32), Instant::now() + Duration::from_secs(60));
-        for n in 0..5 {
-            answer(&mut window, at(start, n), MILLISECOND);
-        }
+        let mut window = Window::new(2, 4, 32);
+        (0..5).for_each(|_| answer(&mut window, MILLISECOND));
         assert_eq!(window.size(), 5);
-        (0..2_000).for_each(|n| answer(&mut window, at(start, n), MILLISECOND));
+        (0..2_000).for_each(|_| answer(&mut window, MILLISECOND));
         assert_eq!(window.size(), 32, "it has an end");
     }
 
     #[test]
     fn a_window_that_nobody_uses_up_does_not_grow() {
-        let (mut window, now) = (Window::new(2, 4, 32), Instant::now());
-        for _ in 0..100 {
-            window.answered(Sample { sent: now, in_flight: 3, is_full: false }, now);
-        }
+        let mut window = Window::new(2, 4, 32);
+        (0..100).for_each(|_| window.answered(3, None));
         assert_eq!(window.size(), 4);
     }
 
@@ -254,31 +210,33 @@ mod tests {
 
     #[test]
     fn requests_that_wait_at_the_server_narrow_it_until_few_do() {
-        let (mut window, start) = (Window::new(2, 4, 32), Instant::now() + Duration::from_secs(60));
-        answer(&mut window, start, MILLISECOND * 20);
+        let mut window = Window::new(2, 4, 32);
+        answer(&mut window, MILLISECOND * 20);
         // Two at a time are served, the others wait: latency grows with their number.
         for n in 0..5_000 {
             let is_first = n % 100 == 0;
             let waves = u32::try_from(window.size()).unwrap().div_ceil(2);
-            answer(&mut window, at(start, n), MILLISECOND * 20 * if is_first { 1 } else { waves });
+            answer(&mut window, MILLISECOND * 20 * if is_first { 1 } else { waves });
             assert!(n < 500 || (3..=8).contains(&window.size()), "{n}: {}", window.size());
         }
         // And a server that has become slow is the new measure in time.
-        (0..5_000).for_each(|n| answer(&mut window, at(start, 5_000 + n), MILLISECOND * 100));
+        (0..5_000).for_each(|_| answer(&mut window, MILLISECOND * 100));
         assert!(window.size() >= 8, "{}", window.size());
     }
 
     #[test]
-    fn transactions_that_ended_each_other_stay_apart_for_longer_each_time() {
-        let (mut overlap, start) = (Overlap::allowed(), Instant::now());
-        assert!(overlap.is_allowed(start));
-        overlap.refuted(start);
-        overlap.refuted(start);
-        assert!(!overlap.is_allowed(start + APART_MIN - MILLISECOND));
-        assert!(overlap.is_allowed(start + APART_MIN));
-        overlap.refuted(start + APART_MIN);
-        assert!(!overlap.is_allowed(start + APART_MIN * 3 - MILLISECOND));
-        assert!(overlap.is_allowed(start + APART_MIN * 3));
+    fn a_pause_is_twice_as_long_each_time_up_to_the_longest() {
+        let (mut pause, start) = (Pause::new(PAUSE_MIN, PAUSE_MIN * 3), Instant::now());
+        assert_eq!(pause.ends(start), None);
+        let mut begun = start;
+        for length in [1, 2, 3, 3] {
+            pause.begin(begun);
+            pause.begin(begun);
+            let ends = begun + PAUSE_MIN * length;
+            assert_eq!(pause.ends(ends - MILLISECOND), Some(ends));
+            assert_eq!(pause.ends(ends), None);
+            begun = ends;
+        }
     }
 
     #[test]

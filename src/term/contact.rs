@@ -45,9 +45,9 @@ pub(crate) struct Failure {
     over_from: Option<Moment>,
 }
 
-/// The line that one more failure is worth.
+/// The line of the log that one more failure is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WrittenColumns {
+pub(crate) enum FailureLine {
     First,
     StillFails {
         count: u64,
@@ -65,8 +65,8 @@ pub(crate) struct Recovered {
 }
 
 impl Contact {
-    pub(crate) fn failed(&mut self, what: Failing, now: Moment, error: &Error) -> WrittenColumns {
-        let Some(slot) = self.slot(what) else { return WrittenColumns::Enough };
+    pub(crate) fn failed(&mut self, what: Failing, now: Moment, error: &Error) -> FailureLine {
+        let Some(slot) = self.slot(what) else { return FailureLine::Enough };
         slot.take_if(|failure| failure.is_over(now));
         let Some(failure) = slot else {
             *slot = Some(Failure {
@@ -77,16 +77,16 @@ impl Contact {
                 told: now,
                 over_from: None,
             });
-            return WrittenColumns::First;
+            return FailureLine::First;
         };
         failure.error = error.clone();
         failure.count += 1;
         (failure.last, failure.over_from) = (now, None);
         if now.since(failure.told) < TOLD_EVERY {
-            return WrittenColumns::Enough;
+            return FailureLine::Enough;
         }
         failure.told = now;
-        WrittenColumns::StillFails { count: failure.count, lasting: now.since(failure.since) }
+        FailureLine::StillFails { count: failure.count, lasting: now.since(failure.since) }
     }
 
     pub(crate) fn succeeded(&mut self, what: Failing, now: Moment) -> Option<Recovered> {
@@ -162,12 +162,12 @@ mod tests {
     #[test]
     fn a_failure_is_told_first_then_once_a_minute_with_its_count_and_then_that_it_is_over() {
         let mut contact = Contact::default();
-        let told: Vec<WrittenColumns> =
+        let told: Vec<FailureLine> =
             (0..120).map(|now| contact.failed(Failing::Reads, at(now), &error())).collect();
-        assert_eq!(told[0], WrittenColumns::First);
+        assert_eq!(told[0], FailureLine::First);
         let lasting = Duration::from_secs(60);
-        assert_eq!(told[60], WrittenColumns::StillFails { count: 61, lasting });
-        assert_eq!(told.iter().filter(|told| **told != WrittenColumns::Enough).count(), 2);
+        assert_eq!(told[60], FailureLine::StillFails { count: 61, lasting });
+        assert_eq!(told.iter().filter(|told| **told != FailureLine::Enough).count(), 2);
         let over = contact.succeeded(Failing::Reads, at(130));
         assert_eq!(over, Some(Recovered { count: 120, lasted: Duration::from_secs(130) }));
         assert_eq!(contact.succeeded(Failing::Reads, at(131)), None);
@@ -194,6 +194,6 @@ mod tests {
         assert_eq!(contact.failures(at(70)).next().unwrap().1.since, at(1));
         contact.task_runs(at(100));
         assert_eq!(contact.failures(at(100)).count(), 0);
-        assert_eq!(contact.failed(Failing::Task, at(101), &error()), WrittenColumns::First);
+        assert_eq!(contact.failed(Failing::Task, at(101), &error()), FailureLine::First);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spindle_protocol::{Named, Observation, Rejection, Row, Writer};
 
-use super::contact::{Recovered, WrittenColumns};
+use super::contact::{FailureLine, Recovered};
 use super::succession::succession;
 use crate::error::{Error, ReleaseOutcome, TermEnd};
 use crate::names::is_writer_row;
@@ -161,17 +161,17 @@ impl Journal {
         act: &'static str,
         held: Option<FencingToken>,
         error: &Error,
-        told: WrittenColumns,
+        told: FailureLine,
     ) {
         let Journal { lock, id, .. } = self;
         let (lock, id) = (&**lock, &**id);
         let token = held.map(tracing::field::display);
         say(|| match told {
-            WrittenColumns::First => tracing::warn!(lock, id, token, act, %error, "request failed"),
-            WrittenColumns::StillFails { count, lasting } => {
+            FailureLine::First => tracing::warn!(lock, id, token, act, %error, "request failed"),
+            FailureLine::StillFails { count, lasting } => {
                 tracing::warn!(lock, id, token, act, count, ?lasting, %error, "requests still fail");
             }
-            WrittenColumns::Enough => {
+            FailureLine::Enough => {
                 tracing::debug!(lock, id, token, act, %error, "request failed again")
             }
         });

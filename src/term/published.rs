@@ -6,7 +6,7 @@ use std::time::Duration;
 use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
 use tokio::sync::watch;
 
-use super::contact::{Failing, Recovered, WrittenColumns};
+use super::contact::{Failing, FailureLine, Recovered};
 use super::health::{Health, Vitals};
 use super::validity::Validity;
 use super::watch::TermWatch;
@@ -116,7 +116,7 @@ impl Published {
         self.vitals().ended(now, by_itself);
     }
 
-    pub(crate) fn failed(&self, what: Failing, error: &Error) -> WrittenColumns {
+    pub(crate) fn failed(&self, what: Failing, error: &Error) -> FailureLine {
         let now = self.clock.now();
         self.vitals().contact.failed(what, now, error)
     }
