@@ -289,10 +289,6 @@ impl<W: Watch> LockRow for Watched<W> {
     fn ticks(&self) -> Ticks {
         self.row.ticks()
     }
-
-    fn saw_seizure(&self) -> bool {
-        self.row.saw_seizure()
-    }
 }
 
 /// One instance of one lock, without a client.
@@ -458,8 +454,7 @@ fn row(handle: BatchHandle, identity: &Identity, store: Arc<dyn batch::Store>) -
         release_info: Arc::default(),
         written: WrittenColumns::default(),
         has_looked: false.into(),
-        saw_lease: Arc::default(),
-        saw_seizure: Arc::default(),
+        is_lease_read: false.into(),
         role: Role::Lock,
     }))
 }

@@ -310,7 +310,7 @@ mod tests {
         })) as Arc<dyn Store>;
         let batchers = Batchers::new(Arc::new(Budget::new()));
         let handles = ["a", "b"].map(|lock| batchers.handle(&store, lock.into(), 1));
-        let look = || OpKind::observation(false);
+        let look = || OpKind::Observe { is_first: false };
         let limit = Duration::from_secs(3);
         let polls = handles.each_ref().map(|handle| handle.send(look(), limit));
         for poll in polls {

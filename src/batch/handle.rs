@@ -197,7 +197,7 @@ mod tests {
     use crate::batch::store::tests::Reads;
 
     fn look() -> OpKind {
-        OpKind::observation(false)
+        OpKind::Observe { is_first: false }
     }
 
     const LIMIT: Duration = Duration::from_secs(1);

@@ -37,10 +37,6 @@ pub(crate) enum OpKind {
     Observe {
         /// True if nobody looked at it for this instance before.
         is_first: bool,
-        /// Set if the lease of its holder was read, too.
-        saw_lease: Arc<AtomicBool>,
-        /// Set if the row says that it was seized.
-        saw_seizure: Arc<AtomicBool>,
     },
     /// A change of its row.
     Change(Change),
@@ -49,11 +45,6 @@ pub(crate) enum OpKind {
 }
 
 impl OpKind {
-    #[cfg(test)]
-    pub(crate) fn observation(is_first: bool) -> OpKind {
-        OpKind::Observe { is_first, saw_lease: Arc::default(), saw_seizure: Arc::default() }
-    }
-
     pub(crate) fn class(&self) -> Class {
         match self {
             OpKind::Observe { .. } => Class::Polls,
@@ -231,7 +222,7 @@ mod tests {
         let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
         let term = TermId { token: Timestamp(7), writer };
         let change = OpKind::Change(Change::Heartbeat { term, holder: None });
-        let look = OpKind::observation(false);
+        let look = OpKind::Observe { is_first: false };
         let (change, _answer) = Op::new("a".into(), change, limit, (false, 0));
         let (look, _answer) = Op::new("a".into(), look, limit, (false, 0));
         assert_eq!(change.without_answer(), Answer::NotApplied);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     fn look() -> OpKind {
-        OpKind::observation(false)
+        OpKind::Observe { is_first: false }
     }
 
     fn heartbeat() -> OpKind {
@@ -377,7 +377,7 @@ mod tests {
         waiters.add("a", look(), false, 0);
         waiters.add("b", look(), false, 0);
         assert_eq!(waiters.next_batch(), None);
-        waiters.add("c", OpKind::observation(true), false, 0);
+        waiters.add("c", OpKind::Observe { is_first: true }, false, 0);
         assert_eq!(waiters.next_batch().unwrap().1, ["a", "b", "c"]);
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
@@ -77,14 +76,11 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
     };
     let rows: HashMap<&str, &StoredRow> = rows.iter().map(|row| (&*row.key, row)).collect();
     let outcome = |op: &Arc<Op>| {
-        let row = rows.get(&*op.lock);
-        if let OpKind::Observe { saw_lease, saw_seizure, .. } = &op.kind {
-            saw_lease.store(with_lease, Ordering::Relaxed);
-            saw_seizure.store(row.is_some_and(|row| row.is_seized()), Ordering::Relaxed);
-        }
-        let row = row.map(|row| row.row());
+        let found = rows.get(&*op.lock);
+        let row = found.map(|row| row.row());
         let answer = Answer::Observed(Observation { row, read_at, wait: Duration::ZERO });
-        Some(Outcome { answer, error: None })
+        let is_seized = found.is_some_and(|row| row.is_seized());
+        Some(Outcome { is_lease_read: with_lease, is_seized, ..Outcome::of(answer) })
     };
     let commit = CommitOutcome::Applied { at: read_at };
     Response { outcomes: ops.iter().map(outcome).collect(), reply: Reply::Answered, commit }
@@ -124,11 +120,11 @@ fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Response {
             (_, OpKind::Change(change)) => return Some(commit.of(change, error.clone())),
             _ => Answer::NotApplied,
         };
-        Some(Outcome { answer, error: error.clone() })
+        Some(Outcome::new(answer, error.clone()))
     };
     let outcomes = ops.iter().zip(refused);
     let outcomes = outcomes.map(|(op, refused)| match refused {
-        Some(rejection) => Some(Outcome { answer: Answer::Rejected(rejection), error: None }),
+        Some(rejection) => Some(Outcome::of(Answer::Rejected(rejection))),
         None => of_the_rest(op),
     });
     Response { outcomes: outcomes.collect(), reply: Reply::of(error.as_ref()), commit }
@@ -178,7 +174,7 @@ async fn swept(store: &dyn Store, ops: &[Arc<Op>], limit: Duration) -> Response 
             Some(CommitOutcome::Unknown) => Answer::Unknown,
             Some(_) => Answer::NotApplied,
         };
-        Some(Outcome { answer, error: error.clone() })
+        Some(Outcome::new(answer, error.clone()))
     };
     let (outcomes, reply) = (alls.into_iter().map(outcome).collect(), Reply::of(error.as_ref()));
     // Nobody waits for it: the next sweep does what this one did not.

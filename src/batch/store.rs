@@ -108,15 +108,13 @@ impl CommitOutcome {
     /// Returns what it means for a change that was not refused, and is not tried again.
     pub(crate) fn of(self, change: &Change, error: Option<Error>) -> Outcome {
         match self {
-            CommitOutcome::Applied { at } => Outcome { answer: Answer::Applied { at }, error },
-            CommitOutcome::Exists => {
-                Outcome { answer: Answer::Rejected(change.already_exists()), error: None }
-            }
-            CommitOutcome::Unknown => Outcome { answer: Answer::Unknown, error },
+            CommitOutcome::Applied { at } => Outcome::new(Answer::Applied { at }, error),
+            CommitOutcome::Exists => Outcome::of(Answer::Rejected(change.already_exists())),
+            CommitOutcome::Unknown => Outcome::new(Answer::Unknown, error),
             CommitOutcome::Spoilt
             | CommitOutcome::Aborted { .. }
             | CommitOutcome::Gone
-            | CommitOutcome::NotApplied => Outcome { answer: Answer::NotApplied, error },
+            | CommitOutcome::NotApplied => Outcome::new(Answer::NotApplied, error),
         }
     }
 }

@@ -135,7 +135,7 @@ impl Waiting {
 
     /// A poll by itself has nobody to wait for. A caller that looks for the first time wants the lock now.
     fn polls_may_wait(&self) -> bool {
-        let is_first = |op: &Arc<Op>| matches!(op.kind, OpKind::Observe { is_first: true, .. });
+        let is_first = |op: &Arc<Op>| matches!(op.kind, OpKind::Observe { is_first: true });
         self.trusted_ops().nth(1).is_some() && !self.trusted_ops().any(is_first)
     }
 

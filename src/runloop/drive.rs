@@ -10,7 +10,7 @@ use google_cloud_gax::error::rpc::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::{
-    Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Rejection,
+    Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Rejection, Row,
     Succession, Wake,
 };
 use tokio::sync::oneshot;
@@ -23,7 +23,7 @@ use super::row::{LockRow, UnderWay};
 use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waiter, Waiters};
 use crate::error::{Error, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::settings::Settings;
-use crate::term::{Failing, Journal, Published};
+use crate::term::{Failing, Journal, Published, succession};
 use crate::token::FencingToken;
 
 /// How many times in a lease a holder reads the clock even if no timer is due. Timers stand still
@@ -75,6 +75,10 @@ pub(crate) struct Driver<R> {
     act: (&'static str, Failing),
     /// True if the last write lost a race to another transaction.
     was_aborted: bool,
+    /// True if the last poll found a row that says that it was seized.
+    is_seized: bool,
+    /// The row that the last attempt displaces, and whether it says so.
+    displaced: Option<(Row, bool)>,
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
     last_term_end: TermEnd,
@@ -139,6 +143,8 @@ impl<R: LockRow> Driver<R> {
             journal,
             act: ("observe", Failing::Reads),
             was_aborted: false,
+            is_seized: false,
+            displaced: None,
             leaving: None,
             last_term_end: TermEnd::Abandoned,
             finished: false,
@@ -308,12 +314,11 @@ impl<R: LockRow> Driver<R> {
 
     fn start(&mut self, act: Act, now: Moment) -> UnderWay {
         self.act = names(&act);
-        let was_seized = self.row.saw_seizure();
-        self.meter.sends(&act, self.act.0, was_seized, now);
+        self.meter.sends(self.act.0, now);
         match &act {
             Act::Observe => self.waiters.poll_begins(now),
-            Act::Insert { .. } => self.journal.attempts(None, false),
-            Act::Takeover { seen, .. } => self.journal.attempts(Some(seen), was_seized),
+            Act::Insert { .. } => self.displaced = None,
+            Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), self.is_seized)),
             Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
         }
         self.journal.sends(self.act.0);
@@ -322,10 +327,11 @@ impl<R: LockRow> Driver<R> {
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
-        let Outcome { answer, error } = outcome;
+        let Outcome { answer, error, is_seized, .. } = outcome;
         self.meter.answered(error.as_ref(), self.settings.clock.now());
         if let Answer::Observed(observation) = &answer {
             self.published.observed(observation);
+            self.is_seized = is_seized;
         }
         let is_releasing = self.instance.is_releasing();
         match &mut self.leaving {
@@ -454,8 +460,13 @@ impl<R: LockRow> Driver<R> {
             Announcement::Began { token, writer, valid_until } => {
                 // First the news, then the log: a writer of logs may block.
                 self.published.began(FencingToken::from_timestamp(token), writer, valid_until);
-                self.journal.began(FencingToken::from_timestamp(token));
-                self.meter.began(token, &self.settings.id);
+                let displaced = self.displaced.take();
+                let (how, vacant_since) = succession(displaced.as_ref(), &self.settings.id);
+                let vacancy = vacant_since.map(|since| token.since(since));
+                let previous = displaced.as_ref().and_then(|(row, _)| row.writer.id());
+                let token = FencingToken::from_timestamp(token);
+                self.journal.began(token, how, previous, vacancy);
+                self.meter.began(how, vacancy);
             }
             Announcement::Extended { valid_until } => self.published.extended(valid_until),
             Announcement::Ended { token, reason } => {

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
-use spindle_protocol::{Act, Moment, Row, Timestamp};
+use spindle_protocol::Moment;
 
 use crate::error::{Error, TermEnd};
-use crate::term::succession;
 
 /// A loop that wakes this part of a lease late counts as stalled.
 const STALLS_PER_LEASE: u32 = 10;
@@ -25,23 +24,16 @@ pub(crate) struct Meter {
     act: Option<(&'static str, Moment)>,
     /// When the first of the acts was sent that nothing has answered since.
     unanswered: Option<Moment>,
-    /// The row that the last attempt displaces, and whether it said that it was seized.
-    displaced: Option<(Row, bool)>,
     /// When the loop means to come round again.
     due: Option<Moment>,
 }
 
 impl Meter {
-    /// Notes that an act is sent; a takeover perhaps of a row that says that it was seized.
-    pub(crate) fn sends(&mut self, act: &Act, name: &'static str, was_seized: bool, now: Moment) {
-        match act {
-            Act::Insert { .. } => self.displaced = None,
-            Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), was_seized)),
-            Act::Observe | Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
-        }
-        self.act = Some((name, now));
+    /// Notes that an act is sent.
+    pub(crate) fn sends(&mut self, act: &'static str, now: Moment) {
+        self.act = Some((act, now));
         self.unanswered = self.unanswered.or(Some(now));
-        self.count("spindle_acts_total", &[("act", name)]);
+        self.count("spindle_acts_total", &[("act", act)]);
     }
 
     /// Notes that the act under way was answered, well or not.
@@ -61,14 +53,10 @@ impl Meter {
         }
     }
 
-    pub(crate) fn began(&mut self, token: Timestamp, id: &str) {
-        let displaced = self.displaced.take();
-        let (row, was_seized) =
-            displaced.as_ref().map_or((None, false), |(row, seized)| (Some(row), *seized));
-        let (how, vacant_since) = succession(row, was_seized, id);
+    pub(crate) fn began(&mut self, how: &'static str, vacancy: Option<Duration>) {
         self.count("spindle_terms_begun_total", &[("how", how)]);
-        if let Some(since) = vacant_since {
-            self.measure("spindle_vacancy_seconds", token.since(since));
+        if let Some(vacancy) = vacancy {
+            self.measure("spindle_vacancy_seconds", vacancy);
         }
         self.state.holds = true;
         self.report();
@@ -207,7 +195,7 @@ mod facade {
             let label = Shared::new(fleet_of(lock).map_or_else(|| Arc::clone(lock), Arc::from));
             describe();
             let state = Report::default();
-            Meter { label, state, act: None, unanswered: None, displaced: None, due: None }
+            Meter { label, state, act: None, unanswered: None, due: None }
         }
 
         pub(super) fn count(&self, name: &'static str, labels: &[(&'static str, &'static str)]) {
@@ -360,7 +348,7 @@ mod facade {
 impl Meter {
     pub(crate) fn new(_: &Arc<str>) -> Meter {
         let state = Report::default();
-        Meter { state, act: None, unanswered: None, displaced: None, due: None }
+        Meter { state, act: None, unanswered: None, due: None }
     }
 
     fn count(&self, _: &'static str, _: &[(&'static str, &'static str)]) {}

@@ -1,6 +1,5 @@
 //! The role that a row plays: what an instance's acts mean for it.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spindle_protocol::rw::Reader;
@@ -33,8 +32,6 @@ pub(crate) enum Role {
 pub(crate) struct ReaderRow {
     view: Mutex<Reader>,
     pub(crate) writer_row: BatchHandle,
-    /// True if the last poll read the lease in the writers' row.
-    pub(crate) saw_lease: Arc<AtomicBool>,
 }
 
 impl RowRole {
@@ -46,9 +43,7 @@ impl RowRole {
             RowRole::Reader(reader) => {
                 let key = reader.writer_row().into();
                 let writer_row = table.batchers.handle(&table.store, key, chance::random());
-                let saw_lease = Arc::default();
-                let view = Mutex::new(*reader);
-                Role::Reader(Box::new(ReaderRow { view, writer_row, saw_lease }))
+                Role::Reader(Box::new(ReaderRow { view: Mutex::new(*reader), writer_row }))
             }
         }
     }

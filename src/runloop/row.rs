@@ -27,9 +27,6 @@ pub(crate) trait LockRow: Send + Sync + 'static {
 
     /// The marks at which to act, together with the other locks that share a batcher.
     fn ticks(&self) -> Ticks;
-
-    /// Returns true if the row, when it was last looked at, said that it was seized.
-    fn saw_seizure(&self) -> bool;
 }
 
 /// One lock's row, as a batcher reaches it.
@@ -45,10 +42,8 @@ pub(crate) struct Batched {
     pub(crate) written: WrittenColumns,
     /// True if it was polled before.
     pub(crate) has_looked: AtomicBool,
-    /// True if the last poll read the row's lease.
-    pub(crate) saw_lease: Arc<AtomicBool>,
-    /// True if that row said that it was seized.
-    pub(crate) saw_seizure: Arc<AtomicBool>,
+    /// True if the last poll read the leases of all that it read.
+    pub(crate) is_lease_read: AtomicBool,
     pub(crate) role: Role,
 }
 
@@ -76,8 +71,7 @@ impl BatchedRow {
             release_info,
             written: WrittenColumns::default(),
             has_looked: AtomicBool::default(),
-            saw_lease: Arc::default(),
-            saw_seizure: Arc::default(),
+            is_lease_read: AtomicBool::default(),
             role,
         }))
     }
@@ -95,27 +89,22 @@ impl LockRow for BatchedRow {
             (Some(change), ..) => Box::pin(row.keep(change, limit)),
             // Readers leave no takeover rows.
             (None, Act::Sweep { .. }, Role::Reader(_)) => {
-                Box::pin(ready(Outcome { answer: Answer::Swept { all: true }, error: None }))
+                Box::pin(ready(Outcome::of(Answer::Swept { all: true })))
             }
             (None, Act::Sweep { before }, _) => {
                 Box::pin(row.handle.send(OpKind::Sweep(before), limit))
             }
             (None, _, Role::Reader(reader)) => Box::pin(row.observe_both(reader, limit)),
             (None, _, Role::Writer(writer)) => {
-                let (observed, writer) = (row.observation(&row.saw_lease), Arc::clone(writer));
-                let observing = row.handle.send(observed, limit);
+                let (observing, writer) = (row.observe(limit), Arc::clone(writer));
                 Box::pin(observing.inspect(move |outcome| writer.hears(&outcome.answer)))
             }
-            (None, ..) => Box::pin(row.handle.send(row.observation(&row.saw_lease), limit)),
+            (None, ..) => Box::pin(row.observe(limit)),
         }
     }
 
     fn ticks(&self) -> Ticks {
         self.0.handle.ticks()
-    }
-
-    fn saw_seizure(&self) -> bool {
-        self.0.saw_seizure.load(Ordering::Relaxed)
     }
 }
 
@@ -126,10 +115,16 @@ impl Batched {
         self.role.change(act, &self.holder, info.as_deref())
     }
 
-    fn observation(&self, saw_lease: &Arc<AtomicBool>) -> OpKind {
-        let (saw_lease, saw_seizure) = (Arc::clone(saw_lease), Arc::clone(&self.saw_seizure));
+    /// Polls the row.
+    fn observe(
+        self: &Arc<Self>,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
         let is_first = !self.has_looked.swap(true, Ordering::Relaxed);
-        OpKind::Observe { is_first, saw_lease, saw_seizure }
+        let row = Arc::clone(self);
+        self.handle.send(OpKind::Observe { is_first }, limit).inspect(move |outcome| {
+            row.is_lease_read.store(outcome.is_lease_read, Ordering::Relaxed);
+        })
     }
 
     /// Polls a reader's own row and the writers' in one request.
@@ -138,22 +133,23 @@ impl Batched {
         reader: &ReaderRow,
         limit: Duration,
     ) -> impl Future<Output = Outcome> + Send + 'static {
-        let own = self.handle.send(self.observation(&self.saw_lease), limit);
-        let writer_row = reader.writer_row.send(self.observation(&reader.saw_lease), limit);
+        let own = self.observe(limit);
+        let writer_row = reader.writer_row.send(OpKind::Observe { is_first: false }, limit);
         let row = Arc::clone(self);
         async move {
-            match (tokio::join!(own, writer_row), &row.role) {
+            let (own, writer_row) = tokio::join!(own, writer_row);
+            let is_lease_read = own.is_lease_read && writer_row.is_lease_read;
+            row.is_lease_read.store(is_lease_read, Ordering::Relaxed);
+            match (own, writer_row, &row.role) {
                 (
-                    (
-                        Outcome { answer: Answer::Observed(own), .. },
-                        Outcome { answer: Answer::Observed(writer_row), .. },
-                    ),
+                    Outcome { answer: Answer::Observed(own), .. },
+                    Outcome { answer: Answer::Observed(writer_row), .. },
                     Role::Reader(reader),
                 ) => {
                     let observation = reader.view().observed(own, writer_row);
-                    Outcome { answer: Answer::Observed(observation), error: None }
+                    Outcome::of(Answer::Observed(observation))
                 }
-                ((failed @ Outcome { error: Some(_), .. }, _) | (_, failed), _) => failed,
+                (failed @ Outcome { error: Some(_), .. }, ..) | (_, failed, _) => failed,
             }
         }
     }
@@ -197,17 +193,10 @@ impl Batched {
     async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
         let ready = self.store.knows(Need::Begin, limit).await;
         ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
-        let saw_lease = match (change, &self.role) {
-            (Change::BeginRead { .. }, Role::Reader(reader)) => {
-                self.saw_lease.load(Ordering::Relaxed) && reader.saw_lease.load(Ordering::Relaxed)
-            }
-            _ => self.saw_lease.load(Ordering::Relaxed),
-        };
         let displaces = matches!(change, Change::Takeover { .. } | Change::BeginRead { .. });
         let (has_lease, _) = self.store.optional_columns();
-        if displaces && has_lease && !saw_lease {
-            let answer = Answer::Rejected(Rejection::Changed(None));
-            return Err(Outcome { answer, error: None });
+        if displaces && has_lease && !self.is_lease_read.load(Ordering::Relaxed) {
+            return Err(Outcome::of(Answer::Rejected(Rejection::Changed(None))));
         }
         Ok(())
     }

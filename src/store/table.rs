@@ -70,7 +70,7 @@ impl Table {
         let changes = vec![(Arc::from(lock), change.clone())];
         let Verdict { refused, found, commit, error } = self.store.transact(changes, limit).await;
         let outcome = match refused.into_iter().flatten().next() {
-            Some(rejection) => Outcome { answer: Answer::Rejected(rejection), error: None },
+            Some(rejection) => Outcome::of(Answer::Rejected(rejection)),
             None => commit.of(&change, error),
         };
         (outcome, found)

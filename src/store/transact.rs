@@ -69,12 +69,12 @@ where
     });
     let result = timeout(limit, running).await;
     if let Some(rejection) = progress.refused.get() {
-        return Outcome { answer: Answer::Rejected(rejection.clone()), error: None };
+        return Outcome::of(Answer::Rejected(rejection.clone()));
     }
     let may_commit = progress.may_commit.load(Ordering::Relaxed);
     match result {
         Ok(Ok(committed)) => match committed.commit_timestamp() {
-            Some(at) => Outcome { answer: Answer::Applied { at: row::timestamp(at) }, error: None },
+            Some(at) => Outcome::of(Answer::Applied { at: row::timestamp(at) }),
             // Applied for certain, but a term can't begin without its token: a read will tell it.
             None => Outcome::failed(Answer::Unknown, Error::unknown(doing)),
         },

@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
-use spindle_protocol::{Named, Observation, Rejection, Row, Writer};
+use spindle_protocol::{Named, Observation, Rejection, Writer};
 
 use super::contact::{FailureLine, Recovered};
-use super::succession::succession;
 use crate::error::{Error, ReleaseOutcome, TermEnd};
 use crate::names::is_writer_row;
 use crate::token::FencingToken;
@@ -23,38 +23,25 @@ pub(crate) struct Journal {
     id: Arc<str>,
     /// The holder that was last seen: a released row doesn't tell.
     last_holder: Option<String>,
-    /// The row that the last attempt displaces.
-    displaced: Option<Row>,
-    /// True if that row said that it was seized.
-    was_seized: bool,
     /// Set once a holder of another implementation was reported.
     stranger_reported: bool,
 }
 
 impl Journal {
     pub(crate) fn new(lock: Arc<str>, id: Arc<str>) -> Journal {
-        Journal {
-            lock,
-            id,
-            last_holder: None,
-            displaced: None,
-            was_seized: false,
-            stranger_reported: false,
-        }
+        Journal { lock, id, last_holder: None, stranger_reported: false }
     }
 
-    /// Remembers what the attempt that is now sent displaces.
-    pub(crate) fn attempts(&mut self, displaced: Option<&Row>, was_seized: bool) {
-        self.displaced = displaced.cloned();
-        self.was_seized = was_seized;
-    }
-
-    pub(crate) fn began(&mut self, token: FencingToken) {
+    /// The argument `displaced` is the holder that its row named.
+    pub(crate) fn began(
+        &mut self,
+        token: FencingToken,
+        how: &'static str,
+        displaced: Option<&str>,
+        vacancy: Option<Duration>,
+    ) {
         let Journal { lock, id, .. } = &*self;
-        let (how, vacant_since) = succession(self.displaced.as_ref(), self.was_seized, id);
-        let displaced = self.displaced.as_ref().and_then(|row| row.writer.id());
         let previous = displaced.or(self.last_holder.as_deref());
-        let vacancy = vacant_since.map(|since| token.to_timestamp().since(since));
         let vacancy = vacancy.map(tracing::field::debug);
         let (is_writer_row, lock, id) = (is_writer_row(lock), &**lock, &**id);
         // A writer's term begins once nobody reads any more.

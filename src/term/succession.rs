@@ -2,17 +2,16 @@
 
 use spindle_protocol::{Named, Row, Timestamp};
 
-/// Returns how the term of `id` came about by displacing this row, in a word, and since when nobody
-/// held, by Spanner's clock.
+/// Returns how the term of `id` came about by displacing this row, which says or doesn't say that it
+/// was seized. That is a word, and since when nobody held, by Spanner's clock.
 pub(crate) fn succession(
-    displaced: Option<&Row>,
-    was_seized: bool,
+    displaced: Option<&(Row, bool)>,
     id: &str,
 ) -> (&'static str, Option<Timestamp>) {
-    let Some(row) = displaced else { return ("first", None) };
+    let Some((row, is_seized)) = displaced else { return ("first", None) };
     if row.is_released() {
         let how = match row.writer.successor_id() {
-            _ if was_seized => "seized",
+            _ if *is_seized => "seized",
             Some(successor) if successor == id => "handed_over",
             _ => "released",
         };
@@ -40,10 +39,10 @@ mod tests {
     #[test]
     fn the_displaced_row_says_how_a_term_came_about() {
         let told = |writer, heartbeat, seized| {
-            let (how, since) = succession(Some(&row(writer, heartbeat)), seized, "a");
+            let (how, since) = succession(Some(&(row(writer, heartbeat), seized)), "a");
             (how, since.map(|since| since.0))
         };
-        assert_eq!(succession(None, false, "a"), ("first", None));
+        assert_eq!(succession(None, "a"), ("first", None));
         assert_eq!(told("", 0, false), ("released", Some(100)));
         assert_eq!(told(">a", 0, false), ("handed_over", Some(100)));
         assert_eq!(told(">b", 0, false), ("released", Some(100)));

@@ -59,10 +59,6 @@ impl LockRow for RankedRow {
     fn ticks(&self) -> Ticks {
         self.row.ticks()
     }
-
-    fn saw_seizure(&self) -> bool {
-        self.row.saw_seizure()
-    }
 }
 
 impl Judge {
