@@ -7,26 +7,24 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_channel::mpsc;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use google_cloud_gax::error::rpc::{Code, Status};
 pub use rustix::time::ClockId;
 use spindle_protocol::{
-    Act, Answer, Change, Column, Holder, StoredRow, Succession, Timestamp, Timing, Write,
+    Act, Answer, Change, Column, StoredRow, Succession, Timestamp, Timing, Write,
 };
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, BatchHandle, Batchers, Budget, CommitOutcome, Leftovers, Need, Snapshot, Ticks, Verdict,
-    judge,
+    self, Batchers, Budget, CommitOutcome, Leftovers, Need, Snapshot, Ticks, Verdict, judge,
 };
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
-use crate::runloop::{
-    Batched, BatchedRow, Command, Driver, Inbox, LockRow, Outbox, Role, UnderWay, WrittenColumns,
-};
+use crate::runloop::{BatchedRow, Command, Driver, LockRow, UnderWay};
 use crate::settings::Settings;
 pub use crate::system::Machine;
 use crate::system::{Clock, chance};
@@ -295,7 +293,7 @@ impl<W: Watch> LockRow for Watched<W> {
 #[derive(Debug)]
 pub struct Member {
     published: Arc<Published>,
-    commands: Arc<Outbox<Command>>,
+    commands: mpsc::UnboundedSender<Command>,
 }
 
 /// The future that drives an instance, until it is cancelled.
@@ -331,8 +329,11 @@ impl Member {
         let batcher = &house.batchers[identity.batcher % house.batchers.len()];
         let store = Arc::clone(&house.store) as Arc<dyn batch::Store>;
         let handle = batcher.handle_on(&store, lock, identity.seed, spawn);
-        let row = row(handle, &identity, store);
-        Member::with_row(Watched { row, watch: Arc::new(watch) }, identity, cancel)
+        let row = |settings: &Settings| Watched {
+            row: BatchedRow::of(handle, store, settings),
+            watch: Arc::new(watch),
+        };
+        Member::with_row(row, identity, cancel)
     }
 
     /// Returns an instance on a table behind the real client.
@@ -344,17 +345,18 @@ impl Member {
     ) -> (Member, Loop) {
         let (table, lock) = (table.table(), identity.lock.as_str().into());
         let handle = table.batchers.handle_on(&table.store, lock, identity.seed, spawn);
-        let row = row(handle, &identity, Arc::clone(&table.store));
+        let store = Arc::clone(&table.store);
+        let row = |settings: &Settings| BatchedRow::of(handle, store, settings);
         Member::with_row(row, identity, cancel)
     }
 
-    fn with_row(
-        row: impl LockRow,
+    fn with_row<R: LockRow>(
+        row: impl FnOnce(&Settings) -> R,
         identity: Identity,
         cancel: CancellationToken,
     ) -> (Member, Loop) {
         let Identity { lock, id, timing, clock, seed, .. } = identity;
-        let (commands, inbox) = Inbox::new();
+        let (commands, inbox) = mpsc::unbounded();
         let lock: Arc<str> = lock.into();
         let published = Published::new(clock.clone(), Arc::clone(&lock), "locktable".into());
         let published = Arc::new(published);
@@ -371,6 +373,7 @@ impl Member {
             clock,
         };
         let settings = Arc::new(settings);
+        let row = row(&settings);
         let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
         (Member { published, commands }, Box::pin(Box::new(driver).run(cancel)))
     }
@@ -388,7 +391,7 @@ impl Member {
     /// Asks the loop to give up its term; false if it can't be asked now.
     pub fn resign(&self, next: Succession) -> bool {
         let (done, _) = oneshot::channel();
-        self.commands.send(Command::Resign { next, done })
+        self.commands.unbounded_send(Command::Resign { next, done }).is_ok()
     }
 }
 
@@ -444,19 +447,6 @@ pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTer
         terms.len()
     );
     (terms, read_at)
-}
-
-fn row(handle: BatchHandle, identity: &Identity, store: Arc<dyn batch::Store>) -> BatchedRow {
-    BatchedRow(Arc::new(Batched {
-        handle,
-        store,
-        holder: Holder { lease: identity.timing.lease, info: None },
-        release_info: Arc::default(),
-        written: WrittenColumns::default(),
-        has_looked: false.into(),
-        is_lease_read: false.into(),
-        role: Role::Lock,
-    }))
 }
 
 /// Returns the `writer` of a term, which a fenced write compares.

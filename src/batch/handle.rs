@@ -162,7 +162,7 @@ impl BatchHandle {
         &self,
         kind: OpKind,
         limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + 'static {
+    ) -> impl Future<Output = Outcome> + Send + use<> {
         let (history, histories) = (Arc::clone(&self.history), Arc::clone(&self.histories));
         let holding = history.holding(kind.class());
         let (op, answer) = Op::new(Arc::clone(&self.lock), kind, limit, holding);

@@ -330,8 +330,8 @@ impl RwLock {
         let Inner { table, writer_row, readers, settings, lock, .. } = &*self.0;
         let (id, lease) = (&settings.id, settings.timing.lease);
         let key = format!("{readers}{id}-{:016x}", chance::random::<u64>());
-        let reader = Box::new(Reader::new(&**writer_row, &**id, lease));
-        let row_role = RowRole::Reader(reader);
+        let reader = Reader::new(&**writer_row, &**id, lease);
+        let row_role = RowRole::Reader(Arc::new(Mutex::new(reader)));
         let settings = lock.for_row(key, lock.said_info()).settings();
         Spindle::in_role(Arc::clone(table), settings, row_role)
     }

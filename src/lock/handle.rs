@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use futures_channel::mpsc;
 use google_cloud_spanner::client::DatabaseClient;
 use spindle_protocol::Succession;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -8,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
-use crate::runloop::{Command, Demand, Grant, Inbox, Occupied, Outbox, RowRole, WaitMode, Waiter};
+use crate::runloop::{Command, Demand, Grant, Occupied, RowRole, WaitMode, Waiter};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::{Connection, REQUEST_LIMIT, Table};
 use crate::system::Clock;
@@ -67,9 +68,10 @@ pub(super) struct Shared {
     /// The settings, or the error that `run` resolves to.
     pub(super) settings: Result<Arc<Settings>>,
     pub(super) published: Arc<Published>,
-    pub(super) commands: Arc<Outbox<Command>>,
-    /// Taken by `run`: the loop ends when the senders, one for all handles, are gone.
-    pub(super) inbox: Mutex<Option<Inbox<Command>>>,
+    /// The loop ends with the last strong reference.
+    pub(super) commands: Arc<mpsc::UnboundedSender<Command>>,
+    /// Taken by what starts the loop.
+    pub(super) inbox: Mutex<Option<mpsc::UnboundedReceiver<Command>>>,
     /// How the loop was started, once it was.
     pub(super) demand: OnceLock<Demand>,
     /// How many want the lock, if it is ranked: the contender is a member while somebody does.
@@ -113,7 +115,7 @@ impl Spindle {
         settings: Result<Settings>,
         row_role: RowRole,
     ) -> Spindle {
-        let (commands, inbox) = Inbox::new();
+        let (commands, inbox) = mpsc::unbounded();
         let (clock, name) = match &settings {
             Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),
             Err(_) => (Clock::system(), "".into()),
@@ -129,7 +131,7 @@ impl Spindle {
             table,
             settings,
             published,
-            commands,
+            commands: Arc::new(commands),
             inbox,
             demand,
             wanted,
@@ -237,7 +239,7 @@ impl Spindle {
         let (reply, answer) = oneshot::channel();
         let waiter = Waiter { mode, resign, reply };
         let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
-        if !self.0.commands.send(Command::Waiter(waiter)) {
+        if self.0.commands.unbounded_send(Command::Waiter(waiter)).is_err() {
             return Err(gone());
         }
         answer.await.unwrap_or_else(|_| Err(gone()))
@@ -262,7 +264,7 @@ impl Spindle {
     pub(crate) async fn resign_for(&self, next: Succession) -> bool {
         let (done, resigned) = oneshot::channel();
         // Without a loop nothing is held.
-        if !self.0.commands.send(Command::Resign { next, done }) {
+        if self.0.commands.unbounded_send(Command::Resign { next, done }).is_err() {
             return false;
         }
         resigned.await.unwrap_or(false)

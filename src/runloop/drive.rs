@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_channel::mpsc;
+use futures_util::StreamExt as _;
 use google_cloud_gax::error::rpc::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -17,7 +19,6 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::inbox::Inbox;
 use super::metrics::Meter;
 use super::row::{LockRow, UnderWay};
 use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waiter, Waiters};
@@ -59,7 +60,8 @@ pub(crate) struct Driver<R> {
     nonce: u64,
     settings: Arc<Settings>,
     published: Arc<Published>,
-    commands: Inbox<Command>,
+    /// A lock has no command at most times, and a channel of this kind costs no more than that.
+    commands: mpsc::UnboundedReceiver<Command>,
     resigned: Vec<oneshot::Sender<bool>>,
     demand: Demand,
     waiters: Waiters,
@@ -115,7 +117,7 @@ impl<R: LockRow> Driver<R> {
         row: R,
         settings: Arc<Settings>,
         published: Arc<Published>,
-        commands: Inbox<Command>,
+        commands: mpsc::UnboundedReceiver<Command>,
         seed: u64,
     ) -> Driver<R> {
         let mut random = SmallRng::seed_from_u64(seed);

@@ -1,67 +1,43 @@
 //! The role that a row plays: what an instance's acts mean for it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use spindle_protocol::rw::Reader;
 use spindle_protocol::{Act, Change, Holder};
 
 use super::writer::WriterRow;
-use crate::batch::BatchHandle;
-use crate::store::Table;
-use crate::system::chance;
 
-/// The role that an instance plays, before it has a loop.
+/// The role that an instance's row plays.
 #[derive(Clone, Debug)]
 pub(crate) enum RowRole {
-    /// The holder of an ordinary lock.
+    /// An ordinary lock's.
     Lock,
-    /// One of many readers, each with a row of its own.
-    Reader(Box<Reader>),
-    /// The writer, which readers keep waiting.
+    /// That of one of many readers, each with a row of its own. It is polled with the writers' row.
+    Reader(Arc<Mutex<Reader>>),
+    /// The writers', which readers keep waiting.
     Writer(Arc<WriterRow>),
-}
-
-/// The role that a row plays.
-pub(crate) enum Role {
-    Lock,
-    Reader(Box<ReaderRow>),
-    Writer(Arc<WriterRow>),
-}
-
-/// A reader's row, with the writers' row beside it.
-pub(crate) struct ReaderRow {
-    view: Mutex<Reader>,
-    pub(crate) writer_row: BatchHandle,
 }
 
 impl RowRole {
-    /// Returns the role with what it needs of a batcher.
-    pub(crate) fn with_handles(self, table: &Table) -> Role {
+    /// Returns the key of the writers' row, if it is another than the instance's own.
+    pub(super) fn writer_row(&self) -> Option<Arc<str>> {
         match self {
-            RowRole::Lock => Role::Lock,
-            RowRole::Writer(writer) => Role::Writer(writer),
             RowRole::Reader(reader) => {
-                let key = reader.writer_row().into();
-                let writer_row = table.batchers.handle(&table.store, key, chance::random());
-                Role::Reader(Box::new(ReaderRow { view: Mutex::new(*reader), writer_row }))
+                let reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(reader.writer_row().into())
             }
+            RowRole::Lock | RowRole::Writer(_) => None,
         }
     }
-}
 
-impl Role {
     /// Returns the change that an act asks for; none for one that changes nothing.
-    pub(crate) fn change(&self, act: &Act, holder: &Holder, info: Option<&str>) -> Option<Change> {
+    pub(super) fn change(&self, act: &Act, holder: &Holder, info: Option<&str>) -> Option<Change> {
         match self {
-            Role::Lock => act.change(holder, info),
-            Role::Reader(reader) => reader.view().change(act, holder),
-            Role::Writer(writer) => writer.change(act, holder),
+            RowRole::Lock => act.change(holder, info),
+            RowRole::Reader(reader) => {
+                reader.lock().unwrap_or_else(PoisonError::into_inner).change(act, holder)
+            }
+            RowRole::Writer(writer) => writer.change(act, holder),
         }
-    }
-}
-
-impl ReaderRow {
-    pub(crate) fn view(&self) -> MutexGuard<'_, Reader> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::OptionFuture;
+use spindle_protocol::rw::Reader;
 use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
 use tokio::time::Instant;
 
-use super::role::{ReaderRow, Role, RowRole};
+use super::role::RowRole;
 use crate::batch::{BatchHandle, Need, OpKind, Store, Ticks};
 use crate::error::Outcome;
 use crate::settings::Settings;
@@ -30,21 +32,24 @@ pub(crate) trait LockRow: Send + Sync + 'static {
 }
 
 /// One lock's row, as a batcher reaches it.
-pub(crate) struct BatchedRow(pub(crate) Arc<Batched>);
+pub(crate) struct BatchedRow(Arc<Batched>);
 
-pub(crate) struct Batched {
-    pub(crate) handle: BatchHandle,
+struct Batched {
+    handle: BatchHandle,
+    /// A reader polls the writers' row beside its own.
+    writer_row: Option<BatchHandle>,
     /// Where columns may be missing.
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) holder: Holder,
+    store: Arc<dyn Store>,
+    holder: Holder,
     /// The mark that the next release leaves in the row, besides the successor.
-    pub(crate) release_info: Arc<Mutex<Option<String>>>,
-    pub(crate) written: WrittenColumns,
+    release_info: Arc<Mutex<Option<String>>>,
+    /// The optional columns that the row of the present term was written with.
+    written: Mutex<(bool, bool)>,
     /// True if it was polled before.
-    pub(crate) has_looked: AtomicBool,
+    has_looked: AtomicBool,
     /// True if the last poll read the leases of all that it read.
-    pub(crate) is_lease_read: AtomicBool,
-    pub(crate) role: Role,
+    is_lease_read: AtomicBool,
+    role: RowRole,
 }
 
 impl BatchedRow {
@@ -55,25 +60,41 @@ impl BatchedRow {
     pub(crate) fn new(
         table: &Table,
         settings: &Settings,
-        row_role: RowRole,
+        role: RowRole,
         release_info: Arc<Mutex<Option<String>>>,
     ) -> BatchedRow {
-        let role = row_role.with_handles(table);
-        let handle =
-            table.batchers.handle(&table.store, Arc::clone(&settings.name), chance::random());
+        let handle = |lock| table.batchers.handle(&table.store, lock, chance::random());
+        let writer_row = role.writer_row().map(handle);
+        let handle = handle(Arc::clone(&settings.name));
         if settings.is_repeat {
             handle.repeats();
         }
-        BatchedRow(Arc::new(Batched {
+        let row = BatchedRow::with_handle(handle, Arc::clone(&table.store), settings);
+        BatchedRow(Arc::new(Batched { writer_row, release_info, role, ..row }))
+    }
+
+    /// Returns the row of an ordinary lock, in the batcher of this handle.
+    #[cfg(all(feature = "__simulation", unix))]
+    pub(crate) fn of(
+        handle: BatchHandle,
+        store: Arc<dyn Store>,
+        settings: &Settings,
+    ) -> BatchedRow {
+        BatchedRow(Arc::new(BatchedRow::with_handle(handle, store, settings)))
+    }
+
+    fn with_handle(handle: BatchHandle, store: Arc<dyn Store>, settings: &Settings) -> Batched {
+        Batched {
             handle,
-            store: Arc::clone(&table.store),
+            writer_row: None,
+            store,
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
-            release_info,
-            written: WrittenColumns::default(),
+            release_info: Arc::default(),
+            written: Mutex::default(),
             has_looked: AtomicBool::default(),
             is_lease_read: AtomicBool::default(),
-            role,
-        }))
+            role: RowRole::Lock,
+        }
     }
 }
 
@@ -88,14 +109,16 @@ impl LockRow for BatchedRow {
             }
             (Some(change), ..) => Box::pin(row.keep(change, limit)),
             // Readers leave no takeover rows.
-            (None, Act::Sweep { .. }, Role::Reader(_)) => {
+            (None, Act::Sweep { .. }, RowRole::Reader(_)) => {
                 Box::pin(ready(Outcome::of(Answer::Swept { all: true })))
             }
             (None, Act::Sweep { before }, _) => {
                 Box::pin(row.handle.send(OpKind::Sweep(before), limit))
             }
-            (None, _, Role::Reader(reader)) => Box::pin(row.observe_both(reader, limit)),
-            (None, _, Role::Writer(writer)) => {
+            (None, _, RowRole::Reader(reader)) => {
+                Box::pin(row.observe_both(Arc::clone(reader), limit))
+            }
+            (None, _, RowRole::Writer(writer)) => {
                 let (observing, writer) = (row.observe(limit), Arc::clone(writer));
                 Box::pin(observing.inspect(move |outcome| writer.hears(&outcome.answer)))
             }
@@ -116,10 +139,7 @@ impl Batched {
     }
 
     /// Polls the row.
-    fn observe(
-        self: &Arc<Self>,
-        limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + 'static {
+    fn observe(self: &Arc<Self>, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
         let is_first = !self.has_looked.swap(true, Ordering::Relaxed);
         let row = Arc::clone(self);
         self.handle.send(OpKind::Observe { is_first }, limit).inspect(move |outcome| {
@@ -130,26 +150,27 @@ impl Batched {
     /// Polls a reader's own row and the writers' in one request.
     fn observe_both(
         self: &Arc<Self>,
-        reader: &ReaderRow,
+        reader: Arc<Mutex<Reader>>,
         limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + 'static {
+    ) -> impl Future<Output = Outcome> + Send + use<> {
         let own = self.observe(limit);
-        let writer_row = reader.writer_row.send(OpKind::Observe { is_first: false }, limit);
+        let send = |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit);
+        let writer_row = OptionFuture::from(self.writer_row.as_ref().map(send));
         let row = Arc::clone(self);
         async move {
             let (own, writer_row) = tokio::join!(own, writer_row);
+            let Some(writer_row) = writer_row else { return own };
             let is_lease_read = own.is_lease_read && writer_row.is_lease_read;
             row.is_lease_read.store(is_lease_read, Ordering::Relaxed);
-            match (own, writer_row, &row.role) {
+            match (own, writer_row) {
                 (
                     Outcome { answer: Answer::Observed(own), .. },
                     Outcome { answer: Answer::Observed(writer_row), .. },
-                    Role::Reader(reader),
                 ) => {
-                    let observation = reader.view().observed(own, writer_row);
-                    Outcome::of(Answer::Observed(observation))
+                    let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                    Outcome::of(Answer::Observed(reader.observed(own, writer_row)))
                 }
-                (failed @ Outcome { error: Some(_), .. }, ..) | (_, failed, _) => failed,
+                (failed @ Outcome { error: Some(_), .. }, _) | (_, failed) => failed,
             }
         }
     }
@@ -160,7 +181,7 @@ impl Batched {
             return outcome;
         }
         // Known before the answer is: an attempt whose outcome is unknown may have been ours.
-        self.written.set(self.store.optional_columns());
+        self.written(self.store.optional_columns());
         let limit = limit.saturating_sub(asked.elapsed());
         self.handle.send(OpKind::Change(*change), limit).await
     }
@@ -170,22 +191,26 @@ impl Batched {
         self: &Arc<Self>,
         mut change: Change,
         limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + 'static {
+    ) -> impl Future<Output = Outcome> + Send + use<> {
         let tells = self.store.optional_columns();
         let mut is_heartbeat = false;
         if let Change::Heartbeat { holder, .. } | Change::KeepWriting { holder, .. } = &mut change {
             is_heartbeat = true;
-            if self.written.get() != tells {
+            if *self.written.lock().unwrap_or_else(PoisonError::into_inner) != tells {
                 *holder = Some(self.holder.clone());
             }
         }
         let row = Arc::clone(self);
         self.handle.send(OpKind::Change(change), limit).map(move |outcome| {
             if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
-                row.written.set(tells);
+                row.written(tells);
             }
             outcome
         })
+    }
+
+    fn written(&self, columns: (bool, bool)) {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = columns;
     }
 
     /// Refuses to begin while a column may be wrongly thought missing. Refuses to take over from a
@@ -204,18 +229,4 @@ impl Batched {
 
 fn begins(change: &Change) -> bool {
     matches!(change, Change::Insert { .. } | Change::Takeover { .. } | Change::BeginRead { .. })
-}
-
-/// The optional columns that the row of the present term was written with.
-#[derive(Debug, Default)]
-pub(crate) struct WrittenColumns(Mutex<(bool, bool)>);
-
-impl WrittenColumns {
-    fn set(&self, columns: (bool, bool)) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = columns;
-    }
-
-    fn get(&self) -> (bool, bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use futures_channel::mpsc;
 use spindle_protocol::fleet::{Contest, Ranked, declare_early};
 use spindle_protocol::{Succession, Timestamp};
 use tokio::sync::{oneshot, watch};
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::row::{Judge, RankedRow};
 use crate::batch::Repeats;
 use crate::names::members_prefix;
-use crate::runloop::{BatchedRow, Command, Driver, Inbox, LockRow, Outbox, RowRole, overdue_limit};
+use crate::runloop::{BatchedRow, Command, Driver, LockRow, RowRole, overdue_limit};
 use crate::settings::{Rank, Settings};
 use crate::store::Table;
 use crate::store::membership::{remove_released, tidy};
@@ -29,7 +30,7 @@ pub(crate) struct RankedContender {
     /// The state that the loop of the lock publishes.
     lock: Arc<Published>,
     /// It holds no handle: the loop ends with the last of the user's.
-    commands: Weak<Outbox<Command>>,
+    commands: Weak<mpsc::UnboundedSender<Command>>,
     /// How many in this process want the lock.
     wanted: watch::Receiver<usize>,
 }
@@ -40,7 +41,7 @@ impl RankedContender {
         settings: &Settings,
         rank: Rank,
         lock: Arc<Published>,
-        commands: Weak<Outbox<Command>>,
+        commands: Weak<mpsc::UnboundedSender<Command>>,
         wanted: watch::Receiver<usize>,
     ) -> RankedContender {
         let Settings { name, id, timing, clock, .. } = settings;
@@ -131,7 +132,7 @@ impl RankedContender {
         holding.starts(overdue_limit(settings.timing.lease));
         let key = Arc::clone(&settings.name);
         // Nobody sends it anything, and it ends when the sender is gone.
-        let (_commands, inbox) = Inbox::new();
+        let (_commands, inbox) = mpsc::unbounded();
         let holding = Arc::clone(holding);
         let driver = Driver::new(row, settings, holding, inbox, chance::random());
         Box::new(driver).run(leave.clone()).await;
@@ -177,7 +178,7 @@ impl RankedContender {
         let next = Succession::Successor { id: to, grace };
         let (done, resigned) = oneshot::channel();
         // Without a loop nothing is led.
-        let is_told = commands.send(Command::Resign { next, done });
+        let is_told = commands.unbounded_send(Command::Resign { next, done }).is_ok();
         // While it waits it must not keep the loop.
         drop(commands);
         is_told && resigned.await.unwrap_or(false)
