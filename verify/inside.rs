@@ -20,7 +20,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, Batchers, Budget, CommitOutcome, Leftovers, Need, Snapshot, Ticks, Verdict, judge,
+    self, Batchers, Budget, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Ticks,
+    Verdict, judge,
 };
 use crate::error::Error;
 use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
@@ -170,8 +171,8 @@ impl<S: Store> batch::Store for Simulated<S> {
         async { Ok(()) }.boxed()
     }
 
-    fn optional_columns(&self) -> (bool, bool) {
-        (true, true)
+    fn optional_columns(&self) -> OptionalColumns {
+        OptionalColumns::ALL
     }
 
     fn rows(

@@ -22,5 +22,5 @@ mod window;
 pub(crate) use budget::{Budget, Charge, Repeats};
 pub(crate) use handle::{BatchHandle, Batchers};
 pub(crate) use op::OpKind;
-pub(crate) use store::{CommitOutcome, Leftovers, Need, Snapshot, Store, Verdict};
+pub(crate) use store::{CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Store, Verdict};
 pub(crate) use ticks::Ticks;

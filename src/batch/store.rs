@@ -15,9 +15,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// most. Fails for a table that can't work, except to a term that lives.
     fn knows(&self, need: Need, limit: Duration) -> BoxFuture<'_, Result<()>>;
 
-    /// Returns which of the optional columns there are, `lease_ms` and `info`; both until that is
-    /// known.
-    fn optional_columns(&self) -> (bool, bool);
+    /// Returns which of the optional columns there are; all of them until that is known.
+    fn optional_columns(&self) -> OptionalColumns;
 
     /// Reads the rows of these keys and ranges at one timestamp; those that exist come back in any
     /// order. The end of a range is no part of it.
@@ -38,6 +37,18 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         locks: Vec<(Arc<str>, Timestamp)>,
         limit: Duration,
     ) -> BoxFuture<'_, Result<Vec<Leftovers>>>;
+}
+
+/// The optional columns that are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OptionalColumns {
+    /// `lease_ms`.
+    pub(crate) lease: bool,
+    pub(crate) info: bool,
+}
+
+impl OptionalColumns {
+    pub(crate) const ALL: OptionalColumns = OptionalColumns { lease: true, info: true };
 }
 
 /// How much a request needs to know of the columns.
@@ -147,8 +158,8 @@ pub(super) mod tests {
             async { Ok(()) }.boxed()
         }
 
-        fn optional_columns(&self) -> (bool, bool) {
-            (true, true)
+        fn optional_columns(&self) -> OptionalColumns {
+            OptionalColumns::ALL
         }
 
         fn rows(

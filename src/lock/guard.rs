@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handle::{Spindle, WaiterGuard};
 use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
-use crate::runloop::{End, Grant, Occupied, ReleaseNote, WaitMode};
+use crate::runloop::{End, Grant, NotGranted, ReleaseNote, WaitMode};
 use crate::term::Term;
 
 /// The longest wait that is accepted.
@@ -161,14 +161,18 @@ impl Spindle {
             )));
         }
         let until = settings.clock.now() + settings.timing.lease;
-        Ok(self.try_until(until).await?.ok())
+        match self.try_until(until).await {
+            Ok(guard) => Ok(Some(guard)),
+            Err(NotGranted::Occupied(_)) => Ok(None),
+            Err(NotGranted::Failed(error)) => Err(error),
+        }
     }
 
     /// Polls, and after a lost race polls again, but not after `until`.
-    pub(crate) async fn try_until(&self, until: Moment) -> Result<Result<Guard, Occupied>> {
+    pub(crate) async fn try_until(&self, until: Moment) -> Result<Guard, NotGranted> {
         let asked = self.settings()?.clock.now();
-        let claimed = self.ask(WaitMode::Tries { asked, until }, None).await?;
-        Ok(claimed.map(|grant| Guard::new(self.clone(), grant)))
+        let grant = self.ask(WaitMode::Tries { asked, until }, None).await?;
+        Ok(Guard::new(self.clone(), grant))
     }
 
     /// `resign` fires when the instance is told to resign; then the guard is to be released.
@@ -179,9 +183,11 @@ impl Spindle {
     ) -> Result<Guard> {
         let _waiter_guard = self.waiter_guard();
         loop {
-            // A caller that waits is not told that the lock is occupied.
-            if let Ok(grant) = self.ask(mode, resign.clone()).await? {
-                return Ok(Guard::new(self.clone(), grant));
+            match self.ask(mode, resign.clone()).await {
+                Ok(grant) => return Ok(Guard::new(self.clone(), grant)),
+                Err(NotGranted::Failed(error)) => return Err(error),
+                // A caller that waits is not told that the lock is occupied.
+                Err(NotGranted::Occupied(_)) => {}
             }
         }
     }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Found, Kind, Result};
 use crate::names::check_id;
-use crate::runloop::{Command, Demand, Grant, Occupied, RowRole, WaitMode, Waiter};
+use crate::runloop::{Command, Demand, Grant, NotGranted, RowRole, WaitMode, Waiter};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::{Connection, REQUEST_LIMIT, Table};
 use crate::system::Clock;
@@ -234,15 +234,15 @@ impl Spindle {
         &self,
         mode: WaitMode,
         resign: Option<CancellationToken>,
-    ) -> Result<Result<Grant, Occupied>> {
+    ) -> Result<Grant, NotGranted> {
         self.start_on_demand()?;
         let (reply, answer) = oneshot::channel();
         let waiter = Waiter { mode, resign, reply };
         let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
         if self.0.commands.unbounded_send(Command::Waiter(waiter)).is_err() {
-            return Err(gone());
+            return Err(gone().into());
         }
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        answer.await.unwrap_or_else(|_| Err(gone().into()))
     }
 
     /// Says that a caller wants the lock, also between two waiters.

@@ -14,7 +14,7 @@ use super::handle::Spindle;
 use super::work::{self, Ended, Orders, joined};
 use crate::error::{Error, Kind, ReleaseOutcome, Result};
 use crate::names::{check_lock_name, check_table_name};
-use crate::runloop::ReleaseNote;
+use crate::runloop::{NotGranted, ReleaseNote};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::{REQUEST_LIMIT, Table, despite_others};
 use crate::term::{Term, say};
@@ -212,8 +212,7 @@ async fn not_started<T>(table: &Table, settings: &Settings, start: Start) -> Res
 
 async fn read(table: &Table, lock: &str) -> Result<(Option<StoredRow>, Timestamp)> {
     let read = despite_others(|| table.read(lock, REQUEST_LIMIT)).await;
-    let (has_lease, _) = table.store.optional_columns();
-    if !has_lease {
+    if !table.store.optional_columns().lease {
         return Err(Error::new(Kind::Schema(format!(
             "table `{}` has no column `lease_ms INT64`, without which a run can't be kept from \
              being repeated; ddl/ has the ALTER that adds it",
@@ -261,13 +260,13 @@ where
         }
     };
     let guard = match tried {
-        Ok(Ok(guard)) => guard,
+        Ok(guard) => guard,
         // Others got in the way for as long as it could be started; the row may tell who won.
-        Err(error) if error.code() == Some(Code::Aborted) => {
+        Err(NotGranted::Failed(error)) if error.code() == Some(Code::Aborted) => {
             return not_started(lock.table(), &settings, start).await;
         }
-        Err(error) => return Err(error),
-        Ok(Err(by)) => {
+        Err(NotGranted::Failed(error)) => return Err(error),
+        Err(NotGranted::Occupied(by)) => {
             let run = |id| LastRun { by: id, token: by.token, state: RunState::Running };
             return Ok(JobOutcome::Skipped(by.holder.map(run)));
         }

@@ -88,7 +88,7 @@ impl Spindle {
             return Err(Error::config(format!("lock `{}`: {before}", settings.name)));
         };
         let published = Arc::clone(&self.shared().published);
-        published.starts(overdue_limit(settings.timing.lease));
+        published.vitals().starts(overdue_limit(settings.timing.lease));
         let commands = Arc::downgrade(&self.shared().commands);
         let wanted = self.shared().wanted.as_ref().map(watch::Sender::subscribe);
         if demand == Demand::Always {

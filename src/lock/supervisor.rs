@@ -44,7 +44,7 @@ impl Supervisor {
             let Some(only_task) = self.last_task_ends().await? else { return Ok(None) };
             let Some(guard) = self.acquire().await? else { return Ok(None) };
             let began = Instant::now();
-            self.lock.published().task_runs(self.pauses.options.pause_longest);
+            self.lock.published().vitals().task_runs(self.pauses.options.pause_longest);
             let work = |term| {
                 let task = work(term);
                 async move {
@@ -104,7 +104,7 @@ impl Supervisor {
         }
         let lock = self.lock.name().to_string();
         // Another `lead` of this instance that goes well is nothing to complain of.
-        if self.is_blocked || !self.lock.published().leads_twice() {
+        if self.is_blocked || !self.lock.published().vitals().leads_twice() {
             let what = "a task that ran under it still runs, so no other one is started";
             let (lock, what) = (lock.clone(), what.to_string());
             self.say_waits(&Error::new(Kind::Task { lock, what, source: None }));
@@ -124,7 +124,7 @@ impl Supervisor {
 
     fn say_waits(&self, error: &Error) {
         let (lock, id) = (self.lock.name(), self.lock.id());
-        self.lock.published().failed(Failing::Task, error);
+        self.lock.published().vitals().failed(Failing::Task, error);
         say(|| tracing::warn!(lock, id, %error, "waits for a task that still runs"));
     }
 
@@ -160,7 +160,7 @@ impl Supervisor {
             return Err(error);
         }
         let pause = self.pauses.next();
-        self.lock.published().failed(Failing::Task, &error);
+        self.lock.published().vitals().failed(Failing::Task, &error);
         say(|| {
             tracing::warn!(lock, id, %token, %error, ?pause, "the task failed; contends again later");
         });

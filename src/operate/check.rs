@@ -57,7 +57,7 @@ impl Table {
             _ => error,
         })?;
         let mut checked = Checked { missing_columns: self.missing_columns(), ..Checked::default() };
-        if self.spanner.columns.has_lease() {
+        if self.spanner.columns.known().lease {
             checked.without_lease = self.holders_without_lease().await?;
         }
         Ok(checked)
@@ -65,8 +65,8 @@ impl Table {
 
     /// Returns the optional columns that the table lacks, as far as is known.
     pub(super) fn missing_columns(&self) -> Vec<&'static str> {
-        let (has_lease, has_info) = self.spanner.columns.known();
-        let columns = [("lease_ms", has_lease), ("info", has_info)];
+        let known = self.spanner.columns.known();
+        let columns = [("lease_ms", known.lease), ("info", known.info)];
         columns.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect()
     }
 
@@ -120,11 +120,11 @@ impl Table {
             .to(COMMIT_TIMESTAMP)
             .set("writer")
             .to("");
-        let (has_lease, has_info) = self.spanner.columns.known();
-        if has_lease {
+        let known = self.spanner.columns.known();
+        if known.lease {
             write = write.set("lease_ms").to(None::<i64>);
         }
-        if has_info {
+        if known.info {
             write = write.set("info").to(None::<String>);
         }
         let write = write.build();

@@ -224,7 +224,7 @@ impl<R: LockRow> Driver<R> {
         }
         let (nap, is_early) = self.nap(wake, early, under_way.is_some());
         let overdue = overdue_limit(self.settings.timing.lease);
-        self.published.runs(nap.map(|nap| now + nap + overdue));
+        self.published.vitals().runs(nap.map(|nap| now + nap + overdue));
         self.meter.sleeps_until(nap.map(|nap| now + nap));
         Pass::Naps { nap, is_early }
     }
@@ -249,7 +249,7 @@ impl<R: LockRow> Driver<R> {
         }
         self.is_poll_due &= !poll;
         self.wanted = wanted;
-        self.published.wants(wanted);
+        self.published.vitals().wants(wanted);
         Some(Event::Contend(wanted))
     }
 
@@ -305,7 +305,7 @@ impl<R: LockRow> Driver<R> {
             return Event::LetGo;
         }
         self.wanted = false;
-        self.published.wants(false);
+        self.published.vitals().wants(false);
         Event::Contend(false)
     }
 
@@ -364,7 +364,7 @@ impl<R: LockRow> Driver<R> {
                 self.succeeded(Failing::Reads, "contact");
             }
             Some(error) => {
-                let told = self.published.failed(what, error);
+                let told = self.published.vitals().failed(what, error);
                 self.journal.failed(act, self.published.has_lock(), error, told);
             }
             None => {
@@ -394,7 +394,7 @@ impl<R: LockRow> Driver<R> {
     }
 
     fn succeeded(&self, what: Failing, by: &'static str) {
-        if let Some(over) = self.published.succeeded(what) {
+        if let Some(over) = self.published.vitals().succeeded(what) {
             self.journal.recovered(self.act.0, over, by);
         }
     }

@@ -13,5 +13,5 @@ pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
 pub(crate) use metrics::Meter;
 pub(crate) use role::RowRole;
 pub(crate) use row::{BatchedRow, LockRow, UnderWay};
-pub(crate) use waiters::{End, Grant, Occupied, ReleaseNote, WaitMode, Waiter};
+pub(crate) use waiters::{End, Grant, NotGranted, ReleaseNote, WaitMode, Waiter};
 pub(crate) use writer::{WriterRow, WritersTurns};

@@ -13,7 +13,7 @@ use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
 use tokio::time::Instant;
 
 use super::role::RowRole;
-use crate::batch::{BatchHandle, Need, OpKind, Store, Ticks};
+use crate::batch::{BatchHandle, Need, OpKind, OptionalColumns, Store, Ticks};
 use crate::error::Outcome;
 use crate::settings::Settings;
 use crate::store::Table;
@@ -44,7 +44,7 @@ struct Batched {
     /// The mark that the next release leaves in the row, besides the successor.
     release_info: Arc<Mutex<Option<String>>>,
     /// The optional columns that the row of the present term was written with.
-    written: Mutex<(bool, bool)>,
+    written: Mutex<OptionalColumns>,
     /// True if it was polled before.
     has_looked: AtomicBool,
     /// True if the last poll read the leases of all that it read.
@@ -209,7 +209,7 @@ impl Batched {
         })
     }
 
-    fn written(&self, columns: (bool, bool)) {
+    fn written(&self, columns: OptionalColumns) {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = columns;
     }
 
@@ -219,7 +219,7 @@ impl Batched {
         let ready = self.store.knows(Need::Begin, limit).await;
         ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
         let displaces = matches!(change, Change::Takeover { .. } | Change::BeginRead { .. });
-        let (has_lease, _) = self.store.optional_columns();
+        let has_lease = self.store.optional_columns().lease;
         if displaces && has_lease && !self.is_lease_read.load(Ordering::Relaxed) {
             return Err(Outcome::of(Answer::Rejected(Rejection::Changed(None))));
         }

@@ -19,7 +19,7 @@ pub(crate) struct Waiter {
     pub(crate) mode: WaitMode,
     /// Fired to ask the holder to let go; without it, a resignation ends the term at once.
     pub(crate) resign: Option<CancellationToken>,
-    pub(crate) reply: oneshot::Sender<Result<Result<Grant, Occupied>>>,
+    pub(crate) reply: oneshot::Sender<Result<Grant, NotGranted>>,
 }
 
 /// How long a waiter waits.
@@ -54,6 +54,20 @@ pub(crate) enum End {
 pub(crate) struct ReleaseNote {
     pub(crate) next: Succession,
     pub(crate) info: Option<String>,
+}
+
+/// Why a waiter is not given the lock.
+#[derive(Debug)]
+pub(crate) enum NotGranted {
+    /// It only tries, and the lock was not to be had.
+    Occupied(Occupied),
+    Failed(Error),
+}
+
+impl From<Error> for NotGranted {
+    fn from(error: Error) -> NotGranted {
+        NotGranted::Failed(error)
+    }
 }
 
 /// Why the lock could not be had at once.
@@ -180,7 +194,7 @@ impl Waiters {
             && let Some(Waiter { resign, reply, .. }) = self.waiting.pop_front()
         {
             let (sender, end) = oneshot::channel();
-            if reply.send(Ok(Ok(Grant { term: term.clone(), end: sender }))).is_ok() {
+            if reply.send(Ok(Grant { term: term.clone(), end: sender })).is_ok() {
                 self.holding = Some(Holding { end, resign });
             }
         }
@@ -188,27 +202,24 @@ impl Waiters {
 
     /// Tells those who only try that this process has the lock itself.
     pub(crate) fn refuse_tries(&mut self, occupied: &Occupied) {
-        self.answer_tries(|_, _| Some(Ok(Err(occupied.clone()))));
+        self.answer_tries(|_, _| Some(NotGranted::Occupied(occupied.clone())));
     }
 
     /// Answers those who only try, since nothing is under way, unless it came too early.
     pub(crate) fn settle(&mut self, now: Moment) {
         let Some(LastPoll { began, result }) = self.last.take() else { return };
         self.answer_tries(|asked, until| match &result {
-            Ok(Some(occupied)) => (began >= asked).then(|| Ok(Err(occupied.clone()))),
+            Ok(Some(occupied)) => (began >= asked).then(|| NotGranted::Occupied(occupied.clone())),
             // A lost race says nothing of who won it; the next poll does.
             Ok(None) => None,
             Err(error) => {
                 let lost_race = error.code() == Some(google_cloud_gax::error::rpc::Code::Aborted);
-                (!lost_race || now > until).then(|| Err(error.clone()))
+                (!lost_race || now > until).then(|| NotGranted::Failed(error.clone()))
             }
         });
     }
 
-    fn answer_tries(
-        &mut self,
-        answer: impl Fn(Moment, Moment) -> Option<Result<Result<Grant, Occupied>>>,
-    ) {
+    fn answer_tries(&mut self, answer: impl Fn(Moment, Moment) -> Option<NotGranted>) {
         for waiter in std::mem::take(&mut self.waiting) {
             let answer = match waiter.mode {
                 WaitMode::Endures | WaitMode::Waits => None,
@@ -216,7 +227,7 @@ impl Waiters {
             };
             match answer {
                 // Nobody waits for it any more if it can't be delivered.
-                Some(answer) => drop(waiter.reply.send(answer)),
+                Some(answer) => drop(waiter.reply.send(Err(answer))),
                 None => self.waiting.push_back(waiter),
             }
         }
@@ -258,7 +269,7 @@ impl Waiters {
             self.waiting = endure;
             for waiter in others {
                 // Nobody waits for it any more if it can't be delivered.
-                drop(waiter.reply.send(Err(error.clone())));
+                drop(waiter.reply.send(Err(error.clone().into())));
             }
         }
         self.last = Some(LastPoll { began: self.polling_since, result });
@@ -324,6 +335,9 @@ mod tests {
         waiters.poll_begins(at(4));
         waiters.answered(&held(), None, false);
         waiters.settle(at(5));
-        assert!(matches!(answer.try_recv(), Ok(Ok(Err(_)))), "this one saw the lock held");
+        assert!(
+            matches!(answer.try_recv(), Ok(Err(NotGranted::Occupied(_)))),
+            "this one saw the lock held"
+        );
     }
 }

@@ -11,6 +11,8 @@ use google_cloud_spanner::result::{ResultSet, Row};
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
 use spindle_protocol::{Cell, Column, StoredRow, Timestamp, Write, WriteKind, Writer};
 
+use crate::batch::OptionalColumns;
+
 /// Has Spanner write the transaction's commit timestamp; see Spanner's documentation.
 pub(crate) const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
@@ -79,7 +81,7 @@ fn decode(found: &Row, columns: &[String]) -> Result<StoredRow, google_cloud_spa
 }
 
 /// Returns a write as the client sends it, without the columns that the table lacks.
-pub(crate) fn mutation(table: &str, write: Write, (has_lease, has_info): (bool, bool)) -> Mutation {
+pub(crate) fn mutation(table: &str, write: Write, optional: OptionalColumns) -> Mutation {
     let builder = match write.kind {
         WriteKind::Insert => Mutation::new_insert_builder(table),
         WriteKind::Update => Mutation::new_update_builder(table),
@@ -89,8 +91,8 @@ pub(crate) fn mutation(table: &str, write: Write, (has_lease, has_info): (bool, 
         }
     };
     let is_there = |column: &Column| match column {
-        Column::LeaseMs => has_lease,
-        Column::Info => has_info,
+        Column::LeaseMs => optional.lease,
+        Column::Info => optional.info,
         Column::Heartbeat | Column::Token | Column::Writer => true,
     };
     let cells = write.cells.into_iter().filter(|(column, _)| is_there(column));

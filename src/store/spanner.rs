@@ -25,7 +25,7 @@ use super::requests::{self, Request};
 use super::row::{self, mutation};
 use super::transact::transact;
 use crate::batch::judge::{judge, reads, sort_leftovers};
-use crate::batch::{CommitOutcome, Leftovers, Need, Snapshot, Store, Verdict};
+use crate::batch::{CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Store, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_table_name, subject};
 
@@ -51,7 +51,7 @@ impl Store for Spanner {
         async move { self.ready(need, limit).await.map(drop) }.boxed()
     }
 
-    fn optional_columns(&self) -> (bool, bool) {
+    fn optional_columns(&self) -> OptionalColumns {
         self.columns.known()
     }
 
@@ -113,13 +113,13 @@ impl Spanner {
         doing: impl Fn() -> String,
     ) -> Result<Snapshot> {
         let leased = self.ready(Need::Read, limit).await?;
-        let with_lease = self.columns.has_lease();
+        let with_lease = self.columns.known().lease;
         let request = row::request(&self.name, self.all_columns(), keys, rows_max, leased.limit);
         let (rows, read_at) = self.answer(&leased, request, &doing).await?;
         let read_at = read_at.map(row::timestamp);
         let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing()))?;
         // A column that is there is never forgotten; one that was missing may have come since.
-        Ok(Snapshot { rows, read_at, with_lease: with_lease && self.columns.has_lease() })
+        Ok(Snapshot { rows, read_at, with_lease: with_lease && self.columns.known().lease })
     }
 
     async fn answer(
@@ -246,9 +246,9 @@ impl Spanner {
 
     /// Returns all the columns that this table has.
     pub(crate) fn all_columns(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let (has_lease, has_info) = self.columns.known();
-        let lease = has_lease.then_some("lease_ms");
-        let info = has_info.then_some("info");
+        let known = self.columns.known();
+        let lease = known.lease.then_some("lease_ms");
+        let info = known.info.then_some("info");
         ["name", "heartbeat", "token", "writer"].into_iter().chain(lease).chain(info)
     }
 

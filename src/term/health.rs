@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use spindle_protocol::Moment;
-
-use super::contact::{Contact, Failing};
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::token::FencingToken;
 
 /// The health of an instance, for the probes of an orchestrator such as Kubernetes.
@@ -61,6 +58,21 @@ pub enum Role {
     Holds(FencingToken),
     /// Its loop has ended.
     Ended,
+}
+
+/// A part of an instance that may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Failing {
+    /// Reading the lock's row.
+    Reads,
+    /// Taking, keeping or releasing the lock.
+    Writes,
+    /// The loop: its runtime is blocked or gone, or it panicked.
+    Loop,
+    /// The task of [`lead`](crate::Spindle::lead): it returned an error, reported no progress, or
+    /// still blocks its thread after it was told to stop. Or it ended the `lead` by itself.
+    Task,
 }
 
 /// Something that stands in the way of an instance.
@@ -123,115 +135,6 @@ impl Trouble {
 }
 
 /// A request that fails is repeated in time; the second failure in a row says more.
-fn is_harmless(what: Failing, count: u64) -> bool {
+pub(super) fn is_harmless(what: Failing, count: u64) -> bool {
     matches!(what, Failing::Reads | Failing::Writes) && count < 2
-}
-
-/// The loop's account of itself.
-#[derive(Debug, Default)]
-pub(crate) struct Vitals {
-    pub(crate) contact: Contact,
-    wanted: bool,
-    /// How many calls of `lead` are under way.
-    leads: usize,
-    /// Why the last `lead` ended by itself, and when.
-    led: Option<(Moment, Error)>,
-    /// When the loop ought to have run again, or was found to be gone.
-    due: Option<Moment>,
-    ended: Option<End>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    ByItself,
-    Gone(Moment),
-}
-
-impl Vitals {
-    pub(crate) fn starts(&mut self, due: Moment) {
-        (self.wanted, self.due) = (true, Some(due));
-    }
-
-    pub(crate) fn runs(&mut self, due: Option<Moment>) {
-        self.due = due;
-    }
-
-    pub(crate) fn wants(&mut self, wanted: bool) {
-        if wanted && !self.wanted {
-            // A failure that others met, who have given up since, is no trouble of the next.
-            self.contact.begin_anew();
-            if self.leads == 0 {
-                self.forget_task();
-            }
-        }
-        self.wanted = wanted;
-    }
-
-    pub(crate) fn lead_begins(&mut self) {
-        if self.leads == 0 {
-            self.forget_task();
-        }
-        self.leads += 1;
-    }
-
-    pub(crate) fn leads_twice(&self) -> bool {
-        self.leads > 1
-    }
-
-    pub(crate) fn lead_ended(&mut self, now: Moment, by_itself: Option<Error>) {
-        self.leads -= 1;
-        if let Some(reason) = by_itself {
-            self.led = Some((now, reason));
-        }
-    }
-
-    fn forget_task(&mut self) {
-        self.contact.forget_task();
-        self.led = None;
-    }
-
-    pub(crate) fn ended(&mut self, now: Moment, by_itself: bool) {
-        self.ended = Some(if by_itself { End::ByItself } else { End::Gone(now) });
-    }
-
-    pub(crate) fn health(&self, lock: &str, held: Option<FencingToken>, now: Moment) -> Health {
-        let role = match held {
-            _ if self.ended.is_some() => Role::Ended,
-            Some(token) => Role::Holds(token),
-            None if self.wanted || self.leads > 0 => Role::StandsBy,
-            None => Role::Idle,
-        };
-        let trouble = self.stalled(lock, now).or_else(|| match role {
-            Role::StandsBy | Role::Holds(_) => self.failing(now),
-            Role::Idle => {
-                let (since, error) = self.led.clone()?;
-                let lasting = now.since(since);
-                Some(Trouble { what: Failing::Task, lasting, count: 1, error })
-            }
-            Role::Ended => None,
-        });
-        Health { role, answered: self.contact.answered, trouble }
-    }
-
-    fn failing(&self, now: Moment) -> Option<Trouble> {
-        let failures = self.contact.failures(now);
-        let (what, failure) = failures
-            .min_by_key(|(what, failure)| (is_harmless(*what, failure.count), failure.since))?;
-        let lasting = now.since(failure.since);
-        Some(Trouble { what, lasting, count: failure.count, error: failure.error.clone() })
-    }
-
-    fn stalled(&self, lock: &str, now: Moment) -> Option<Trouble> {
-        let lock = lock.to_string();
-        let (since, kind) = match (self.ended, self.due) {
-            (Some(End::ByItself), _) => return None,
-            (Some(End::Gone(since)), _) => (since, Kind::Abandoned { lock }),
-            (None, Some(due)) if due < now => {
-                (due, Kind::Stalled { lock, overdue: now.since(due) })
-            }
-            _ => return None,
-        };
-        let lasting = now.since(since);
-        Some(Trouble { what: Failing::Loop, lasting, count: 1, error: Error::new(kind) })
-    }
 }

@@ -1,11 +1,11 @@
 //! A term: one holder's time with the lock, from one token to the next.
 
-mod contact;
 mod health;
 mod journal;
 mod published;
 mod succession;
 mod validity;
+mod vitals;
 mod watch;
 
 use std::fmt;
@@ -22,8 +22,7 @@ use crate::error::TermEnd;
 use crate::system::Clock;
 use crate::token::FencingToken;
 
-pub use contact::Failing;
-pub use health::{Health, Role, Trouble};
+pub use health::{Failing, Health, Role, Trouble};
 pub(crate) use journal::{Journal, say};
 pub(crate) use published::Published;
 pub(crate) use succession::succession;

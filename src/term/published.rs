@@ -6,9 +6,9 @@ use std::time::Duration;
 use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
 use tokio::sync::watch;
 
-use super::contact::{Failing, FailureLine, Recovered};
-use super::health::{Health, Vitals};
+use super::health::Health;
 use super::validity::Validity;
+use super::vitals::Vitals;
 use super::watch::TermWatch;
 use super::{Beginning, Term, moment, nanoseconds};
 use crate::error::{Error, TermEnd};
@@ -32,6 +32,7 @@ pub(crate) struct Published {
 
 impl Published {
     pub(crate) fn new(clock: Clock, lock: Arc<str>, table: Arc<str>) -> Published {
+        let vitals = Mutex::new(Vitals::new(clock.clone()));
         Published {
             clock,
             lock,
@@ -39,7 +40,7 @@ impl Published {
             validity: Validity::default(),
             term: Mutex::default(),
             watched: OnceLock::new(),
-            vitals: Mutex::default(),
+            vitals,
             polled: Mutex::default(),
         }
     }
@@ -93,71 +94,20 @@ impl Published {
         self.tell(None);
     }
 
-    /// Notes that the loop was started, and ought to run before long.
-    pub(crate) fn starts(&self, slack: Duration) {
-        let now = self.clock.now();
-        self.vitals().starts(now + slack);
-    }
-
-    /// Notes that the loop runs, and ought to run again by `due`; never, if nothing can come but a
-    /// command.
-    pub(crate) fn runs(&self, due: Option<Moment>) {
-        self.vitals().runs(due);
-    }
-
-    pub(crate) fn wants(&self, wanted: bool) {
-        self.vitals().wants(wanted);
-    }
-
     /// Notes that the loop is gone, whatever the reason; no reader may believe in a term after it.
     pub(crate) fn loop_ended(&self, by_itself: bool) {
         self.ended(TermEnd::Abandoned);
-        let now = self.clock.now();
-        self.vitals().ended(now, by_itself);
-    }
-
-    pub(crate) fn failed(&self, what: Failing, error: &Error) -> FailureLine {
-        let now = self.clock.now();
-        self.vitals().contact.failed(what, now, error)
-    }
-
-    pub(crate) fn succeeded(&self, what: Failing) -> Option<Recovered> {
-        let now = self.clock.now();
-        self.vitals().contact.succeeded(what, now)
-    }
-
-    /// Notes that a `lead` is under way.
-    pub(crate) fn lead_begins(&self) {
-        self.vitals().lead_begins();
-    }
-
-    /// Returns true if more than one `lead` is under way.
-    pub(crate) fn leads_twice(&self) -> bool {
-        self.vitals().leads_twice()
-    }
-
-    /// Notes that a `lead` is over, and why, if it ended by itself.
-    pub(crate) fn lead_ended(&self, by_itself: Option<Error>) {
-        let now = self.clock.now();
-        self.vitals().lead_ended(now, by_itself);
-    }
-
-    /// Notes that a task runs, and forgets its last failure once it has done so for `long_enough`.
-    pub(crate) fn task_runs(&self, long_enough: Duration) {
-        let now = self.clock.now();
-        self.vitals().contact.task_runs(now + long_enough);
+        self.vitals().loop_ended(by_itself);
     }
 
     /// Returns the error that kept the instance from the lock last, if one still does.
     pub(crate) fn last_cause(&self) -> Option<Error> {
-        let now = self.clock.now();
-        self.vitals().contact.last_cause(now).cloned()
+        self.vitals().last_cause()
     }
 
     pub(crate) fn health(&self) -> Health {
         let held = self.has_lock();
-        let now = self.clock.now();
-        self.vitals().health(&self.lock, held, now)
+        self.vitals().health(&self.lock, held)
     }
 
     pub(crate) fn observed(&self, observation: &Observation) {
@@ -197,7 +147,8 @@ impl Published {
         self.term.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn vitals(&self) -> MutexGuard<'_, Vitals> {
+    /// Returns the instance's account of itself, locked: for one statement.
+    pub(crate) fn vitals(&self) -> MutexGuard<'_, Vitals> {
         // Nothing that is done under it can panic halfway.
         self.vitals.lock().unwrap_or_else(PoisonError::into_inner)
     }

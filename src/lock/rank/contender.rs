@@ -129,7 +129,7 @@ impl RankedContender {
         }
         let settings = Arc::new(settings);
         let row = BatchedRow::new(table, &settings, RowRole::Lock, Arc::default());
-        holding.starts(overdue_limit(settings.timing.lease));
+        holding.vitals().starts(overdue_limit(settings.timing.lease));
         let key = Arc::clone(&settings.name);
         // Nobody sends it anything, and it ends when the sender is gone.
         let (_commands, inbox) = mpsc::unbounded();

@@ -95,8 +95,7 @@ impl Judge {
     /// Reads the rows of all members, the gone ones' too.
     async fn read(&self) -> Result<Rows> {
         let found = poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await?;
-        let (_, has_info) = self.table.store.optional_columns();
-        if !has_info {
+        if !self.table.store.optional_columns().info {
             return Err(Error::new(Kind::Schema(format!(
                 "table `{}` has no column `info STRING(MAX)`, without which contenders can't say \
                  their rank; ddl/ has the ALTER that adds it",

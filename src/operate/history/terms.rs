@@ -129,7 +129,7 @@ impl Past for LockRow<'_> {
     }
 
     fn has_marks(&self) -> bool {
-        self.table.spanner.columns.has_info()
+        self.table.spanner.columns.known().info
     }
 }
 

@@ -20,12 +20,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Leased, REQUEST_LIMIT};
-use crate::batch::{Charge, Need, Repeats};
+use crate::batch::{Charge, Need, OptionalColumns, Repeats};
 use crate::error::{Error, Kind, Missing, Result};
 use crate::system::Clock;
 #[cfg(feature = "admin")]
 pub(crate) use question::{is_postgresql, is_there};
-use schema::Optional;
 
 /// How long a column that was found missing counts as missing.
 const MISSING_FOR: Duration = Duration::from_secs(60);
@@ -61,9 +60,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// True if each was ever seen.
-    lease_seen: bool,
-    info_seen: bool,
+    /// Those that were ever seen.
+    seen: OptionalColumns,
     /// True if any answer found the table in order.
     in_order_once: bool,
     /// The last answer, if any has come.
@@ -107,7 +105,7 @@ struct Wait {
 #[derive(Clone, Debug)]
 struct Answer {
     asked: Asked,
-    verdict: Result<Optional, String>,
+    verdict: Result<OptionalColumns, String>,
 }
 
 /// When a question was sent, by both clocks: timers may stand still while a machine is suspended.
@@ -133,18 +131,10 @@ impl Columns {
         Columns { name: name.into(), shared: Arc::default() }
     }
 
-    pub(crate) fn has_lease(&self) -> bool {
-        self.lock().has(|optional| optional.lease)
-    }
-
-    pub(crate) fn has_info(&self) -> bool {
-        self.lock().has(|optional| optional.info)
-    }
-
-    /// Returns which are there, as far as is known.
-    pub(crate) fn known(&self) -> (bool, bool) {
+    /// Returns which of the optional ones are there; until the first answer, all of them.
+    pub(crate) fn known(&self) -> OptionalColumns {
         let known = self.lock();
-        (known.has(|optional| optional.lease), known.has(|optional| optional.info))
+        if known.in_order_once { known.seen } else { OptionalColumns::ALL }
     }
 
     /// Asks if it is time to. Returns what to wait for, if anything was asked that is unanswered.
@@ -321,15 +311,9 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
 }
 
 impl Known {
-    /// Until the first answer every column is assumed to be there.
-    fn has(&self, column: impl Fn(&Optional) -> bool) -> bool {
-        let seen = Optional { lease: self.lease_seen, info: self.info_seen };
-        !self.in_order_once || column(&seen)
-    }
-
     fn misses_any(&self) -> bool {
         matches!(&self.answer, Some(Answer { verdict: Ok(_), .. }))
-            && !(self.lease_seen && self.info_seen)
+            && self.seen != OptionalColumns::ALL
     }
 
     fn is_due(&self) -> bool {
@@ -370,11 +354,11 @@ impl Known {
         self.answer.as_ref().is_some_and(|answer| answer.asked.by_runtime > asked.by_runtime)
     }
 
-    fn learn(&mut self, table: &str, asked: Asked, verdict: Result<Optional, String>) {
-        let before = (self.lease_seen, self.info_seen, self.answer.is_some());
+    fn learn(&mut self, table: &str, asked: Asked, verdict: Result<OptionalColumns, String>) {
+        let before = (self.seen, self.answer.is_some());
         let verdict = verdict.and_then(|seen| {
             for (name, was_seen, is_seen) in
-                [("lease_ms", self.lease_seen, seen.lease), ("info", self.info_seen, seen.info)]
+                [("lease_ms", self.seen.lease, seen.lease), ("info", self.seen.info, seen.info)]
             {
                 if was_seen && !is_seen {
                     return Err(format!(
@@ -387,24 +371,24 @@ impl Known {
         });
         if let Ok(seen) = &verdict {
             self.in_order_once = true;
-            self.lease_seen |= seen.lease;
-            self.info_seen |= seen.info;
+            self.seen.lease |= seen.lease;
+            self.seen.info |= seen.info;
         }
         self.unanswered = 0;
         self.failure = None;
         self.due = Some(Instant::now() + PAUSE_MIN);
         let is_wrong = verdict.is_err();
         self.answer = Some(Answer { asked, verdict });
-        if !is_wrong && before != (self.lease_seen, self.info_seen, true) {
+        if !is_wrong && before != (self.seen, true) {
             self.report(table);
         }
     }
 
     fn report(&self, table: &str) {
-        let (lease_ms, info) = (self.lease_seen, self.info_seen);
-        if lease_ms && info {
+        let OptionalColumns { lease, info } = self.seen;
+        if lease && info {
             tracing::debug!(table, "the lock table has all columns");
-        } else if lease_ms {
+        } else if lease {
             tracing::info!(table, "the lock table has no column `info`; ddl/ has the ALTER");
         } else {
             tracing::warn!(

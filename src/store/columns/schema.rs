@@ -1,5 +1,6 @@
 //! The columns that a lock table should have, and the ALTER for those that it has otherwise.
 
+use crate::batch::OptionalColumns;
 use crate::names::{ID_BYTES_MAX, INFO_BYTES_MAX, NAME_BYTES_MAX};
 
 /// How much a takeover row's key adds to the name of its lock.
@@ -16,13 +17,6 @@ pub(super) struct Found {
     pub(super) spanner_type: String,
     /// True if it takes commit timestamps, where its type doesn't say so.
     pub(super) is_stamped: bool,
-}
-
-/// The optional columns that are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Optional {
-    pub(super) lease: bool,
-    pub(super) info: bool,
 }
 
 enum Kind {
@@ -89,7 +83,7 @@ const COLUMNS: [Column; 6] = [
 ];
 
 /// Tells which optional columns are there, or what is wrong with the table and how to mend it.
-pub(super) fn judge(table: &str, columns: &[Found]) -> Result<Optional, String> {
+pub(super) fn judge(table: &str, columns: &[Found]) -> Result<OptionalColumns, String> {
     if columns.is_empty() {
         return Err(format!(
             "table `{table}` is not there, or this role may not see its columns; create it as in \
@@ -97,7 +91,7 @@ pub(super) fn judge(table: &str, columns: &[Found]) -> Result<Optional, String> 
         ));
     }
     let is_postgresql = columns.iter().any(Found::is_postgresql);
-    let mut optional = Optional { lease: false, info: false };
+    let mut optional = OptionalColumns::default();
     for column in &COLUMNS {
         let found = columns.iter().find(|found| found.name.eq_ignore_ascii_case(column.name));
         let Some(found) = found else {
@@ -219,16 +213,16 @@ mod tests {
         ("info", "STRING(MAX)"),
     ];
 
-    fn table(columns: &[(&str, &str)]) -> Result<Optional, String> {
+    fn table(columns: &[(&str, &str)]) -> Result<OptionalColumns, String> {
         let columns: Vec<_> = columns.iter().map(|(name, kind)| found(name, kind)).collect();
         judge("jobs", &columns)
     }
 
     #[test]
     fn the_tables_of_both_dialects_are_in_order() {
-        let all = Ok(Optional { lease: true, info: true });
+        let all = Ok(OptionalColumns::ALL);
         assert_eq!(table(&GOOGLESQL), all);
-        assert_eq!(table(&GOOGLESQL[..4]), Ok(Optional { lease: false, info: false }));
+        assert_eq!(table(&GOOGLESQL[..4]), Ok(OptionalColumns::default()));
         let postgresql = [
             ("name", "character varying"),
             ("heartbeat", "spanner.commit_timestamp"),

@@ -35,7 +35,7 @@ pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
     }
     // As before a takeover: a row whose lease was not read may be held for longer than it seems.
     let knows = table.store.knows(Need::Begin, REQUEST_LIMIT).await;
-    let (has_lease, _) = table.store.optional_columns();
+    let has_lease = table.store.optional_columns().lease;
     if knows.is_err() || has_lease != found.with_leases {
         return;
     }

@@ -1,0 +1,315 @@
+//! Keeps what an instance does and what fails: for its health, and for its log.
+
+use std::time::Duration;
+
+use spindle_protocol::Moment;
+
+use super::health::{Failing, Health, Role, Trouble, is_harmless};
+use crate::error::{Error, Kind};
+use crate::system::Clock;
+use crate::token::FencingToken;
+
+/// A failure that lasts is told so often.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// An instance's account of itself.
+#[derive(Debug)]
+pub(crate) struct Vitals {
+    clock: Clock,
+    /// True once an answer has come since the lock was first wanted.
+    answered: bool,
+    /// The failures of each kind, from the first to the next success of that kind.
+    reads: Option<Failure>,
+    writes: Option<Failure>,
+    task: Option<Failure>,
+    wanted: bool,
+    /// How many calls of `lead` are under way.
+    leads: usize,
+    /// Why the last `lead` ended by itself, and when.
+    led: Option<(Moment, Error)>,
+    /// When the loop ought to have run again, or was found to be gone.
+    due: Option<Moment>,
+    ended: Option<End>,
+}
+
+#[derive(Clone, Debug)]
+struct Failure {
+    since: Moment,
+    error: Error,
+    last: Moment,
+    count: u64,
+    told: Moment,
+    /// From then on it counts as over, unless it fails again before.
+    over_from: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    ByItself,
+    Gone(Moment),
+}
+
+/// The line of the log that one more failure is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureLine {
+    First,
+    StillFails {
+        count: u64,
+        lasting: Duration,
+    },
+    /// It was said within the last minute.
+    Enough,
+}
+
+/// A failure that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    pub(crate) count: u64,
+    pub(crate) lasted: Duration,
+}
+
+impl Vitals {
+    pub(super) fn new(clock: Clock) -> Vitals {
+        Vitals {
+            clock,
+            answered: false,
+            reads: None,
+            writes: None,
+            task: None,
+            wanted: false,
+            leads: 0,
+            led: None,
+            due: None,
+            ended: None,
+        }
+    }
+
+    /// Notes that the loop was started, and ought to run before long.
+    pub(crate) fn starts(&mut self, slack: Duration) {
+        (self.wanted, self.due) = (true, Some(self.clock.now() + slack));
+    }
+
+    /// Notes that the loop runs, and ought to run again by `due`; never, if nothing can come but a
+    /// command.
+    pub(crate) fn runs(&mut self, due: Option<Moment>) {
+        self.due = due;
+    }
+
+    pub(crate) fn wants(&mut self, wanted: bool) {
+        if wanted && !self.wanted {
+            // A failure that others met, who have given up since, is no trouble of the next.
+            (self.reads, self.writes) = (None, None);
+            if self.leads == 0 {
+                self.forget_task();
+            }
+        }
+        self.wanted = wanted;
+    }
+
+    /// Notes that a `lead` is under way.
+    pub(crate) fn lead_begins(&mut self) {
+        if self.leads == 0 {
+            self.forget_task();
+        }
+        self.leads += 1;
+    }
+
+    /// Returns true if more than one `lead` is under way.
+    pub(crate) fn leads_twice(&self) -> bool {
+        self.leads > 1
+    }
+
+    /// Notes that a `lead` is over, and why, if it ended by itself.
+    pub(crate) fn lead_ended(&mut self, by_itself: Option<Error>) {
+        self.leads -= 1;
+        if let Some(reason) = by_itself {
+            self.led = Some((self.clock.now(), reason));
+        }
+    }
+
+    fn forget_task(&mut self) {
+        (self.task, self.led) = (None, None);
+    }
+
+    pub(super) fn loop_ended(&mut self, by_itself: bool) {
+        self.ended = Some(if by_itself { End::ByItself } else { End::Gone(self.clock.now()) });
+    }
+
+    pub(crate) fn failed(&mut self, what: Failing, error: &Error) -> FailureLine {
+        let now = self.clock.now();
+        let Some(slot) = self.slot(what) else { return FailureLine::Enough };
+        slot.take_if(|failure| failure.is_over(now));
+        let Some(failure) = slot else {
+            *slot = Some(Failure {
+                since: now,
+                error: error.clone(),
+                last: now,
+                count: 1,
+                told: now,
+                over_from: None,
+            });
+            return FailureLine::First;
+        };
+        failure.error = error.clone();
+        failure.count += 1;
+        (failure.last, failure.over_from) = (now, None);
+        if now.since(failure.told) < TOLD_EVERY {
+            return FailureLine::Enough;
+        }
+        failure.told = now;
+        FailureLine::StillFails { count: failure.count, lasting: now.since(failure.since) }
+    }
+
+    pub(crate) fn succeeded(&mut self, what: Failing) -> Option<Recovered> {
+        self.answered = true;
+        let now = self.clock.now();
+        let failure = self.slot(what)?.take()?;
+        Some(Recovered { count: failure.count, lasted: now.since(failure.since) })
+    }
+
+    /// Notes that a task runs, and forgets its last failure once it has done so for `long_enough`.
+    pub(crate) fn task_runs(&mut self, long_enough: Duration) {
+        let over_from = self.clock.now() + long_enough;
+        if let Some(failure) = &mut self.task {
+            failure.over_from = Some(over_from);
+        }
+    }
+
+    /// Returns the error that kept the instance from the lock last, if one still does.
+    pub(super) fn last_cause(&self) -> Option<Error> {
+        let last = self.failures(self.clock.now()).max_by_key(|(_, failure)| failure.last);
+        last.map(|(_, failure)| failure.error.clone())
+    }
+
+    pub(super) fn health(&self, lock: &str, held: Option<FencingToken>) -> Health {
+        let role = match held {
+            _ if self.ended.is_some() => Role::Ended,
+            Some(token) => Role::Holds(token),
+            None if self.wanted || self.leads > 0 => Role::StandsBy,
+            None => Role::Idle,
+        };
+        let trouble = self.stalled(lock).or_else(|| match role {
+            Role::StandsBy | Role::Holds(_) => self.failing(),
+            Role::Idle => {
+                let (since, error) = self.led.clone()?;
+                let lasting = self.clock.now().since(since);
+                Some(Trouble { what: Failing::Task, lasting, count: 1, error })
+            }
+            Role::Ended => None,
+        });
+        Health { role, answered: self.answered, trouble }
+    }
+
+    fn failing(&self) -> Option<Trouble> {
+        let now = self.clock.now();
+        let (what, failure) = self
+            .failures(now)
+            .min_by_key(|(what, failure)| (is_harmless(*what, failure.count), failure.since))?;
+        let lasting = now.since(failure.since);
+        Some(Trouble { what, lasting, count: failure.count, error: failure.error.clone() })
+    }
+
+    fn stalled(&self, lock: &str) -> Option<Trouble> {
+        let (lock, now) = (lock.to_string(), self.clock.now());
+        let (since, kind) = match (self.ended, self.due) {
+            (Some(End::ByItself), _) => return None,
+            (Some(End::Gone(since)), _) => (since, Kind::Abandoned { lock }),
+            (None, Some(due)) if due < now => {
+                (due, Kind::Stalled { lock, overdue: now.since(due) })
+            }
+            _ => return None,
+        };
+        let lasting = now.since(since);
+        Some(Trouble { what: Failing::Loop, lasting, count: 1, error: Error::new(kind) })
+    }
+
+    /// Returns what fails now.
+    fn failures(&self, now: Moment) -> impl Iterator<Item = (Failing, &Failure)> {
+        let kinds = [
+            (Failing::Reads, &self.reads),
+            (Failing::Writes, &self.writes),
+            (Failing::Task, &self.task),
+        ];
+        let failures =
+            kinds.into_iter().filter_map(|(what, failure)| Some((what, failure.as_ref()?)));
+        failures.filter(move |(_, failure)| !failure.is_over(now))
+    }
+
+    fn slot(&mut self, what: Failing) -> Option<&mut Option<Failure>> {
+        match what {
+            Failing::Reads => Some(&mut self.reads),
+            Failing::Writes => Some(&mut self.writes),
+            Failing::Task => Some(&mut self.task),
+            // Nobody is there to note it; it shows by what is overdue.
+            Failing::Loop => None,
+        }
+    }
+}
+
+impl Failure {
+    fn is_over(&self, now: Moment) -> bool {
+        self.over_from.is_some_and(|over_from| over_from <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn seconds_pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn error() -> Error {
+        Error::timed_out("read", Duration::from_secs(1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_told_first_then_once_a_minute_with_its_count_and_then_that_it_is_over() {
+        let mut vitals = Vitals::new(Clock::runtime());
+        let mut told = Vec::new();
+        for _ in 0..120 {
+            told.push(vitals.failed(Failing::Reads, &error()));
+            seconds_pass(1).await;
+        }
+        assert_eq!(told[0], FailureLine::First);
+        assert_eq!(told[60], FailureLine::StillFails { count: 61, lasting: seconds(60) });
+        assert_eq!(told.iter().filter(|told| **told != FailureLine::Enough).count(), 2);
+        seconds_pass(10).await;
+        let over = vitals.succeeded(Failing::Reads);
+        assert_eq!(over, Some(Recovered { count: 120, lasted: seconds(130) }));
+        assert_eq!(vitals.succeeded(Failing::Reads), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_succeeds_says_nothing_of_a_write_that_fails() {
+        let mut vitals = Vitals::new(Clock::runtime());
+        vitals.failed(Failing::Writes, &error());
+        vitals.succeeded(Failing::Reads);
+        seconds_pass(2).await;
+        vitals.failed(Failing::Writes, &error());
+        let failing = vitals.failing().map(|it| (it.what, it.lasting));
+        assert_eq!(failing, Some((Failing::Writes, seconds(2))));
+        vitals.succeeded(Failing::Writes);
+        assert!(vitals.failing().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_fails_again_soon_has_failed_since_the_first_time() {
+        let mut vitals = Vitals::new(Clock::runtime());
+        vitals.failed(Failing::Task, &error());
+        vitals.task_runs(seconds(60));
+        seconds_pass(58).await;
+        vitals.failed(Failing::Task, &error());
+        seconds_pass(11).await;
+        assert_eq!(vitals.failing().map(|it| it.lasting), Some(seconds(69)));
+        vitals.task_runs(seconds(30));
+        seconds_pass(30).await;
+        assert!(vitals.failing().is_none());
+        assert_eq!(vitals.failed(Failing::Task, &error()), FailureLine::First);
+    }
+}
