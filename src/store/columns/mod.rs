@@ -54,8 +54,8 @@ pub(crate) struct Columns {
 #[derive(Debug, Default)]
 struct Shared {
     known: Mutex<Known>,
-    /// Changes with each answer, and with each failure to get one.
-    told: watch::Sender<()>,
+    /// Changes with the end of each question.
+    ended: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -70,36 +70,37 @@ struct Known {
     unanswered: u32,
     /// Why the last one did.
     failure: Option<Error>,
-    /// The questions under way, oldest first: several runtimes may have one each.
-    asking: Vec<Question>,
-    /// When the last question was sent, and the last of those that told anything.
-    sent: Option<Instant>,
-    told: Option<Instant>,
+    /// The questions under way, which have numbers: several runtimes may have one each.
+    asking: Vec<(Id, u64)>,
+    /// The last question, and the last of those that told anything.
+    asked: u64,
+    told: u64,
+    /// When the last one was asked.
+    asked_at: Option<Instant>,
     /// Before then no question is sent that nothing waits for.
     due: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
+/// A question under way. Its drop is its end, also where its runtime is gone.
 struct Question {
     runtime: Id,
-    sent: Instant,
-    /// Its sender is gone once the question has ended, or its runtime has.
-    ended: watch::Receiver<()>,
+    number: u64,
+    shared: Weak<Shared>,
 }
 
-/// A question as the task has it that asks.
-struct Asking {
-    sent: Instant,
-    /// True if it repeats one that told nothing: the budget pays for it.
-    is_repeat: bool,
-    asked: watch::Sender<()>,
+impl Question {
+    /// Returns true if its answer is still of use.
+    fn is_open(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| lock(&shared.known).told < self.number)
+    }
 }
 
-/// How long a caller waits before it looks again.
-struct Wait {
-    ended: Option<watch::Receiver<()>>,
-    /// From then on the question may be asked on the caller's runtime.
-    until: Option<Instant>,
+impl Drop for Question {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        lock(&shared.known).asking.retain(|asking| *asking != (self.runtime, self.number));
+        shared.ended.send_replace(());
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -137,71 +138,60 @@ impl Columns {
         if known.in_order_once { known.seen } else { OptionalColumns::ALL }
     }
 
-    /// Asks if it is time to. Returns what to wait for, if anything was asked that is unanswered.
-    fn ask(&self, connection: &Connection, urgency: Urgency) -> Option<Wait> {
+    /// Asks if it is time to. Returns until when to wait for an answer, if anything is unanswered: until
+    /// `limit`, or until the question may be asked on this runtime, too.
+    fn ask(&self, connection: &Connection, urgency: Urgency, limit: Instant) -> Option<Instant> {
         let runtime = Handle::try_current().ok()?;
         let mut known = self.lock();
-        known.asking.retain(|question| question.ended.has_changed().is_ok());
-        let again = known.sent.map(|sent| sent + PAUSE_MIN);
-        let is_too_early = again.is_some_and(|again| Instant::now() < again);
-        let is_unanswered = known.sent > known.told;
+        let again = known.asked_at.map(|at| at + PAUSE_MIN).filter(|at| Instant::now() < *at);
+        let is_unanswered = known.asked > known.told;
         if is_unanswered {
-            let here = known.asking.iter().find(|question| question.runtime == runtime.id());
-            if let Some(here) = here {
-                return Some(Wait { ended: Some(here.ended.clone()), until: None });
+            if known.asking.iter().any(|(asking, _)| *asking == runtime.id()) {
+                return Some(limit);
             }
-            if is_too_early {
-                let ended = known.asking.last().map(|question| question.ended.clone());
-                return Some(Wait { ended, until: again });
+            if let Some(again) = again {
+                return Some(again.min(limit));
             }
         } else {
             let is_time = match urgency {
                 Urgency::Routine => known.is_due(),
-                Urgency::Soon => !is_too_early,
+                Urgency::Soon => again.is_none(),
                 Urgency::Now => true,
             };
             if !is_time {
                 return None;
             }
         }
-        let sent = Instant::now();
+        // The budget pays for one that repeats what told nothing.
         let is_repeat = (is_unanswered || known.unanswered > 0) && urgency != Urgency::Now;
-        known.sent = Some(sent);
-        let (asked, ended) = watch::channel(());
-        known.asking.push(Question { runtime: runtime.id(), sent, ended: ended.clone() });
+        (known.asked, known.asked_at) = (known.asked + 1, Some(Instant::now()));
+        let (runtime_id, number) = (runtime.id(), known.asked);
+        known.asking.push((runtime_id, number));
+        // A runtime that shuts down drops the question at once.
+        drop(known);
+        let shared = Arc::downgrade(&self.shared);
+        let question = Question { runtime: runtime_id, number, shared };
+        let ended = self.shared.ended.subscribe();
         // It outlives its caller, so that impatient callers share its answer, and it ends with
         // the table.
-        let shared = Arc::downgrade(&self.shared);
-        let asking = Asking { sent, is_repeat, asked };
-        runtime.spawn(answer(connection.clone(), Arc::clone(&self.name), shared, asking));
-        Some(Wait { ended: Some(ended), until: None })
+        let table = Arc::clone(&self.name);
+        runtime.spawn(answer(connection.clone(), table, question, is_repeat, ended));
+        Some(limit)
     }
 
     /// Asks if it is time to, and waits until something was told, or `limit`. Returns true if it
     /// was.
     async fn wait(&self, connection: &Connection, urgency: Urgency, limit: Instant) -> bool {
-        let mut told = self.shared.told.subscribe();
-        while let Some(Wait { ended, until }) = self.ask(connection, urgency) {
-            let ended = async {
-                match ended {
-                    // It never sends anything.
-                    Some(mut ended) => drop(ended.changed().await),
-                    None => std::future::pending().await,
-                }
-            };
-            let either = async {
-                tokio::select! {
-                    biased;
-                    told = told.changed() => told.is_ok(),
-                    () = ended => false,
-                }
-            };
-            let until = until.map_or(limit, |until| until.min(limit));
-            match timeout_at(until, either).await {
-                Ok(true) => return true,
-                _ if Instant::now() >= limit => return false,
-                // The runtime that asked is gone, or does nothing.
-                _ => {}
+        let mut ended = self.shared.ended.subscribe();
+        let before = self.lock().told;
+        while let Some(until) = self.ask(connection, urgency, limit) {
+            // Without a change in time the runtime that asked is gone, or does nothing.
+            let _ = timeout_at(until, ended.changed()).await;
+            if self.lock().told > before {
+                return true;
+            }
+            if Instant::now() >= limit {
+                return false;
             }
         }
         false
@@ -230,7 +220,7 @@ impl Columns {
             // The other half is for the request itself. Either way what is known then decides.
             self.wait(connection, urgency, deadline - limit / 2).await;
         } else {
-            self.ask(connection, urgency);
+            self.ask(connection, urgency, deadline);
         }
         let known = self.lock();
         if let Some(wrong) = known.wrong().filter(|_| need != Need::KeepOn) {
@@ -343,12 +333,6 @@ impl Known {
         }
     }
 
-    /// Takes note that the question sent at `sent` has told something. Those before it need not.
-    fn ended(&mut self, sent: Instant) {
-        self.told = self.told.max(Some(sent));
-        self.asking.retain(|question| question.sent > sent);
-    }
-
     /// Returns true if a question that was sent later has been answered already.
     fn is_outdated(&self, asked: Asked) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.asked.by_runtime > asked.by_runtime)
@@ -422,8 +406,9 @@ impl Known {
 async fn answer(
     connection: Connection,
     table: Arc<str>,
-    shared: Weak<Shared>,
-    Asking { sent, is_repeat, asked }: Asking,
+    question: Question,
+    is_repeat: bool,
+    mut ended: watch::Receiver<()>,
 ) {
     let repeats = Repeats::after(is_repeat);
     let asking = async {
@@ -436,22 +421,21 @@ async fn answer(
         connection.heard(&leased, found.as_ref().err());
         found.map(|found| (at, found)).map_err(|error| missing(&connection, &leased, error))
     };
+    let needless = async { while question.is_open() && ended.changed().await.is_ok() {} };
     let found = tokio::select! {
         found = asking => found,
-        // Nobody waits any more: the table is gone, or a later question was answered.
-        () = asked.closed() => return,
+        // The table is gone, or a later question was answered.
+        () = needless => return,
     };
-    let Some(shared) = shared.upgrade() else { return };
+    let Some(shared) = question.shared.upgrade() else { return };
     let mut known = lock(&shared.known);
     match found {
         Ok((at, _)) if known.is_outdated(at) => {}
         Ok((at, found)) => known.learn(&table, at, schema::judge(&table, &found)),
-        Err(_) if known.told > Some(sent) => {}
+        Err(_) if known.told > question.number => {}
         Err(error) => known.fail(&table, error),
     }
-    known.ended(sent);
-    drop(known);
-    shared.told.send_replace(());
+    known.told = known.told.max(question.number);
 }
 
 /// Names the missing part, where Spanner names it. A query that names no table of its own can miss
