@@ -16,10 +16,10 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 pub(crate) const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
-/// How long a job that has run for too long has to stop, at the most.
+/// The longest time that a job has to stop once it has run for too long.
 const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
-/// Up to how much later than it was asked for a job is started, by default: no less, so that a slow
-/// answer doesn't keep every node from it, and no more.
+/// The bounds of the default start limit. At the least, a slow answer keeps no node from starting the
+/// job.
 const START_LIMIT_MIN: Duration = Duration::from_secs(5);
 const START_LIMIT_MAX: Duration = Duration::from_secs(10);
 

@@ -68,7 +68,7 @@ struct Bucket {
     burst: u32,
     refill: Duration,
     counted_at: Instant,
-    /// How many it gets back for one that was not in vain.
+    /// The refund for a request that brought an answer.
     reward: u32,
 }
 

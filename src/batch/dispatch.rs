@@ -1,4 +1,4 @@
-//! The only task that sends: what leaves when, and what is done about those that don't come back.
+//! The only task that sends. It decides what leaves when, and what to do if no answer comes.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -23,20 +23,19 @@ use super::together::Batch;
 use super::waiting::GATHERING_MAX;
 use crate::error::panic_message;
 
-/// Into how many parts acts are sent again that failed together, or are slow to come back. Two
-/// rounds find one row among a thousand, well within the lease, at the price of three failures.
+/// A batch that failed, or whose answer is slow, is sent again in so many parts. Two rounds find one
+/// row among a thousand, well within the lease, at the price of three failures.
 const PARTS: usize = 32;
-/// How long parts of a batch that was refused stay, at the most. By then, others that wanted the
-/// same rows at the same time are out of step.
+/// The longest delay of a part. By then, others that wanted the same rows at the same time are out of
+/// step.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// How long a request stays whose first read was aborted, and until it has been often: at first,
-/// and at most.
+/// The first delay of a request that was aborted; it doubles up to [`PAUSE_MAX`].
 const ABORTED_PAUSE: Duration = Duration::from_millis(2);
-/// How often a request is sent once more as it was: after its read was aborted, and after its
-/// commit was. One row in trouble aborts the commits of all.
+/// How often a request is sent again as it was, after its read was aborted or after its commit was.
+/// One row in trouble aborts the commit of all.
 const READS_MAX: u32 = 60;
 const COMMITS_MAX: u32 = 2;
-/// How often those who woke at the same moment get their chance to hand their acts over first.
+/// The most turns that the batcher leaves to those who woke at the same moment and have acts to add.
 const TURNS_MAX: usize = 16;
 
 pub(crate) struct Dispatcher {

@@ -19,13 +19,13 @@ use super::store::Store;
 use super::ticks::Ticks;
 use crate::error::{Error, Kind, Outcome};
 
-/// How much longer an instance waits than its act may take, so that the request's own limit, which
+/// An instance waits for so much longer than its act may take. So the request's own limit, which
 /// knows what was sent, speaks first.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// How many locks share their marks.
+/// The locks of one group, which share their ticks.
 const GROUP: usize = 2_000;
-/// How many groups have marks of their own; more are of no use.
+/// The most groups with ticks of their own; more are of no use.
 const GROUPS: usize = 1_000;
 
 /// The batchers of one connection, one for each runtime on which it has locks.
@@ -218,19 +218,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn locks_that_come_and_go_share_the_marks_of_those_that_stay() {
+    async fn locks_that_come_and_go_share_the_ticks_of_those_that_stay() {
         let batchers = Batchers::new(Arc::new(Budget::new()));
         let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
         let handle = || batchers.handle(&store, "a".into(), 1);
         let distance = LIMIT * 10;
-        let mark = |handle: &BatchHandle| handle.ticks().before(distance, distance);
+        let tick = |handle: &BatchHandle| handle.ticks().before(distance, distance);
         let first = handle();
         for _ in 0..3 * GROUP {
-            assert_eq!(mark(&handle().clone()), mark(&first));
+            assert_eq!(tick(&handle().clone()), tick(&first));
         }
         let _many: Vec<_> = (1..GROUP).map(|_| handle()).collect();
         let another = handle();
-        assert_ne!(mark(&another), mark(&first), "too many for one moment");
+        assert_ne!(tick(&another), tick(&first), "too many for one moment");
         let polls = |handle: &BatchHandle| handle.ticks().of_all().before(distance, distance);
         assert_eq!(polls(&another), polls(&first), "their polls go together all the same");
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::op::{Class, Op};
 use crate::error::Outcome;
 
-/// Locks whose trouble is remembered beyond their handles, at the most, and for how long.
+/// The most locks whose failure history outlives their handles, and for how long it does.
 const LOCKS_MAX: usize = 1_000;
 const MEMORY: Duration = Duration::from_secs(60);
 

@@ -1,9 +1,9 @@
-//! The batcher: acts of many locks send together.
+//! The batcher: sends the acts of many locks together.
 //!
-//! One for each connection and runtime. It collects the acts of the instances there. It sends what
-//! is due at about the same time as one read, or as one transaction over many rows. The protocol
-//! knows nothing of it. Each row is judged alone by its act's own definition, and an instance's
-//! validity counts from its decision, before its act gets here.
+//! Each connection has one on each runtime. It collects the acts of the instances there, and sends
+//! what is due at about the same time as one read, or as one transaction over many rows. The
+//! protocol knows nothing of it: each row is judged alone by its act's own definition, and an
+//! instance's validity counts from its decision, before its act gets here.
 
 mod budget;
 mod dispatch;

@@ -30,15 +30,15 @@ impl Class {
         [Class::Heartbeats, Class::Polls, Class::Releases, Class::Begins, Class::Sweeps];
 }
 
-/// The request for one lock.
+/// What is asked for one lock.
 #[derive(Clone, Debug)]
 pub(crate) enum OpKind {
-    /// Its row.
+    /// Reads its row.
     Observe {
         /// True if nobody looked at it for this instance before.
         is_first: bool,
     },
-    /// A change of its row.
+    /// Changes its row.
     Change(Change),
     /// Deletes its takeover rows of tokens before this one.
     Sweep(Timestamp),

@@ -12,7 +12,7 @@ use super::together::{Batch, fill_a_request};
 use super::waiting::Waiting;
 use super::window::{Growth, Pause};
 
-/// By which part of its limit a heartbeat that waits in the queue is late.
+/// A heartbeat is late that has waited in the queue for this part of its limit.
 const LATE: u32 = 4;
 
 /// How long transactions stay apart after the server has ended one for another: at first, and at
@@ -59,8 +59,8 @@ impl Queues {
         self.class(op.kind.class()).add(op);
     }
 
-    /// Has these acts send together, and not before `not_before`. They go before other parts: what
-    /// was refused first is found before more is refused.
+    /// Sends this batch once more, and not before `not_before`. It goes before other parts: the row
+    /// that spoilt one batch is found before it spoils more.
     pub(crate) fn add_part(&mut self, not_before: Instant, part: Batch) {
         self.class(part.class).parts.push_front((not_before, part));
     }
@@ -115,7 +115,7 @@ impl Queues {
         self.queues.iter().any(|waiting| !waiting.is_empty())
     }
 
-    /// Returns when something that is held back may leave.
+    /// Returns when the next request that is held back may leave.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let parts = self.queues.iter().flat_map(|waiting| waiting.parts.iter());
         let parts = parts.map(|(not_before, _)| *not_before).filter(|at| *at > now).min();
@@ -178,7 +178,7 @@ impl Queues {
         order
     }
 
-    /// Heartbeats wait for no other request longer than this, be it that they end it.
+    /// Heartbeats wait for another request until this moment, then leave even if they end it.
     fn overtakes_at(&self) -> Option<Instant> {
         let heartbeats = self.of(Class::Heartbeats);
         let limit = heartbeats.first()?.limit;
@@ -278,7 +278,7 @@ mod tests {
             self.answers.push(answer);
         }
 
-        /// Has those gather that are due at the same mark.
+        /// Waits until those that are due at the same tick have come.
         async fn gather(&self) {
             tokio::time::advance(GATHERING_MAX).await;
         }

@@ -92,26 +92,26 @@ pub(crate) struct Verdict {
 /// The commit of a transaction's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitOutcome {
-    /// All are applied.
+    /// All writes are applied.
     Applied {
         /// The commit timestamp.
         at: Timestamp,
     },
-    /// None is: a row that was to be inserted exists.
+    /// No write is applied: a row that was to be inserted exists.
     Exists,
-    /// None is, and any of the rows may be the reason.
+    /// No write is applied, and any of the rows may be the reason.
     Spoilt,
-    /// None is: another transaction was in the way of the read with which it began, or of the rest.
+    /// No write is applied: another transaction was in the way.
     Aborted {
         /// True if nothing but the read was sent.
         at_read: bool,
     },
-    /// None is. A row may be the reason, or the server ended the transaction for another of its
-    /// session.
+    /// No write is applied. A row may be the reason, or the server ended the transaction for another
+    /// of its session.
     Gone,
-    /// None is, and no row is to blame.
+    /// No write is applied, and no row is to blame.
     NotApplied,
-    /// Nobody knows, of any of them.
+    /// Nobody knows if the writes are applied.
     Unknown,
 }
 

@@ -12,12 +12,12 @@ use super::request::Reply;
 use super::together::{Batch, Chosen, ROWS_MAX, fill_a_request};
 use super::window::Window;
 
-/// How long heartbeats gather before they leave, at the most. Tasks that wake at one mark run one
+/// The longest time that heartbeats gather before they leave. Tasks that wake at one tick run one
 /// after another, beside the batcher's.
 pub(crate) const GATHERING_MAX: Duration = Duration::from_millis(5);
-/// How long polls gather where several have come, unless one of them is somebody's first look.
+/// The longest time that several polls gather, unless one of them is somebody's first look.
 pub(crate) const POLLS_GATHERING_MAX: Duration = Duration::from_millis(25);
-/// Into how many of these the limit of an act goes, at the least.
+/// An act gathers for no more than this part of its limit.
 const GATHERINGS: u32 = 32;
 
 /// The acts that wait for one kind of request.
@@ -49,8 +49,8 @@ impl Class {
         }
     }
 
-    /// Returns true if acts of this kind are repeated without regard to the bound on load (I8); the
-    /// parts of what was refused together are not.
+    /// Returns true if an act of this kind is repeated at no charge (I8). The parts of a batch that
+    /// was refused are charged all the same.
     fn is_free(self) -> bool {
         self == Class::Heartbeats
     }
@@ -116,7 +116,7 @@ impl Waiting {
         self.first_trusted().or(in_parts).or(self.isolated.front())
     }
 
-    /// Returns true if more acts may still come that are due at the same mark as those that wait.
+    /// Returns true if more acts may still come that are due at the same tick as those that wait.
     pub(super) fn is_gathering(&self, class: Class, now: Instant) -> bool {
         self.gathers_until(class).is_some_and(|at| now < at) && !fill_a_request(self.trusted_ops())
     }
@@ -144,7 +144,7 @@ impl Waiting {
         self.fresh.iter().chain(&self.repeats).map(|(_, op)| op)
     }
 
-    /// Forgets those for whom nobody waits any more, as far as they are next.
+    /// Drops the next acts as long as nobody waits for them any more.
     pub(super) fn drop_idle(&mut self, now: Instant) {
         for queue in [&mut self.fresh, &mut self.repeats] {
             while queue.front().is_some_and(|(_, op)| op.is_idle()) {

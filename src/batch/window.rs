@@ -129,7 +129,7 @@ impl Growth {
         }
     }
 
-    /// Has no term begin for a while.
+    /// Lets no term begin for a while.
     pub(crate) fn pause(&mut self, now: Instant) {
         self.paused.begin(now);
     }

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
+use futures_channel::mpsc;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::handle::Spindle;
 use super::rank::RankedContender;
 use crate::error::{Error, Kind, Result};
-use crate::runloop::{BatchedRow, Demand, Driver, overdue_limit};
+use crate::runloop::{BatchedRow, Command, Demand, Driver, overdue_limit};
 use crate::settings::Settings;
 use crate::store::{Connection, Table};
 use crate::system::chance;
@@ -54,8 +55,8 @@ impl Spindle {
     /// Starts the loop that wants the lock while somebody here wants it, unless it runs already.
     pub(super) fn start_on_demand(&self) -> Result<()> {
         let (done, _nobody_waits) = oneshot::channel();
-        match self.begin(Demand::Claimed, CancellationToken::new(), done) {
-            Err(_) if self.shared().demand.get() == Some(&Demand::Claimed) => Ok(()),
+        match self.begin(Demand::OfWaiters, CancellationToken::new(), done) {
+            Err(_) if self.shared().demand.get() == Some(&Demand::OfWaiters) => Ok(()),
             started => started,
         }
     }
@@ -68,25 +69,7 @@ impl Spindle {
     ) -> Result<()> {
         let settings = self.shared().settings.clone()?;
         let site = self.site(&settings)?;
-        let inbox = {
-            let mut inbox = self.shared().inbox.lock().unwrap_or_else(PoisonError::into_inner);
-            let taken = inbox.take();
-            if taken.is_some() {
-                // Under the same lock, so that who finds the inbox gone finds this.
-                let _ = self.shared().demand.set(demand);
-            }
-            taken
-        };
-        let Some(inbox) = inbox else {
-            let before = match self.shared().demand.get() {
-                Some(Demand::Claimed) => {
-                    "`run` after `acquire`, `try_acquire` or `lead`; one of \
-                                          them drives an instance, so build a second one for `run`"
-                }
-                _ => "`run` was called before; it drives the instance, so build a second one",
-            };
-            return Err(Error::config(format!("lock `{}`: {before}", settings.name)));
-        };
+        let inbox = self.inbox(demand)?;
         let published = Arc::clone(&self.shared().published);
         published.vitals().starts(overdue_limit(settings.timing.lease));
         let commands = Arc::downgrade(&self.shared().commands);
@@ -131,6 +114,24 @@ impl Spindle {
                 Ok(())
             }
         }
+    }
+
+    /// Takes the loop's end of the channel; fails if a loop has it already.
+    fn inbox(&self, demand: Demand) -> Result<mpsc::UnboundedReceiver<Command>> {
+        let mut inbox = self.shared().inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inbox) = inbox.take() {
+            // Under the same lock, so that another caller that finds the inbox gone finds this.
+            let _ = self.shared().demand.set(demand);
+            return Ok(inbox);
+        }
+        let before = match self.shared().demand.get() {
+            Some(Demand::OfWaiters) => {
+                "`run` after `acquire`, `try_acquire` or `lead`; one of them drives an instance, so \
+                 build a second one for `run`"
+            }
+            _ => "`run` was called before; it drives the instance, so build a second one",
+        };
+        Err(Error::config(format!("lock `{}`: {before}", self.name())))
     }
 
     /// Finds where the loop is to run, before anything is taken that a refusal would lose.

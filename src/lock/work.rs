@@ -18,7 +18,7 @@ pub(crate) struct Orders {
     pub(crate) cancel: CancellationToken,
     /// The instance was told to resign.
     pub(crate) resign: CancellationToken,
-    /// The future that all this was done for is gone, and with it any patience.
+    /// The caller's future was dropped: the task gets no time to stop.
     pub(crate) dropped: CancellationToken,
     /// How long the task may go on without a report of its progress.
     pub(crate) watchdog: Option<Duration>,
@@ -138,7 +138,7 @@ async fn wait<T>(
     stop_limit: Duration,
 ) -> Option<Result<T, JoinError>> {
     {
-        let mut patience = pin!(sleep(stop_limit));
+        let mut too_late = pin!(sleep(stop_limit));
         let lost = async {
             guard.cancelled().await;
             // The rest of the lease is for what the abort itself takes.
@@ -148,7 +148,7 @@ async fn wait<T>(
             biased;
             ended = &mut *task => return Some(ended),
             () = orders.dropped.cancelled() => {}
-            () = &mut patience, if !guard.is_over() => {}
+            () = &mut too_late, if !guard.is_over() => {}
             () = lost => {}
         }
     }

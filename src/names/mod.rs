@@ -12,11 +12,10 @@ pub(crate) const NAME_BYTES_MAX: usize = 4_096;
 pub(crate) const ID_BYTES_MAX: usize = 256;
 pub(crate) const INFO_BYTES_MAX: usize = 4_096;
 
-/// With this the name of every row begins that the library makes for something other than a lock
-/// of its users.
+/// The prefix of the names of the library's own rows, which are no user's locks.
 const RESERVED: &str = "spindle:";
 
-/// Refuses what a user's lock can't be called because the library calls rows of its own so.
+/// Refuses a name that is kept for the library's own rows.
 pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
     if name.starts_with(RESERVED) {
         return Err(Error::config(format!(
@@ -125,7 +124,7 @@ pub(crate) fn number(text: &str) -> Option<usize> {
     (number.to_string() == text).then_some(number)
 }
 
-/// Refuses what no instance can be called, or says which rule it breaks.
+/// Refuses an id that no instance can have, and says which rule it breaks.
 pub(crate) fn check_id(id: &str) -> Result<(), String> {
     if id.is_empty() || id.len() > ID_BYTES_MAX {
         return Err(format!("id of {} bytes; expected 1 to {ID_BYTES_MAX}", id.len()));
@@ -136,7 +135,7 @@ pub(crate) fn check_id(id: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses what could be taken for a takeover row (I6), and what Spanner can't have as a key.
+/// Refuses a name that looks like a takeover row's (I6), and one that is no key for Spanner.
 pub(crate) fn check_lock_name(name: &str) -> Result<()> {
     if name.is_empty() {
         return Err(Error::config("lock name: empty"));

@@ -70,8 +70,8 @@ impl Table {
         columns.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect()
     }
 
-    /// Says it of a server on which no lock can be taken, whatever else it lacks: it need not have
-    /// an information schema either.
+    /// Refuses a server that gives no read timestamps, before anything else is asked: it may lack an
+    /// information schema, too.
     async fn probe_read_timestamp(&self) -> Result<()> {
         let leased = self.spanner.connection.client(REQUEST_LIMIT).await?;
         let request = self.spanner.row_request(["name"], PROBE_NAME, leased.limit);

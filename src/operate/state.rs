@@ -9,7 +9,7 @@ use crate::lock::LastRun;
 use crate::names::fleet_of;
 use crate::token::FencingToken;
 
-/// By which an old table without `lease_ms` is judged by who is no instance.
+/// The lease by which callers without an instance judge a table without `lease_ms`.
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(10);
 
 /// A lock as it stands in the table, judged by Spanner's clock.

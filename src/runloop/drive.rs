@@ -36,13 +36,13 @@ const TICKS_PER_LEASE: u32 = 10;
 const OVERDUE_MIN: Duration = Duration::from_secs(1);
 const OVERDUE_MAX: Duration = Duration::from_secs(10);
 
-/// A loop's need of the lock.
+/// When a loop wants the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
     /// For as long as it runs.
     Always,
     /// While a waiter waits for it or has it.
-    Claimed,
+    OfWaiters,
 }
 
 /// A handle's request to the loop.
@@ -256,7 +256,7 @@ impl<R: LockRow> Driver<R> {
     /// Gives those who wait for the lock what there is to give.
     fn serve(&mut self, now: Moment) {
         if let Some((token, _)) = self.instance.term()
-            && self.demand == Demand::Claimed
+            && self.demand == Demand::OfWaiters
         {
             if let Some(term) = self.published.term() {
                 self.waiters.grant(&term);

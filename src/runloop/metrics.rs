@@ -106,7 +106,7 @@ struct Report {
     holds: bool,
     contends: bool,
     remaining: Option<Duration>,
-    /// For how long nothing has been answered that was asked.
+    /// How long requests have gone without any answer.
     age: Option<Duration>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) trait LockRow: Send + Sync + 'static {
     /// Carries out one act, sent once, in not much more than `limit`.
     fn carry_out(&self, act: Act, limit: Duration) -> UnderWay;
 
-    /// The marks at which to act, together with the other locks that share a batcher.
+    /// Returns the ticks at which to act, together with the other locks that share a batcher.
     fn ticks(&self) -> Ticks;
 }
 

@@ -23,9 +23,8 @@ pub struct PastTerm {
     pub end: Option<DateTime<Utc>>,
     /// Why it ended; nothing if it goes on.
     pub cause: Option<Cause>,
-    /// For how long the lock had been there for the taking when this term began. Neither the grace
-    /// of a successor nor a cooldown counts, nor the rest of a lease. Nothing
-    /// where the versions don't tell.
+    /// How long the lock had been free when this term began. Neither the grace of a successor counts,
+    /// nor a cooldown, nor the rest of a lease. Nothing where the versions don't tell.
     pub vacancy: Option<Duration>,
 }
 

@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use crate::error::{self, Error, Missing, Result};
 
-/// How long one attempt to connect may go on: credentials, DNS, TLS and a session. Callers with
-/// less patience leave it to the next ones.
+/// The longest attempt to connect: credentials, DNS, TLS and a session. It goes on for later callers
+/// if one with a shorter limit gives up.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The places that the client goes to where it is given none.

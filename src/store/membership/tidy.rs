@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::store::{REQUEST_LIMIT, Table};
 use crate::term::say;
 
-/// So many rows in one transaction, at the most.
+/// The most rows in one transaction.
 const ROWS_MAX: usize = 100;
 /// A row stays for at least so long after it fell vacant, and for ten leases.
 const AGE_MIN: Duration = Duration::from_secs(60);
