@@ -366,7 +366,7 @@ async fn each_heartbeat_of_a_guard_is_told_with_the_time_that_it_gives() {
         let before = Instant::now() + guard.remaining();
         timeout(LEASE, renewed).await.unwrap();
         let after = Instant::now() + guard.remaining();
-        // By how much depends on the marks at which the locks of this process act together.
+        // By how much depends on the ticks at which the locks of this process act together.
         assert!(after > before, "it is longer when it is told");
     }
     world.spanner.inject(Fault::any().effect(Effect::Stall));

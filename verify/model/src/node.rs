@@ -145,7 +145,7 @@ impl Node {
 
     /// Returns true if a heartbeat may go now, though it is not due yet.
     pub fn may_go_early(&self) -> bool {
-        // The marks at which heartbeats meet are a tick apart here.
+        // Heartbeats may meet at every tick here.
         let may = self.early.is_some_and(|early| early.at < self.now());
         may && self.asked.is_none() && !self.paused && !self.wake_is_due()
     }
