@@ -24,7 +24,8 @@ use crate::batch::{
     Verdict, judge,
 };
 use crate::error::Error;
-use crate::operate::{HistoryEnd, Past, PastTerm, Version, Walk};
+pub use crate::operate::{Past, Version};
+use crate::operate::{PastTerm, Walk};
 use crate::runloop::{BatchedRow, Command, Driver, LockRow, UnderWay};
 use crate::settings::Settings;
 pub use crate::system::Machine;
@@ -396,58 +397,20 @@ impl Member {
     }
 }
 
-/// The versions of one lock's row.
-pub trait Versions: Sync {
-    /// Returns the row now, and the timestamp of that.
-    fn now(&self) -> impl Future<Output = (Option<spindle_protocol::StoredRow>, Timestamp)> + Send;
-
-    /// Returns the row as it was then; none if that is forgotten.
-    fn at(
-        &self,
-        at: Timestamp,
-    ) -> impl Future<Output = Option<Option<spindle_protocol::StoredRow>>> + Send;
-}
-
-struct PastRow<'a, V>(&'a V, std::sync::OnceLock<Timestamp>);
-
-impl<V: Versions> Past for PastRow<'_, V> {
-    async fn now(&self) -> crate::Result<(Option<spindle_protocol::StoredRow>, Timestamp)> {
-        let (row, read_at) = self.0.now().await;
-        // It is asked once.
-        let _ = self.1.set(read_at);
-        Ok((row, read_at))
-    }
-
-    async fn at(&self, at: Timestamp) -> crate::Result<Version> {
-        Ok(match self.0.at(at).await {
-            Some(Some(row)) => Version::Row(row),
-            Some(None) => Version::None,
-            None => Version::End(HistoryEnd::Forgotten),
-        })
-    }
-
-    fn has_marks(&self) -> bool {
-        true
-    }
-}
-
 /// Returns what [`LockTable::history`](crate::LockTable::history) tells of such versions, and when the row was read.
-pub async fn history(versions: &impl Versions, window: Duration) -> (Vec<PastTerm>, Timestamp) {
-    let past = PastRow(versions, std::sync::OnceLock::new());
-    let mut walk = Walk::new(window);
+pub async fn history(
+    past: &impl Past,
+    window: Duration,
+) -> crate::Result<(Vec<PastTerm>, Timestamp)> {
+    let (latest, read_at) = past.now().await?;
+    let mut walk = Walk::new(window).begun_by(latest, read_at);
     let mut terms = Vec::new();
-    // Reading the versions can't fail here.
-    while let Ok(Some(term)) = walk.next(&past).await {
+    while let Some(term) = walk.next(past).await? {
         terms.push(term);
     }
-    let read_at = past.1.get().copied().unwrap_or(Timestamp::EPOCH);
-    assert!(
-        walk.reads() <= 1 + 4 * (terms.len() as u64 + 1),
-        "{} reads for {} terms",
-        walk.reads(),
-        terms.len()
-    );
-    (terms, read_at)
+    let (reads, count) = (walk.reads(), terms.len() as u64);
+    assert!(reads <= 4 * (count + 1), "{reads} reads for {count} terms");
+    Ok((terms, read_at))
 }
 
 /// Returns the `writer` of a term, which a fenced write compares.

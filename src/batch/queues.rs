@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn heartbeats_of_one_mark_leave_together_a_moment_after_the_first() {
+    async fn heartbeats_of_one_tick_leave_together_a_moment_after_the_first() {
         let mut waiters = Waiters::none();
         waiters.add("a", heartbeat(), false, 0);
         waiters.add("p", look(), false, 0);

@@ -4,15 +4,16 @@ use google_cloud_gax::error::rpc::Code;
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
+use google_cloud_spanner::transaction::TimestampBound;
 use spindle_protocol::{Answer, Timestamp};
 use tokio::time::timeout;
 
 use super::pages::Pages;
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
-use crate::store::requests::{self, Request};
 use crate::store::{
-    COMMIT_TIMESTAMP, REQUEST_LIMIT, Table, despite_others, row, transact, without_read_timestamp,
+    COMMIT_TIMESTAMP, REQUEST_LIMIT, Table, despite_others, read_rows, row, transact,
+    without_read_timestamp,
 };
 
 /// A name that no lock can have, since it looks like a takeover row.
@@ -75,19 +76,13 @@ impl Table {
     async fn probe_read_timestamp(&self) -> Result<()> {
         let leased = self.spanner.connection.client(REQUEST_LIMIT).await?;
         let request = self.spanner.row_request(["name"], PROBE_NAME, leased.limit);
-        let reading = async {
-            let transaction = leased.client.read_only_transaction().build().await?;
-            requests::count(Request::Read);
-            let mut rows = transaction.execute_read(request).await?;
-            rows.next().await.transpose()?;
-            Ok::<_, google_cloud_spanner::Error>(transaction.read_timestamp())
-        };
+        let reading = read_rows(&leased.client, TimestampBound::strong(), request);
         match timeout(leased.limit, reading).await {
-            Ok(Ok(None)) => {
+            Ok(Ok((_, None))) => {
                 Err(without_read_timestamp(&format!("table `{}`: read a row", self.name)))
             }
             // A failure here repeats below, where its reason can be told.
-            Ok(Ok(Some(_)) | Err(_)) | Err(_) => Ok(()),
+            Ok(Ok((_, Some(_))) | Err(_)) | Err(_) => Ok(()),
         }
     }
 

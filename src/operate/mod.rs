@@ -19,9 +19,12 @@ pub(crate) use check::check;
 #[cfg(feature = "admin")]
 pub(crate) use create::{admin, create, upgrade};
 pub use depose::{Deposed, Evict, Seize};
+#[cfg(all(feature = "__simulation", unix))]
+pub(crate) use history::Walk;
 pub use history::{Cause, History, HistoryEnd, PastTerm};
 #[cfg(all(feature = "__simulation", unix))]
-pub(crate) use history::{Past, Version, Walk};
+#[doc(hidden)]
+pub use history::{Past, Version};
 pub(crate) use inspect::inspect;
 pub use list::LockList;
 pub use observe::Observer;

@@ -11,9 +11,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use google_cloud_gax::error::rpc::Code;
+use google_cloud_spanner::client::DatabaseClient;
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::{KeyRange, KeySet};
 use google_cloud_spanner::read::ReadRequest;
+use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
 use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp, takeover_keys};
 use tokio::time::error::Elapsed;
@@ -128,13 +130,7 @@ impl Spanner {
         request: ReadRequest,
         doing: impl Fn() -> String,
     ) -> Result<(Vec<StoredRow>, Option<ClientTimestamp>)> {
-        let reading = async {
-            let transaction = leased.client.read_only_transaction().build().await?;
-            requests::count(Request::Read);
-            let mut rows = transaction.execute_read(request).await?;
-            let rows = row::stored_rows(&mut rows).await?;
-            Ok((rows, transaction.read_timestamp()))
-        };
+        let reading = read_rows(&leased.client, TimestampBound::strong(), request);
         self.answered(leased, timeout(leased.limit, reading).await, doing).await
     }
 
@@ -260,6 +256,19 @@ impl Spanner {
     ) -> ReadRequest {
         row::request(&self.name, columns, key_set(&[lock], &[]), None, limit)
     }
+}
+
+/// Reads rows in one request, and gives Spanner's timestamp of it, if it tells that.
+pub(crate) async fn read_rows(
+    client: &DatabaseClient,
+    bound: TimestampBound,
+    request: ReadRequest,
+) -> google_cloud_spanner::Result<(Vec<StoredRow>, Option<ClientTimestamp>)> {
+    let transaction = client.read_only_transaction().set_timestamp_bound(bound).build().await?;
+    requests::count(Request::Read);
+    let mut rows = transaction.execute_read(request).await?;
+    let rows = row::stored_rows(&mut rows).await?;
+    Ok((rows, transaction.read_timestamp()))
 }
 
 /// Says that no lock can live on a server that doesn't tell the time of its reads.

@@ -8,4 +8,6 @@ mod walk;
 pub use past_term::{Cause, HistoryEnd, PastTerm};
 pub use terms::History;
 #[cfg(all(feature = "__simulation", unix))]
-pub(crate) use walk::{Past, Version, Walk};
+pub(crate) use walk::Walk;
+#[cfg(all(feature = "__simulation", unix))]
+pub use walk::{Past, Version};

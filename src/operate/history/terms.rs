@@ -15,8 +15,7 @@ use crate::batch::Need;
 use crate::error::{Error, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::operate::LockState;
-use crate::store::requests::{self, Request};
-use crate::store::{REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::store::{REQUEST_LIMIT, Table, read_rows, row, without_read_timestamp};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -147,21 +146,11 @@ impl LockRow<'_> {
     ) -> Result<(Option<StoredRow>, Option<ClientTimestamp>)> {
         let doing = || format!("lock `{}`: read an old version of its row", self.lock);
         let leased = self.table.spanner.ready(Need::Read, REQUEST_LIMIT).await?;
-        let reading = async {
-            let transaction = leased.client.read_only_transaction();
-            let transaction = transaction.set_timestamp_bound(bound).build().await?;
-            let request = self.table.spanner.row_request(
-                self.table.spanner.all_columns(),
-                self.lock,
-                REQUEST_LIMIT,
-            );
-            requests::count(Request::Read);
-            let mut rows = transaction.execute_read(request).await?;
-            let found = row::stored_row(&mut rows).await?;
-            Ok((found, transaction.read_timestamp()))
-        };
-        match timeout(REQUEST_LIMIT, reading).await {
-            Ok(read) => read.map_err(|error| Error::from_read(doing(), error)),
+        let columns = self.table.spanner.all_columns();
+        let request = self.table.spanner.row_request(columns, self.lock, REQUEST_LIMIT);
+        match timeout(REQUEST_LIMIT, read_rows(&leased.client, bound, request)).await {
+            Ok(Ok((rows, read_at))) => Ok((rows.into_iter().next(), read_at)),
+            Ok(Err(error)) => Err(Error::from_read(doing(), error)),
             Err(_) => Err(Error::timed_out(doing(), REQUEST_LIMIT)),
         }
     }

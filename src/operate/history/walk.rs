@@ -19,7 +19,7 @@ const PROBES: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(60), Duration::from_secs(600)];
 
 /// The versions of one row.
-pub(crate) trait Past {
+pub trait Past {
     /// Returns the row now, and Spanner's timestamp of the read.
     fn now(&self) -> impl Future<Output = Result<(Option<StoredRow>, Timestamp)>> + Send;
 
@@ -32,7 +32,8 @@ pub(crate) trait Past {
 
 /// An old version of a row.
 #[derive(Clone, Debug)]
-pub(crate) enum Version {
+pub enum Version {
+    /// The row.
     Row(StoredRow),
     /// There was no row.
     None,

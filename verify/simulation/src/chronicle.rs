@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use spindle::operate::PastTerm;
-use spindle::simulation::{Versions, history};
+use spindle::operate::{HistoryEnd, PastTerm};
+use spindle::simulation::{Past, Version, history};
 use spindle_emulator::engine::{Read, Timestamp as EngineTimestamp, TimestampBound};
 use spindle_protocol::{StoredRow, Timestamp};
 
@@ -18,16 +18,29 @@ struct LockRow<'a> {
     lock: &'a str,
 }
 
-impl Versions for LockRow<'_> {
-    async fn now(&self) -> (Option<StoredRow>, Timestamp) {
+impl Past for LockRow<'_> {
+    async fn now(&self) -> spindle::Result<(Option<StoredRow>, Timestamp)> {
         let read_at = self.world.database.read_timestamp(TimestampBound::Strong);
         let read_at = read_at.expect("a strong read has a timestamp");
         let row = self.read(read_at).await.expect("a strong read is answered");
-        (row, timestamp(read_at))
+        Ok((row, timestamp(read_at)))
     }
 
-    async fn at(&self, at: Timestamp) -> Option<Option<StoredRow>> {
-        self.read(EngineTimestamp::from_nanos(i128::from(at.0))?).await
+    async fn at(&self, at: Timestamp) -> spindle::Result<Version> {
+        let at = EngineTimestamp::from_nanos(i128::from(at.0));
+        let found = match at {
+            Some(at) => self.read(at).await,
+            None => None,
+        };
+        Ok(match found {
+            Some(Some(row)) => Version::Row(row),
+            Some(None) => Version::None,
+            None => Version::End(HistoryEnd::Forgotten),
+        })
+    }
+
+    fn has_marks(&self) -> bool {
+        true
     }
 }
 
@@ -43,10 +56,11 @@ impl LockRow<'_> {
 
 /// The row of a lock as it was then, if there was one.
 pub(crate) async fn row_at(world: &World, lock: &str, at: Timestamp) -> Option<StoredRow> {
-    LockRow { world, lock }.at(at).await.flatten()
+    let at = EngineTimestamp::from_nanos(i128::from(at.0))?;
+    LockRow { world, lock }.read(at).await.flatten()
 }
 
 /// The terms of a lock, the latest first, and when they were read.
 pub(crate) async fn of(world: &World, lock: &str) -> (Vec<PastTerm>, Timestamp) {
-    history(&LockRow { world, lock }, WINDOW).await
+    history(&LockRow { world, lock }, WINDOW).await.expect("the engine answers")
 }
