@@ -23,8 +23,8 @@ use super::together::Batch;
 use super::waiting::GATHERING_MAX;
 use crate::error::panic_message;
 
-/// A batch that failed, or whose answer is slow, is sent again in so many parts. Two rounds find one
-/// row among a thousand, well within the lease, at the price of three failures.
+/// The number of parts in which a batch is sent again that failed, or whose answer is slow. Two rounds
+/// find one row among a thousand, well within the lease, at the price of three failures.
 const PARTS: usize = 32;
 /// The longest delay of a part. By then, others that wanted the same rows at the same time are out of
 /// step.

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::op::{Class, Op};
 
-/// Rows of one request, at the most; Spanner allows 80,000 cells a commit.
+/// The most rows of one request; Spanner allows 80,000 cells a commit.
 pub(crate) const ROWS_MAX: usize = 1_000;
-/// Bytes of keys and values of one request, at the most.
+/// The most bytes of keys and values in one request.
 pub(super) const BYTES_MAX: usize = 1 << 20;
 
 /// Acts that go together, or wait to go together once more.

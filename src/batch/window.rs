@@ -89,7 +89,7 @@ pub(crate) struct Growth {
     paused: Pause,
 }
 
-/// Begins in so many full requests are a measurement.
+/// The number of full requests of begins that make a measurement.
 const MEASURED: usize = 8;
 /// For how long no term begins when heartbeats need the server: at first, and at most.
 pub(crate) const PAUSE_MIN: Duration = Duration::from_secs(10);

@@ -18,10 +18,10 @@ use tokio::time::Instant;
 
 use crate::error::{self, Error};
 
-/// How often a rollback is sent at most: Spanner gives up the transaction by itself, after 10 s.
+/// The most times that a rollback is sent: Spanner gives up the transaction by itself, after 10 s.
 const ROLLBACKS_MAX: u32 = 5;
 
-/// How long one of them may take, since the caller waits for it.
+/// The limit of one rollback, for which the caller waits.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 
 /// How far a transaction has come: it decides what a failure means.

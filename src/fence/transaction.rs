@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: u32 = 20;
 /// through.
 const OPTIMISTIC_ATTEMPTS_MAX: u32 = 5;
 
-/// As long as Spanner itself lets a transaction idle.
+/// The default time limit: Spanner lets a transaction idle for as long.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// A longer one means "for ever", which no clock can reach.

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use crate::error::{Error, Result, TaskError};
 
-/// After a failure of its task an instance pauses for so long at first, and at most, unless
-/// [`LeadOptions::pauses`] says otherwise.
+/// The first and the longest pause after a failure of the task, by default.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 
-/// Longer ones are mistakes.
+/// The longest pause, and the longest limit of a watchdog, that is accepted.
 const OPTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The values that a task of [`lead`](crate::Spindle::lead) may return: nothing, or a `Result`

@@ -100,7 +100,7 @@ pub(crate) fn is_writer_row(key: &str) -> bool {
         .is_some_and(|rest| !rest.contains('/'))
 }
 
-/// Returns the subject of an error about the rows of the library's own whose keys begin so.
+/// Returns the subject of an error about the library's own rows with this prefix.
 pub(crate) fn subject(prefix: &str) -> String {
     let words = prefix.strip_prefix(RESERVED).and_then(|rest| rest.split_once(':'));
     let (what, rest) = match words {

@@ -7,7 +7,7 @@ use spindle_protocol::{StoredRow, Timestamp};
 use crate::error::Result;
 use crate::store::{Table, despite_others};
 
-/// Rows of one page, and so what a listing has in memory at the most.
+/// The rows of one page, which is all that a listing has in memory.
 pub(super) const PAGE_ROWS: i64 = 100;
 
 /// The pages that are still to be read. Each is one strong read of its own.

@@ -89,7 +89,7 @@ impl Meter {
         }
     }
 
-    /// Notes that after so long each shard has an owner, and none is to move.
+    /// Notes how long it took until each shard had an owner and none was to move.
     pub(crate) fn settled(&self, took: Duration) {
         self.measure("spindle_shards_settle_seconds", took);
     }

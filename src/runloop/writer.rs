@@ -7,7 +7,8 @@ use spindle_protocol::rw::{Writing, is_left_to_readers, left_to_readers};
 use spindle_protocol::{Act, Answer, Change, Holder, Succession, TermId};
 use tokio::time::Instant;
 
-/// For so many polls the writers of a process may follow each other before they let readers begin.
+/// The number of polls for which the writers of a process may follow each other before they let
+/// readers begin.
 const TENURE_POLLS: u32 = 10;
 
 /// The writers' row as one writer has it.
@@ -28,7 +29,7 @@ pub(crate) struct WritersTurns {
 
 #[derive(Debug)]
 struct State {
-    /// Since when, as far as this process knows, writers have left readers no time to begin.
+    /// When writers began to leave readers no time to begin, as far as this process knows.
     since: Instant,
     /// When the last writer here ended.
     ended: Option<Instant>,

@@ -31,10 +31,10 @@ use crate::batch::{CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, St
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_table_name, subject};
 
-/// The rows of one sweep, at the most: it is there for tidiness and must stay cheap.
+/// The most rows of one sweep, which is there for tidiness and must stay cheap.
 const SWEEP_MAX: i64 = 1_000;
 
-/// The rows of one read of ranges, at the most: more than any fleet has.
+/// The most rows of one read of ranges: more than any fleet has.
 const ROWS_MAX: i64 = 100_000;
 
 /// Why each change was refused, if it was, and the rows by which all were judged.

@@ -115,7 +115,7 @@ fn refusal() -> google_cloud_spanner::Error {
     )
 }
 
-/// Before an act that another transaction got in the way of is tried again.
+/// The delay before an act is repeated that another transaction got in the way of.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// Repeats what other transactions may have ended, for as long as a request may take. A server that

@@ -15,7 +15,7 @@ where
     rand::random()
 }
 
-/// Draws one of so many places, the first of which is 0.
+/// Draws an index below `count`.
 pub(crate) fn place(count: usize) -> usize {
     random::<u32>() as usize % count.max(1)
 }

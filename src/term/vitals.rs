@@ -9,7 +9,7 @@ use crate::error::{Error, Kind};
 use crate::system::Clock;
 use crate::token::FencingToken;
 
-/// A failure that lasts is told so often.
+/// How often the log repeats a failure that lasts.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// An instance's account of itself.

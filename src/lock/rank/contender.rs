@@ -20,7 +20,7 @@ use crate::store::membership::{remove_released, tidy};
 use crate::system::chance;
 use crate::term::{Published, say};
 
-/// From one search for the rows of the long gone to the next.
+/// The interval between searches for rows of members that are long gone.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A ranked contender, which is a member of its lock while somebody wants it.

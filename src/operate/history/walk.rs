@@ -14,7 +14,7 @@ const READS_PER_TERM: u64 = 4;
 /// Spanner's commit timestamps lie at least this far apart.
 const TICK: Duration = Duration::from_micros(1);
 
-/// Where to look for a row that isn't there: so long before the one that is.
+/// How far back to look for a row that was deleted.
 const PROBES: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(60), Duration::from_secs(600)];
 

@@ -20,7 +20,7 @@ pub(super) struct Found {
 }
 
 enum Kind {
-    /// At least so many characters long.
+    /// It has to take at least this many characters.
     Text(usize),
     Stamp,
     Number,

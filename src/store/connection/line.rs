@@ -10,15 +10,15 @@ use super::target::Target;
 use crate::batch::{Budget, Charge, Repeats};
 use crate::error::Error;
 
-/// A failed attempt to connect answers everybody who asks within this time, so that however many
-/// locks ask, one attempt a second is made.
+/// How long a failed attempt to connect answers every caller. So there is one attempt a second,
+/// however many locks ask.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// After so long without any answer the client is replaced. Its channel may be dead, and it has no
-/// means of its own to find out.
+/// The longest silence before a client is replaced. Its channel may be dead, and it has no means of
+/// its own to find out.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Before a client whose credentials have failed for good is replaced, and its credentials with it.
+/// The least age of a client that is replaced because its credentials failed for good.
 const CREDENTIALS_PAUSE: Duration = Duration::from_secs(10);
 
 /// Attempts to connect by all runtimes of a connection, and what they are charged to.

@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use line::{Line, State};
 use target::Target;
 
-/// How long a request may take that no loop sends.
+/// The limit of a request that no loop sends.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// How requests reach the database.

@@ -22,7 +22,7 @@ pub(crate) struct Rows {
     pub(crate) with_leases: bool,
 }
 
-/// Reads all rows whose keys begin so. Each prefix ends with `/`.
+/// Reads all rows with these prefixes, each of which ends with `/`.
 pub(crate) async fn poll(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
     poll_beside(table, &[], prefixes).await
 }
@@ -43,7 +43,7 @@ pub(crate) async fn poll_to_tidy(table: &Arc<Table>, prefix: &str) -> Result<Row
     table.budget().tidying(|| subject(prefix), Charge::Read, REQUEST_LIMIT, polling).await
 }
 
-/// Reads the rows of these keys, and all whose keys begin so.
+/// Reads the rows of these keys, and all rows with these prefixes.
 pub(crate) async fn poll_beside(
     table: &Arc<Table>,
     keys: &[&str],

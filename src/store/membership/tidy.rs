@@ -13,7 +13,7 @@ use crate::term::say;
 
 /// The most rows in one transaction.
 const ROWS_MAX: usize = 100;
-/// A row stays for at least so long after it fell vacant, and for ten leases.
+/// The least time that a row stays after it fell vacant; ten leases if that is longer.
 const AGE_MIN: Duration = Duration::from_secs(60);
 
 /// Deletes the rows of members and readers that have been gone for long, each on the condition that
