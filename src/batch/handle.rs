@@ -39,10 +39,16 @@ pub(crate) struct Batchers {
 #[derive(Debug)]
 struct Batcher {
     runtime: runtime::Id,
-    ticks: Ticks,
-    histories: Arc<FailureHistories>,
     /// The batcher ends with the last of its handles.
     inbox: mpsc::WeakUnboundedSender<Arc<Op>>,
+    shared: Shared,
+}
+
+/// What the handles of a batcher share.
+#[derive(Clone, Debug)]
+struct Shared {
+    ticks: Ticks,
+    histories: Arc<FailureHistories>,
     groups: Groups,
 }
 
@@ -116,27 +122,18 @@ impl Batchers {
         let mut batchers = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         batchers.retain(|batcher| batcher.inbox.strong_count() > 0);
         let running = batchers.iter().find(|batcher| batcher.runtime == runtime);
-        let running = running.and_then(|batcher| {
-            let (histories, groups) = (Arc::clone(&batcher.histories), Arc::clone(&batcher.groups));
-            Some((batcher.inbox.upgrade()?, batcher.ticks, histories, groups))
-        });
-        let (inbox, ticks, histories, groups) = running.unwrap_or_else(|| {
+        let running =
+            running.and_then(|batcher| Some((batcher.inbox.upgrade()?, batcher.shared.clone())));
+        let (inbox, Shared { ticks, histories, groups }) = running.unwrap_or_else(|| {
             let mut random = SmallRng::seed_from_u64(seed);
             let ticks = Ticks::new(&mut random);
+            let shared = Shared { ticks, histories: Arc::default(), groups: Groups::default() };
             let (inbox, arriving) = mpsc::unbounded_channel();
             let (store, budget) = (Arc::clone(store), Arc::clone(&self.budget));
             spawn(Box::pin(Dispatcher::new(store, arriving, budget, random).run()));
-            let histories = Arc::<FailureHistories>::default();
-            let known = Arc::clone(&histories);
-            let groups = Groups::default();
-            batchers.push(Batcher {
-                runtime,
-                ticks,
-                histories: known,
-                inbox: inbox.downgrade(),
-                groups: Arc::clone(&groups),
-            });
-            (inbox, ticks, histories, groups)
+            let batcher = Batcher { runtime, inbox: inbox.downgrade(), shared: shared.clone() };
+            batchers.push(batcher);
+            (inbox, shared)
         });
         let slot = GroupSlot::in_one_of(&groups);
         let ticks = ticks.of_group(u32::try_from(slot.group).unwrap_or_default());

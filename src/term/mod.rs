@@ -211,19 +211,13 @@ impl Term {
     }
 }
 
-/// The beginning of a term: the lock, its holder, and when.
-struct Beginning {
-    lock: Arc<str>,
-    table: Arc<str>,
-    token: FencingToken,
-    writer: Writer,
-    valid_until: Moment,
-    clock: Clock,
-}
-
 impl Term {
-    fn begin(beginning: Beginning) -> Term {
-        let Beginning { lock, table, token, writer, valid_until, clock } = beginning;
+    fn begin(
+        (lock, table): (Arc<str>, Arc<str>),
+        (token, writer): (FencingToken, Writer),
+        valid_until: Moment,
+        clock: Clock,
+    ) -> Term {
         let cancelled = CancellationToken::new();
         let life = Life {
             cancelled: cancelled.clone(),

@@ -10,7 +10,7 @@ use super::health::Health;
 use super::validity::Validity;
 use super::vitals::Vitals;
 use super::watch::TermWatch;
-use super::{Beginning, Term, moment, nanoseconds};
+use super::{Term, moment, nanoseconds};
 use crate::error::{Error, TermEnd};
 use crate::system::Clock;
 use crate::token::FencingToken;
@@ -67,14 +67,8 @@ impl Published {
     }
 
     pub(crate) fn began(&self, token: FencingToken, writer: Writer, valid_until: Moment) {
-        let term = Term::begin(Beginning {
-            lock: Arc::clone(&self.lock),
-            table: Arc::clone(&self.table),
-            token,
-            writer,
-            valid_until,
-            clock: self.clock.clone(),
-        });
+        let place = (Arc::clone(&self.lock), Arc::clone(&self.table));
+        let term = Term::begin(place, (token, writer), valid_until, self.clock.clone());
         self.validity.begin(token.as_nanoseconds(), nanoseconds(valid_until));
         self.tell(Some(term));
     }
