@@ -58,8 +58,9 @@ async fn tell() -> Result<(), Failure> {
     let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
     let endpoint = spanner.endpoint();
     let mut picture = Picture::default();
-    let floor = picture.floor.clone();
-    let start = |rank| Process::start(|cancel| lead(rank, endpoint.clone(), cancel, floor.clone()));
+    let workload = picture.workload.clone();
+    let start =
+        |rank| Process::start(|cancel| lead(rank, endpoint.clone(), cancel, workload.clone()));
 
     let one = start(1)?;
     picture.leads("1 starts", 1).await?;
@@ -68,7 +69,7 @@ async fn tell() -> Result<(), Failure> {
     let three = start(3)?;
     picture.leads("3 starts", 3).await?;
     three.crash();
-    floor.forget(3);
+    workload.forget(3);
     picture.leads("3 crashes", 2).await?;
     let three = start(3)?;
     picture.leads("3 is back", 3).await?;
@@ -79,7 +80,7 @@ async fn tell() -> Result<(), Failure> {
     one.leave().await?;
 
     picture.print();
-    floor.check()?;
+    workload.check()?;
     let client = Spanner::builder().with_endpoint(endpoint).build().await?;
     judge(&client.database_client(DATABASE).build().await?).await
 }
@@ -88,7 +89,7 @@ async fn lead(
     rank: u32,
     endpoint: String,
     cancel: CancellationToken,
-    floor: Floor,
+    workload: Workload,
 ) -> Result<(), Failure> {
     let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
     let client = Spanner::builder().with_endpoint(endpoint).build().await?;
@@ -96,7 +97,7 @@ async fn lead(
     // A node that comes back is another one: the row of its former life is still there.
     let lock = table.lock("demo").by_rank(rank).preempt().lease(LEASE).build()?;
     let task = move |term: Term| {
-        let at_work = floor.enter(rank);
+        let at_work = workload.enter(rank);
         let client = client.clone();
         async move {
             let _at_work = at_work;
@@ -132,7 +133,7 @@ fn mark(term: &Term, number: usize) -> Mutation {
 
 /// The book of who leads, kept by the tasks.
 #[derive(Clone, Default)]
-struct Floor(Arc<Mutex<Book>>);
+struct Workload(Arc<Mutex<Book>>);
 
 #[derive(Default)]
 struct Book {
@@ -141,9 +142,9 @@ struct Book {
 }
 
 /// A task at work, until this is dropped.
-struct AtWork(Floor, u32);
+struct AtWork(Workload, u32);
 
-impl Floor {
+impl Workload {
     fn book(&self) -> std::sync::MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -179,7 +180,7 @@ impl Drop for AtWork {
 /// The leaders, column by column.
 #[derive(Default)]
 struct Picture {
-    floor: Floor,
+    workload: Workload,
     columns: Vec<Option<u32>>,
     events: Vec<(usize, &'static str)>,
 }
@@ -195,7 +196,7 @@ impl Picture {
                 return Err(format!("{event}: rank {rank} does not lead").into());
             }
             sleep(COLUMN).await;
-            let leader = self.floor.book().leader;
+            let leader = self.workload.book().leader;
             steady = if leader == Some(rank) { steady + 1 } else { 0 };
             self.columns.push(leader);
         }

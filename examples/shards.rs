@@ -61,15 +61,15 @@ async fn tell() -> Result<(), Failure> {
     let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
     let endpoint = spanner.endpoint();
     let mut picture = Picture::default();
-    let floor = picture.floor.clone();
-    let start = |id| Process::start(|cancel| share(id, endpoint.clone(), cancel, floor.clone()));
+    let workload = picture.workload.clone();
+    let start = |id| Process::start(|cancel| share(id, endpoint.clone(), cancel, workload.clone()));
 
     let (a, b) = (start("a")?, start("b")?);
     picture.settles("a and b start", 2).await?;
     let c = start("c")?;
-    let before = floor.starts();
+    let before = workload.starts();
     picture.settles("c joins", 3).await?;
-    let moved = floor.starts() - before;
+    let moved = workload.starts() - before;
     if moved != SHARDS / 3 {
         return Err(format!("{moved} shards moved when c joined; expected {}", SHARDS / 3).into());
     }
@@ -80,7 +80,7 @@ async fn tell() -> Result<(), Failure> {
     c.leave().await?;
 
     picture.print();
-    floor.check()?;
+    workload.check()?;
     let client = Spanner::builder().with_endpoint(endpoint).build().await?;
     judge(&client.database_client(DATABASE).build().await?).await
 }
@@ -89,14 +89,14 @@ async fn share(
     id: &'static str,
     endpoint: String,
     cancel: CancellationToken,
-    floor: Floor,
+    workload: Workload,
 ) -> Result<(), Failure> {
     let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
     let client = Spanner::builder().with_endpoint(endpoint).build().await?;
     let client = client.database_client(DATABASE).build().await?;
     let member = table.member("demo").id(id).lease(LEASE).build()?;
     let task = move |shard: Shard| {
-        let at_work = floor.enter(id, &shard);
+        let at_work = workload.enter(id, &shard);
         let client = client.clone();
         async move {
             let _at_work = at_work;
@@ -129,7 +129,7 @@ fn mark(shard: &Shard, number: usize) -> Mutation {
 
 /// The book of shards and workers, kept by the tasks.
 #[derive(Clone, Default)]
-struct Floor(Arc<Mutex<Book>>);
+struct Workload(Arc<Mutex<Book>>);
 
 #[derive(Default)]
 struct Book {
@@ -139,9 +139,9 @@ struct Book {
 }
 
 /// A task at work, until this is dropped.
-struct AtWork(Floor, usize);
+struct AtWork(Workload, usize);
 
-impl Floor {
+impl Workload {
     fn book(&self) -> std::sync::MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,7 +176,7 @@ impl Drop for AtWork {
 /// The shards and their workers, column by column.
 #[derive(Default)]
 struct Picture {
-    floor: Floor,
+    workload: Workload,
     columns: Vec<BTreeMap<usize, &'static str>>,
     events: Vec<(usize, &'static str)>,
 }
@@ -192,7 +192,7 @@ impl Picture {
                 return Err(format!("{event}: the shards are not shared evenly").into());
             }
             sleep(COLUMN).await;
-            let at_work = self.floor.book().at_work.clone();
+            let at_work = self.workload.book().at_work.clone();
             let mut shares: BTreeMap<&str, usize> = BTreeMap::new();
             at_work.values().for_each(|id| *shares.entry(id).or_default() += 1);
             let is_even =

@@ -137,22 +137,28 @@ pub fn member(world: &World, id: &str) -> Member {
     member.build().unwrap()
 }
 
-pub fn work_on(world: &World, floor: &AllWork, id: &str, count: usize) -> Worker {
-    work_slowly(world, floor, id, count, Duration::ZERO)
+pub fn work_on(world: &World, all_work: &AllWork, id: &str, count: usize) -> Worker {
+    work_slowly(world, all_work, id, count, Duration::ZERO)
 }
 
 /// As `work_on`, by tasks that take so long to stop.
-fn work_slowly(world: &World, floor: &AllWork, id: &str, count: usize, slow: Duration) -> Worker {
-    work_by(member(world, id).shards("partitions", count), floor, id, slow)
+fn work_slowly(
+    world: &World,
+    all_work: &AllWork,
+    id: &str,
+    count: usize,
+    slow: Duration,
+) -> Worker {
+    work_by(member(world, id).shards("partitions", count), all_work, id, slow)
 }
 
 /// Has a member share these shards.
-pub fn work_by(shards: Shards, floor: &AllWork, id: &str, slow: Duration) -> Worker {
+pub fn work_by(shards: Shards, all_work: &AllWork, id: &str, slow: Duration) -> Worker {
     let cancel = CancellationToken::new();
-    let (floor, name, stop) = (floor.clone(), id.to_string(), cancel.clone());
+    let (all_work, name, stop) = (all_work.clone(), id.to_string(), cancel.clone());
     let sharing = tokio::spawn(async move {
         let task = move |shard: Shard| {
-            let at_work = floor.enter(&name, &shard);
+            let at_work = all_work.enter(&name, &shard);
             async move {
                 let _at_work = at_work;
                 shard.cancelled().await;
@@ -164,8 +170,8 @@ pub fn work_by(shards: Shards, floor: &AllWork, id: &str, slow: Duration) -> Wor
     Worker { cancel, sharing }
 }
 
-fn work(world: &World, floor: &AllWork, id: &str) -> Worker {
-    work_on(world, floor, id, SHARDS)
+fn work(world: &World, all_work: &AllWork, id: &str) -> Worker {
+    work_on(world, all_work, id, SHARDS)
 }
 
 impl Worker {
@@ -178,17 +184,17 @@ impl Worker {
 #[tokio::test(start_paused = true)]
 async fn members_that_start_together_share_evenly_and_leave_nothing_but_the_shards() {
     let world = World::start().await;
-    let floor = AllWork::default();
-    let workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
-    let ((), took) = timed(floor.settles(3)).await;
+    let all_work = AllWork::default();
+    let workers = ["a", "b", "c"].map(|id| work(&world, &all_work, id));
+    let ((), took) = timed(all_work.settles(3)).await;
     assert!(took < LEASE, "{took:?}");
     sleep(LEASE * 5).await;
-    assert_eq!(floor.starts(), SHARDS, "no shard moved");
+    assert_eq!(all_work.starts(), SHARDS, "no shard moved");
     for worker in workers {
         worker.leave().await;
     }
-    assert!(floor.owners().is_empty());
-    floor.check();
+    assert!(all_work.owners().is_empty());
+    all_work.check();
     let names = world.names().await;
     let others: Vec<&String> = names.iter().filter(|name| name.ends_with("/count")).collect();
     assert_eq!((names.len(), others.len()), (SHARDS + 1, 1), "{names:?}");
@@ -197,95 +203,96 @@ async fn members_that_start_together_share_evenly_and_leave_nothing_but_the_shar
 #[tokio::test(start_paused = true)]
 async fn a_join_moves_only_the_joiners_share_and_each_move_is_short() {
     let world = World::start().await;
-    let floor = AllWork::default();
-    let _workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
-    floor.settles(3).await;
+    let all_work = AllWork::default();
+    let _workers = ["a", "b", "c"].map(|id| work(&world, &all_work, id));
+    all_work.settles(3).await;
     sleep(LEASE).await;
-    let _joiner = work(&world, &floor, "d");
-    let ((), took) = timed(floor.settles(4)).await;
+    let _joiner = work(&world, &all_work, "d");
+    let ((), took) = timed(all_work.settles(4)).await;
     assert!(took <= Duration::from_secs(5), "balanced after {took:?}");
     sleep(LEASE * 2).await;
-    assert_eq!(floor.starts(), SHARDS + 3, "the joiner got three");
-    let gaps = floor.0.lock().unwrap().gaps.clone();
+    assert_eq!(all_work.starts(), SHARDS + 3, "the joiner got three");
+    let gaps = all_work.0.lock().unwrap().gaps.clone();
     assert!(gaps.iter().all(|gap| *gap < Duration::from_millis(100)), "{gaps:?}");
-    floor.check();
+    all_work.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_leaves_is_gone_before_its_shards_are_free_and_they_move_once() {
     let world = World::start().await;
-    let floor = AllWork::default();
-    let leaver = work(&world, &floor, "a");
-    let _workers = ["b", "c"].map(|id| work(&world, &floor, id));
-    floor.settles(3).await;
+    let all_work = AllWork::default();
+    let leaver = work(&world, &all_work, "a");
+    let _workers = ["b", "c"].map(|id| work(&world, &all_work, id));
+    all_work.settles(3).await;
     sleep(LEASE).await;
     let start = Instant::now();
     leaver.leave().await;
-    floor.settles(2).await;
+    all_work.settles(2).await;
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     sleep(LEASE * 2).await;
-    assert_eq!(floor.starts(), SHARDS + 4, "no shard moved twice");
-    floor.check();
+    assert_eq!(all_work.starts(), SHARDS + 4, "no shard moved twice");
+    all_work.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_crash_every_shard_is_at_work_within_a_lease_and_a_second() {
     let world = World::start().await;
-    let floor = AllWork::default();
+    let all_work = AllWork::default();
     let requests = world.spanner.requests();
-    let doomed = work(&world, &floor, "a");
+    let doomed = work(&world, &all_work, "a");
     // Its session is the only one that commits.
     let alone = || {
         let sessions = requests.sessions();
         sessions.into_iter().find(|session| requests.of_session(session, Rpc::Commit) > 0)
     };
     let session = until("it commits", alone).await;
-    let _workers = ["b", "c"].map(|id| work(&world, &floor, id));
-    floor.settles(3).await;
+    let _workers = ["b", "c"].map(|id| work(&world, &all_work, id));
+    all_work.settles(3).await;
     sleep(LEASE).await;
     // More than there are shards, if the first one took them all before the others had joined.
-    let starts_before = floor.starts();
+    let starts_before = all_work.starts();
     world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
     let crashed = Instant::now();
     // A crash takes its tasks along.
     doomed.sharing.abort();
-    let shared = || floor.shares().values().sum::<usize>() == SHARDS && floor.shares().len() == 2;
+    let shared =
+        || all_work.shares().values().sum::<usize>() == SHARDS && all_work.shares().len() == 2;
     until("others work them all", || shared().then_some(())).await;
     let took = crashed.elapsed();
     assert!(took <= LEASE + Duration::from_secs(1), "{took:?}");
     assert!(took >= LEASE / 2, "before its lease was over: {took:?}");
     sleep(LEASE * 2).await;
-    assert_eq!(floor.starts(), starts_before + SHARDS / 3, "only the shards of the dead moved");
-    floor.check();
+    assert_eq!(all_work.starts(), starts_before + SHARDS / 3, "only the shards of the dead moved");
+    all_work.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_cut_off_stops_before_another_starts() {
     let world = World::start().await;
-    let floor = AllWork::default();
+    let all_work = AllWork::default();
     let requests = world.spanner.requests();
-    let _cut_off = work(&world, &floor, "a");
+    let _cut_off = work(&world, &all_work, "a");
     let alone = || {
         let sessions = requests.sessions();
         sessions.into_iter().find(|session| requests.of_session(session, Rpc::Commit) > 0)
     };
     let session = until("it commits", alone).await;
-    let _other = work(&world, &floor, "b");
-    floor.settles(2).await;
+    let _other = work(&world, &all_work, "b");
+    all_work.settles(2).await;
     world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
     until("the other works them all", || {
-        (floor.shares() == [("b".into(), SHARDS)].into()).then_some(())
+        (all_work.shares() == [("b".into(), SHARDS)].into()).then_some(())
     })
     .await;
     world.spanner.clear_faults();
-    floor.settles(2).await;
-    floor.check();
+    all_work.settles(2).await;
+    all_work.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_returns_or_panics_leaves_its_shard_to_others_and_starves_none() {
     let world = World::start().await;
-    let floor = AllWork::default();
+    let all_work = AllWork::default();
     let shards = member(&world, "a").shards("partitions", SHARDS);
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
@@ -295,33 +302,33 @@ async fn a_task_that_returns_or_panics_leaves_its_shard_to_others_and_starves_no
         };
         shards.run(stop, task).await
     });
-    let _other = work(&world, &floor, "b");
+    let _other = work(&world, &all_work, "b");
     until("the other works them all", || {
-        (floor.shares() == [("b".into(), SHARDS)].into()).then_some(())
+        (all_work.shares() == [("b".into(), SHARDS)].into()).then_some(())
     })
     .await;
     cancel.cancel();
     timeout(EVENTUALLY, failing).await.expect("it ends").unwrap().unwrap();
-    floor.check();
+    all_work.check();
 }
 
 /// No answer is no fault of the task: the pauses between the attempts end at 10 s.
 #[tokio::test(start_paused = true)]
 async fn a_shard_that_could_not_be_taken_for_minutes_is_at_work_soon_after_it_can() {
     let world = World::start().await;
-    let floor = AllWork::default();
+    let all_work = AllWork::default();
     let key = "spindle:shard:orders/partitions/0";
     let refusal = Fault::on(Rpc::Commit).table("locktable").key(key);
     world.spanner.inject(refusal.effect(Effect::Fail(Code::Unavailable)));
-    let _only = work_on(&world, &floor, "a", 1);
+    let _only = work_on(&world, &all_work, "a", 1);
     // Failures of the task would have come to pauses of minutes by now.
     sleep(Duration::from_secs(420)).await;
-    assert_eq!(floor.owners(), BTreeMap::new());
+    assert_eq!(all_work.owners(), BTreeMap::new());
     world.spanner.clear_faults();
     let start = Instant::now();
-    until("it is at work", || (floor.owners().len() == 1).then_some(())).await;
+    until("it is at work", || (all_work.owners().len() == 1).then_some(())).await;
     assert!(start.elapsed() < Duration::from_secs(15), "after {:?}", start.elapsed());
-    floor.check();
+    all_work.check();
 }
 
 /// The release is not applied, applied without an answer, or applied when nobody expects it.
@@ -329,10 +336,10 @@ async fn a_shard_that_could_not_be_taken_for_minutes_is_at_work_soon_after_it_ca
 async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease() {
     for effect in [Effect::Stall, Effect::StallReply, Effect::ApplyLate { after: LEASE / 5 }] {
         let world = Arc::new(World::start().await);
-        let floor = AllWork::default();
+        let all_work = AllWork::default();
         let shards = member(&world, "a").shards("partitions", SHARDS);
         let session: Arc<OnceLock<String>> = Arc::default();
-        let (book, giver) = (floor.clone(), (Arc::clone(&world), Arc::clone(&session)));
+        let (book, giver) = (all_work.clone(), (Arc::clone(&world), Arc::clone(&session)));
         let giving = tokio::spawn(async move {
             let task = move |shard: Shard| {
                 let (at_work, (world, session)) = (book.enter("a", &shard), giver.clone());
@@ -346,16 +353,16 @@ async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease(
             };
             shards.run(CancellationToken::new(), task).await
         });
-        floor.settles(1).await;
+        all_work.settles(1).await;
         session.set(world.spanner.requests().sessions().remove(0)).unwrap();
-        let _receiver = work(&world, &floor, "b");
-        let ((), took) = timed(floor.settles(2)).await;
+        let _receiver = work(&world, &all_work, "b");
+        let ((), took) = timed(all_work.settles(2)).await;
         assert!(took <= LEASE * 5, "{effect:?}: {took:?}");
         sleep(LEASE * 4).await;
-        assert_eq!(floor.starts(), SHARDS + SHARDS / 2, "{effect:?}: each moves once");
-        let longest = floor.longest_gap();
+        assert_eq!(all_work.starts(), SHARDS + SHARDS / 2, "{effect:?}: each moves once");
+        let longest = all_work.longest_gap();
         assert!(longest <= LEASE + Duration::from_secs(1), "{effect:?}: {longest:?}");
-        floor.check();
+        all_work.check();
         giving.abort();
     }
 }
@@ -364,42 +371,42 @@ async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease(
 #[tokio::test(start_paused = true)]
 async fn a_leave_of_which_spanner_hears_nothing_leaves_no_shard_alone_for_longer_than_two_leases() {
     let world = World::start().await;
-    let floor = AllWork::default();
-    let leaver = work(&world, &floor, "a");
-    floor.settles(1).await;
+    let all_work = AllWork::default();
+    let leaver = work(&world, &all_work, "a");
+    all_work.settles(1).await;
     let session = world.spanner.requests().sessions().remove(0);
-    let _others = ["b", "c"].map(|id| work(&world, &floor, id));
-    floor.settles(3).await;
+    let _others = ["b", "c"].map(|id| work(&world, &all_work, id));
+    all_work.settles(3).await;
     sleep(LEASE).await;
     let row = Fault::on(Rpc::Commit).session(session).key("spindle:share:orders/partitions/a");
     world.spanner.inject(row.effect(Effect::Stall));
-    floor.forget_gaps();
+    all_work.forget_gaps();
     leaver.leave().await;
     sleep(LEASE * 6).await;
-    floor.settles(2).await;
-    let longest = floor.longest_gap();
+    all_work.settles(2).await;
+    let longest = all_work.longest_gap();
     assert!(longest <= LEASE * 2, "{longest:?}");
-    floor.check();
+    all_work.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_run_frees_its_shards_for_others() {
     let world = World::start().await;
-    let floor = AllWork::default();
-    let dropped = work(&world, &floor, "a");
-    let _other = work(&world, &floor, "b");
-    floor.settles(2).await;
+    let all_work = AllWork::default();
+    let dropped = work(&world, &all_work, "a");
+    let _other = work(&world, &all_work, "b");
+    all_work.settles(2).await;
     sleep(LEASE).await;
     dropped.sharing.abort();
-    let ((), took) = timed(floor.settles(1)).await;
+    let ((), took) = timed(all_work.settles(1)).await;
     assert!(took < Duration::from_secs(3), "{took:?}");
-    floor.check();
+    all_work.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_write_of_a_shard_that_has_moved_is_refused() {
     let world = World::start().await;
-    let floor = AllWork::default();
+    let all_work = AllWork::default();
     let (give, fences) = tokio::sync::oneshot::channel();
     let give = Mutex::new(Some(give));
     let shards = member(&world, "a").shards("partitions", 1);
@@ -417,8 +424,8 @@ async fn a_fenced_write_of_a_shard_that_has_moved_is_refused() {
     let fence = timeout(EVENTUALLY, fences).await.unwrap().unwrap();
     cancel.cancel();
     sharing.await.unwrap().unwrap();
-    let shards = work_on(&world, &floor, "b", 1);
-    until("the other works it", || (floor.starts() == 1).then_some(())).await;
+    let shards = work_on(&world, &all_work, "b", 1);
+    until("the other works it", || (all_work.starts() == 1).then_some(())).await;
     let client = world.client().await;
     let refused = fence.write(&client, []).await.unwrap_err();
     assert!(refused.is_fenced(), "{refused}");
@@ -428,9 +435,9 @@ async fn a_fenced_write_of_a_shard_that_has_moved_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_steady_fleet_costs_each_member_its_polls_and_two_rounds_of_heartbeats_at_most() {
     let world = World::start().await;
-    let floor = AllWork::default();
-    let _workers = ["a", "b", "c"].map(|id| work(&world, &floor, id));
-    floor.settles(3).await;
+    let all_work = AllWork::default();
+    let _workers = ["a", "b", "c"].map(|id| work(&world, &all_work, id));
+    all_work.settles(3).await;
     sleep(LEASE * 3).await;
     let requests = world.spanner.requests();
     requests.reset();
@@ -438,18 +445,18 @@ async fn a_steady_fleet_costs_each_member_its_polls_and_two_rounds_of_heartbeats
     let each = requests.total() / 3 / 10;
     // A read a second, and two requests for each round of heartbeats.
     assert!(each <= 15, "{each} requests a lease and member: {:?}", requests.each());
-    floor.check();
+    all_work.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shard_is_reserved_for_its_new_owner_and_comes_back_if_that_one_takes_nothing() {
     let world = World::start().await;
-    let floor = AllWork::default();
-    let _workers = ["a", "b"].map(|id| work(&world, &floor, id));
-    floor.settles(2).await;
+    let all_work = AllWork::default();
+    let _workers = ["a", "b"].map(|id| work(&world, &all_work, id));
+    all_work.settles(2).await;
     let requests = world.spanner.requests();
     let before = requests.sessions();
-    let _joiner = work(&world, &floor, "c");
+    let _joiner = work(&world, &all_work, "c");
     let joiners = || {
         let new = requests.sessions().into_iter().filter(|session| !before.contains(session));
         new.into_iter().find(|session| requests.of_session(session, Rpc::Commit) > 0)
@@ -457,7 +464,7 @@ async fn a_shard_is_reserved_for_its_new_owner_and_comes_back_if_that_one_takes_
     let session = until("it joins", joiners).await;
     // Its row is there, and it takes nothing from here on.
     world.spanner.inject(Fault::on(Rpc::Commit).session(session).effect(Effect::Stall));
-    floor.forget_gaps();
+    all_work.forget_gaps();
     let reserved = async {
         loop {
             for shard in 0..SHARDS {
@@ -470,24 +477,24 @@ async fn a_shard_is_reserved_for_its_new_owner_and_comes_back_if_that_one_takes_
         }
     };
     timeout(LEASE, reserved).await.expect("a shard is released for c");
-    let ((), took) = timed(floor.settles(2)).await;
+    let ((), took) = timed(all_work.settles(2)).await;
     assert!(took <= LEASE * 3, "{took:?}");
     // The promise is over after two polls, and noticed within one.
-    let longest = floor.longest_gap();
+    let longest = all_work.longest_gap();
     assert!(longest <= Duration::from_millis(3_300), "{longest:?}");
-    floor.check();
+    all_work.check();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_waits_until_the_task_has_stopped() {
     let world = World::start().await;
-    let floor = AllWork::default();
+    let all_work = AllWork::default();
     let slow = Duration::from_secs(3);
-    let _slow = work_slowly(&world, &floor, "a", SHARDS, slow);
-    floor.settles(1).await;
-    let _other = work(&world, &floor, "b");
-    floor.settles(2).await;
-    floor.check();
-    let ended = floor.0.lock().unwrap().left.len();
+    let _slow = work_slowly(&world, &all_work, "a", SHARDS, slow);
+    all_work.settles(1).await;
+    let _other = work(&world, &all_work, "b");
+    all_work.settles(2).await;
+    all_work.check();
+    let ended = all_work.0.lock().unwrap().left.len();
     assert_eq!(ended, SHARDS / 2, "each of them was told to stop once");
 }
