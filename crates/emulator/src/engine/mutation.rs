@@ -225,9 +225,10 @@ impl Target<'_> {
         locks: &mut Vec<Lock>,
     ) -> Result<Moved> {
         let mut written = self.resolve(columns, cells)?;
-        if kind != WriteKind::Update {
-            let table = self.table;
-            self.fill(&mut written, |position| table.is_key(position))?;
+        let table = self.table;
+        match kind {
+            WriteKind::Update => self.check_key(&written)?,
+            _ => self.fill(&mut written, |position| table.is_key(position))?,
         }
         for (column, cell) in self.table.columns.iter().zip(&written) {
             if let Some(cell) = cell {
@@ -288,6 +289,21 @@ impl Target<'_> {
             Draft::Deleted => debug_assert!(false, "a deleted row does not exist"),
         }
         Ok(Moved::default())
+    }
+
+    /// Refuses an update that leaves a part of the key to its default.
+    fn check_key(&self, written: &[Option<Cell>]) -> Result<()> {
+        for part in &self.table.primary_key {
+            let column = &self.table.columns[part.position];
+            if written[part.position].is_none() && column.default.is_some() {
+                return Err(Error::failed_precondition(format!(
+                    "Implicit use of primary key default value for column `{}.{}` is not allowed \
+                     in UPDATE mutations. The column must have a specific value.",
+                    self.table.name, column.name
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn delete(&mut self, range: &KeyRange, locks: &mut Vec<Lock>) {

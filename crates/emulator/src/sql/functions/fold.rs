@@ -68,14 +68,6 @@ fn average(values: &[Value]) -> Result<Value> {
     Ok(Value::Float64(quotient + rest / count))
 }
 
-pub fn greatest(arguments: &[Value]) -> Result<Value> {
-    Ok(extreme(arguments, Ordering::Greater))
-}
-
-pub fn least(arguments: &[Value]) -> Result<Value> {
-    Ok(extreme(arguments, Ordering::Less))
-}
-
 fn integers(values: &[Value]) -> Result<i128> {
     let value = |value: &Value| match value {
         Value::Int64(value) => Ok(i128::from(*value)),
@@ -92,7 +84,7 @@ fn numerics(values: &[Value]) -> impl Iterator<Item = Numeric> {
 }
 
 /// The greatest or the least of these values; a NaN, if one is.
-fn extreme(values: &[Value], wanted: Ordering) -> Value {
+pub fn extreme(values: &[Value], wanted: Ordering) -> Value {
     let is_nan = |value: &Value| matches!(value, Value::Float64(value) if value.is_nan());
     let better = |best: Value, next: &Value| match is_nan(next) || next.cmp(&best) == wanted {
         true if !is_nan(&best) => next.clone(),

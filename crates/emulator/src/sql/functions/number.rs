@@ -4,24 +4,8 @@ use super::misbound;
 use crate::engine::{Numeric, Value};
 use crate::sql::error::{Result, SqlError};
 
-pub fn add(arguments: &[Value]) -> Result<Value> {
-    binary('+', arguments)
-}
-
-pub fn subtract(arguments: &[Value]) -> Result<Value> {
-    binary('-', arguments)
-}
-
-pub fn multiply(arguments: &[Value]) -> Result<Value> {
-    binary('*', arguments)
-}
-
-pub fn divide(arguments: &[Value]) -> Result<Value> {
-    binary('/', arguments)
-}
-
 /// The result of an operator, by its symbol, on two numbers of one type.
-fn binary(op: char, arguments: &[Value]) -> Result<Value> {
+pub fn binary(op: char, arguments: &[Value]) -> Result<Value> {
     match arguments {
         [Value::Int64(left), Value::Int64(right)] => integers(op, *left, *right).map(Value::Int64),
         [Value::Float64(left), Value::Float64(right)] => {

@@ -1,11 +1,13 @@
 //! The table.
 
-use super::fold::Fold;
+use std::cmp::Ordering;
+
+use super::fold::{Fold, extreme};
 use super::function::Code::{
     Aggregate, Coalesce, If, Now, NullIf, PendingCommitTimestamp, Plain, Strict,
 };
 use super::function::{Code, Function};
-use super::{array, fold, like, number, text, timestamp};
+use super::{array, like, number, text, timestamp};
 
 const fn row(name: &'static str, forms: &'static str, code: Code) -> Function {
     Function { name, forms, code }
@@ -23,10 +25,10 @@ const SUBSTR: &str = "STRING, INT64, [INT64] -> STRING; BYTES, INT64, [INT64] ->
 const SHIFTED: &str = "TIMESTAMP, INTERVAL -> TIMESTAMP";
 
 pub static TABLE: &[Function] = &[
-    row("+", OF_NUMBERS, Strict(number::add)),
-    row("-", OF_NUMBERS, Strict(number::subtract)),
-    row("*", OF_NUMBERS, Strict(number::multiply)),
-    row("/", OF_FRACTIONS, Strict(number::divide)),
+    row("+", OF_NUMBERS, Strict(|it| number::binary('+', it))),
+    row("-", OF_NUMBERS, Strict(|it| number::binary('-', it))),
+    row("*", OF_NUMBERS, Strict(|it| number::binary('*', it))),
+    row("/", OF_FRACTIONS, Strict(|it| number::binary('/', it))),
     row(
         "||",
         "STRING, STRING -> STRING; BYTES, BYTES -> BYTES; ARRAY<T>, ARRAY<T> -> ARRAY<T>",
@@ -42,8 +44,8 @@ pub static TABLE: &[Function] = &[
     row("ABS", OF_NUMBER, Strict(number::absolute)),
     row("DIV", "INT64, INT64 -> INT64; NUMERIC, NUMERIC -> ?", Strict(number::quotient)),
     row("MOD", "INT64, INT64 -> INT64; NUMERIC, NUMERIC -> ?", Strict(number::remainder)),
-    row("GREATEST", "T=, T=... -> T", Strict(fold::greatest)),
-    row("LEAST", "T=, T=... -> T", Strict(fold::least)),
+    row("GREATEST", "T=, T=... -> T", Strict(|it| Ok(extreme(it, Ordering::Greater)))),
+    row("LEAST", "T=, T=... -> T", Strict(|it| Ok(extreme(it, Ordering::Less)))),
     // Texts.
     row("STARTS_WITH", ABOUT_TWO, Strict(text::starts_with)),
     row("ENDS_WITH", "STRING, STRING -> BOOL; BYTES, BYTES -> ?", Strict(text::ends_with)),
