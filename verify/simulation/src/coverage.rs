@@ -141,6 +141,8 @@ pub enum CoverageGoal {
     UnableStarvedNone,
     /// Half of the members left at the same moment, and their shards were soon at work elsewhere.
     LeftTogether,
+    /// A running fleet was moved to another count of shards, and none was left alone for long.
+    Resized,
     /// One of a semaphore's permits was taken.
     PermitTaken,
     /// Several read at the same time.
@@ -155,7 +157,7 @@ pub enum CoverageGoal {
     HighestRankLed,
 }
 
-const ALL: [CoverageGoal; 74] = {
+const ALL: [CoverageGoal; 75] = {
     use CoverageGoal as S;
     [
         S::Inserted,
@@ -226,6 +228,7 @@ const ALL: [CoverageGoal; 74] = {
         S::DampedJoin,
         S::UnableStarvedNone,
         S::LeftTogether,
+        S::Resized,
         S::PermitTaken,
         S::ReadersTogether,
         S::DeadWriterReleased,

@@ -18,6 +18,8 @@ pub(crate) struct Books {
     writes: Writes,
     /// The life that works each shard.
     owners: BTreeMap<usize, u64>,
+    /// Of how many shards each of them is one.
+    counts: BTreeMap<usize, usize>,
     /// When the last work on a shard ended.
     left: Vec<Duration>,
     /// How often a task of a shard has begun.
@@ -52,6 +54,7 @@ impl Books {
             permit_tokens: Tokens::new(permits),
             writes: Writes::default(),
             owners: BTreeMap::new(),
+            counts: BTreeMap::new(),
             left: vec![Duration::ZERO; shards],
             starts: 0,
             longest_gap: Duration::ZERO,
@@ -165,6 +168,7 @@ impl Books {
         match what {
             What::Shard(number) => {
                 self.owners.remove(&number);
+                self.counts.remove(&number);
                 self.left[number] = now;
                 self.shards.ends(entry / 3)
             }
@@ -184,6 +188,17 @@ impl Books {
     /// The life that works each shard.
     pub(crate) fn owners(&self) -> &BTreeMap<usize, u64> {
         &self.owners
+    }
+
+    /// A shard that has just begun is one of so many. Where moves drain, it is at work beside none of
+    /// another count.
+    pub(crate) fn is_one_of(&mut self, shard: usize, count: usize, drains: bool, now: Duration) {
+        let other = self.counts.iter().find(|(_, other)| drains && **other != count);
+        if let Some((beside, other)) = other {
+            let what = format!("shard {shard} of {count} began beside shard {beside} of {other}");
+            self.finding.fail(Invariant::Moves, now, what);
+        }
+        self.counts.insert(shard, count);
     }
 
     pub(crate) fn starts(&self) -> usize {

@@ -40,6 +40,8 @@ pub struct FleetPlan {
     pub poll: Duration,
     /// For how long members that leave keep their shards for themselves, if they do.
     pub restart: Option<Duration>,
+    /// How the group is moved to other counts of shards again and again, if it is.
+    pub moves: Option<Move>,
     /// How long things go wrong.
     pub storm: Duration,
     /// How far Spanner's timestamps may be ahead of true time.
@@ -63,6 +65,15 @@ pub enum Subject {
     Ranks,
 }
 
+/// A way to move a group to another count of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// All shards stop before.
+    Drain,
+    /// Those go on whose numbers both counts have.
+    KeepNumbers,
+}
+
 /// Something that a settled fleet has to stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trial {
@@ -76,6 +87,8 @@ pub enum Trial {
     Unable,
     /// Half of the members leave at the same moment.
     LeaveTogether,
+    /// The group is moved to another count of shards, and back.
+    Resize,
 }
 
 impl Subject {
@@ -138,7 +151,11 @@ impl FleetPlan {
         let trials = [Trial::JoinAndLeave, Trial::ComeAndGo, Trial::CrashLoop, Trial::Unable];
         let trials = trials.into_iter().filter(|_| random.random_bool(0.3));
         let together = SmallRng::seed_from_u64(!seed ^ 9).random_bool(0.3);
-        let trials = trials.chain(together.then_some(Trial::LeaveTogether)).collect();
+        let mut moving = SmallRng::seed_from_u64(!seed ^ 11);
+        let moves = moving.random_bool(0.3).then_some(Move::Drain);
+        let moves = moves.map(|it| if moving.random() { Move::KeepNumbers } else { it });
+        let trials = trials.chain(together.then_some(Trial::LeaveTogether));
+        let trials = trials.chain(moves.map(|_| Trial::Resize)).collect();
         FleetPlan {
             seed,
             rates,
@@ -156,6 +173,7 @@ impl FleetPlan {
             lease,
             poll: lease / random.random_range(4..7),
             restart: SmallRng::seed_from_u64(!seed ^ 10).random_bool(0.3).then_some(lease),
+            moves,
             storm: lease * random.random_range(4..11),
             uncertainty: Duration::from_millis(random.random_range(0..8)),
             fault_every: lease.mul_f64(random.random_range(0.2..1.5)),

@@ -8,7 +8,7 @@ use spindle::fleet::plan;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::plan::{CHIEF, Trial};
+use super::plan::{CHIEF, Move, Trial};
 use super::slot::{Slot, crash};
 use super::world::FleetWorld;
 use crate::checks::Invariant;
@@ -24,6 +24,7 @@ pub(super) async fn shares(
     slots: &[Arc<Slot>],
     guest: &Arc<Slot>,
 ) -> Judged {
+    moved_to(world, world.plan.shards).await?;
     all_at_work(world).await?;
     even(world, slots).await?;
     // A view from the storm may be as old as a poll may take, and a task as slow to stop.
@@ -43,6 +44,7 @@ pub(super) async fn shares(
             Trial::CrashLoop => crash_loop(world, slots, guest).await?,
             Trial::Unable => unable(world, slots, guest).await?,
             Trial::LeaveTogether => leave_together(world, slots, guest).await?,
+            Trial::Resize => resize(world, slots).await?,
         }
     }
     members_are_told(world, slots).await
@@ -63,14 +65,36 @@ pub(super) async fn all_at_work(world: &FleetWorld) -> Judged {
     Ok(())
 }
 
+/// Moves the group to a count, once those moves are over that go on.
+async fn moved_to(world: &FleetWorld, count: usize) -> Judged {
+    let (limit, since) = (world.plan.limit(), world.now());
+    while world.plan.moves.is_some() && !world.resize(count).await {
+        if world.now() > since + limit {
+            let what = format!("{limit:?} after the last fault no move to {count} shards");
+            return Err((Invariant::I5, what));
+        }
+        sleep(world.plan.poll).await;
+    }
+    Ok(())
+}
+
 /// Waits until the members that live share them evenly.
 async fn even(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
-    let limit = world.plan.patience_until_even();
+    even_within(world, slots, world.plan.shards, world.plan.patience_until_even()).await
+}
+
+/// The same of so many shards, within this time.
+async fn even_within(
+    world: &FleetWorld,
+    slots: &[Arc<Slot>],
+    count: usize,
+    limit: Duration,
+) -> Judged {
     let since = world.now();
-    while !is_even(world, slots) {
+    while !is_even(world, slots, count) {
         if world.now() > since + limit {
             let owners = world.books(|books| books.owners().clone());
-            let what = format!("{limit:?} after the last fault the shares are {owners:?}");
+            let what = format!("after {limit:?} the shares are {owners:?}");
             return Err((Invariant::I5, what));
         }
         sleep(world.plan.lease / 20).await;
@@ -78,7 +102,7 @@ async fn even(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
     Ok(())
 }
 
-fn is_even(world: &FleetWorld, slots: &[Arc<Slot>]) -> bool {
+fn is_even(world: &FleetWorld, slots: &[Arc<Slot>], count: usize) -> bool {
     let mut shares: BTreeMap<u64, usize> = BTreeMap::new();
     for slot in slots {
         let Some(life) = slot.life() else { return false };
@@ -90,7 +114,7 @@ fn is_even(world: &FleetWorld, slots: &[Arc<Slot>]) -> bool {
     }
     let (least, most) = (shares.values().min(), shares.values().max());
     let spread = most.unwrap_or(&0) - least.unwrap_or(&0);
-    owners.len() == world.plan.shards && shares.len() == slots.len() && spread <= 1
+    owners.keys().copied().eq(0..count) && shares.len() == slots.len() && spread <= 1
 }
 
 /// Sees that so many tasks begin meanwhile, and not one more.
@@ -259,6 +283,34 @@ async fn leave_together(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Ar
     world.saw(CoverageGoal::LeftTogether);
     all_at_work(world).await?;
     even(world, slots).await
+}
+
+/// The group moves to half as many shards, and back. No task begins that the move doesn't ask for.
+async fn resize(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) -> Judged {
+    // The polls, and a task that takes its time to stop.
+    let most = world.plan.poll * 4 + world.plan.stop_limit() + Duration::from_secs(2);
+    for count in [world.plan.shards / 2 + 1, world.plan.shards] {
+        let lives = lives(slots);
+        let members: Vec<&str> = lives.values().map(String::as_str).collect();
+        let owners = world.books(|books| books.owners().clone());
+        let owner = |shard| owners.get(&shard).and_then(|life| lives.get(life));
+        let owners: Vec<Option<&str>> =
+            (0..count).map(|shard| owner(shard).map(String::as_str)).collect();
+        let due = match world.plan.moves {
+            _ if count == world.books(|books| books.owners().len()) => 0,
+            Some(Move::KeepNumbers) => plan(&members, &owners).moves().len(),
+            _ => count,
+        };
+        nothing_moves(world, "but those of a move", due, async {
+            moved_to(world, count).await?;
+            even_within(world, slots, count, most).await?;
+            sleep(world.plan.lease * 2).await;
+            Ok(())
+        })
+        .await?;
+    }
+    world.saw(CoverageGoal::Resized);
+    Ok(())
 }
 
 /// Counts the requests of a settled member (I8).

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::books::What;
-use super::plan::Subject;
+use super::plan::{Move, Subject};
 use super::world::{Entry, FleetWorld, LINES};
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
@@ -177,13 +177,21 @@ impl Slot {
                 slot.work(shard, entry).await;
             }
         };
-        let shards = member.shards("work", self.world.plan.shards);
-        let shards = match self.world.plan.restart {
-            Some(limit) => shards.restart_within(limit),
-            None => shards,
-        };
-        if let Err(error) = shards.run(life.cancel.clone(), task).await {
-            self.world.fail(Invariant::I5, format!("{} shares no more: {error}", self.id));
+        loop {
+            let shards = member.shards("work", self.world.count().await);
+            let shards = match self.world.plan.restart {
+                Some(limit) => shards.restart_within(limit),
+                None => shards,
+            };
+            match shards.run(life.cancel.clone(), task.clone()).await {
+                Ok(()) => break,
+                // It was moved twice since.
+                Err(error) if error.is_other_count() => sleep(self.world.plan.poll).await,
+                Err(error) => {
+                    self.world.fail(Invariant::I5, format!("{} shares no more: {error}", self.id));
+                    break;
+                }
+            }
         }
         self.world.saw(CoverageGoal::MemberLeft);
         let _ = in_group.await;
@@ -191,6 +199,8 @@ impl Slot {
 
     fn begins(&self, life: &Life, shard: &Shard) -> Entry {
         let entry = self.world.begins(life.number, What::Shard(shard.number()), shard);
+        let (drains, now) = (self.world.plan.moves == Some(Move::Drain), self.world.now());
+        self.world.books(|books| books.is_one_of(shard.number(), shard.count(), drains, now));
         let (world, id) = (Arc::clone(&self.world), self.id.clone());
         let (number, token) = (shard.number(), shard.token().as_nanoseconds());
         tokio::spawn(async move { world.look_back(number, &id, token).await });

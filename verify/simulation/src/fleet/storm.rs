@@ -8,6 +8,7 @@ use spindle_emulator::Effect;
 use tokio::time::{sleep, timeout};
 
 use super::network::Line;
+use super::plan::Subject;
 use super::slot::{Slot, crash};
 use super::world::FleetWorld;
 use crate::coverage::CoverageGoal;
@@ -47,6 +48,8 @@ const FAULTS: [Fault; 16] = [
 
 /// Does harm until the storm is over.
 pub(crate) async fn rage(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) {
+    let mover = (world.plan.moves.is_some() && world.plan.subject == Subject::Shards)
+        .then(|| tokio::spawn(move_about(Arc::clone(world))));
     while world.now() < world.plan.storm && !world.failed.is_cancelled() {
         let (pause, who, which) = world.random(|random| {
             let pause = world.plan.fault_every.mul_f64(random.random_range(0.0..2.0));
@@ -58,6 +61,23 @@ pub(crate) async fn rage(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) {
     }
     world.end_storm();
     world.tell(|| "the storm is over".to_string());
+    if let Some(mover) = mover {
+        let _ = mover.await;
+    }
+}
+
+/// Moves the group to other counts of shards, while the storm lasts.
+async fn move_about(world: Arc<FleetWorld>) {
+    loop {
+        let pause = world.some_leases(2.0);
+        world.wait_in_storm(pause).await;
+        if !world.is_stormy() {
+            return;
+        }
+        let to = world.random(|random| random.random_range(1..=world.plan.shards));
+        // It may be refused, or lost.
+        let _ = world.resize(to).await;
+    }
 }
 
 async fn strike(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], who: usize, fault: Fault) {

@@ -9,18 +9,19 @@ use spindle::simulation::{self, Store as _};
 use spindle::{CancellationToken, LockTable, Term};
 use spindle_emulator::engine::{
     Cell, Code, Concurrency, Database, Mutation, Read, Timestamp as EngineTimestamp,
-    TransactionNumbers, WriteKind,
+    TimestampBound, TransactionNumbers, WriteKind,
 };
 use spindle_emulator::sql::parse_ddl;
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_protocol::fleet::CountNamed;
 use spindle_protocol::rw::is_left_to_readers;
 use spindle_protocol::{Change, Named, StoredRow, TermId, Timestamp, Writer};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::books::{Books, What};
 use super::load::Load;
 use super::network::{Line, Network, NetworkFaults, Reach};
-use super::plan::FleetPlan;
+use super::plan::{FleetPlan, Move};
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
 use crate::machine::{TrueTime, lock};
@@ -282,8 +283,30 @@ impl FleetWorld {
         }
     }
 
+    /// Returns the count of shards that the group shares: a deploy names it.
+    pub(super) async fn count(&self) -> usize {
+        let at = self.network.database.read_timestamp(TimestampBound::Strong);
+        let row = self.row_at("spindle:shard:fleet/work/count", at.expect("it is strong")).await;
+        match CountNamed::by(row.map(|row| row.row()).as_ref()) {
+            CountNamed::Count(count) => count.shards,
+            _ => self.plan.shards,
+        }
+    }
+
+    /// Moves the group to another count of shards; false if that was refused, or nobody knows.
+    pub(super) async fn resize(&self, count: usize) -> bool {
+        self.tell(|| format!("moves to {count} shards"));
+        let resize = self.tools_table().resize_shards("fleet", "work", count);
+        let keeps = self.plan.moves == Some(Move::KeepNumbers);
+        let resize = if keeps { resize.keep_numbers() } else { resize };
+        matches!(timeout(self.plan.lease, resize).await, Ok(Ok(_)))
+    }
+
     async fn row_before(&self, name: &str, at: Timestamp) -> Option<StoredRow> {
-        let at = EngineTimestamp::from_nanos(i128::from(at.0) - 1)?;
+        self.row_at(name, EngineTimestamp::from_nanos(i128::from(at.0) - 1)?).await
+    }
+
+    async fn row_at(&self, name: &str, at: EngineTimestamp) -> Option<StoredRow> {
         let read = Read::row(TABLE, ROW, key(name));
         let rows = self.network.database.read_at(at, read).await.ok()?;
         rows.first().map(|row| decode(name, &ROW, row))
