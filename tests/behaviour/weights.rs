@@ -129,15 +129,24 @@ async fn equal_weights_and_costs_count_as_none() {
 #[tokio::test(start_paused = true)]
 async fn a_heavy_member_that_restarts_has_its_dear_shards_again() {
     let fleet = Fleet::start().await;
-    let with = |shards| equal(shards).restart_within(Duration::from_secs(60));
-    let [a, _b, _c] = ["a", "b", "c"].map(|id| fleet.join(id, with));
-    fleet.settles([("a", 4), ("b", 4), ("c", 4)]).await;
+    let with = |weight| {
+        let of = move |shards: Shards| shards.weight(weight).cost(10, 6).cost(11, 6);
+        move |shards| of(shards).restart_within(Duration::from_secs(60))
+    };
+    let [a, _b, _c] =
+        [("a", 4), ("b", 1), ("c", 1)].map(|(id, weight)| fleet.join(id, with(weight)));
+    // Both of the dear ones are its own: 12 of a fair share of 14 and two thirds.
+    let is_at_work = || (fleet.work.owners().len() == SHARDS).then_some(());
+    until("all are at work", is_at_work).await;
+    sleep(LEASE * 2).await;
+    let (owners, starts) = (fleet.work.owners(), fleet.work.starts());
     let of_a = fleet.work.shards_of("a");
+    assert!(of_a.ends_with(&[10, 11]) && of_a.len() < 6, "{owners:?}");
     a.leave().await;
-    let _a = fleet.join("a", with);
-    fleet.settles([("a", 4), ("b", 4), ("c", 4)]).await;
-    assert_eq!(fleet.work.shards_of("a"), of_a);
+    let _a = fleet.join("a", with(4));
+    until("all are at work", is_at_work).await;
     fleet.rests().await;
+    assert_eq!((fleet.work.owners(), fleet.work.starts()), (owners, starts + of_a.len()));
 }
 
 #[tokio::test(start_paused = true)]
