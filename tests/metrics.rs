@@ -222,6 +222,33 @@ async fn fleets_have_one_label_each(address: std::net::SocketAddr, table: &LockT
     for gauge in ["spindle_remaining_seconds", "spindle_contact_age_seconds"] {
         assert!(scraped.sum(gauge, &shards).is_nan(), "nothing is left of them: {gauge}");
     }
+    shards_tell_their_moves_and_how_long_they_were_vacant(address, table).await;
+}
+
+/// Another member takes all of them.
+async fn shards_tell_their_moves_and_how_long_they_were_vacant(
+    address: std::net::SocketAddr,
+    table: &LockTable,
+) {
+    let (label, moved) = ("lock=\"spindle:shard:orders/emails\"", "how=\"released\"");
+    let vacancies = async |metric: &str| Scraped::from(address).await.sum(metric, &[label]);
+    let before = vacancies("spindle_vacancy_seconds_count").await;
+    let shards = table.member("orders").id("n").build().unwrap().shards("emails", 100);
+    let stop = CancellationToken::new();
+    let task = |shard: spindle::fleet::Shard| async move { shard.cancelled().await };
+    let shared = tokio::spawn({
+        let stop = stop.clone();
+        async move { shards.run(stop, task).await }
+    });
+    let moves =
+        async || Scraped::from(address).await.sum("spindle_terms_begun_total", &[label, moved]);
+    while moves().await < 100.0 {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(vacancies("spindle_vacancy_seconds_count").await - before, 100.0);
+    assert!(vacancies("spindle_vacancy_seconds_sum").await > 0.0);
+    stop.cancel();
+    shared.await.unwrap().unwrap();
 }
 
 #[test]
