@@ -74,7 +74,8 @@ impl DeployFigures {
 
     /// Returns what a deploy without faults may cost, and if it cost no more.
     fn bar(&self) -> (String, bool) {
-        let poll = self.lease / 10;
+        // The library's default.
+        let poll = Duration::from_secs(1).min(self.lease / 5);
         let no_longer = |most: Duration| self.worst() <= (most + REST).as_secs_f64();
         match self.deploy {
             Deploy::Roll | Deploy::Half | Deploy::BlueGreen => {
