@@ -7,6 +7,7 @@
 //! All runtimes that use the table share what is known. The question is asked on one of them, and
 //! on another a second later if nothing has come of it: the first may be blocked, or gone.
 
+mod news;
 mod question;
 mod schema;
 
@@ -23,8 +24,11 @@ use super::connection::{Connection, Leased, REQUEST_LIMIT};
 use crate::batch::{Charge, Need, OptionalColumns, Repeats};
 use crate::error::{Error, Kind, Missing, Result};
 use crate::system::Clock;
+use crate::term::say;
+use news::News;
 #[cfg(feature = "admin")]
 pub(crate) use question::{is_postgresql, is_there};
+use schema::Found;
 
 /// How long a column that was found missing counts as missing.
 const MISSING_FOR: Duration = Duration::from_secs(60);
@@ -92,6 +96,23 @@ impl Question {
     /// Returns true if its answer is still of use.
     fn is_open(&self) -> bool {
         self.shared.upgrade().is_some_and(|shared| lock(&shared.known).told < self.number)
+    }
+
+    /// Takes note of what came of it, and ends it.
+    fn hears(self, table: &str, found: Result<(Asked, Vec<Found>)>) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut known = lock(&shared.known);
+        let news = match found {
+            Ok((at, _)) if known.is_outdated(at) => News::None,
+            Ok((at, found)) => known.learn(table, at, schema::judge(table, &found)),
+            Err(_) if known.told > self.number => News::None,
+            Err(error) => known.fail(error),
+        };
+        known.told = known.told.max(self.number);
+        drop(known);
+        // First the answer, then the log: a writer of logs may block.
+        drop(self);
+        say(|| news.log(table));
     }
 }
 
@@ -338,7 +359,12 @@ impl Known {
         self.answer.as_ref().is_some_and(|answer| answer.asked.by_runtime > asked.by_runtime)
     }
 
-    fn learn(&mut self, table: &str, asked: Asked, verdict: Result<OptionalColumns, String>) {
+    fn learn(
+        &mut self,
+        table: &str,
+        asked: Asked,
+        verdict: Result<OptionalColumns, String>,
+    ) -> News {
         let before = (self.seen, self.answer.is_some());
         let verdict = verdict.and_then(|seen| {
             for (name, was_seen, is_seen) in
@@ -363,42 +389,19 @@ impl Known {
         self.due = Some(Instant::now() + PAUSE_MIN);
         let is_wrong = verdict.is_err();
         self.answer = Some(Answer { asked, verdict });
-        if !is_wrong && before != (self.seen, true) {
-            self.report(table);
+        if is_wrong || before == (self.seen, true) {
+            return News::None;
         }
+        News::Columns(self.seen)
     }
 
-    fn report(&self, table: &str) {
-        let OptionalColumns { lease, info } = self.seen;
-        if lease && info {
-            tracing::debug!(table, "the lock table has all columns");
-        } else if lease {
-            tracing::info!(table, "the lock table has no column `info`; ddl/ has the ALTER");
-        } else {
-            tracing::warn!(
-                table,
-                info,
-                "the lock table has no column `lease_ms`: all instances must use one and the same \
-                 lease, or two may hold a lock at once; ddl/ has the ALTER that adds the column"
-            );
-        }
-    }
-
-    fn fail(&mut self, table: &str, error: Error) {
+    fn fail(&mut self, error: Error) -> News {
         let pause = PAUSE_MIN * 2_u32.saturating_pow(self.unanswered.min(6));
         self.due = Some(Instant::now() + pause.min(PAUSE_MAX));
-        if self.unanswered == 0 && self.answer.is_none() {
-            tracing::warn!(
-                table,
-                %error,
-                "the information schema does not answer; until it does, the lock table is assumed \
-                 to have all columns"
-            );
-        } else {
-            tracing::debug!(table, %error, "the information schema does not answer");
-        }
+        let is_first = self.unanswered == 0 && self.answer.is_none();
         self.unanswered = self.unanswered.saturating_add(1);
-        self.failure = Some(error);
+        self.failure = Some(error.clone());
+        News::NoAnswer { error, is_first }
     }
 }
 
@@ -427,15 +430,7 @@ async fn answer(
         // The table is gone, or a later question was answered.
         () = needless => return,
     };
-    let Some(shared) = question.shared.upgrade() else { return };
-    let mut known = lock(&shared.known);
-    match found {
-        Ok((at, _)) if known.is_outdated(at) => {}
-        Ok((at, found)) => known.learn(&table, at, schema::judge(&table, &found)),
-        Err(_) if known.told > question.number => {}
-        Err(error) => known.fail(&table, error),
-    }
-    known.told = known.told.max(question.number);
+    question.hears(&table, found);
 }
 
 /// Names the missing part, where Spanner names it. A query that names no table of its own can miss
