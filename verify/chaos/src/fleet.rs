@@ -77,7 +77,12 @@ impl Fleet {
         let proxy = self.worker(id)?.proxy.address();
         // Through an agent or not, its writes are its own.
         let spanner = if self.agent.is_some() { self.server } else { proxy };
-        command.args(["worker", &format!("http://{spanner}"), id, &self.target.to_string()]);
+        command.args([
+            "worker",
+            &format!("http://{spanner}"),
+            id,
+            &serde_json::to_string(&self.target)?,
+        ]);
         command.arg(&self.out);
         if self.agent.is_some() {
             command.arg(proxy.to_string());

@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+
+pub use spindle_judge::Outcome;
 
 use crate::setup::Target;
 
@@ -16,7 +18,7 @@ pub const HISTORY: &str = "history.jsonl";
 pub const UNFENCED: &str = "unfenced.log";
 
 /// One line of the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// By the machine's clock, in nanoseconds: comparable across its processes.
     pub at: u64,
@@ -29,7 +31,7 @@ pub struct Record {
     pub event: Event,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// The run begins.
     Run(Target),
@@ -83,18 +85,7 @@ pub enum Event {
     },
 }
 
-/// The outcome of a fenced write, as its writer was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Committed,
-    /// Refused, since the term was over.
-    Fenced,
-    /// It never came to a commit.
-    NotSent,
-    Unknown,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Faults of every kind, by the rules.
     Storm,
@@ -105,7 +96,7 @@ pub enum Phase {
     End,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Fault {
     Kill,
     Stop,
@@ -124,7 +115,7 @@ pub enum Fault {
 }
 
 /// A way in which a service's processes come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deploy {
     /// Each is started anew, one after the other.
     Roll,
@@ -141,108 +132,6 @@ pub enum Deploy {
 impl Deploy {
     pub const ALL: [Deploy; 5] =
         [Deploy::Roll, Deploy::Half, Deploy::CrashLoop, Deploy::BlueGreen, Deploy::Restart];
-}
-
-/// Names on paper, the same as in the program.
-macro_rules! named {
-    ($kind:ident: $($name:ident)*) => {
-        impl $kind {
-            fn from_name(name: &str) -> Result<$kind, Failure> {
-                match name {
-                    $(stringify!($name) => Ok($kind::$name),)*
-                    _ => Err(format!("no {}: {name}", stringify!($kind)).into()),
-                }
-            }
-        }
-    };
-}
-
-named!(Outcome: Committed Fenced NotSent Unknown);
-named!(Phase: Storm Edits Recovery End);
-named!(Deploy: Roll Half CrashLoop BlueGreen Restart);
-named!(Fault: Kill Stop Cut Silence Slow Restart Outage Lossy Resign Join Leave Delete Edit);
-
-impl Record {
-    pub fn to_json(&self) -> Value {
-        let mut json = match &self.event {
-            Event::Run(target) => json!({"event": "run", "target": target.to_string()}),
-            Event::Spanner(time) => json!({"event": "spanner", "time": time}),
-            Event::Started => json!({"event": "started"}),
-            Event::Claim { token, asked, until } => {
-                json!({"event": "claim", "token": token, "asked": asked, "until": until})
-            }
-            Event::Asks => json!({"event": "asks"}),
-            Event::LetsGo => json!({"event": "lets_go"}),
-            Event::Lost { token, why } => json!({"event": "lost", "token": token, "why": why}),
-            Event::Beside { token, other } => {
-                json!({"event": "beside", "token": token, "other": other})
-            }
-            Event::Attempt { id, token, counter } => {
-                json!({"event": "attempt", "id": id, "token": token, "counter": counter})
-            }
-            Event::Outcome { id, outcome } => {
-                json!({"event": "outcome", "id": id, "outcome": format!("{outcome:?}")})
-            }
-            Event::Exited => json!({"event": "exited"}),
-            Event::Phase(phase) => json!({"event": "phase", "phase": format!("{phase:?}")}),
-            Event::Deploy(deploy) => json!({"event": "deploy", "deploy": format!("{deploy:?}")}),
-            Event::Settled => json!({"event": "settled"}),
-            Event::Unsettled => json!({"event": "unsettled"}),
-            Event::Fault { fault, on } => {
-                json!({"event": "fault", "fault": format!("{fault:?}"), "on": on})
-            }
-            Event::Over { fault, on } => {
-                json!({"event": "over", "fault": format!("{fault:?}"), "on": on})
-            }
-        };
-        json["at"] = self.at.into();
-        json["who"] = self.who.as_str().into();
-        json["pid"] = self.pid.into();
-        if let Some(lock) = self.lock {
-            json["lock"] = lock.into();
-        }
-        json
-    }
-
-    pub fn from_json(json: &Value) -> Result<Record, Failure> {
-        let text = |name: &str| json[name].as_str().ok_or_else(|| format!("no `{name}`"));
-        let number = |name: &str| json[name].as_u64().ok_or_else(|| format!("no `{name}`"));
-        let on = || json["on"].as_str().map(str::to_string);
-        let event = match text("event")? {
-            "run" => Event::Run(Target::from_name(text("target")?)?),
-            "spanner" => Event::Spanner(number("time")?),
-            "started" => Event::Started,
-            "claim" => Event::Claim {
-                token: number("token")?,
-                asked: number("asked")?,
-                until: number("until")?,
-            },
-            "asks" => Event::Asks,
-            "lets_go" => Event::LetsGo,
-            "lost" => Event::Lost { token: number("token")?, why: text("why")?.to_string() },
-            "beside" => Event::Beside { token: number("token")?, other: number("other")? },
-            "attempt" => Event::Attempt {
-                id: text("id")?.to_string(),
-                token: number("token")?,
-                counter: text("counter")?.to_string(),
-            },
-            "outcome" => Event::Outcome {
-                id: text("id")?.to_string(),
-                outcome: Outcome::from_name(text("outcome")?)?,
-            },
-            "exited" => Event::Exited,
-            "phase" => Event::Phase(Phase::from_name(text("phase")?)?),
-            "deploy" => Event::Deploy(Deploy::from_name(text("deploy")?)?),
-            "settled" => Event::Settled,
-            "unsettled" => Event::Unsettled,
-            "fault" => Event::Fault { fault: Fault::from_name(text("fault")?)?, on: on() },
-            "over" => Event::Over { fault: Fault::from_name(text("fault")?)?, on: on() },
-            other => return Err(format!("no event: {other}").into()),
-        };
-        let (at, pid) = (number("at")?, u32::try_from(number("pid")?)?);
-        let lock = json["lock"].as_u64().map(usize::try_from).transpose()?;
-        Ok(Record { at, who: text("who")?.to_string(), pid, lock, event })
-    }
 }
 
 /// Appends to the history. Every line is one write, so that processes don't mix theirs, and
@@ -269,7 +158,7 @@ impl Journal {
 
     pub fn write_at(&self, at: u64, lock: Option<usize>, event: Event) -> Result<(), Failure> {
         let record = Record { at, who: self.who.clone(), pid: self.pid, lock, event };
-        let line = format!("{}\n", record.to_json());
+        let line = format!("{}\n", serde_json::to_string(&record)?);
         Ok((&self.file).write_all(line.as_bytes())?)
     }
 }

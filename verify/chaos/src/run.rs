@@ -141,7 +141,7 @@ async fn run(options: &Options) -> Result<bool, Failure> {
     if target.tells_by_rows() {
         tables.versions = outside.versions().await?;
     }
-    std::fs::write(out.join(TABLES), tables.to_json().to_string())?;
+    std::fs::write(out.join(TABLES), serde_json::to_string(&tables)?)?;
     if let Some(spanner) = spanner {
         spanner.stop().await;
     }

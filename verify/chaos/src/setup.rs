@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub const DATABASE: &str = "projects/chaos/instances/chaos/databases/chaos";
 
 /// The group of the members, and the name of their shards.
@@ -12,7 +14,7 @@ pub const SHARDS: &str = "pieces";
 pub const LOCKS_MAX: usize = 1_000;
 
 /// The work of a run's workers. Its locks have the numbers from 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// All contend for one lock.
     #[default]
@@ -47,29 +49,6 @@ pub struct Rank {
 }
 
 impl Target {
-    pub fn from_name(name: &str) -> Result<Target, String> {
-        let words: Vec<&str> = name.split(' ').collect();
-        let target = match words[..] {
-            ["one"] => Some(Target::One),
-            ["ranks"] => Some(Target::Ranks),
-            ["agents"] => Some(Target::Agents),
-            ["locks", count] => count.parse().ok().map(Target::Locks),
-            ["shards", count] => count.parse().ok().map(Target::Shards),
-            ["deploys", shards, lease] => {
-                let (shards, lease) = (shards.parse().ok(), lease.parse().ok());
-                shards
-                    .zip(lease.map(Duration::from_secs))
-                    .map(|(shards, lease)| Target::Deploys { shards, lease })
-            }
-            ["sides", readers, writers] => {
-                let (readers, writers) = (readers.parse().ok(), writers.parse().ok());
-                readers.zip(writers).map(|(readers, writers)| Target::Sides { readers, writers })
-            }
-            _ => None,
-        };
-        target.ok_or_else(|| format!("no target: {name}"))
-    }
-
     pub fn count(self) -> usize {
         match self {
             Target::One | Target::Ranks | Target::Agents => 1,

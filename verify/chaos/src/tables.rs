@@ -10,7 +10,7 @@ use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::history::Failure;
 use crate::setup::DATABASE;
@@ -35,7 +35,7 @@ pub fn lock_of(counter: &str) -> Result<usize, Failure> {
 pub const DDL: &str = include_str!("../tables.sql");
 
 /// A write that Spanner accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     pub id: String,
     /// The counter after it.
@@ -48,7 +48,7 @@ pub struct Row {
 }
 
 /// A row of the lock table as a commit left it. Cells that are NULL read as the epoch, or empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version {
     pub key: String,
     /// By Spanner's clock, in nanoseconds, as all of these are. Not later than the commit.
@@ -73,68 +73,15 @@ impl Version {
     pub fn successor(&self) -> Option<&str> {
         self.writer.strip_prefix('>').filter(|id| self.heartbeat == 0 && !id.is_empty())
     }
-
-    fn to_json(&self) -> Value {
-        let Version { key, heartbeat, token, writer } = self;
-        json!({"key": key, "heartbeat": heartbeat, "token": token, "writer": writer})
-    }
-
-    fn from_json(json: &Value) -> Result<Version, Failure> {
-        let text = |name: &str| json[name].as_str().ok_or_else(|| format!("no `{name}`"));
-        let number = |name: &str| json[name].as_u64().ok_or_else(|| format!("no `{name}`"));
-        Ok(Version {
-            key: text("key")?.to_string(),
-            heartbeat: number("heartbeat")?,
-            token: number("token")?,
-            writer: text("writer")?.to_string(),
-        })
-    }
 }
 
 /// The content of the tables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tables {
     pub counters: BTreeMap<String, i64>,
     pub log: Vec<Row>,
     /// Of the lock table, by commit. A row that was deleted may lack its last ones.
     pub versions: Vec<Version>,
-}
-
-impl Tables {
-    pub fn to_json(&self) -> Value {
-        let row = |row: &Row| {
-            json!({
-                "id": row.id, "value": row.value, "counter": row.counter, "token": row.token,
-                "worker": row.worker, "committed": row.committed,
-            })
-        };
-        let log: Vec<Value> = self.log.iter().map(row).collect();
-        let versions: Vec<Value> = self.versions.iter().map(Version::to_json).collect();
-        json!({"counters": self.counters, "log": log, "versions": versions})
-    }
-
-    pub fn from_json(json: &Value) -> Result<Tables, Failure> {
-        let mut tables = Tables::default();
-        for (name, value) in json["counters"].as_object().ok_or("no counters")? {
-            tables.counters.insert(name.clone(), value.as_i64().ok_or("a counter is no number")?);
-        }
-        for row in json["log"].as_array().ok_or("no log")? {
-            let text = |name: &str| row[name].as_str().ok_or_else(|| format!("no `{name}`"));
-            let number = |name: &str| row[name].as_u64().ok_or_else(|| format!("no `{name}`"));
-            tables.log.push(Row {
-                id: text("id")?.to_string(),
-                value: row["value"].as_i64().ok_or("no `value`")?,
-                counter: text("counter")?.to_string(),
-                token: number("token")?,
-                worker: text("worker")?.to_string(),
-                committed: number("committed")?,
-            });
-        }
-        for version in json["versions"].as_array().into_iter().flatten() {
-            tables.versions.push(Version::from_json(version)?);
-        }
-        Ok(tables)
-    }
 }
 
 /// An outsider's act on the lock row.

@@ -60,7 +60,9 @@ impl Checker {
     pub fn is_in(&self, file: &str) -> bool {
         match self {
             Checker::Model(_) => file.contains("verify/model/src/"),
-            Checker::Simulation(_) => file.contains("verify/simulation/src/"),
+            Checker::Simulation(_) => {
+                file.contains("verify/simulation/src/") || file.contains("verify/judge/src/")
+            }
             Checker::Test(test) => file == test.file,
         }
     }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_spanner::client::DatabaseClient;
-use google_cloud_spanner::mutation::Mutation;
 use rand::RngExt as _;
 use spindle::job::JobOutcome;
 use spindle::{CancellationToken, Guard, LockTable, Spindle, Term, simulation};
-use tokio::time::{sleep, timeout};
+use spindle_judge::Outcome;
+use tokio::time::sleep;
 
 use crate::coverage::CoverageGoal;
 use crate::machine::Clocks;
 use crate::plan::{CallerPlan, NIGHTLY};
-use crate::told::Announced;
+use crate::told;
 use crate::world::World;
 
 /// One process of them; its clones are others in the same process, with the same handle.
@@ -83,7 +83,7 @@ impl Caller {
     async fn hold(&self, guard: Guard) {
         let (time, releases) = (self.some_time(2.0), self.world.random(|random| random.random()));
         {
-            let _work = self.world.go_to_work(self.plan.lock, &guard);
+            let _work = self.world.go_to_work(&guard);
             let work = work(&self.world, &self.client, &guard, time);
             tokio::select! {
                 biased;
@@ -101,12 +101,11 @@ impl Caller {
         let (time, limit) = (self.some_time(2.0), self.some_time(6.0));
         let resigns = self.world.random(|random| random.random_bool(0.3));
         let (world, client) = (Arc::clone(&self.world), self.client.clone());
-        let lock = self.plan.lock;
         let leading = self.lock.lead(cancel.clone(), move |term| {
             let (world, client) = (Arc::clone(&world), client.clone());
             async move {
                 world.saw(CoverageGoal::Led);
-                let _work = world.go_to_work(lock, &term);
+                let _work = world.go_to_work(&term);
                 // Some stop when they are told to, some have to be aborted.
                 if world.random(|random| random.random()) {
                     work(&world, &client, &term, time).await;
@@ -145,7 +144,7 @@ impl Caller {
         let run = (self.table.lock(NIGHTLY).id(self.plan.member.id.as_str()).clock(clock))
             .run_once(at_least, at_most, move |term: Term| async move {
                 world.run_began(&term, at_least);
-                let _work = world.go_to_work(world.plan.locks.len(), &term);
+                let _work = world.go_to_work(&term);
                 work(&world, &client, &term, time).await;
             });
         match run.await {
@@ -167,29 +166,12 @@ async fn work(world: &Arc<World>, client: &DatabaseClient, term: &Term, time: Du
 
 async fn write(world: &Arc<World>, client: &DatabaseClient, term: &Term) {
     let serial = world.random(|random| random.random::<i64>());
-    let row = Mutation::new_insert_or_update_builder("ledger").set("serial").to(serial);
-    let row = row.set("lock_name").to(term.lock()).build();
-    let fence = term.fence();
-    let limit = world.plan.longest_lease();
-    let written = fence.transaction(client).time_limit(limit).run(move |transaction| {
-        let row = row.clone();
-        async move { transaction.buffer([row]) }
-    });
-    match timeout(limit * 2, written).await {
-        Ok(Ok(written)) => {
-            world.told(serial, Announced::Committed);
-            let Some(at) = written.commit_response.commit_timestamp else { return };
-            let nanos = i128::from(at.seconds()) * 1_000_000_000 + i128::from(at.nanos());
-            world.wrote_fenced(term, u64::try_from(nanos).unwrap_or(0));
-        }
-        Ok(Err(error)) => {
-            if error.is_fenced() {
-                world.saw(CoverageGoal::FencedOff);
-            }
-            if error.is_fenced() || error.is_retryable() {
-                world.told(serial, Announced::NotCommitted);
-            }
-        }
-        Err(_) => {}
+    let (told, at) = told::write(client, term, serial, world.plan.longest_lease()).await;
+    world.told(serial, told);
+    if told == Outcome::Fenced {
+        world.saw(CoverageGoal::FencedOff);
+    }
+    if let Some(at) = at {
+        world.wrote_fenced(term, at);
     }
 }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use strum::{EnumCount, IntoEnumIterator as _};
+
 /// Something that must happen somewhere in a long run, or it proves nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumCount, strum::EnumIter)]
 pub enum CoverageGoal {
     /// A lock without a row was taken.
     Inserted,
@@ -157,94 +159,13 @@ pub enum CoverageGoal {
     HighestRankLed,
 }
 
-const ALL: [CoverageGoal; 75] = {
-    use CoverageGoal as S;
-    [
-        S::Inserted,
-        S::TookOver,
-        S::LostRace,
-        S::UnknownApplied,
-        S::UnknownNotApplied,
-        S::AppliedLate,
-        S::RefusedInTerm,
-        S::Aborted,
-        S::HolderCrashed,
-        S::LateWake,
-        S::LateWakeFromSuspend,
-        S::HolderCutOff,
-        S::Released,
-        S::SuccessorTook,
-        S::EvictedTook,
-        S::LeftoverOverridden,
-        S::Swept,
-        S::LongerLease,
-        S::FencedWrite,
-        S::FencedOff,
-        S::OutOfContact,
-        S::Expired,
-        S::Superseded,
-        S::Restarted,
-        S::LongOutage,
-        S::RowDeleted,
-        S::TokenEdited,
-        S::HeartbeatEdited,
-        S::DataLost,
-        S::Seized,
-        S::ThroughClient,
-        S::Acquired,
-        S::Tried,
-        S::Led,
-        S::RanOnce,
-        S::SkippedRun,
-        S::Overran,
-        S::Inspected,
-        S::Listed,
-        S::Observed,
-        S::Deposed,
-        S::SweptByTool,
-        S::SeizedByTool,
-        S::Altered,
-        S::ReadTogether,
-        S::WrittenTogether,
-        S::FollowedPrevious,
-        S::PreviousFollowed,
-        S::KeptAway,
-        S::CooldownTook,
-        S::RemovedByTool,
-        S::KeptAwayByTool,
-        S::MemberCrashed,
-        S::MemberLeft,
-        S::StaleViews,
-        S::HandedOver,
-        S::KeptShard,
-        S::PromiseLapsed,
-        S::ShardOfTheDeadTaken,
-        S::ShardTaskAborted,
-        S::ShardTaskFailed,
-        S::LateWorkRefused,
-        S::JoinMovedItsShare,
-        S::CameAndWent,
-        S::DiedAgainAndAgain,
-        S::DampedJoin,
-        S::UnableStarvedNone,
-        S::LeftTogether,
-        S::Resized,
-        S::PermitTaken,
-        S::ReadersTogether,
-        S::DeadWriterReleased,
-        S::ReaderRefusedToWrite,
-        S::WriterStoppedReaders,
-        S::HighestRankLed,
-    ]
-};
-
 /// How often each was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coverage([u64; ALL.len()]);
+pub struct Coverage([u64; CoverageGoal::COUNT]);
 
 impl Default for Coverage {
     fn default() -> Coverage {
-        Coverage([0; ALL.len()])
+        Coverage([0; CoverageGoal::COUNT])
     }
 }
 
@@ -266,13 +187,13 @@ impl Coverage {
 
     /// Returns what was never seen.
     pub fn missing(&self) -> Vec<CoverageGoal> {
-        ALL.into_iter().filter(|goal| self.count(*goal) == 0).collect()
+        CoverageGoal::iter().filter(|goal| self.count(*goal) == 0).collect()
     }
 }
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, goal) in ALL.into_iter().enumerate() {
+        for (index, goal) in CoverageGoal::iter().enumerate() {
             let separator = if index == 0 { "" } else { " " };
             write!(f, "{separator}{goal:?}={}", self.count(goal))?;
         }

@@ -34,6 +34,7 @@ mod rows;
 mod run;
 mod server;
 mod store;
+mod timeline;
 mod told;
 mod tool;
 mod trace;

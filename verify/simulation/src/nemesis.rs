@@ -14,6 +14,7 @@ use crate::manual_edits;
 use crate::network_faults::Outage;
 use crate::process::{Cut, Process};
 use crate::rows::TABLE;
+use crate::timeline::after;
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,7 +84,7 @@ pub(crate) async fn rage(world: &Arc<World>) {
 fn settled(world: &World) {
     world.set_outage(None);
     world.set_loss(0.0);
-    world.end_storm();
+    world.storm_is_over();
     for process in world.processes() {
         process.cut_off(Cut::No);
         process.clocks.wake_up();
@@ -115,9 +116,7 @@ async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
                 world.saw(CoverageGoal::HolderCutOff);
             }
             mates.iter().for_each(|mate| mate.cut_off(cut));
-            after(world, process, long, |process, world| {
-                world.housemates(process).iter().for_each(|mate| mate.cut_off(Cut::No));
-            });
+            after(world, long, move |_| mates.iter().for_each(|mate| mate.cut_off(Cut::No)));
         }
         Fault::Stop => mates.iter().for_each(|mate| mate.stop(short)),
         Fault::Resign { names_successor } => {
@@ -133,36 +132,20 @@ async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
                 world.saw(CoverageGoal::LongOutage);
             }
             world.set_outage(Some(outage));
-            after(world, process, long, |_, world| world.set_outage(None));
+            after(world, long, |world| world.set_outage(None));
         }
         Fault::Restart => {
             world.saw(CoverageGoal::Restarted);
             world.database.abort_all();
             world.set_outage(Some(Outage::Refused));
-            after(world, process, short, |_, world| world.set_outage(None));
+            after(world, short, |world| world.set_outage(None));
         }
         Fault::BadNetwork => {
             world.set_loss(world.plan.loss);
-            after(world, process, long * 2, |_, world| world.set_loss(world.plan.loss / 20.0));
+            after(world, long * 2, |world| world.set_loss(world.plan.loss / 20.0));
         }
         Fault::ManualEdits(hand) => manual_edits::lay_on(world, process, hand).await,
     }
-}
-
-fn after(
-    world: &Arc<World>,
-    process: &Arc<Process>,
-    delay: Duration,
-    then: impl FnOnce(&Process, &World) + Send + 'static,
-) {
-    let (world, process) = (Arc::clone(world), Arc::clone(process));
-    tokio::spawn(async move {
-        sleep(delay).await;
-        // After the storm everything is well already.
-        if world.is_stormy() {
-            then(&process, &world);
-        }
-    });
 }
 
 fn pause(world: &Arc<World>, process: &Arc<Process>, long: Duration, suspended: bool) {

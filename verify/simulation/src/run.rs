@@ -17,16 +17,24 @@ use crate::{alter, nemesis, network, tool};
 
 /// Lives the plan; with `prints`, tells every event.
 pub fn run(plan: &Plan, prints: bool) -> Report {
+    in_virtual_time(plan.seed, plan.through_client, live(plan, prints))
+}
+
+/// Lives a life on one thread, in virtual time.
+pub(crate) fn in_virtual_time<T>(
+    seed: u64,
+    through_client: bool,
+    life: impl Future<Output = T>,
+) -> T {
     let mut builder = Builder::new_current_thread();
     builder.enable_time().start_paused(true);
-    if plan.through_client {
+    if through_client {
         // Looking for input between any two steps would take a fifth of the time.
         builder.enable_io();
     }
     // The library's draws come from the seed, too.
-    spindle::simulation::draw_from(plan.seed.rotate_left(16));
-    let runtime = builder.build().expect("a runtime on this thread alone");
-    runtime.block_on(live(plan, prints))
+    spindle::simulation::draw_from(seed.rotate_left(16));
+    builder.build().expect("a runtime on this thread alone").block_on(life)
 }
 
 async fn live(plan: &Plan, prints: bool) -> Report {

@@ -7,7 +7,8 @@ use google_cloud_spanner::client::{DatabaseClient, Spanner};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle::LockTable;
-use spindle_emulator::engine::{Code, Database};
+use spindle_emulator::engine::{Code, Database, TransactionNumbers};
+use spindle_emulator::sql::parse_ddl;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 
 use crate::machine::TrueTime;
@@ -25,8 +26,25 @@ pub(crate) struct Server {
     client: DatabaseClient,
 }
 
+/// Returns a database with this schema, behind a server for so many slots and callers if there is to be one.
+pub(crate) async fn start(
+    uncertainty: Duration,
+    schema: &str,
+    lines: Option<(usize, usize)>,
+) -> (Option<Server>, Database) {
+    let clock = Arc::new(TrueTime::new(uncertainty));
+    if let Some((slots, callers)) = lines {
+        let (server, database) = Server::start(clock, schema, slots, callers).await;
+        return (Some(server), database);
+    }
+    let database = Database::new(clock, TransactionNumbers::default());
+    let schema = parse_ddl(schema).expect("the schema is fixed");
+    database.change_schema(&schema).expect("the schema is fixed");
+    (None, database)
+}
+
 impl Server {
-    pub(crate) async fn start(
+    async fn start(
         clock: Arc<TrueTime>,
         schema: &str,
         slots: usize,

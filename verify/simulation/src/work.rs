@@ -26,11 +26,11 @@ impl Drop for WorkSpan {
 
 impl World {
     /// Work begins under a term; it is over when what is given back is dropped.
-    pub(crate) fn go_to_work(self: &Arc<World>, lock: usize, term: &Term) -> WorkSpan {
+    pub(crate) fn go_to_work(self: &Arc<World>, term: &Term) -> WorkSpan {
         let now = self.now();
         let mut number = 0;
         self.check(|checks| {
-            number = checks.work_began(lock, term, self.processes(), now);
+            number = checks.work_began(term, self.processes(), now);
             Vec::new()
         });
         WorkSpan { world: Arc::clone(self), number }

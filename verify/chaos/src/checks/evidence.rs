@@ -34,17 +34,14 @@ pub struct Line {
 impl Evidence {
     /// Reads what a run has left in its folder.
     pub fn read(folder: &Path) -> Result<Evidence, Failure> {
-        let mut records = Vec::new();
+        let mut records: Vec<Record> = Vec::new();
         for (number, line) in (1..).zip(std::fs::read_to_string(folder.join(HISTORY))?.lines()) {
             let record = serde_json::from_str(line)
-                .map_err(Failure::from)
-                .and_then(|json| Record::from_json(&json))
                 .map_err(|error| format!("{HISTORY}, line {number}: {error}: {line}"))?;
             records.push(record);
         }
         records.sort_by_key(|record| record.at);
         let tables = serde_json::from_slice(&std::fs::read(folder.join(TABLES))?)?;
-        let tables = Tables::from_json(&tables)?;
         let mut unfenced = Vec::new();
         for line in std::fs::read_to_string(folder.join(UNFENCED))?.lines() {
             unfenced.push(Line::parse(line)?);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::evidence::{Evidence, Property, Violation};
-use crate::history::{Event, Outcome};
+use crate::history::Event;
 use crate::tables::Tables;
 
 /// The rows of a counter have the values 1, 2, 3, … once each, the last is the counter's, and no
@@ -55,13 +55,8 @@ pub fn outcomes_are_true(evidence: &Evidence) -> Vec<Violation> {
                 }
             }
             Event::Outcome { id, outcome } => {
-                let there = log.contains_key(id.as_str());
-                match outcome {
-                    Outcome::Committed if !there => say(format!("{id} was committed and is lost")),
-                    Outcome::Fenced | Outcome::NotSent if there => {
-                        say(format!("{id} was {outcome:?} and is there"));
-                    }
-                    _ => {}
+                if let Err(what) = outcome.check(id, log.contains_key(id.as_str())) {
+                    say(what);
                 }
             }
             _ => {}

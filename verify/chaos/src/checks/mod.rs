@@ -21,6 +21,8 @@ mod writes;
 
 use std::time::Duration;
 
+use spindle_judge::Mode;
+
 use crate::history::Failure;
 use crate::setup::Target;
 
@@ -65,8 +67,9 @@ fn judge_holders(evidence: &Evidence, lease: Duration) -> Vec<Violation> {
     let exempt = exempt::exempt(&evidence.records, lease);
     let mut violations = Vec::new();
     violations.extend(terms::one_holder(&terms, exempt));
-    violations.extend(terms::tokens_increase(&terms, exempt));
-    violations.extend(writes::in_order(&evidence.tables.log, &evidence.tokens()));
+    let alone = terms.iter().map(|term| (term, Mode::Exclusive)).collect();
+    violations.extend(terms::tokens_increase(alone, exempt));
+    violations.extend(writes::in_term(&evidence.tables.log, &evidence.tokens()));
     violations.extend(writes::late_is_refused(evidence));
     violations
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use spindle_judge::Mode;
+
 use super::evidence::{Evidence, Property, Violation};
 use super::exempt::{exempt, lawless_in_spanner};
 use super::rows::holds;
-use super::terms::{Term, in_part, terms};
+use super::terms::{Term, in_part, terms, tokens_increase};
 use super::writes::{in_term, late_is_refused};
 use crate::history::nanoseconds;
 use crate::setup::{READERS, WRITERS};
@@ -44,21 +46,16 @@ fn writer_alone(writers: &[Term], readers: &[Term], exempt: Option<(u64, u64)>) 
     let pairs =
         writers.iter().flat_map(|writer| readers.iter().map(move |reader| (writer, reader)));
     for (writer, reader) in pairs {
-        let writer_is_first = writer.begin < reader.begin;
-        let (earlier, later) = if writer_is_first { (writer, reader) } else { (reader, writer) };
-        let said = |term: &Term| format!("{} ({}) under {}", term.who, term.pid, term.token);
-        let both = format!("writer {}, reader {}", said(writer), said(reader));
-        if later.begin < earlier.bound
-            && !in_part((later.begin, earlier.bound.min(later.bound)), exempt)
-        {
-            let what = format!("{both}: at the same time at {}", later.begin);
+        let together = (writer.begin.max(reader.begin), writer.bound.min(reader.bound));
+        if together.0 < together.1 && !in_part(together, exempt) {
+            let said = |term: &Term| format!("{} ({}) under {}", term.who, term.pid, term.token);
+            let what = format!("writer {}, reader {}: at once", said(writer), said(reader));
             violations.push(Violation { property: Property::WriterAlone, what });
         }
-        if later.token <= earlier.token && !in_part((earlier.begin, later.begin), exempt) {
-            let what = format!("{both}: {} was later", later.who);
-            violations.push(Violation { property: Property::TokensIncrease, what });
-        }
     }
+    let exclusive = writers.iter().map(|term| (term, Mode::Exclusive));
+    let shared = readers.iter().map(|term| (term, Mode::Shared));
+    violations.extend(tokens_increase(exclusive.chain(shared).collect(), exempt));
     violations
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use spindle_judge::{Disorder, Mode, Terms};
+
 use super::evidence::{Property, Violation};
 use crate::history::{Event, Record};
 
@@ -111,29 +113,27 @@ pub fn one_holder(terms: &[Term], exempt: Option<(u64, u64)>) -> Vec<Violation> 
     violations
 }
 
-/// A later term has a higher token, and no token is of two processes.
-pub fn tokens_increase(terms: &[Term], exempt: Option<(u64, u64)>) -> Vec<Violation> {
+/// Of two terms that exclude each other the later one has the higher token, and no token is of two processes.
+pub fn tokens_increase(
+    mut terms: Vec<(&Term, Mode)>,
+    exempt: Option<(u64, u64)>,
+) -> Vec<Violation> {
+    terms.sort_by_key(|(term, _)| term.begin);
+    let mut seen = Terms::default();
     let mut violations = Vec::new();
-    let mut owners: BTreeMap<u64, &Term> = BTreeMap::new();
-    let mut say = |what| violations.push(Violation { property: Property::TokensIncrease, what });
-    for term in terms {
-        if let Some(other) = owners.insert(term.token, term) {
-            say(format!("{} is the token of {} and of {}", term.token, other.who, term.who));
-        }
-    }
-    let mut highest: Option<&Term> = None;
-    for term in terms {
-        if let Some(other) = highest
-            && term.token < other.token
-            && !in_part((other.begin, term.begin), exempt)
-        {
-            say(format!(
-                "{} of {} was claimed after {} of {}",
-                term.token, term.who, other.token, other.who
-            ));
-        }
-        if highest.is_none_or(|other| other.token < term.token) {
-            highest = Some(term);
+    for (term, mode) in &terms {
+        let Err(disorder) = seen.begins(term.token, *mode) else { continue };
+        let first = match disorder {
+            Disorder::Twice { token } => token,
+            Disorder::Overtaken { by, .. } => by,
+        };
+        let Some((other, _)) = terms.iter().find(|(other, _)| other.token == first) else {
+            continue;
+        };
+        let is_exempt = in_part((other.begin, term.begin), exempt);
+        if !is_exempt || matches!(disorder, Disorder::Twice { .. }) {
+            let what = format!("{} after {}: {disorder}", term.who, other.who);
+            violations.push(Violation { property: Property::TokensIncrease, what });
         }
     }
     violations

@@ -5,27 +5,8 @@ use std::collections::BTreeSet;
 use super::evidence::{Evidence, Property, Violation};
 use crate::tables::Row;
 
-/// Checks that by Spanner's clock writes come in the order of their tokens. Each must be within its
-/// term: after its own token, before the next one that anybody has been seen with.
-pub fn in_order(log: &[Row], tokens: &[u64]) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    let mut say = |what| violations.push(Violation { property: Property::WritesInOrder, what });
-    let mut rows: Vec<&Row> = log.iter().collect();
-    rows.sort_by_key(|row| (row.committed, row.token));
-    for pair in rows.windows(2) {
-        let [earlier, later] = pair else { continue };
-        if later.token < earlier.token {
-            say(format!(
-                "{} under {} was accepted after {} under {}",
-                later.id, later.token, earlier.id, earlier.token
-            ));
-        }
-    }
-    violations.extend(in_term(log, tokens));
-    violations
-}
-
-/// Checks that each write is within its term: after its own token, before the next of these.
+/// Checks that by Spanner's clock each write is within its term: after its own token, before the next of these, which
+/// are all that anybody has been seen with. So writes come in the order of their tokens.
 pub fn in_term(log: &[Row], tokens: &[u64]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut say = |what| violations.push(Violation { property: Property::WritesInOrder, what });

@@ -36,7 +36,7 @@ pub async fn work(
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let journal = Arc::new(Journal::open(&out, id)?);
     journal.write(Event::Started)?;
-    let target = Target::from_name(target)?;
+    let target: Target = serde_json::from_str(target)?;
     let worker = Worker {
         id: id.to_string(),
         target,

@@ -1,46 +1,95 @@
-//! I1 for holders by `acquire`, `lead` or `run_once`: at most one is at work at any instant, and
-//! nobody longer than the lease lasts.
+//! I1 to I3 and I7 for whoever is at work under a term: of those that exclude each other one is at work at any
+//! instant, tokens increase, and nobody is at it for longer than the lease lasts.
+
+use std::collections::BTreeMap;
 
 use spindle::Term;
+use spindle_judge::{Disorder, Mode, Terms};
 
-/// The work under way: on which lock, under which term.
+/// The work under way on each lock, and the terms so far.
 #[derive(Debug, Default)]
 pub(crate) struct AtWork {
-    under_way: Vec<(u64, usize, Term)>,
+    under_way: BTreeMap<u64, Work>,
     begun: u64,
+    terms: BTreeMap<String, Terms>,
+}
+
+#[derive(Debug)]
+struct Work {
+    lock: String,
+    mode: Mode,
+    term: Term,
 }
 
 impl AtWork {
+    /// A term was published with this token.
+    pub(crate) fn published(
+        &mut self,
+        lock: &str,
+        token: u64,
+        mode: Mode,
+    ) -> (Result<(), Disorder>, Result<(), String>) {
+        let terms = self.terms.entry(lock.to_string()).or_default();
+        let increased = terms.begins(token, mode);
+        (increased, of_lock(lock, terms.no_write_is_late()))
+    }
+
     /// Work begins; the number is to be given back when it ends.
-    pub(crate) fn begins(&mut self, lock: usize, term: &Term) -> (u64, Result<(), String>) {
-        let rival = self.on(lock).map(|rival| {
-            format!("lock `{}`: work under {} goes on", rival.lock(), rival.token())
-                + &format!(", and that under {} begins", term.token())
+    pub(crate) fn begins(
+        &mut self,
+        lock: &str,
+        term: &Term,
+        mode: Mode,
+    ) -> (u64, Result<(), String>) {
+        let excludes = |work: &&Work| work.lock == lock && work.mode.excludes(mode);
+        let rival = self.under_way.values().find(excludes).map(|rival| {
+            let (under, other) = (term.token(), rival.term.token());
+            format!(
+                "lock `{lock}`: {:?} work under {other} goes on, and {mode:?} work under {under} begins",
+                rival.mode
+            )
         });
         self.begun += 1;
-        self.under_way.push((self.begun, lock, term.clone()));
+        let work = Work { lock: lock.to_string(), mode, term: term.clone() };
+        self.under_way.insert(self.begun, work);
         (self.begun, rival.map_or(Ok(()), Err))
     }
 
+    /// The work is over. One that died has taken it along already.
     pub(crate) fn ends(&mut self, number: u64) -> Result<(), String> {
-        let Some(index) = self.under_way.iter().position(|(work, ..)| *work == number) else {
-            return Ok(());
-        };
-        let (_, _, term) = self.under_way.swap_remove(index);
-        if term.remaining().is_zero() {
-            let (lock, token) = (term.lock(), term.token());
-            return Err(format!("lock `{lock}`: work under {token} went on after its lease"));
+        match self.under_way.remove(&number) {
+            Some(Work { lock, term, .. }) if term.remaining().is_zero() => {
+                let token = term.token();
+                Err(format!("lock `{lock}`: work under {token} went on after its lease"))
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// A write under a term's fence was committed.
+    pub(crate) fn wrote(&mut self, lock: &str, token: u64, at: u64) -> Result<(), String> {
+        let terms = self.terms.entry(lock.to_string()).or_default();
+        terms.wrote(token, at);
+        of_lock(lock, terms.no_write_is_late())
     }
 
     /// The term under which there is work on a lock.
-    pub(crate) fn on(&self, lock: usize) -> Option<&Term> {
-        self.under_way.iter().find(|(_, of, _)| *of == lock).map(|(.., term)| term)
+    pub(crate) fn on(&self, lock: &str) -> Option<&Term> {
+        self.under_way.values().find(|work| work.lock == lock).map(|work| &work.term)
     }
 
-    /// How many terms are under way that are still valid.
-    pub(crate) fn valid(&self) -> usize {
-        self.under_way.iter().filter(|(.., term)| !term.remaining().is_zero()).count()
+    /// How many terms are under way that are still valid, on locks whose keys begin so.
+    pub(crate) fn valid(&self, keys: &str) -> usize {
+        let valid = |work: &&Work| work.lock.starts_with(keys) && !work.term.remaining().is_zero();
+        self.under_way.values().filter(valid).count()
     }
+
+    /// The highest token that was published, or zero.
+    pub(crate) fn latest(&self, lock: &str) -> u64 {
+        self.terms.get(lock).map_or(0, Terms::latest)
+    }
+}
+
+fn of_lock(lock: &str, judged: Result<(), String>) -> Result<(), String> {
+    judged.map_err(|what| format!("lock `{lock}`: {what}"))
 }

@@ -16,28 +16,24 @@ mod other_rows;
 mod past;
 mod progress;
 mod reserved;
-mod shared;
-mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::Term;
+use spindle_judge::{Disorder, Mode};
 use spindle_protocol::{Act, Answer, Timestamp};
 
 pub(crate) use at_work::AtWork;
 pub(crate) use batcher::Sent;
 pub(crate) use beside::check as bounded_rows;
 pub(crate) use commit::{Committed, Purpose};
-pub(crate) use fenced::Writes;
 pub(crate) use history::History;
 pub(crate) use invariant::Finding;
 pub use invariant::{Invariant, Violation};
 pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
 pub(crate) use past::Past;
 pub(crate) use progress::settles;
-pub(crate) use shared::Shared;
-pub(crate) use tokens::{Disorder, Tokens};
 
 use crate::coverage::CoverageGoal;
 use crate::plan::Plan;
@@ -48,8 +44,6 @@ use crate::process::Process;
 pub(crate) struct Checks {
     pub(crate) history: History,
     one_holder: bool,
-    writes: Writes,
-    tokens: Tokens,
     announced: Vec<announced::Announced>,
     load: Vec<load::Load>,
     /// Of processes with many locks.
@@ -67,9 +61,6 @@ impl Checks {
             history: History::new(slots),
             // Manual edits that delete or edit rows can cause two holders.
             one_holder: !plan.has_manual_edits,
-            writes: Writes::default(),
-            // One more, for the scheduled runs.
-            tokens: Tokens::new(plan.locks.len() + 1),
             announced: (0..members).map(|_| announced::Announced::default()).collect(),
             load: (0..members).map(|_| load::Load::default()).collect(),
             batchers: batcher::Batchers::default(),
@@ -97,9 +88,7 @@ impl Checks {
         let ended = announced.step(process, held, now, &mut coverage);
         self.finding.expect(Invariant::I7, now, ended);
         if let Some(token) = began {
-            self.published(process.lock, &process.lock_name, token.as_nanoseconds(), now);
-            let begun = self.writes.began(&process.lock_name, token.as_nanoseconds());
-            self.finding.expect(Invariant::I3, now, begun);
+            self.published(&process.lock_name, token.as_nanoseconds(), now);
             if let Some(writer) = self.announced[process.who].writer() {
                 let writer = process.format.written(&writer);
                 self.history.published(&process.lock_name, token, writer);
@@ -108,11 +97,11 @@ impl Checks {
         if held.is_some() {
             if self.one_holder {
                 self.finding.expect(Invariant::I1, now, one_holder::check(process, everyone));
-                let worker = self.at_work.on(process.lock);
+                let worker = self.at_work.on(&process.lock_name);
                 let alone = one_holder::check_against_work(process, worker);
                 self.finding.expect(Invariant::I1, now, alone);
             }
-            let latest = self.tokens.latest(process.lock);
+            let latest = self.at_work.latest(&process.lock_name);
             let renewed = later_terms::renewed_in_time(process, latest, now);
             self.finding.expect(Invariant::I4, now, renewed);
         }
@@ -123,34 +112,34 @@ impl Checks {
     ///
     /// While I1 holds, terms are published in the order of their tokens. Where people edit rows, the order is that
     /// of the commits alone.
-    fn published(&mut self, lock: usize, name: &str, token: u64, now: Duration) {
-        match self.tokens.began(lock, token) {
+    fn published(&mut self, lock: &str, token: u64, now: Duration) {
+        let (increased, fenced) = self.at_work.published(lock, token, Mode::Exclusive);
+        match increased {
             Err(Disorder::Overtaken { token, by }) if !self.one_holder => {
-                self.history.overtaken(name, token, by);
+                self.history.overtaken(lock, token, by);
             }
-            began => {
-                let told = |disorder: Disorder| disorder.to_string();
-                self.finding.expect(Invariant::I2, now, began.map_err(told));
+            Err(disorder) => {
+                let what = format!("lock `{lock}`: {disorder}");
+                self.finding.fail(Invariant::I2, now, what);
             }
+            Ok(()) => {}
         }
+        self.finding.expect(Invariant::I3, now, fenced);
     }
 
     /// Work begins under a term that was got by one of the library's own ways.
     pub(crate) fn work_began(
         &mut self,
-        lock: usize,
         term: &Term,
         everyone: &[Arc<Process>],
         now: Duration,
     ) -> u64 {
-        let token = term.token().as_nanoseconds();
-        self.published(lock, term.lock(), token, now);
-        let begun = self.writes.began(term.lock(), token);
-        self.finding.expect(Invariant::I3, now, begun);
-        let (number, alone) = self.at_work.begins(lock, term);
+        let lock = term.lock();
+        self.published(lock, term.token().as_nanoseconds(), now);
+        let (number, alone) = self.at_work.begins(lock, term, Mode::Exclusive);
         if self.one_holder {
             self.finding.expect(Invariant::I1, now, alone);
-            for process in everyone.iter().filter(|process| process.lock == lock) {
+            for process in everyone.iter().filter(|process| process.lock_name == lock) {
                 let alone = one_holder::check_against_work(process, Some(term));
                 self.finding.expect(Invariant::I1, now, alone);
             }
@@ -173,7 +162,7 @@ impl Checks {
 
     /// A write under a fence was acknowledged.
     pub(crate) fn wrote_fenced(&mut self, term: &Term, at: u64, now: Duration) {
-        let written = self.writes.wrote(term.lock(), term.token().as_nanoseconds(), at);
+        let written = self.at_work.wrote(term.lock(), term.token().as_nanoseconds(), at);
         self.finding.expect(Invariant::I3, now, written);
     }
 
@@ -223,7 +212,7 @@ impl Checks {
     pub(crate) fn committed(&mut self, committed: Committed, now: Duration) {
         if let Purpose::Fenced(term) = &committed.purpose {
             let (token, at) = (term.token.0.unsigned_abs(), committed.at.0.unsigned_abs());
-            let written = self.writes.wrote(&committed.lock, token, at);
+            let written = self.at_work.wrote(&committed.lock, token, at);
             self.finding.expect(Invariant::I3, now, written);
         }
         self.history.committed(committed);

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spindle::Term;
+use spindle_judge::Mode;
 
-use crate::checks::{AtWork, Finding, Invariant, Shared, Tokens, Writes};
+use crate::checks::{AtWork, Finding, Invariant};
+
+/// The key of readers' and writers' terms, which are of one lock.
+const SHARED: &str = "readers and writers";
+/// The keys of permits begin so.
+const PERMITS: &str = "spindle:permit:";
 
 /// Everything that watches a fleet.
 #[derive(Debug)]
 pub(crate) struct Books {
-    shards: AtWork,
-    permits: AtWork,
-    shared: Shared,
-    shard_tokens: Tokens,
-    permit_tokens: Tokens,
-    writes: Writes,
+    at_work: AtWork,
     /// The life that works each shard.
     owners: BTreeMap<usize, u64>,
     /// Of how many shards each of them is one.
@@ -47,12 +48,7 @@ pub(crate) enum What {
 impl Books {
     pub(crate) fn new(shards: usize, permits: usize) -> Books {
         Books {
-            shards: AtWork::default(),
-            permits: AtWork::default(),
-            shared: Shared::default(),
-            shard_tokens: Tokens::new(shards),
-            permit_tokens: Tokens::new(permits),
-            writes: Writes::default(),
+            at_work: AtWork::default(),
             owners: BTreeMap::new(),
             counts: BTreeMap::new(),
             left: vec![Duration::ZERO; shards],
@@ -69,21 +65,24 @@ impl Books {
 
     /// A life begins to work a shard, or has got a permit; the number is to be given back.
     pub(crate) fn begins(&mut self, life: u64, what: What, term: &Term, now: Duration) -> u64 {
+        let mode = if what == What::Read { Mode::Shared } else { Mode::Exclusive };
+        let lock = match what {
+            What::Read | What::Write => SHARED,
+            What::Shard(number) if number < self.left.len() => term.lock(),
+            What::Permit(number) if number < self.permits_max => term.lock(),
+            What::Shard(_) | What::Permit(_) => {
+                self.finding.fail(Invariant::I6, now, format!("there is no {what:?}"));
+                return 0;
+            }
+        };
         let token = term.token().as_nanoseconds();
-        let (book, tokens, number) = match what {
-            What::Shard(number) => (&mut self.shards, &mut self.shard_tokens, number),
-            What::Permit(number) => (&mut self.permits, &mut self.permit_tokens, number),
-            What::Read | What::Write => return self.begins_shared(life, what, term, now),
-        };
-        let Some(increased) = tokens.try_began(number, token) else {
-            self.finding.fail(Invariant::I6, now, format!("there is no {what:?}"));
-            return 0;
-        };
-        let (entry, alone) = book.begins(number, term);
-        let begun = self.writes.began(term.lock(), token);
+        let (increased, fenced) = self.at_work.published(lock, token, mode);
+        let increased = increased.map_err(|disorder| format!("lock `{lock}`: {disorder}"));
         self.finding.expect(Invariant::I2, now, increased);
+        self.finding.expect(Invariant::I3, now, fenced);
+        let (entry, alone) = self.at_work.begins(lock, term, mode);
         self.finding.expect(Invariant::I1, now, alone);
-        self.finding.expect(Invariant::I3, now, begun);
+        self.lives.insert(entry, (life, what));
         match what {
             What::Shard(number) => {
                 self.starts += 1;
@@ -91,32 +90,19 @@ impl Books {
                 let gap = now.saturating_sub(self.left[number]);
                 self.longest_gap = self.longest_gap.max(gap);
             }
-            What::Read | What::Write => {}
             What::Permit(_) => {
-                let held = self.permits.valid();
-                if held > self.permits_max {
-                    let most = self.permits_max;
-                    self.finding.fail(
-                        Invariant::I1,
-                        now,
-                        format!("{held} permits are held; at most {most}"),
-                    );
+                let (held, most) = (self.at_work.valid(PERMITS), self.permits_max);
+                if held > most {
+                    let what = format!("{held} permits are held; at most {most}");
+                    self.finding.fail(Invariant::I1, now, what);
                 }
             }
+            What::Read => {
+                let reads = |(_, of): &&(u64, What)| *of == What::Read;
+                self.together = self.together.max(self.lives.values().filter(reads).count());
+            }
+            What::Write => {}
         }
-        let entry = entry * 3 + u64::from(matches!(what, What::Permit(_)));
-        self.lives.insert(entry, (life, what));
-        entry
-    }
-
-    fn begins_shared(&mut self, life: u64, what: What, term: &Term, now: Duration) -> u64 {
-        let (entry, [alone, later, fenced]) = self.shared.begins(what == What::Write, term);
-        self.finding.expect(Invariant::I1, now, alone);
-        self.finding.expect(Invariant::I2, now, later);
-        self.finding.expect(Invariant::I3, now, fenced);
-        self.together = self.together.max(self.shared.readers());
-        let entry = entry * 3 + 2;
-        self.lives.insert(entry, (life, what));
         entry
     }
 
@@ -165,24 +151,20 @@ impl Books {
     }
 
     fn close(&mut self, entry: u64, what: What, now: Duration) -> Result<(), String> {
-        match what {
-            What::Shard(number) => {
-                self.owners.remove(&number);
-                self.counts.remove(&number);
-                self.left[number] = now;
-                self.shards.ends(entry / 3)
-            }
-            What::Permit(_) => self.permits.ends(entry / 3),
-            What::Read | What::Write => self.shared.ends(entry / 3),
+        if let What::Shard(number) = what {
+            self.owners.remove(&number);
+            self.counts.remove(&number);
+            self.left[number] = now;
         }
+        self.at_work.ends(entry)
     }
 
     /// A write under a fence was committed.
     pub(crate) fn wrote(&mut self, term: &Term, at: u64, now: Duration) {
-        let written = self.writes.wrote(term.lock(), term.token().as_nanoseconds(), at);
+        let is_shared = term.lock().starts_with("spindle:rw:");
+        let lock = if is_shared { SHARED } else { term.lock() };
+        let written = self.at_work.wrote(lock, term.token().as_nanoseconds(), at);
         self.finding.expect(Invariant::I3, now, written);
-        let shared = self.shared.wrote(term.token().as_nanoseconds(), at);
-        self.finding.expect(Invariant::I3, now, shared);
     }
 
     /// The life that works each shard.

@@ -6,12 +6,12 @@
 //! last one was answered: healthy ones send these too. Heartbeats are excepted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use spindle_protocol::Change;
+use tokio::time::Instant;
 
-use super::network::Network;
 use crate::in_vain::{IN_VAIN_MAX, InVain, WINDOW};
 use crate::machine::lock;
 
@@ -131,10 +131,17 @@ impl Load {
     }
 }
 
+/// The load on the lock table of each connection.
+#[derive(Clone, Debug)]
+pub(super) struct Loads {
+    started: Instant,
+    tables: Arc<Mutex<Vec<Load>>>,
+}
+
 /// A read or a transaction under way; one that is dropped has come to nothing.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    network: Arc<Network>,
+    loads: Loads,
     line: usize,
     kind: Kind,
     rows: Vec<String>,
@@ -143,23 +150,28 @@ pub(crate) struct Asking {
     is_answered: bool,
 }
 
-impl Asking {
-    pub(super) fn read(
-        network: &Arc<Network>,
-        line: usize,
-        kind: Kind,
-        rows: Vec<String>,
-    ) -> Asking {
-        let is_repeat = lock(&network.loads)[line].leaves(kind, &rows);
-        let (network, sent) = (Arc::clone(network), Vec::new());
-        let mut asking = Asking { network, line, kind, rows, is_repeat, sent, is_answered: false };
+impl Loads {
+    pub(super) fn new(lines: usize) -> Loads {
+        let tables = (0..lines).map(|_| Load::default()).collect();
+        Loads { started: Instant::now(), tables: Arc::new(Mutex::new(tables)) }
+    }
+
+    /// The load of a connection's table.
+    pub(super) fn of<T>(&self, line: usize, look: impl FnOnce(&mut Load) -> T) -> T {
+        look(&mut lock(&self.tables)[line])
+    }
+
+    pub(super) fn read(&self, line: usize, kind: Kind, rows: Vec<String>) -> Asking {
+        let is_repeat = self.of(line, |load| load.leaves(kind, &rows));
+        let (loads, sent) = (self.clone(), Vec::new());
+        let mut asking = Asking { loads, line, kind, rows, is_repeat, sent, is_answered: false };
         asking.sends();
         asking
     }
 
     /// Returns nothing for heartbeats.
     pub(super) fn transaction(
-        network: &Arc<Network>,
+        &self,
         line: usize,
         changes: &[(Arc<str>, Change)],
     ) -> Option<Asking> {
@@ -172,14 +184,16 @@ impl Asking {
             }
             _ => lock.to_string(),
         };
-        Some(Asking::read(network, line, kind, changes.iter().map(row).collect()))
+        Some(self.read(line, kind, changes.iter().map(row).collect()))
     }
+}
 
+impl Asking {
     /// One more request of it leaves.
     pub(super) fn sends(&mut self) {
         if self.is_repeat {
-            let now = self.network.now();
-            self.sent.push(lock(&self.network.loads)[self.line].sent(now));
+            let now = self.loads.started.elapsed();
+            self.sent.push(self.loads.of(self.line, |load| load.sent(now)));
         }
     }
 
@@ -192,7 +206,7 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         let Asking { line, kind, rows, sent, is_answered, .. } = self;
-        lock(&self.network.loads)[*line].ended(*kind, rows, sent, *is_answered);
+        self.loads.of(*line, |load| load.ended(*kind, rows, sent, *is_answered));
     }
 }
 

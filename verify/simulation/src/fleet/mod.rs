@@ -18,11 +18,9 @@ mod slot;
 mod storm;
 mod world;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -32,18 +30,11 @@ use self::slot::Slot;
 use self::world::FleetWorld;
 use crate::checks::Invariant;
 use crate::report::Report;
+use crate::run::in_virtual_time;
 
 /// Lives the plan; with `prints`, tells every event.
 pub fn run_fleet(plan: &FleetPlan, prints: bool) -> Report {
-    let mut builder = Builder::new_current_thread();
-    builder.enable_time().start_paused(true);
-    if plan.through_client {
-        builder.enable_io();
-    }
-    // The library's draws come from the seed, too.
-    spindle::simulation::draw_from(plan.seed.rotate_left(16));
-    let runtime = builder.build();
-    runtime.expect("a runtime on this thread alone").block_on(live(plan, prints))
+    in_virtual_time(plan.seed, plan.through_client, live(plan, prints))
 }
 
 async fn live(plan: &FleetPlan, prints: bool) -> Report {
@@ -62,16 +53,8 @@ async fn live(plan: &FleetPlan, prints: bool) -> Report {
         () = world.failed.cancelled() => {}
         () = whole => {}
     }
-    Report {
-        violation: world.books(|books| books.finding.first().cloned()),
-        simulated: world.now(),
-        instances: plan.members + 1,
-        faults: world.network.faults(),
-        coverage: world.network.coverage(),
-        trace: world.network.trace(),
-        repeats: !plan.through_client,
-        history: Ok(BTreeMap::new()),
-    }
+    let violation = world.books(|books| books.finding.first().cloned());
+    world.report(violation, plan.members + 1, !plan.through_client)
 }
 
 /// Sees that what a fleet does goes on well. The `guest` is a slot for members that come later.
@@ -85,7 +68,7 @@ async fn judge(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) 
 
 /// Has all leave, and looks at what they leave behind.
 async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>, guest: &str) {
-    world.close();
+    world.closing().cancel();
     slots.iter().for_each(|slot| slot.leave(Duration::ZERO));
     for living in fleet {
         if timeout(world.plan.lease * 4, living).await.is_err() {
@@ -97,7 +80,9 @@ async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>
     if let Err((invariant, what)) = settled::nothing_is_left(world, guest) {
         world.fail(invariant, what);
     }
-    world.compare_told();
+    if let Err(what) = world.compare_told(&world.network.database) {
+        world.fail(Invariant::I3, what);
+    }
     world.judge_load();
     world.judge_contract();
 }

@@ -2,13 +2,10 @@
 //! be trusted, in virtual time. Without a client and a socket a world repeats by its seed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rand::rngs::SmallRng;
-use rand::{RngExt as _, SeedableRng as _};
+use rand::RngExt as _;
 use spindle::simulation::{Accepted, Failure, Store, reads};
 use spindle_emulator::Effect;
 use spindle_emulator::engine::{
@@ -16,16 +13,15 @@ use spindle_emulator::engine::{
     TransactionId, Value,
 };
 use spindle_protocol::{Change, StoredRow, Timestamp};
-use tokio::time::Instant;
 
-use super::load::{Asking, Kind, Load};
+use super::load::{Asking, Kind, Loads};
 use super::plan::FleetPlan;
-use crate::coverage::{Coverage, CoverageGoal};
+use crate::coverage::CoverageGoal;
 use crate::format::Format;
 use crate::machine::lock;
 use crate::network_faults::{Delivery, Outage, abort, carry, delays};
 use crate::rows::{TABLE, decode, key, timestamp};
-use crate::trace::Trace;
+use crate::timeline::Timeline;
 
 const COLUMNS: [&str; 6] = ["name", "heartbeat", "token", "writer", "lease_ms", "info"];
 
@@ -48,27 +44,18 @@ pub(crate) struct Line {
     pub(crate) is_unable: bool,
 }
 
-/// The engine, the way to it, chance, and what has happened so far.
+/// The engine, the way to it, and what has happened so far.
 #[derive(Debug)]
 pub(crate) struct Network {
     plan: FleetPlan,
     pub(super) database: Database,
-    started: Instant,
-    random: Mutex<SmallRng>,
+    pub(super) timeline: Timeline,
     pub(super) network_faults: Mutex<NetworkFaults>,
-    tally: Mutex<Tally>,
     /// How many requests each connection has sent.
     sent: Mutex<Vec<u64>>,
     /// The requests of all that uses the table of each connection.
-    pub(super) loads: Mutex<Vec<Load>>,
+    pub(super) loads: Loads,
     pages: Mutex<Pages>,
-}
-
-#[derive(Debug)]
-struct Tally {
-    trace: Trace,
-    coverage: Coverage,
-    faults: u64,
 }
 
 /// The rows that were read last of each group. In a big fleet many ask for the same between two
@@ -108,68 +95,24 @@ enum Rpc {
 
 impl Network {
     pub(super) fn new(plan: &FleetPlan, database: Database, lines: usize, prints: bool) -> Network {
-        let trace = Trace::new(prints);
         Network {
             plan: plan.clone(),
             database,
-            started: Instant::now(),
-            random: Mutex::new(SmallRng::seed_from_u64(plan.seed.rotate_left(32))),
+            timeline: Timeline::new(plan.seed, prints),
             network_faults: Mutex::new(NetworkFaults {
                 outage: None,
                 loss: plan.loss / 20.0,
                 lines: vec![Line::default(); lines],
             }),
-            tally: Mutex::new(Tally { trace, coverage: Coverage::default(), faults: 0 }),
             sent: Mutex::new(vec![0; lines]),
-            loads: Mutex::new((0..lines).map(|_| Load::default()).collect()),
+            loads: Loads::new(lines),
             pages: Mutex::default(),
         }
-    }
-
-    /// Virtual time since the start.
-    pub(super) fn now(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Draws from the one source of chance.
-    pub(super) fn random<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
-        draw(&mut lock(&self.random))
-    }
-
-    pub(super) fn saw(&self, goal: CoverageGoal) {
-        lock(&self.tally).coverage.saw(goal);
-    }
-
-    pub(super) fn coverage(&self) -> Coverage {
-        lock(&self.tally).coverage
-    }
-
-    pub(super) fn faults(&self) -> u64 {
-        lock(&self.tally).faults
-    }
-
-    pub(super) fn trace(&self) -> u64 {
-        lock(&self.tally).trace.hash()
-    }
-
-    /// Something happens, which a replay tells.
-    pub(super) fn tell(&self, what: &str) {
-        let now = self.now();
-        lock(&self.tally).trace.tell(now, what);
-    }
-
-    pub(super) fn count_fault(&self) {
-        lock(&self.tally).faults += 1;
     }
 
     /// Returns how many requests this connection has sent.
     pub(super) fn sent(&self, line: usize) -> u64 {
         lock(&self.sent)[line]
-    }
-
-    fn note(&self, line: usize, what: &(impl Hash + Debug)) {
-        let now = self.now();
-        lock(&self.tally).trace.count(now, line, what);
     }
 
     /// Draws how a request goes.
@@ -180,7 +123,7 @@ impl Network {
         };
         lock(&self.sent)[line] += 1;
         let longest = self.plan.lease;
-        let delivery = self.random(|random| {
+        let delivery = self.timeline.random(|random| {
             let (out, back) = delays(random, self.plan.delay_max);
             match (outage, of_line.cut) {
                 (Some(Outage::Refused), _) => return Delivery::Refuse,
@@ -200,7 +143,7 @@ impl Network {
             }
             Delivery::bad(random, longest, (out, back))
         });
-        self.note(line, &(rpc, delivery));
+        self.timeline.count(line, &(rpc, delivery));
         delivery
     }
 }
@@ -229,7 +172,7 @@ impl Reach {
         let aborted = move || abort(&aborting.database, commit);
         let landed = move || {
             if commit.is_some() {
-                landing.saw(CoverageGoal::AppliedLate);
+                landing.timeline.saw(CoverageGoal::AppliedLate);
             }
         };
         carry(delivery, serving, aborted, landed).await
@@ -268,7 +211,7 @@ impl Reach {
     async fn polls(&self, asked: Asked) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
         let rows = asked.0.iter().chain(asked.1.iter().map(|(from, _)| from)).cloned().collect();
         let kind = if asked.1.is_empty() { Kind::Poll } else { Kind::GroupPoll };
-        let asking = Asking::read(&self.network, self.line, kind, rows);
+        let asking = self.network.loads.read(self.line, kind, rows);
         let found = self.page(asked).await?;
         asking.answered();
         Ok(found)
@@ -305,7 +248,7 @@ impl Reach {
             let committed = network.database.commit(id, &mutations).await;
             lock(&network.pages).ended += 1;
             let at = timestamp(committed.map_err(|error| error.code())?.timestamp);
-            network.note(line, &at.0);
+            network.timeline.count(line, &at.0);
             Ok(at)
         };
         self.call((Rpc::Commit, of_shards), Some(id), serving).await
@@ -328,7 +271,7 @@ impl Store for Reach {
         &self,
         changes: &[(Arc<str>, Change)],
     ) -> Result<(Self::Transaction, Vec<StoredRow>), Failure> {
-        let asking = Asking::transaction(&self.network, self.line, changes);
+        let asking = self.network.loads.transaction(self.line, changes);
         let (keys, columns) = reads(changes);
         let columns = columns.into_iter().map(spindle_protocol::Column::name);
         let columns: Vec<_> = std::iter::once("name").chain(columns).collect();
@@ -364,7 +307,7 @@ impl Store for Reach {
     async fn leftovers(&self, locks: &[(Arc<str>, Timestamp)]) -> Result<Vec<StoredRow>, Failure> {
         let ranges = locks.iter().map(|(lock, at)| Format::Present.leftovers(lock, *at));
         let rows = locks.iter().map(|(lock, _)| lock.to_string()).collect();
-        let asking = Asking::read(&self.network, self.line, Kind::Sweep, rows);
+        let asking = self.network.loads.read(self.line, Kind::Sweep, rows);
         let (found, _) = self.page((Vec::new(), ranges.collect())).await?;
         asking.answered();
         Ok(found)

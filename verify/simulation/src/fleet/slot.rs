@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use google_cloud_spanner::mutation::Mutation;
 use rand::RngExt as _;
 use spindle::fleet::{Member, Semaphore, Shard};
 use spindle::{CancellationToken, LockTable, Term, simulation};
@@ -12,12 +11,13 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::books::What;
+use super::load::Load;
 use super::plan::{Move, Subject};
 use super::world::{Entry, FleetWorld, LINES};
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
 use crate::machine::{Clocks, lock};
-use crate::told::Announced;
+use crate::told;
 
 /// A process and its machine. Its members share a clock, a connection and a batcher, and die together.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Slot {
         let line = self.line();
         world.tell(|| format!("{} begins life {} on line {line}", self.id, life.number));
         world.change_faults(|network_faults| network_faults.lines[line].cut = None);
-        lock(&world.network.loads)[line].begins();
+        world.network.loads.of(line, Load::begins);
         lock(&self.state).life = Some(life.clone());
         let table = world.table(line).clone();
         tokio::select! {
@@ -127,7 +127,7 @@ impl Slot {
             () = self.take_part(&life, &table) => {}
         }
         world.tell(|| format!("{} ends life {}", self.id, life.number));
-        lock(&world.network.loads)[line].ends();
+        world.network.loads.of(line, Load::ends);
         lock(&self.state).life = None;
     }
 
@@ -252,30 +252,15 @@ impl Slot {
         let serial = world.random(|random| random.random::<i64>());
         let Some(server) = &world.server else {
             let writing = world.write(self.line(), term, serial);
-            if let Ok(Some(told)) = timeout(world.plan.lease * 2, writing).await {
+            if let Ok(told) = timeout(world.plan.lease * 2, writing).await {
                 world.told(serial, told);
             }
             return;
         };
-        let row = Mutation::new_insert_or_update_builder("ledger").set("serial").to(serial);
-        let row = row.set("lock_name").to(term.lock()).build();
-        let fence = term.fence();
-        let transaction = fence.transaction(server.client()).time_limit(world.plan.lease);
-        let written = transaction.run(move |transaction| {
-            let row = row.clone();
-            async move { transaction.buffer([row]) }
-        });
-        match timeout(world.plan.lease * 2, written).await {
-            Ok(Ok(written)) => {
-                world.told(serial, Announced::Committed);
-                let Some(at) = written.commit_response.commit_timestamp else { return };
-                let nanos = i128::from(at.seconds()) * 1_000_000_000 + i128::from(at.nanos());
-                world.wrote(term, u64::try_from(nanos).unwrap_or(0));
-            }
-            Ok(Err(error)) if error.is_fenced() || error.is_retryable() => {
-                world.told(serial, Announced::NotCommitted);
-            }
-            _ => {}
+        let (told, at) = told::write(server.client(), term, serial, world.plan.lease).await;
+        world.told(serial, told);
+        if let Some(at) = at {
+            world.wrote(term, at);
         }
     }
 

@@ -13,6 +13,7 @@ use super::slot::{Slot, crash};
 use super::world::FleetWorld;
 use crate::coverage::CoverageGoal;
 use crate::network_faults::Outage;
+use crate::timeline::after;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -141,20 +142,5 @@ fn change_line(
     world.change_faults(|network_faults| change(&mut network_faults.lines[line]));
     after(world, long, move |world| {
         world.change_faults(|network_faults| network_faults.lines[line] = Line::default());
-    });
-}
-
-fn after(
-    world: &Arc<FleetWorld>,
-    delay: Duration,
-    then: impl FnOnce(&FleetWorld) + Send + 'static,
-) {
-    let world = Arc::clone(world);
-    tokio::spawn(async move {
-        sleep(delay).await;
-        // After the storm everything is well already.
-        if world.is_stormy() {
-            then(&world);
-        }
     });
 }

@@ -1,34 +1,33 @@
 //! The world of a fleet: a server, the faults of its network, and the books.
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::RngExt as _;
-use rand::rngs::SmallRng;
 use spindle::simulation::{self, Store as _};
-use spindle::{CancellationToken, LockTable, Term};
+use spindle::{LockTable, Term};
 use spindle_emulator::engine::{
-    Cell, Code, Concurrency, Database, Mutation, Read, Timestamp as EngineTimestamp,
-    TimestampBound, TransactionNumbers, WriteKind,
+    Cell, Code, Concurrency, Mutation, Read, Timestamp as EngineTimestamp, TimestampBound,
+    WriteKind,
 };
-use spindle_emulator::sql::parse_ddl;
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_judge::Outcome;
 use spindle_protocol::fleet::CountNamed;
 use spindle_protocol::rw::is_left_to_readers;
 use spindle_protocol::{Change, Named, StoredRow, TermId, Timestamp, Writer};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::books::{Books, What};
-use super::load::Load;
 use super::network::{Line, Network, NetworkFaults, Reach};
 use super::plan::{FleetPlan, Move};
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
-use crate::machine::{TrueTime, lock};
+use crate::machine::lock;
 use crate::network_faults::Outage;
 use crate::rows::{LEDGER, SCHEMA, TABLE, decode, key};
-use crate::server::Server;
-use crate::told::{self, Announced};
+use crate::server::{self, Server};
+use crate::timeline::Timeline;
 
 /// Each process has two connections: those of a life that died may still be cut off.
 pub(crate) const LINES: usize = 2;
@@ -44,27 +43,23 @@ pub(crate) struct FleetWorld {
     /// The lock table by each connection; the last is the tool's.
     tables: Vec<LockTable>,
     books: Mutex<Books>,
-    told: Mutex<told::Ledger>,
     lives: Mutex<u64>,
-    pub(crate) failed: CancellationToken,
-    storm_over: CancellationToken,
-    closing: CancellationToken,
+}
+
+impl Deref for FleetWorld {
+    type Target = Timeline;
+
+    fn deref(&self) -> &Timeline {
+        &self.network.timeline
+    }
 }
 
 impl FleetWorld {
     pub(crate) async fn new(plan: &FleetPlan, prints: bool) -> FleetWorld {
-        let clock = Arc::new(TrueTime::new(plan.uncertainty));
         // One more process, for those who come once things are settled.
         let lines = (plan.rates.len() + 1) * LINES;
-        let (server, database) = if plan.through_client {
-            let (server, database) = Server::start(clock, SCHEMA, 0, lines).await;
-            (Some(server), database)
-        } else {
-            let database = Database::new(clock, TransactionNumbers::default());
-            let schema = parse_ddl(SCHEMA).expect("the schema is fixed");
-            database.change_schema(&schema).expect("the schema is fixed");
-            (None, database)
-        };
+        let callers = plan.through_client.then_some((0, lines));
+        let (server, database) = server::start(plan.uncertainty, SCHEMA, callers).await;
         let network = Arc::new(Network::new(plan, database, lines + 1, prints));
         let reach = |line| simulation::table(Reach { network: Arc::clone(&network), line });
         let tables = match &server {
@@ -77,32 +72,14 @@ impl FleetWorld {
             server,
             tables,
             books: Mutex::new(Books::new(plan.pieces(), plan.permits)),
-            told: Mutex::default(),
             lives: Mutex::default(),
-            failed: CancellationToken::new(),
-            storm_over: CancellationToken::new(),
-            closing: CancellationToken::new(),
         }
-    }
-
-    /// Virtual time since the start.
-    pub(crate) fn now(&self) -> Duration {
-        self.network.now()
-    }
-
-    /// Draws from the one source of chance.
-    pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
-        self.network.random(draw)
     }
 
     /// Up to so many leases.
     pub(crate) fn some_leases(&self, most: f64) -> Duration {
         let share = self.random(|random| random.random_range(0.0..most));
         self.plan.lease.mul_f64(share) + Duration::from_millis(1)
-    }
-
-    pub(crate) fn saw(&self, goal: CoverageGoal) {
-        self.network.saw(goal);
     }
 
     /// The lock table by one of the connections.
@@ -128,14 +105,9 @@ impl FleetWorld {
         all.iter().map(|rpc| requests.of_session(session, *rpc)).sum()
     }
 
-    /// Something happens, which a replay tells.
-    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
-        self.network.tell(&what());
-    }
-
     /// Something goes wrong.
     pub(crate) fn fault(&self, what: impl FnOnce() -> String) {
-        self.network.count_fault();
+        self.goes_wrong();
         self.tell(what);
     }
 
@@ -145,34 +117,13 @@ impl FleetWorld {
         *lives
     }
 
-    pub(crate) fn is_stormy(&self) -> bool {
-        !self.storm_over.is_cancelled()
-    }
-
-    /// Sleeps for `duration`, but no longer than the storm lasts.
-    pub(crate) async fn wait_in_storm(&self, duration: Duration) {
-        tokio::select! {
-            biased;
-            () = self.storm_over.cancelled() => sleep(Duration::from_millis(1)).await,
-            () = sleep(duration) => {}
-        }
-    }
-
     /// Nothing goes wrong from here on.
     pub(crate) fn end_storm(&self) {
         self.change_faults(|network_faults| {
             network_faults.lines.fill(Line::default());
             (network_faults.outage, network_faults.loss) = (None, 0.0);
         });
-        self.storm_over.cancel();
-    }
-
-    pub(crate) fn close(&self) {
-        self.closing.cancel();
-    }
-
-    pub(crate) fn closing(&self) -> &CancellationToken {
-        &self.closing
+        self.storm_is_over();
     }
 
     pub(crate) fn change_faults(&self, change: impl FnOnce(&mut NetworkFaults)) {
@@ -313,8 +264,8 @@ impl FleetWorld {
     }
 
     /// Writes under a term by no rule but its fence, whether or not the term is over here. Returns
-    /// what the writer is told, if anything.
-    pub(super) async fn write(&self, line: usize, term: &Term, serial: i64) -> Option<Announced> {
+    /// what the writer is told.
+    pub(super) async fn write(&self, line: usize, term: &Term, serial: i64) -> Outcome {
         let reach = Reach { network: Arc::clone(&self.network), line };
         let writer = Writer::from(simulation::writer(term));
         let token = Timestamp(term.token().as_nanoseconds().cast_signed());
@@ -325,22 +276,22 @@ impl FleetWorld {
             .chain(reads.columns.iter().map(|column| column.name()))
             .collect();
         let begun = reach.begins(&reads.keys, &columns, Concurrency::Pessimistic).await;
-        let Ok((begun, found)) = begun else { return Some(Announced::NotCommitted) };
+        let Ok((begun, found)) = begun else { return Outcome::NotSent };
         if fence.judge(term.lock(), &found).is_err() {
             self.saw(CoverageGoal::LateWorkRefused);
             // An open transaction would hold the next owner up.
             reach.roll_back((begun, None));
-            return Some(Announced::NotCommitted);
+            return Outcome::Fenced;
         }
         let cells = [("serial", Cell::from(serial)), ("lock_name", term.lock().into())];
         let row = Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells);
         match reach.commits(begun, vec![row], false).await {
             Ok(at) => {
                 self.wrote(term, u64::try_from(at.0).unwrap_or(0));
-                Some(Announced::Committed)
+                Outcome::Committed
             }
-            Err(Code::Aborted) => Some(Announced::NotCommitted),
-            Err(_) => None,
+            Err(Code::Aborted) => Outcome::NotSent,
+            Err(_) => Outcome::Unknown,
         }
     }
 
@@ -351,22 +302,17 @@ impl FleetWorld {
         self.books(|books| books.wrote(term, at, now));
     }
 
-    /// Somebody was told what became of the write of this serial number.
-    pub(crate) fn told(&self, serial: i64, told: Announced) {
-        lock(&self.told).insert(serial, told);
-    }
-
     /// A caller asks for a permit, or to read or write, by this connection.
     pub(crate) fn caller_asks(&self, line: usize) {
-        lock(&self.network.loads)[line].asked(self.now());
+        let now = self.now();
+        self.network.loads.of(line, |load| load.asked(now));
     }
 
     /// Sees that no process sent too much in vain. The tool asks as its callers do.
     pub(crate) fn judge_load(&self) {
-        let loads = lock(&self.network.loads);
-        let of_processes = loads.iter().take(self.tools_line());
-        if let Some(what) = of_processes.filter_map(Load::excess).next() {
-            self.fail(Invariant::I8, what.clone());
+        let excess = |line| self.network.loads.of(line, |load| load.excess().cloned());
+        if let Some(what) = (0..self.tools_line()).find_map(excess) {
+            self.fail(Invariant::I8, what);
         }
     }
 
@@ -374,15 +320,6 @@ impl FleetWorld {
     pub(crate) fn judge_contract(&self) {
         if let Some(rule) = simulation::broken_rule() {
             self.fail(Invariant::Contract, rule.into());
-        }
-    }
-
-    /// Compares what was told with what was committed.
-    pub(crate) fn compare_told(&self) {
-        if let Ok(rows) = self.network.database.rows(LEDGER)
-            && let Err(what) = told::compare(&lock(&self.told), &rows)
-        {
-            self.fail(Invariant::I3, what);
         }
     }
 }

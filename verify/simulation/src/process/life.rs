@@ -57,7 +57,7 @@ impl Process {
             // The memory of a life that ended says nothing to the next.
             drop(member);
             world.gone(self.who, matches!(ended, Ended::Crashed));
-            if world.is_closing() {
+            if world.closing().is_cancelled() {
                 return;
             }
             let down_for = std::mem::take(&mut lock(&self.state).down_for);

@@ -3,20 +3,17 @@
 mod ending;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rand::SeedableRng as _;
-use rand::rngs::SmallRng;
 use spindle::simulation;
 use spindle::{CancellationToken, FencingToken, Term};
-use spindle_emulator::engine::{Database, TimestampBound, TransactionNumbers};
-use spindle_emulator::sql::parse_ddl;
+use spindle_emulator::engine::{Database, TimestampBound};
 use spindle_protocol::{Act, Answer, Rejection, Timing, Writer};
-use tokio::time::{Instant, sleep};
 
 use crate::checks::{CANARIES, Checks, Committed, Invariant, Sent, canary_row};
-use crate::coverage::{Coverage, CoverageGoal};
+use crate::coverage::CoverageGoal;
 use crate::format::Format;
 use crate::machine::{Clocks, TrueTime, lock};
 use crate::network_faults::{NetworkFaults, Outage};
@@ -24,9 +21,8 @@ use crate::plan::{MemberPlan, NIGHTLY, Plan};
 use crate::process::Process;
 use crate::report::Report;
 use crate::rows::{OLD_SCHEMA, SCHEMA, timestamp};
-use crate::server::Server;
-use crate::told::{self, Announced};
-use crate::trace::Trace;
+use crate::server::{self, Server};
+use crate::timeline::Timeline;
 
 /// Commits are judged this much later, when none with an earlier timestamp can come any more.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -56,81 +52,55 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) database: Database,
     pub(crate) server: Option<Server>,
-    started: Instant,
+    timeline: Timeline,
     processes: Vec<Arc<Process>>,
     /// The slot of a house at each lock.
     slots: BTreeMap<(usize, String), usize>,
-    random: Mutex<SmallRng>,
     network_faults: Mutex<NetworkFaults>,
-    tally: Mutex<Tally>,
     checks: Mutex<Checks>,
     /// The begin of each slot whose outcome is not known yet.
     unknown: Mutex<Vec<Option<Writer>>>,
     /// The takeover rows that peers of another implementation left.
     peers: Mutex<BTreeSet<String>>,
-    told: Mutex<told::Ledger>,
-    pub(crate) failed: CancellationToken,
-    storm_over: CancellationToken,
-    closing: CancellationToken,
     /// True if lives that begin now may have leases of their own.
     leases_differ: CancellationToken,
     history: Mutex<Result<BTreeMap<&'static str, u64>, String>>,
 }
 
-#[derive(Debug)]
-struct Tally {
-    trace: Trace,
-    coverage: Coverage,
-    faults: u64,
+impl Deref for World {
+    type Target = Timeline;
+
+    fn deref(&self) -> &Timeline {
+        &self.timeline
+    }
 }
 
 impl World {
     pub(crate) async fn new(plan: &Plan, prints: bool) -> World {
-        let clock = Arc::new(TrueTime::new(plan.uncertainty));
         let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
         let schema = if plan.old_table.is_some() { OLD_SCHEMA } else { SCHEMA };
-        let (server, database) = if plan.through_client {
-            let (server, database) =
-                Server::start(clock, schema, members, plan.callers.len()).await;
-            (Some(server), database)
-        } else {
-            let database = Database::new(clock, TransactionNumbers::default());
-            let schema = parse_ddl(schema).expect("the schema is fixed");
-            database.change_schema(&schema).expect("the schema is fixed");
-            (None, database)
-        };
+        let lines = plan.through_client.then_some((members, plan.callers.len()));
+        let (server, database) = server::start(plan.uncertainty, schema, lines).await;
         let canaries: Vec<_> = CANARIES.into_iter().map(canary_row).collect();
         database.apply(&canaries).await.expect("the database is empty");
         let processes = processes(plan);
         let slots = processes.iter();
         let slots = slots.map(|slot| ((slot.house, slot.lock_name.clone()), slot.who)).collect();
         let network_faults = NetworkFaults { loss: plan.loss / 20.0, outage: None };
-        let tally = Tally { trace: Trace::new(prints), coverage: Coverage::default(), faults: 0 };
         World {
             plan: plan.clone(),
             database,
             server,
-            started: Instant::now(),
+            timeline: Timeline::new(plan.seed, prints),
             unknown: Mutex::new(vec![None; processes.len()]),
             checks: Mutex::new(Checks::new(plan, &processes)),
             processes,
             slots,
-            random: Mutex::new(SmallRng::seed_from_u64(plan.seed.rotate_left(32))),
             network_faults: Mutex::new(network_faults),
-            tally: Mutex::new(tally),
             peers: Mutex::default(),
-            told: Mutex::default(),
-            failed: CancellationToken::new(),
-            storm_over: CancellationToken::new(),
-            closing: CancellationToken::new(),
             leases_differ: CancellationToken::new(),
             history: Mutex::new(Ok(BTreeMap::new())),
         }
-    }
-
-    /// Virtual time since the start.
-    pub(crate) fn now(&self) -> Duration {
-        self.started.elapsed()
     }
 
     pub(crate) fn processes(&self) -> &[Arc<Process>] {
@@ -153,11 +123,6 @@ impl World {
         mates.cloned().collect()
     }
 
-    /// Draws from the one source of chance.
-    pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
-        draw(&mut lock(&self.random))
-    }
-
     pub(crate) fn network_faults(&self) -> NetworkFaults {
         *lock(&self.network_faults)
     }
@@ -170,42 +135,10 @@ impl World {
         lock(&self.network_faults).loss = loss;
     }
 
-    pub(crate) fn is_stormy(&self) -> bool {
-        !self.storm_over.is_cancelled()
-    }
-
-    pub(crate) fn end_storm(&self) {
-        self.storm_over.cancel();
-    }
-
-    /// Sleeps for `duration`, but no longer than the storm lasts.
-    pub(crate) async fn wait_in_storm(&self, duration: Duration) {
-        tokio::select! {
-            biased;
-            () = self.storm_over.cancelled() => sleep(Duration::from_millis(1)).await,
-            () = sleep(duration) => {}
-        }
-    }
-
-    pub(crate) fn saw(&self, goal: CoverageGoal) {
-        lock(&self.tally).coverage.saw(goal);
-    }
-
     /// Something goes wrong with a process, its network or the server.
     pub(crate) fn fault(&self, who: usize, what: &(impl std::hash::Hash + std::fmt::Debug)) {
-        let now = self.now();
-        let mut tally = lock(&self.tally);
-        tally.faults += 1;
-        tally.trace.note(now, who, what);
-    }
-
-    fn note(&self, who: usize, what: &(impl std::hash::Hash + std::fmt::Debug)) {
-        let now = self.now();
-        lock(&self.tally).trace.note(now, who, what);
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.is_cancelled()
+        self.goes_wrong();
+        self.note(who, what);
     }
 
     pub(crate) fn fail(&self, invariant: Invariant, what: String) {
@@ -262,11 +195,6 @@ impl World {
         lock(&self.peers).insert(key);
     }
 
-    /// A caller was told what became of the write of this serial number.
-    pub(crate) fn told(&self, serial: i64, told: Announced) {
-        lock(&self.told).insert(serial, told);
-    }
-
     /// By which a life that begins now goes: in an old table all leases have to be the same.
     pub(crate) fn timing(&self, member: &MemberPlan) -> Timing {
         match &self.plan.old_table {
@@ -278,11 +206,6 @@ impl World {
     /// Every instance has learnt of `lease_ms` by now.
     pub(crate) fn let_leases_differ(&self) {
         self.leases_differ.cancel();
-    }
-
-    /// Returns true if a process that ends stays away.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.is_cancelled()
     }
 
     /// An instance has a term: the attempt whose outcome was unknown may be the one that began it.
@@ -402,16 +325,9 @@ impl World {
 
     /// Returns how it went so far.
     pub(crate) fn report(&self) -> Report {
-        let tally = lock(&self.tally);
-        Report {
-            violation: lock(&self.checks).finding.first().cloned(),
-            simulated: self.now(),
-            instances: self.processes.len(),
-            faults: tally.faults,
-            coverage: tally.coverage,
-            trace: tally.trace.hash(),
-            repeats: !self.plan.through_client,
-            history: lock(&self.history).clone(),
-        }
+        let violation = lock(&self.checks).finding.first().cloned();
+        let report =
+            self.timeline.report(violation, self.processes.len(), !self.plan.through_client);
+        Report { history: lock(&self.history).clone(), ..report }
     }
 }

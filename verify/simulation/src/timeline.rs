@@ -1,0 +1,166 @@
+//! The time of a world, its chance, and all that has happened so far.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::SeedableRng as _;
+use rand::rngs::SmallRng;
+use spindle::CancellationToken;
+use spindle_emulator::engine::Database;
+use spindle_judge::Outcome;
+use tokio::time::{Instant, sleep};
+
+use crate::checks::Violation;
+use crate::coverage::{Coverage, CoverageGoal};
+use crate::machine::lock;
+use crate::report::Report;
+use crate::rows::LEDGER;
+use crate::told;
+use crate::trace::Trace;
+
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    started: Instant,
+    random: Mutex<SmallRng>,
+    tally: Mutex<Tally>,
+    told: Mutex<told::Ledger>,
+    /// Cancelled by the first violation.
+    pub(crate) failed: CancellationToken,
+    storm_over: CancellationToken,
+    closing: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Tally {
+    trace: Trace,
+    coverage: Coverage,
+    faults: u64,
+}
+
+impl Timeline {
+    pub(crate) fn new(seed: u64, prints: bool) -> Timeline {
+        let tally = Tally { trace: Trace::new(prints), coverage: Coverage::default(), faults: 0 };
+        Timeline {
+            started: Instant::now(),
+            random: Mutex::new(SmallRng::seed_from_u64(seed.rotate_left(32))),
+            tally: Mutex::new(tally),
+            told: Mutex::default(),
+            failed: CancellationToken::new(),
+            storm_over: CancellationToken::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Virtual time since the start.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Draws from the one source of chance.
+    pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
+        draw(&mut lock(&self.random))
+    }
+
+    pub(crate) fn saw(&self, goal: CoverageGoal) {
+        lock(&self.tally).coverage.saw(goal);
+    }
+
+    /// Something happens to `who`.
+    pub(crate) fn note(&self, who: usize, what: &(impl Hash + Debug)) {
+        let now = self.now();
+        lock(&self.tally).trace.note(now, who, what);
+    }
+
+    /// Something happens to `who` that a replay does not tell.
+    pub(crate) fn count(&self, who: usize, what: &impl Hash) {
+        let now = self.now();
+        lock(&self.tally).trace.count(now, who, what);
+    }
+
+    /// Something happens, which a replay tells in these words.
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        let now = self.now();
+        lock(&self.tally).trace.tell(now, &what());
+    }
+
+    /// Something goes wrong with a process, its network or the server.
+    pub(crate) fn goes_wrong(&self) {
+        lock(&self.tally).faults += 1;
+    }
+
+    pub(crate) fn is_stormy(&self) -> bool {
+        !self.storm_over.is_cancelled()
+    }
+
+    pub(crate) fn storm_is_over(&self) {
+        self.storm_over.cancel();
+    }
+
+    /// Sleeps for `duration`, but no longer than the storm lasts.
+    pub(crate) async fn wait_in_storm(&self, duration: Duration) {
+        tokio::select! {
+            biased;
+            () = self.storm_over.cancelled() => sleep(Duration::from_millis(1)).await,
+            () = sleep(duration) => {}
+        }
+    }
+
+    /// Cancelled when whoever ends stays away.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_cancelled()
+    }
+
+    /// A caller was told what became of the write of this serial number.
+    pub(crate) fn told(&self, serial: i64, told: Outcome) {
+        lock(&self.told).insert(serial, told);
+    }
+
+    /// Compares what callers were told with what was committed.
+    pub(crate) fn compare_told(&self, database: &Database) -> Result<(), String> {
+        let rows = database.rows(LEDGER).unwrap_or_default();
+        told::compare(&lock(&self.told), &rows)
+    }
+
+    /// Returns how it went so far.
+    pub(crate) fn report(
+        &self,
+        violation: Option<Violation>,
+        instances: usize,
+        repeats: bool,
+    ) -> Report {
+        let tally = lock(&self.tally);
+        Report {
+            violation,
+            simulated: self.now(),
+            instances,
+            faults: tally.faults,
+            coverage: tally.coverage,
+            trace: tally.trace.hash(),
+            repeats,
+            history: Ok(BTreeMap::new()),
+        }
+    }
+}
+
+/// Does something to a world after this time. After the storm everything is well already.
+pub(crate) fn after<W: Deref<Target = Timeline> + Send + Sync + 'static>(
+    world: &Arc<W>,
+    delay: Duration,
+    then: impl FnOnce(&W) + Send + 'static,
+) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        sleep(delay).await;
+        if world.is_stormy() {
+            then(&world);
+        }
+    });
+}
