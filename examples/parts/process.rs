@@ -1,9 +1,10 @@
 //! A process, so to speak: a runtime of its own, which may crash.
 
+use spindle::CancellationToken;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::{CancellationToken, Failure};
+use crate::workload::Failure;
 
 pub struct Process {
     /// None once it has ended: a runtime must not be dropped among tasks.
