@@ -32,7 +32,8 @@ async fn nothing_is_changed_that_nobody_confirmed() {
 #[tokio::test]
 async fn an_evicted_holder_is_named_and_learns_of_it() {
     let world = World::start().await;
-    let held = world.hold("billing", "node-1", LEASE).await;
+    // It hears of it with its next heartbeat.
+    let held = world.hold("billing", "node-1", LEASE / 3).await;
     let token = held.lock.has_lock().unwrap();
     let evict = ["evict", "billing", "--yes", "--by", "alice", "--reason", "bad deploy"];
     let ran = world.run(&evict).await;
