@@ -13,12 +13,20 @@ use spindle::{Error, Fence};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;
 
-use crate::world::{LEASE, LOCK, World, timed};
+use crate::world::{Contender, LEASE, LOCK, World, timed};
+
+/// A leader with its fence, and a client to write with.
+async fn leader() -> (World, Contender, Fence, DatabaseClient) {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    (world, a, fence, client)
+}
 
 /// Writes one order under the fence.
 async fn write(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), client::Error> {
-    let order = Mutation::new_insert_builder("orders").set("id").to(id).build();
-    let fence = fence.clone();
+    let (fence, order) = (fence.clone(), order(id));
     let written =
         client.read_write_transaction().build().run(move |transaction: ReadWriteTransaction| {
             let (fence, order) = (fence.clone(), order.clone());
@@ -36,12 +44,10 @@ fn is_fenced(error: &client::Error) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_slept_through_its_lease_cannot_commit() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
+    let (world, a, fence, client) = leader().await;
     let b = world.contend("b");
     // Not even by its own process does this one know that the term has ended.
-    let sleeper = travelled(&a.lock.term().unwrap().fence());
-    let client = world.client().await;
+    let sleeper = travelled(&fence);
     write(&client, &sleeper, "on time").await.unwrap();
     world.crash(&a).await;
     let successor = b.holds().await;
@@ -56,10 +62,7 @@ async fn a_leader_that_slept_through_its_lease_cannot_commit() {
 
 #[tokio::test(start_paused = true)]
 async fn ignoring_a_failed_check_does_not_help() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, a, fence, client) = leader().await;
     for deleted in [false, true] {
         if deleted {
             world.delete_row(LOCK).await;
@@ -67,7 +70,7 @@ async fn ignoring_a_failed_check_does_not_help() {
             assert!(a.lock.resign().await);
         }
         let careless = fence.clone();
-        let order = Mutation::new_insert_builder("orders").set("id").to("careless").build();
+        let order = order("careless");
         let written = client.read_write_transaction().build().run(
             move |transaction: ReadWriteTransaction| {
                 let (fence, order) = (careless.clone(), order.clone());
@@ -83,13 +86,10 @@ async fn ignoring_a_failed_check_does_not_help() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_write_that_is_open_keeps_the_next_term_from_beginning() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
+    let (world, a, fence, client) = leader().await;
     let b = world.contend("b");
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
     let (checked, mut has_checked) = tokio::sync::mpsc::channel(1);
-    let order = Mutation::new_insert_builder("orders").set("id").to("slow").build();
+    let order = order("slow");
     let writing = tokio::spawn(async move {
         let run = client.read_write_transaction().build().run(
             move |transaction: ReadWriteTransaction| {
@@ -119,11 +119,8 @@ async fn a_fenced_write_that_is_open_keeps_the_next_term_from_beginning() {
 
 #[tokio::test(start_paused = true)]
 async fn fenced_writes_do_not_hold_up_heartbeats() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
+    let (_world, a, fence, client) = leader().await;
     let token = a.lock.has_lock();
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
     for n in 0..200 {
         write(&client, &fence, &format!("order-{n}")).await.unwrap();
         sleep(LEASE / 20).await;
@@ -133,11 +130,8 @@ async fn fenced_writes_do_not_hold_up_heartbeats() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_that_stays_open_holds_up_no_heartbeat() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
+    let (_world, a, fence, client) = leader().await;
     let token = a.lock.has_lock();
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
     let slow = client.read_write_transaction().build().run(move |open: ReadWriteTransaction| {
         let fence = fence.clone();
         async move {
@@ -159,10 +153,7 @@ fn order(id: &str) -> Mutation {
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_costs_one_read_and_its_commit() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, _a, fence, client) = leader().await;
     fence.write(&client, [order("first")]).await.unwrap();
     let requests = world.spanner.requests();
     let sessions = requests.sessions();
@@ -181,11 +172,9 @@ async fn a_fenced_transaction_costs_one_read_and_its_commit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_of_a_past_term_says_so_by_itself() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
+    let (world, a, fence, client) = leader().await;
     let b = world.contend("b");
-    let travelled = travelled(&a.lock.term().unwrap().fence());
-    let client = world.client().await;
+    let travelled = travelled(&fence);
     travelled.write(&client, [order("on time")]).await.unwrap();
     world.crash(&a).await;
     let successor = b.holds().await;
@@ -235,10 +224,7 @@ async fn a_fence_of_a_term_that_has_ended_here_asks_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_that_is_aborted_is_tried_again_and_not_for_ever() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, _a, fence, client) = leader().await;
     let aborting = |times: u64| {
         let fault = Fault::on(Rpc::Commit).table("orders").times(times).effect(Effect::Abort);
         world.spanner.inject(fault)
@@ -286,10 +272,7 @@ impl std::error::Error for SoldOut {}
 
 #[tokio::test(start_paused = true)]
 async fn what_the_work_says_comes_out_and_nothing_is_written() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (_world, _a, fence, client) = leader().await;
     let given_up = fence.transaction(&client).run(|transaction| async move {
         transaction.buffer([order("never")])?;
         Err::<(), _>(Error::give_up(SoldOut))
@@ -308,10 +291,7 @@ async fn what_the_work_says_comes_out_and_nothing_is_written() {
 
 #[tokio::test(start_paused = true)]
 async fn bounds_of_zero_and_limits_without_end_are_refused_before_anything_is_sent() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, _a, fence, client) = leader().await;
     world.spanner.requests().reset();
     let work = |transaction: ReadWriteTransaction| async move { transaction.buffer([order("o")]) };
     let bounded = [
@@ -327,11 +307,9 @@ async fn bounds_of_zero_and_limits_without_end_are_refused_before_anything_is_se
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_that_is_open_keeps_the_next_term_from_beginning() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
+    let (world, a, fence, client) = leader().await;
     let b = world.contend("b");
-    let fence = travelled(&a.lock.term().unwrap().fence());
-    let client = world.client().await;
+    let fence = travelled(&fence);
     let (checked, mut has_checked) = tokio::sync::mpsc::channel(1);
     let writing = tokio::spawn(async move {
         fence
@@ -361,10 +339,7 @@ async fn a_fenced_transaction_that_is_open_keeps_the_next_term_from_beginning() 
 
 #[tokio::test(start_paused = true)]
 async fn fenced_writers_do_not_hold_each_other_up() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (_world, a, fence, client) = leader().await;
     let (open, mut opened) = tokio::sync::mpsc::channel(16);
     let all_open = Arc::new(tokio::sync::Barrier::new(16));
     let writers: Vec<_> = (0..16)
@@ -441,10 +416,8 @@ async fn orders(client: &DatabaseClient) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = travelled(&a.lock.term().unwrap().fence());
-    let client = world.client().await;
+    let (_world, a, fence, client) = leader().await;
+    let fence = travelled(&fence);
     fence.write(&client, [order("o-1"), order("o-2")]).await.unwrap();
     let delete = |id: &'static str| {
         let (fence, client) = (fence.clone(), client.clone());

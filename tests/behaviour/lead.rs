@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use spindle::health::{Failing, Role};
 use spindle::{
-    CancellationToken, Error, FencingToken, HighWaterMark, LeadOptions, Spindle, Term, TermEnd,
+    CancellationToken, Error, FencingToken, HighWaterMark, LeadOptions, Spindle, TaskResult, Term,
+    TermEnd,
 };
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::log::Log;
@@ -18,6 +20,40 @@ use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, t
 
 fn spindle(world: &World, id: &str) -> Spindle {
     world.lock(id).build().unwrap()
+}
+
+/// Leads in a task of its own.
+fn lead<R, F, Fut>(lock: &Spindle, cancel: &CancellationToken, work: F) -> Leading<R::Value>
+where
+    F: FnMut(Term) -> Fut + Send + 'static,
+    Fut: Future<Output = R> + Send + 'static,
+    R: TaskResult<Value: Send> + 'static,
+{
+    lead_with(LeadOptions::default(), lock, cancel, work)
+}
+
+fn lead_with<R, F, Fut>(
+    options: LeadOptions,
+    lock: &Spindle,
+    cancel: &CancellationToken,
+    work: F,
+) -> Leading<R::Value>
+where
+    F: FnMut(Term) -> Fut + Send + 'static,
+    Fut: Future<Output = R> + Send + 'static,
+    R: TaskResult<Value: Send> + 'static,
+{
+    let (lock, cancel) = (lock.clone(), cancel.clone());
+    Leading(tokio::spawn(async move { lock.lead_with(options, cancel, work).await }))
+}
+
+struct Leading<T>(JoinHandle<spindle::Result<Option<T>>>);
+
+impl<T> Leading<T> {
+    /// Waits for its end.
+    async fn ends(self) -> spindle::Result<Option<T>> {
+        timeout(EVENTUALLY, self.0).await.unwrap().unwrap()
+    }
 }
 
 async fn released(world: &World) -> bool {
@@ -31,6 +67,15 @@ struct Tally {
     began: mpsc::UnboundedSender<FencingToken>,
 }
 
+/// The tokens of the tasks, as they begin.
+struct Beginnings(mpsc::UnboundedReceiver<FencingToken>);
+
+impl Beginnings {
+    async fn next(&mut self) -> FencingToken {
+        timeout(EVENTUALLY, self.0.recv()).await.unwrap().unwrap()
+    }
+}
+
 struct Working(Arc<AtomicUsize>);
 
 impl Drop for Working {
@@ -40,9 +85,9 @@ impl Drop for Working {
 }
 
 impl Tally {
-    fn new() -> (Tally, mpsc::UnboundedReceiver<FencingToken>) {
+    fn new() -> (Tally, Beginnings) {
         let (began, beginnings) = mpsc::unbounded_channel();
-        (Tally { running: Arc::default(), began }, beginnings)
+        (Tally { running: Arc::default(), began }, Beginnings(beginnings))
     }
 
     fn begin(&self, term: &Term) -> Working {
@@ -72,26 +117,19 @@ async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
     let cancel = CancellationToken::new();
     let (tally, mut began) = Tally::new();
     let holder = lock.clone();
-    let leading = tokio::spawn({
-        let cancel = cancel.clone();
+    let leading = lead(&lock, &cancel, move |term| {
+        let (tally, holder) = (tally.clone(), holder.clone());
         async move {
-            lock.lead(cancel, move |term| {
-                let (tally, holder) = (tally.clone(), holder.clone());
-                async move {
-                    let _working = tally.begin(&term);
-                    term.cancelled().await;
-                    // Longer than the lease, so that only heartbeats can keep the lock.
-                    sleep(LEASE * 2).await;
-                    Ok::<_, Error>(holder.has_lock() == Some(term.token()))
-                }
-            })
-            .await
+            let _working = tally.begin(&term);
+            term.cancelled().await;
+            // Longer than the lease, so that only heartbeats can keep the lock.
+            sleep(LEASE * 2).await;
+            Ok::<_, Error>(holder.has_lock() == Some(term.token()))
         }
     });
-    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    began.next().await;
     cancel.cancel();
-    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
-    assert_eq!(led, Some(true), "it held for as long as it worked");
+    assert_eq!(leading.ends().await.unwrap(), Some(true), "it held for as long as it worked");
     assert!(released(&world).await);
 }
 
@@ -102,23 +140,17 @@ async fn a_task_that_ignores_its_cancellation_is_aborted() {
     let cancel = CancellationToken::new();
     let (tally, mut began) = Tally::new();
     let running = Arc::clone(&tally.running);
-    let leading = tokio::spawn({
-        let cancel = cancel.clone();
+    let leading = lead(&lock, &cancel, move |term| {
+        let working = tally.begin(&term);
         async move {
-            lock.lead(cancel, move |term| {
-                let tally = tally.clone();
-                async move {
-                    let _working = tally.begin(&term);
-                    std::future::pending::<()>().await;
-                }
-            })
-            .await
+            let _working = working;
+            std::future::pending::<()>().await;
         }
     });
-    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    began.next().await;
     cancel.cancel();
-    let (led, waited) = timed(leading).await;
-    assert_eq!(led.unwrap().unwrap(), None);
+    let (led, waited) = timed(leading.ends()).await;
+    assert_eq!(led.unwrap(), None);
     assert!(waited >= Duration::from_secs(5) && waited < LEASE, "the stop limit: {waited:?}");
     assert_eq!(running.load(Ordering::SeqCst), 0);
     assert!(released(&world).await);
@@ -131,31 +163,25 @@ async fn a_loss_stops_the_task_before_the_lease_is_over_and_the_next_term_starts
     let cancel = CancellationToken::new();
     let (tally, mut began) = Tally::new();
     let running = Arc::clone(&tally.running);
-    let leading = tokio::spawn({
-        let (lock, cancel) = (lock.clone(), cancel.clone());
+    let leading = lead(&lock, &cancel, move |term| {
+        let working = tally.begin(&term);
         async move {
-            lock.lead(cancel, move |term| {
-                let tally = tally.clone();
-                async move {
-                    let _working = tally.begin(&term);
-                    // Deaf to its cancellation.
-                    std::future::pending::<()>().await;
-                }
-            })
-            .await
+            let _working = working;
+            // Deaf to its cancellation.
+            std::future::pending::<()>().await;
         }
     });
-    let first = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let first = began.next().await;
     let term = lock.term().unwrap();
     let outage = world.spanner.inject(Fault::any().effect(Effect::Stall));
     timeout(EVENTUALLY, term.cancelled()).await.unwrap();
     until("it is aborted", || (running.load(Ordering::SeqCst) == 0).then_some(())).await;
     assert!(!term.remaining().is_zero(), "before the lease is over");
     outage.remove();
-    let second = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let second = began.next().await;
     assert!(second > first);
     cancel.cancel();
-    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    leading.ends().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,22 +190,18 @@ async fn a_result_under_a_lost_term_is_dropped_and_the_instance_contends_again()
     let lock = spindle(&world, "a");
     let terms = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&terms);
-    let leading = tokio::spawn(async move {
-        lock.lead(CancellationToken::new(), move |term| {
-            let term_number = counted.fetch_add(1, Ordering::SeqCst);
-            async move {
-                if term_number == 0 {
-                    term.cancelled().await;
-                }
-                Ok::<_, Error>(term_number)
+    let leading = lead(&lock, &CancellationToken::new(), move |term| {
+        let term_number = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if term_number == 0 {
+                term.cancelled().await;
             }
-        })
-        .await
+            Ok::<_, Error>(term_number)
+        }
     });
     until("it leads", || (terms.load(Ordering::SeqCst) == 1).then_some(())).await;
     world.delete_row(LOCK).await;
-    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
-    assert_eq!(led, Some(1));
+    assert_eq!(leading.ends().await.unwrap(), Some(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,32 +234,26 @@ async fn resigning_waits_for_the_task_and_another_leads_then() {
     let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
     let cancel = CancellationToken::new();
     let (tally, mut began) = Tally::new();
-    let lead = |lock: Spindle| {
-        let (cancel, tally) = (cancel.clone(), tally.clone());
-        tokio::spawn(async move {
-            // The tally counts both: no two of them ever work at once.
-            lock.lead(cancel, move |term| {
-                let tally = tally.clone();
-                async move {
-                    let _working = tally.begin(&term);
-                    term.cancelled().await;
-                    sleep(Duration::from_secs(2)).await;
-                }
-            })
-            .await
-        })
+    // The tally counts both: no two of them ever work at once.
+    let work = move |term: Term| {
+        let working = tally.begin(&term);
+        async move {
+            let _working = working;
+            term.cancelled().await;
+            sleep(Duration::from_secs(2)).await;
+        }
     };
-    let leading_a = lead(a.clone());
-    let first = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
-    let leading_b = lead(b.clone());
+    let leading_a = lead(&a, &cancel, work.clone());
+    let first = began.next().await;
+    let leading_b = lead(&b, &cancel, work);
     sleep(LEASE).await;
     let (resigned, waited) = timed(a.resign_to("b")).await;
     assert!(resigned.unwrap() && waited >= Duration::from_secs(2), "{waited:?}");
-    let second = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let second = began.next().await;
     assert!(second > first && b.has_lock() == Some(second));
     cancel.cancel();
     for leading in [leading_a, leading_b] {
-        timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+        leading.ends().await.unwrap();
     }
 }
 
@@ -246,25 +262,19 @@ async fn a_leader_that_resigned_leaves_the_lock_to_others_for_a_lease() {
     let world = World::start().await;
     let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
     let (tally, mut began) = Tally::new();
-    let leading = tokio::spawn({
-        let (lock, cancel) = (lock.clone(), cancel.clone());
+    let leading = lead(&lock, &cancel, move |term: Term| {
+        let working = tally.begin(&term);
         async move {
-            let work = move |term: Term| {
-                let tally = tally.clone();
-                async move {
-                    let _working = tally.begin(&term);
-                    term.cancelled().await;
-                }
-            };
-            lock.lead(cancel, work).await
+            let _working = working;
+            term.cancelled().await;
         }
     });
-    timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    began.next().await;
     assert!(lock.resign().await);
-    let (_, waited) = timed(began.recv()).await;
+    let (_, waited) = timed(began.next()).await;
     assert!(waited >= LEASE - Duration::from_millis(100) && waited < LEASE * 2, "{waited:?}");
     cancel.cancel();
-    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    leading.ends().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,15 +282,9 @@ async fn of_two_resignations_neither_is_answered_while_the_task_still_works() {
     let world = World::start().await;
     let lock = spindle(&world, "a");
     let cancel = CancellationToken::new();
-    let leading = tokio::spawn({
-        let (lock, cancel) = (lock.clone(), cancel.clone());
-        async move {
-            let work = |term: Term| async move {
-                term.cancelled().await;
-                sleep(Duration::from_secs(2)).await;
-            };
-            lock.lead(cancel, work).await
-        }
+    let leading = lead(&lock, &cancel, |term: Term| async move {
+        term.cancelled().await;
+        sleep(Duration::from_secs(2)).await;
     });
     until("it leads", || lock.has_lock()).await;
     let resign = || {
@@ -292,7 +296,7 @@ async fn of_two_resignations_neither_is_answered_while_the_task_still_works() {
         assert_eq!(answer, (true, None), "once it is released");
     }
     cancel.cancel();
-    timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+    leading.ends().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,11 +305,7 @@ async fn leading_and_waiting_outlast_a_refusal() {
         let world = World::start().await;
         let refusal = world.spanner.inject(what.effect(Effect::Fail(Code::PermissionDenied)));
         let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
-        let leading = a.clone();
-        let leading =
-            tokio::spawn(
-                async move { leading.lead(CancellationToken::new(), |_| sleep(LEASE)).await },
-            );
+        let leading = lead(&a, &CancellationToken::new(), |_| sleep(LEASE));
         let waiting = b.clone();
         let waiting = tokio::spawn(async move { waiting.acquire().await.unwrap().release().await });
         sleep(LEASE * 3).await;
@@ -317,7 +317,7 @@ async fn leading_and_waiting_outlast_a_refusal() {
         assert!(refused.is_not_acquired(), "{refused}");
         assert!(refused.to_string().contains("refused by spanner"), "the cause: {refused}");
         refusal.remove();
-        timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+        leading.ends().await.unwrap();
         timeout(EVENTUALLY, waiting).await.unwrap().unwrap();
     }
 }
@@ -326,9 +326,7 @@ async fn leading_and_waiting_outlast_a_refusal() {
 async fn leading_waits_for_a_table_that_is_made_later() {
     let world = World::with_table("").await;
     let lock = spindle(&world, "a");
-    let leading = lock.clone();
-    let leading =
-        tokio::spawn(async move { leading.lead(CancellationToken::new(), |_| sleep(LEASE)).await });
+    let leading = lead(&lock, &CancellationToken::new(), |_| sleep(LEASE));
     sleep(LEASE * 6).await;
     let trouble = lock.health().trouble.expect("it says so");
     assert!(trouble.error.is_schema(), "{trouble:?}");
@@ -340,8 +338,8 @@ async fn leading_waits_for_a_table_that_is_made_later() {
     assert!((20..=60).contains(&asked), "about one each 10 s: {:?}", requests.each());
     world.spanner.drop_database(DATABASE);
     world.spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
-    let (led, waited) = timed(leading).await;
-    led.unwrap().unwrap();
+    let (led, waited) = timed(leading.ends()).await;
+    led.unwrap();
     assert!(waited <= LEASE + Duration::from_secs(75), "{waited:?}");
 }
 
@@ -352,16 +350,12 @@ async fn an_error_of_the_task_gives_the_lock_to_others_and_the_pauses_grow() {
     let (began, mut beginnings) = mpsc::unbounded_channel();
     let options = LeadOptions::default().pauses(LEASE, LEASE * 8);
     let tries = Arc::new(AtomicUsize::new(0));
-    let leading = lock.clone();
-    let leading = tokio::spawn(async move {
-        let work = move |_| {
-            let (tried, began) = (tries.fetch_add(1, Ordering::SeqCst), began.clone());
-            async move {
-                began.send(Instant::now()).unwrap();
-                if tried < 4 { Err("out of paper") } else { Ok(tried) }
-            }
-        };
-        leading.lead_with(options, CancellationToken::new(), work).await
+    let leading = lead_with(options, &lock, &CancellationToken::new(), move |_| {
+        let (tried, began) = (tries.fetch_add(1, Ordering::SeqCst), began.clone());
+        async move {
+            began.send(Instant::now()).unwrap();
+            if tried < 4 { Err("out of paper") } else { Ok(tried) }
+        }
     });
     let mut at = Vec::new();
     for tried in 0..5 {
@@ -380,8 +374,7 @@ async fn an_error_of_the_task_gives_the_lock_to_others_and_the_pauses_grow() {
         assert!(*pause >= LEASE * expected / 4 * 3, "{pauses:?}");
         assert!(*pause <= LEASE * (expected + 1), "{pauses:?}");
     }
-    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
-    assert_eq!(led, Some(4));
+    assert_eq!(leading.ends().await.unwrap(), Some(4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -391,34 +384,29 @@ async fn a_task_that_reports_no_progress_is_stopped_and_one_that_does_is_left_al
     let (log, _guard) = Log::capture();
     let (tally, mut began) = Tally::new();
     let options = LeadOptions::default().pauses(Duration::from_secs(1), LEASE).watchdog(LEASE * 2);
-    let leading = lock.clone();
-    let leading = tokio::spawn(async move {
-        let mut terms = 0;
-        let work = move |term: Term| {
-            terms += 1;
-            let (hangs, tally) = (terms == 1, tally.clone());
-            async move {
-                let _working = tally.begin(&term);
-                for _ in 0..10 {
-                    if hangs {
-                        std::future::pending::<()>().await;
-                    }
-                    sleep(LEASE).await;
-                    term.progress();
+    let mut terms = 0;
+    let leading = lead_with(options, &lock, &CancellationToken::new(), move |term: Term| {
+        terms += 1;
+        let (hangs, working) = (terms == 1, tally.begin(&term));
+        async move {
+            let _working = working;
+            for _ in 0..10 {
+                if hangs {
+                    std::future::pending::<()>().await;
                 }
-                Ok::<_, Error>(term.is_cancelled())
+                sleep(LEASE).await;
+                term.progress();
             }
-        };
-        leading.lead_with(options, CancellationToken::new(), work).await
+            Ok::<_, Error>(term.is_cancelled())
+        }
     });
-    let hanging = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let hanging = began.next().await;
     let trouble = until("it says so", || lock.health().trouble).await;
     assert!(trouble.error.to_string().contains("no progress"), "{trouble:?}");
     assert_eq!((trouble.what, lock.health().is_ready()), (Failing::Task, false));
     let stuck = log.the("a task is stuck");
     assert!(stuck.says(&format!("token={hanging}")), "{stuck:?}");
-    let led = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
-    assert_eq!(led, Some(false));
+    assert_eq!(leading.ends().await.unwrap(), Some(false));
     log.the("a task is stuck");
 }
 
@@ -446,30 +434,24 @@ async fn a_busy_loop_that_asks_whether_its_term_is_cancelled_ends_when_it_is_tol
     let world = World::start().await;
     let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
     let (tally, mut began) = Tally::new();
-    let leading = tokio::spawn({
-        let (lock, cancel) = (lock.clone(), cancel.clone());
+    let holder = lock.clone();
+    let leading = lead(&lock, &cancel, move |term: Term| {
+        let (working, holder) = (tally.begin(&term), holder.clone());
         async move {
-            let holder = lock.clone();
-            let work = move |term: Term| {
-                let (tally, holder) = (tally.clone(), holder.clone());
-                async move {
-                    let _working = tally.begin(&term);
-                    let mut turns = 0;
-                    while !term.is_cancelled() {
-                        turns += 1;
-                        assert!(turns < 1_000_000, "it was never told to stop");
-                        tokio::task::yield_now().await;
-                    }
-                    // It is only told to stop: the lock is still held.
-                    Ok::<_, Error>(holder.verify().await? == term.token())
-                }
-            };
-            lock.lead(cancel, work).await
+            let _working = working;
+            let mut turns = 0;
+            while !term.is_cancelled() {
+                turns += 1;
+                assert!(turns < 1_000_000, "it was never told to stop");
+                tokio::task::yield_now().await;
+            }
+            // It is only told to stop: the lock is still held.
+            Ok::<_, Error>(holder.verify().await? == term.token())
         }
     });
-    began.recv().await.unwrap();
+    began.next().await;
     cancel.cancel();
-    assert_eq!(leading.await.unwrap().unwrap(), Some(true));
+    assert_eq!(leading.0.await.unwrap().unwrap(), Some(true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -479,31 +461,25 @@ async fn an_error_that_says_that_the_term_is_over_is_a_loss_and_no_failure_of_th
     let (tally, mut began) = Tally::new();
     let options = LeadOptions::default().pauses(LEASE * 100, LEASE * 100).end_on_error();
     let client = world.client().await;
-    let leading = tokio::spawn({
-        let (lock, cancel) = (lock.clone(), cancel.clone());
+    let leading = lead_with(options, &lock, &cancel, move |term: Term| {
+        let (working, client) = (tally.begin(&term), client.clone());
         async move {
-            let work = move |term: Term| {
-                let (tally, client) = (tally.clone(), client.clone());
-                async move {
-                    let _working = tally.begin(&term);
-                    while !term.is_cancelled() {
-                        term.fence().write(&client, []).await.map_err(std::io::Error::other)?;
-                        sleep(Duration::from_millis(50)).await;
-                    }
-                    Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-                }
-            };
-            lock.lead_with(options, cancel, work).await
+            let _working = working;
+            while !term.is_cancelled() {
+                term.fence().write(&client, []).await.map_err(std::io::Error::other)?;
+                sleep(Duration::from_millis(50)).await;
+            }
+            Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
         }
     });
-    let first = timeout(EVENTUALLY, began.recv()).await.unwrap().unwrap();
+    let first = began.next().await;
     sleep(LEASE / 10).await;
     world.table().evict(LOCK).await.unwrap();
-    let (second, waited) = timed(began.recv()).await;
-    assert!(second.unwrap() > first && waited < LEASE * 3, "{waited:?}");
+    let (second, waited) = timed(began.next()).await;
+    assert!(second > first && waited < LEASE * 3, "{waited:?}");
     assert!(lock.health().is_ready(), "{:?}", lock.health());
     cancel.cancel();
-    assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap(), Some(()));
+    assert_eq!(leading.ends().await.unwrap(), Some(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -511,19 +487,13 @@ async fn an_error_that_says_so_of_a_term_that_goes_on_is_a_failure_and_pauses() 
     let world = World::start().await;
     let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
     let begun = Arc::new(AtomicUsize::new(0));
-    let leading = tokio::spawn({
-        let (lock, cancel, begun) = (lock.clone(), cancel.clone(), Arc::clone(&begun));
-        async move {
-            // A system that was restored from elsewhere, and will refuse every token of this table.
-            let mark =
-                Arc::new(HighWaterMark::starting_at(FencingToken::from_nanoseconds(u64::MAX)));
-            let work = move |term: Term| {
-                assert!(begun.fetch_add(1, Ordering::SeqCst) < 20, "no pauses");
-                let mark = Arc::clone(&mark);
-                async move { mark.admit(term.token()) }
-            };
-            lock.lead(cancel, work).await
-        }
+    // A system that was restored from elsewhere, and will refuse every token of this table.
+    let mark = Arc::new(HighWaterMark::starting_at(FencingToken::from_nanoseconds(u64::MAX)));
+    let counted = Arc::clone(&begun);
+    let leading = lead(&lock, &cancel, move |term: Term| {
+        assert!(counted.fetch_add(1, Ordering::SeqCst) < 20, "no pauses");
+        let mark = Arc::clone(&mark);
+        async move { mark.admit(term.token()) }
     });
     sleep(Duration::from_secs(60)).await;
     let begun = begun.load(Ordering::SeqCst);
@@ -531,7 +501,7 @@ async fn an_error_that_says_so_of_a_term_that_goes_on_is_a_failure_and_pauses() 
     let trouble = lock.health().trouble.expect("it says so");
     assert!(trouble.what == Failing::Task && !lock.health().is_ready(), "{trouble:?}");
     cancel.cancel();
-    assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap(), None);
+    assert_eq!(leading.ends().await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -667,10 +637,8 @@ fn no_second_task_starts_beside_one_that_blocks_after_its_term_was_lost() {
         let world = World::start().await;
         let (lock, cancel) = (in_real_time(&world, "a"), CancellationToken::new());
         let (task, let_go) = Blocking::new();
-        let leading = tokio::spawn({
-            let (lock, cancel, task) = (lock.clone(), cancel.clone(), task.clone());
-            async move { lock.lead(cancel, move |term| task.clone().work(term)).await }
-        });
+        let blocking = task.clone();
+        let leading = lead(&lock, &cancel, move |term| blocking.clone().work(term));
         until("it blocks", || (task.begun() == 1).then_some(())).await;
         world.delete_row(LOCK).await;
         until("it knows", || lock.has_lock().is_none().then_some(())).await;
@@ -682,7 +650,7 @@ fn no_second_task_starts_beside_one_that_blocks_after_its_term_was_lost() {
         let_go.send(()).unwrap();
         until("the next one starts", || (task.begun() == 2).then_some(())).await;
         cancel.cancel();
-        timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap();
+        leading.ends().await.unwrap();
     });
 }
 
@@ -692,20 +660,16 @@ fn a_later_lead_starts_no_task_beside_one_that_an_earlier_one_could_not_stop() {
         let world = World::start().await;
         let lock = in_real_time(&world, "a");
         let (task, let_go) = Blocking::new();
-        let lead = |cancel: &CancellationToken| {
-            let (lock, cancel, task) = (lock.clone(), cancel.clone(), task.clone());
-            tokio::spawn(
-                async move { lock.lead(cancel, move |term| task.clone().work(term)).await },
-            )
-        };
+        let blocking = task.clone();
+        let work = move |term| blocking.clone().work(term);
         let cancel = CancellationToken::new();
-        let first = lead(&cancel);
+        let first = lead(&lock, &cancel, work.clone());
         until("it blocks", || (task.begun() == 1).then_some(())).await;
         cancel.cancel();
-        let error = timeout(EVENTUALLY, first).await.unwrap().unwrap().unwrap_err();
+        let error = first.ends().await.unwrap_err();
         assert!(error.is_unstoppable(), "{error}");
         let cancel = CancellationToken::new();
-        let second = lead(&cancel);
+        let second = lead(&lock, &cancel, work);
         another_holds_meanwhile(&world).await;
         assert_eq!((task.begun(), lock.has_lock()), (1, None));
         let trouble = lock.health().trouble.expect("it says so");
@@ -713,53 +677,32 @@ fn a_later_lead_starts_no_task_beside_one_that_an_earlier_one_could_not_stop() {
         let_go.send(()).unwrap();
         until("the next one starts", || (task.begun() == 2).then_some(())).await;
         cancel.cancel();
-        timeout(EVENTUALLY, second).await.unwrap().unwrap().unwrap();
+        second.ends().await.unwrap();
     });
 }
 
-/// On real time and real threads: a blocked thread stops a virtual clock, too.
 #[test]
 fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build();
-    let runtime = runtime.unwrap();
-    runtime.block_on(async {
+    on_real_threads(async {
         let world = World::start().await;
-        let lease = Duration::from_secs(2);
-        let lock = world.table().lock(LOCK).id("a").lease(lease);
-        let lock = lock.stop_limit(Duration::from_millis(100)).build().unwrap();
-        let cancel = CancellationToken::new();
-        let (began, beginning) = std::sync::mpsc::channel();
-        let term = Arc::new(Mutex::new(None::<Term>));
-        let seen = Arc::clone(&term);
-        let leading = tokio::spawn({
-            let (lock, cancel) = (lock.clone(), cancel.clone());
-            async move {
-                lock.lead(cancel, move |given| {
-                    let (began, seen) = (began.clone(), Arc::clone(&seen));
-                    async move {
-                        *seen.lock().unwrap() = Some(given);
-                        began.send(()).unwrap();
-                        #[allow(clippy::disallowed_methods, reason = "what this is about")]
-                        std::thread::sleep(Duration::from_secs(4));
-                    }
-                })
-                .await
-            }
+        let (lock, cancel) = (in_real_time(&world, "a"), CancellationToken::new());
+        let (task, let_go) = Blocking::new();
+        let seen = Arc::new(Mutex::new(None::<Term>));
+        let (blocking, given) = (task.clone(), Arc::clone(&seen));
+        let leading = lead(&lock, &cancel, move |term: Term| {
+            *given.lock().unwrap() = Some(term.clone());
+            blocking.clone().work(term)
         });
-        let began = tokio::task::spawn_blocking(move || beginning.recv_timeout(EVENTUALLY));
-        began.await.unwrap().unwrap();
+        until("it blocks", || (task.begun() == 1).then_some(())).await;
         cancel.cancel();
-        let asked = Instant::now();
-        let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap().unwrap_err();
+        // It doesn't wait for the blocked one.
+        let error = leading.ends().await.unwrap_err();
         assert!(error.is_unstoppable(), "{error}");
-        assert!(asked.elapsed() < Duration::from_secs(3), "it doesn't wait for the blocked one");
-        assert_eq!(lock.has_lock(), None);
-        let loss = term.lock().unwrap().take().and_then(|term| term.ended().cloned());
-        assert_eq!(loss, Some(TermEnd::Lapsed), "nothing was released");
+        assert_eq!((lock.has_lock(), task.begun()), (None, 1));
+        let term = seen.lock().unwrap().take().unwrap();
+        assert_eq!(term.ended(), Some(&TermEnd::Lapsed), "nothing was released");
         assert!(!released(&world).await, "nothing is handed over while it works");
-        let next = world.table().lock(LOCK).id("b").lease(lease).build().unwrap();
-        let next = timeout(EVENTUALLY, next.acquire()).await.unwrap().unwrap();
-        drop(next);
+        another_holds_meanwhile(&world).await;
+        let_go.send(()).unwrap();
     });
 }

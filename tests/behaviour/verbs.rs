@@ -117,20 +117,16 @@ async fn names_and_ids_that_cannot_be_are_refused_before_anything_is_sent() {
 async fn a_list_shows_every_lock_once_and_no_takeover_row() {
     let world = World::start().await;
     // More than two pages, the second of them nothing but takeover rows.
-    let mut expected = vec![LOCK.to_string()];
     let a = world.elect("a").await;
-    for n in 0..130 {
-        world.write(row(&format!("a_lock-{n:03}"), Some(PAST), PAST)).await;
-        expected.push(format!("a_lock-{n:03}"));
-    }
-    for n in 0..150 {
-        let key = format!("a_lock-129_1500000000000000{n:03}");
-        world.write(row(&key, None, PAST)).await;
-    }
+    let locks: Vec<_> = (0..130).map(|n| format!("a_lock-{n:03}")).collect();
+    let takeovers = (0..150).map(|n| format!("a_lock-129_1500000000000000{n:03}"));
+    world.write_all(locks.iter().map(|name| row(name, Some(PAST), PAST))).await;
+    world.write_all(takeovers.map(|key| row(&key, None, PAST))).await;
     // They only look like takeover rows, or only lack a heartbeat.
-    world.write(row("job_1500000000000000000", Some(PAST), PAST)).await;
-    world.write(row("job_17", None, PAST)).await;
-    expected.extend(["job_1500000000000000000".to_string(), "job_17".to_string()]);
+    let odd = [row("job_1500000000000000000", Some(PAST), PAST), row("job_17", None, PAST)];
+    world.write_all(odd).await;
+    let mut expected = locks;
+    expected.extend([LOCK, "job_1500000000000000000", "job_17"].map(String::from));
     expected.sort();
     let table = world.table();
     let found = listed(&table).await;
@@ -144,12 +140,10 @@ async fn a_list_shows_every_lock_once_and_no_takeover_row() {
 #[tokio::test(start_paused = true)]
 async fn a_listing_of_a_prefix_shows_the_locks_that_begin_so_and_no_others() {
     let world = World::start().await;
-    for n in 0..230 {
-        world.write(row(&format!("shard-{n:03}"), Some(PAST), PAST)).await;
-    }
-    for other in ["shard", "shard.", "shar", "shard,z", "tshard-1"] {
-        world.write(row(other, Some(PAST), PAST)).await;
-    }
+    let shards: Vec<_> = (0..230).map(|n| format!("shard-{n:03}")).collect();
+    let others = ["shard", "shard.", "shar", "shard,z", "tshard-1"].map(String::from);
+    let all = shards.iter().chain(&others);
+    world.write_all(all.map(|name| row(name, Some(PAST), PAST))).await;
     let names = async |prefix: &str| {
         let mut locks = world.table().list().prefix(prefix);
         let mut names = Vec::new();
@@ -158,7 +152,6 @@ async fn a_listing_of_a_prefix_shows_the_locks_that_begin_so_and_no_others() {
         }
         names
     };
-    let shards: Vec<_> = (0..230).map(|n| format!("shard-{n:03}")).collect();
     assert_eq!(names("shard-").await, shards);
     assert_eq!(names("shard-22").await, shards[220..]);
     assert_eq!(names("shard.").await, ["shard."]);
@@ -173,9 +166,8 @@ async fn a_listing_of_a_prefix_shows_the_locks_that_begin_so_and_no_others() {
 #[tokio::test(start_paused = true)]
 async fn a_listing_that_failed_or_was_dropped_goes_on_where_it_was() {
     let world = World::start().await;
-    for n in 0..150 {
-        world.write(row(&format!("lock-{n:03}"), Some(PAST), PAST)).await;
-    }
+    let all: Vec<_> = (0..150).map(|n| format!("lock-{n:03}")).collect();
+    world.write_all(all.iter().map(|name| row(name, Some(PAST), PAST))).await;
     let table = world.table();
     let mut locks = table.list();
     let mut names = Vec::new();
@@ -189,7 +181,7 @@ async fn a_listing_that_failed_or_was_dropped_goes_on_where_it_was() {
     while let Some(lock) = locks.next().await.unwrap() {
         names.push(lock.name);
     }
-    assert_eq!(names, (0..150).map(|n| format!("lock-{n:03}")).collect::<Vec<_>>());
+    assert_eq!(names, all);
     assert!(locks.next().await.unwrap().is_none());
 }
 
@@ -406,9 +398,7 @@ async fn a_sweep_removes_leftovers_of_all_locks_and_nothing_live_or_foreign() {
         "idle_1500000000000000000",
         "under_score_1500000000000000000",
     ];
-    for key in leftovers {
-        world.write(row(key, None, "2019-01-01T00:00:00Z")).await;
-    }
+    world.write_all(leftovers.map(|key| row(key, None, "2019-01-01T00:00:00Z"))).await;
     let foreign = [
         ("idle", Some(PAST)),
         ("peer", Some(PAST)),
@@ -428,9 +418,7 @@ async fn a_sweep_removes_leftovers_of_all_locks_and_nothing_live_or_foreign() {
         // Of something that isn't a lock's name.
         ("job_1500000000000000000_1500000000000000000", None),
     ];
-    for (key, heartbeat) in foreign {
-        world.write(row(key, heartbeat, PAST)).await;
-    }
+    world.write_all(foreign.map(|(key, heartbeat)| row(key, heartbeat, PAST))).await;
     let swept = world.table().sweep().await.unwrap();
     let names = world.names().await;
     for key in leftovers {

@@ -132,8 +132,13 @@ impl World {
 
     /// Writes past the library.
     pub async fn write(&self, mutation: Mutation) {
+        self.write_all([mutation]).await;
+    }
+
+    pub async fn write_all(&self, mutations: impl IntoIterator<Item = Mutation>) {
+        let mutations: Vec<Mutation> = mutations.into_iter().collect();
         let client = self.client().await;
-        client.write_only_transaction().build().write(vec![mutation]).await.unwrap();
+        client.write_only_transaction().build().write(mutations).await.unwrap();
     }
 
     pub async fn delete_row(&self, name: &str) {
