@@ -2,6 +2,7 @@
 
 mod client;
 mod kind;
+mod outcome;
 mod term_end;
 mod text;
 
@@ -9,5 +10,5 @@ pub use client::told_by_client;
 pub(crate) use client::{Missing, code, is_definite, panic_message, with_causes};
 pub use kind::{Error, Result};
 pub(crate) use kind::{Found, Kind, TaskError};
-pub(crate) use term_end::Outcome;
+pub(crate) use outcome::Outcome;
 pub use term_end::{ReleaseOutcome, TermEnd};

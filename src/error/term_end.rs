@@ -1,34 +1,8 @@
-//! How an act ends, how a term ends, and what came of its release.
+//! How a term ends, and what came of its release.
 
-use spindle_protocol::{Answer, EndReason, Seen};
+use spindle_protocol::{EndReason, Seen};
 
-use super::kind::Error;
 use crate::token::FencingToken;
-
-/// How an act on the lock table ended, and what went wrong if something did.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) answer: Answer,
-    pub(crate) error: Option<Error>,
-    /// True if a poll read the lease of the row's holder, too.
-    pub(crate) is_lease_read: bool,
-    /// True if a poll found a row that says that it was seized.
-    pub(crate) is_seized: bool,
-}
-
-impl Outcome {
-    pub(crate) fn new(answer: Answer, error: Option<Error>) -> Outcome {
-        Outcome { answer, error, is_lease_read: false, is_seized: false }
-    }
-
-    pub(crate) fn of(answer: Answer) -> Outcome {
-        Outcome::new(answer, None)
-    }
-
-    pub(crate) fn failed(answer: Answer, error: Error) -> Outcome {
-        Outcome::new(answer, Some(error))
-    }
-}
 
 /// Why a term ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
