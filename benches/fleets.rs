@@ -42,7 +42,7 @@ use crate::server::Server;
 
 const LEASE: Duration = Duration::from_secs(10);
 /// When a measurement is given up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 fn main() -> Result<(), Failure> {
     // The harness of `cargo bench` adds an option of its own.

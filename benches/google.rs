@@ -37,7 +37,7 @@ const DATABASE: &str = "projects/test/instances/test/databases/test";
 /// How often each lock is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// When a measurement is given up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 fn main() -> Result<(), Failure> {
     // The harness of `cargo bench` adds an option of its own.
@@ -135,8 +135,8 @@ async fn held(
         Ok(each.iter().filter_map(|counts| counts.get(what)).sum())
     };
     while sum("held")? < locks as u64 {
-        if start.elapsed() > PATIENCE {
-            return Err(format!("{} of {locks} held after {PATIENCE:?}", sum("held")?).into());
+        if start.elapsed() > TIME_LIMIT {
+            return Err(format!("{} of {locks} held after {TIME_LIMIT:?}", sum("held")?).into());
         }
         sleep(LOOK).await;
     }
@@ -215,8 +215,8 @@ async fn abandoned(trials: usize) -> Result<(), Failure> {
         let cancel = CancellationToken::new();
         let running = lock.run(cancel.clone());
         while lock.has_lock().is_none() {
-            if start.elapsed() > PATIENCE {
-                return Err(format!("trial {n}: not held after {PATIENCE:?}").into());
+            if start.elapsed() > TIME_LIMIT {
+                return Err(format!("trial {n}: not held after {TIME_LIMIT:?}").into());
             }
             sleep(Duration::from_millis(1)).await;
         }

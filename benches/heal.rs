@@ -29,7 +29,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// Of each second, a starved process has so much.
 const SHARE: Duration = Duration::from_millis(10);
 /// When a measurement is given up.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 fn main() -> Result<(), Failure> {
     // The harness of `cargo bench` adds an option of its own.
@@ -111,7 +111,7 @@ async fn starve(
             println!("the {who} was starved for {took:?}; held at the end of it: {held}");
             return Ok(());
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIME_LIMIT {
             return Err(format!("{held} still held after {took:?}", took = start.elapsed()).into());
         }
         sleep(SHARE).await;
@@ -134,8 +134,8 @@ async fn until_held(holders: &mut [Part], locks: usize) -> Result<(), Failure> {
         if held == locks {
             return Ok(());
         }
-        if start.elapsed() > PATIENCE {
-            return Err(format!("{held} of {locks} held after {PATIENCE:?}").into());
+        if start.elapsed() > TIME_LIMIT {
+            return Err(format!("{held} of {locks} held after {TIME_LIMIT:?}").into());
         }
         sleep(Duration::from_millis(100)).await;
     }

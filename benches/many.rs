@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often each lock is looked at, where terms that end are counted.
 const LOOK: Duration = Duration::from_millis(250);
 /// When a measurement is given up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 fn main() -> Result<(), Failure> {
     // The harness of `cargo bench` adds an option of its own.
@@ -228,9 +228,9 @@ impl Fleet {
         let start = Instant::now();
         let mut most = 0;
         while self.held() < locks {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIME_LIMIT {
                 return Err(format!(
-                    "{} of {locks} held after {PATIENCE:?}, {most} at most",
+                    "{} of {locks} held after {TIME_LIMIT:?}, {most} at most",
                     self.held()
                 )
                 .into());

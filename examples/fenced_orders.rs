@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 const ORDERS: &str = "CREATE TABLE orders (
     id STRING(MAX) NOT NULL, note STRING(MAX),
     written TIMESTAMP OPTIONS (allow_commit_timestamp=true),
@@ -191,7 +191,7 @@ async fn judge(endpoint: &str, first: i128, second: i128) -> Result<String, Fail
 async fn acquire(spanner: &Emulator, id: &str) -> Result<Guard, Failure> {
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
     let lock = table.lock("orders").id(id).lease(LEASE).build()?;
-    Ok(lock.acquire_within(PATIENCE).await?)
+    Ok(lock.acquire_within(TIME_LIMIT).await?)
 }
 
 /// From here on Spanner doesn't hear the heartbeats of the only instance there is.

@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 const LEASE: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The metrics that the table documents.
 fn documented() -> BTreeSet<String> {
@@ -59,7 +59,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+    timeout(TIME_LIMIT, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
 struct Scraped(String);

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::parts::Failure;
-use crate::{LEASE, PATIENCE};
+use crate::{LEASE, TIME_LIMIT};
 
 /// The name of the group, and of its shards.
 pub const GROUP: &str = "fleets";
@@ -127,8 +127,8 @@ impl Book {
     pub async fn until(&self, is_so: impl Fn(&Book) -> bool) -> Result<(), Failure> {
         let start = Instant::now();
         while !is_so(self) {
-            if start.elapsed() > PATIENCE {
-                return Err(format!("{} at work after {PATIENCE:?}", self.at_work()).into());
+            if start.elapsed() > TIME_LIMIT {
+                return Err(format!("{} at work after {TIME_LIMIT:?}", self.at_work()).into());
             }
             sleep(Duration::from_millis(5)).await;
         }

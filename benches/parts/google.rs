@@ -14,7 +14,7 @@ use crate::parts::Failure;
 /// A program's name beside which its other half lies.
 const GATEWAY: &str = "gateway_main";
 /// How long it may take to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A server with one database, which ends with this.
 pub struct Google {
@@ -46,7 +46,7 @@ impl Google {
         );
         let start = Instant::now();
         while let Err(error) = post(http, &instances, &made) {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIME_LIMIT {
                 return Err(error);
             }
             std::thread::sleep(Duration::from_millis(100));

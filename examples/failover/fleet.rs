@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Far more than anything in the story takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A line that a worker logged, or what was done to it, and when.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl Fleet {
         what: &str,
         wanted: impl Fn(&Entry) -> Option<T>,
     ) -> Result<T, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         loop {
             let next =
                 timeout(deadline.saturating_duration_since(Instant::now()), self.receiver.recv());
@@ -116,7 +116,7 @@ impl Fleet {
 
     /// Waits until a worker has exited by itself.
     pub async fn exited(&mut self, id: &str) -> Result<(), Failure> {
-        let status = timeout(PATIENCE, self.worker(id)?.child.wait()).await??;
+        let status = timeout(TIME_LIMIT, self.worker(id)?.child.wait()).await??;
         if status.success() { Ok(()) } else { Err(format!("{id} ended with {status}").into()) }
     }
 

@@ -20,7 +20,7 @@ pub const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 pub const LEASE: Duration = Duration::from_secs(2);
 /// From one column of the picture to the next.
 const COLUMN: Duration = Duration::from_millis(250);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 pub const TABLE: &str = "CREATE TABLE marks (
     id STRING(MAX) NOT NULL,
@@ -120,7 +120,7 @@ impl Picture {
         let start = Instant::now();
         let mut steady = 0;
         while steady < 3 {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIME_LIMIT {
                 return Err(format!("{event}: nobody came to work as they should").into());
             }
             sleep(COLUMN).await;

@@ -20,7 +20,7 @@ use crate::report::{Report, Verdict};
 const LEASE: Duration = Duration::from_secs(3);
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIME_LIMIT: Duration = Duration::from_secs(90);
 
 type Case = Result<String, Failure>;
 
@@ -84,7 +84,7 @@ impl Contender {
 
     async fn stop(self) -> Result<(), Failure> {
         self.cancel.cancel();
-        Ok(timeout(PATIENCE, self.running).await??)
+        Ok(timeout(TIME_LIMIT, self.running).await??)
     }
 }
 
@@ -93,7 +93,7 @@ async fn held(lock: &Spindle) -> Result<FencingToken, Failure> {
 }
 
 async fn until<T>(what: &str, condition: impl Fn() -> Option<T>) -> Result<T, Failure> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     loop {
         if let Some(found) = condition() {
             return Ok(found);
@@ -246,7 +246,7 @@ async fn fenced(place: Arc<Place>) -> Case {
 
 /// Writes under a fence, and again where nobody knows what became of it: it sets a value.
 async fn write_fenced(fence: &Fence, place: &Place, n: i64) -> Result<(), spindle::Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     loop {
         match fence.write(&place.client, [place.set("fenced", n)]).await {
             Err(error) if !error.is_fenced() && Instant::now() < deadline => {}
@@ -258,11 +258,11 @@ async fn write_fenced(fence: &Fence, place: &Place, n: i64) -> Result<(), spindl
 async fn guarded(place: Arc<Place>) -> Case {
     let lock = |id: &str| place.table().lock("guarded").id(id).lease(LEASE).build();
     let (a, b) = (lock("a")?, lock("b")?);
-    let guard = timeout(PATIENCE, a.acquire()).await??;
+    let guard = timeout(TIME_LIMIT, a.acquire()).await??;
     expect(b.try_acquire().await?.is_none(), "a second guard while the first is there")?;
     let first = guard.token();
     guard.release().await;
-    let guard = timeout(PATIENCE, b.acquire()).await??;
+    let guard = timeout(TIME_LIMIT, b.acquire()).await??;
     expect(guard.token() > first, "the second guard has no later token")?;
     guard.release().await;
     Ok(String::new())
@@ -366,10 +366,10 @@ async fn simple(place: &Place) -> Result<Option<String>, Failure> {
         }
         Err("it ended before it led".into())
     };
-    timeout(PATIENCE, leads).await.map_err(|_| "it never led")??;
+    timeout(TIME_LIMIT, leads).await.map_err(|_| "it never led")??;
     let pid = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
     rustix::process::kill_process(pid.ok_or("it is gone")?, rustix::process::Signal::TERM)?;
-    let status = timeout(PATIENCE, child.wait()).await??;
+    let status = timeout(TIME_LIMIT, child.wait()).await??;
     expect(status.success(), format!("it ended with {status}"))?;
     expect(!place.table().inspect("simple").await?.is_held(), "it left the lock held")?;
     Ok(Some(String::new()))

@@ -19,7 +19,7 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub const MADE: &str = "made";
 
 /// Long enough for a schema change of Cloud Spanner.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIME_LIMIT: Duration = Duration::from_secs(180);
 
 const POINTS: &str = "CREATE TABLE spindle_test_points (
   id STRING(64) NOT NULL,
@@ -77,9 +77,9 @@ fn statements(part: &str, locks: &str, points: &str) -> [String; 2] {
 impl Place {
     pub async fn make(database: &str) -> Result<Place, Failure> {
         let spanner = Spanner::builder().build().await?;
-        let client = timeout(PATIENCE, spanner.database_client(database).build()).await??;
+        let client = timeout(TIME_LIMIT, spanner.database_client(database).build()).await??;
         let other = Spanner::builder().build().await?;
-        let observer = timeout(PATIENCE, other.database_client(database).build()).await??;
+        let observer = timeout(TIME_LIMIT, other.database_client(database).build()).await??;
         let (part, admin) = if is_made() {
             (MADE.to_string(), None)
         } else {
@@ -118,7 +118,7 @@ impl Place {
     ) -> Result<(), Failure> {
         let change =
             admin.update_database_ddl().set_database(&self.database).set_statements(statements);
-        timeout(PATIENCE, change.poller().until_done()).await??;
+        timeout(TIME_LIMIT, change.poller().until_done()).await??;
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl Place {
     /// Writes rows, and again while the server says that another's transaction took the turn. Google's
     /// emulator, which runs one at a time, says so of a commit in several ways.
     pub async fn write(&self, rows: Vec<Mutation>) -> Result<(), Failure> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         loop {
             let written = self.client.write_only_transaction().build().write(rows.clone()).await;
             match written.map_err(|error| (error.status().map(|it| it.code), error)) {

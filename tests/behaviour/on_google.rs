@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::world::until;
 
 const LEASE: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A table of the test's own, in the database that the environment names.
 struct Google {
@@ -78,7 +78,9 @@ async fn of_eight_that_start_at_once_none_fails_and_one_leads() {
     for start in starting {
         contenders.extend(start.await.unwrap());
     }
-    timeout(PATIENCE, until("one leads", || (held(&contenders) == 1).then_some(()))).await.unwrap();
+    timeout(TIME_LIMIT, until("one leads", || (held(&contenders) == 1).then_some(())))
+        .await
+        .unwrap();
     sleep(LEASE * 2).await;
     assert_eq!(held(&contenders), 1);
 }
@@ -125,7 +127,7 @@ async fn for_long_ten_thousand_locks_lose_none() {
 /// Waits until all are held, and for so long that none is lost.
 async fn keeps(holder: &[(Spindle, RunHandle)], time: Duration) {
     let all = until("all are held", || (held(holder) == holder.len()).then_some(()));
-    timeout(PATIENCE, all).await.unwrap();
+    timeout(TIME_LIMIT, all).await.unwrap();
     let mut watches: Vec<_> = holder.iter().map(|(lock, _)| lock.watch()).collect();
     for watch in &mut watches {
         assert!(matches!(watch.next().await, Some(TermChange::Gained(_))));
@@ -159,7 +161,7 @@ async fn an_abandoned_transaction_delays_a_lone_contender_by_seconds() {
         let table = google.table();
         let begun = Instant::now();
         let alone = contend(&table, &[format!("lock-{round}")], "alone");
-        timeout(PATIENCE, until("it holds", || alone[0].0.has_lock())).await.unwrap();
+        timeout(TIME_LIMIT, until("it holds", || alone[0].0.has_lock())).await.unwrap();
         println!("held {:?} after an abandoned transaction", begun.elapsed());
         assert!(begun.elapsed() <= LEASE * 2, "after {:?}", begun.elapsed());
     }

@@ -121,9 +121,9 @@ async fn a_dropped_permit_is_free_soon_after() {
 async fn whoever_gives_up_waiting_leaves_nothing_held() {
     let world = World::start().await;
     let semaphore = semaphore(&world, "a", 2);
-    for patience in (0..60).map(|step| Duration::from_micros(step * 100)) {
+    for limit in (0..60).map(|step| Duration::from_micros(step * 100)) {
         // At whichever await it is dropped.
-        drop(timeout(patience, semaphore.acquire()).await);
+        drop(timeout(limit, semaphore.acquire()).await);
     }
     sleep(LEASE).await;
     assert_eq!(semaphore.available().await.unwrap(), 2);

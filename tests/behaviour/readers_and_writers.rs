@@ -303,11 +303,11 @@ async fn a_second_commit_whose_reply_is_lost_is_found_to_be_ours() {
 async fn whoever_gives_up_waiting_leaves_nothing_behind() {
     let world = World::start().await;
     let lock = lock(&world, "a");
-    for patience in (0..24).map(|step| Duration::from_micros(step * 400)) {
+    for limit in (0..24).map(|step| Duration::from_micros(step * 400)) {
         // At whichever await it is dropped.
-        drop(timeout(patience, lock.read()).await);
+        drop(timeout(limit, lock.read()).await);
         sleep(Duration::from_millis(500)).await;
-        drop(timeout(patience, lock.write()).await);
+        drop(timeout(limit, lock.write()).await);
         sleep(Duration::from_millis(500)).await;
     }
     sleep(LEASE).await;

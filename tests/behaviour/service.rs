@@ -5,7 +5,7 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::testing::Clock;
 use spindle::{CancellationToken, LockTable, Term};
 use spindle_emulator::engine::Value;
-use spindle_emulator::{Door, Emulator};
+use spindle_emulator::{Emulator, Port};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -78,14 +78,14 @@ async fn a_crashed_replica_is_replaced_within_a_lease() -> Result<(), Failure> {
     let emulator = Emulator::start().await?;
     emulator.create_database(DATABASE, &format!("{};{INVOICES}", LockTable::DDL)).await?;
     let (clock, stop) = (Clock::runtime(), CancellationToken::new());
-    let start = |door: &Door, id: &'static str| {
-        tokio::spawn(serve(door.endpoint(), id, clock.clone(), stop.clone()))
+    let start = |port: &Port, id: &'static str| {
+        tokio::spawn(serve(port.endpoint(), id, clock.clone(), stop.clone()))
     };
 
-    let first = emulator.door().await?;
+    let first = emulator.open_port().await?;
     let doomed = start(&first, "replica-1");
     tokio::time::sleep(LEASE).await;
-    let second = emulator.door().await?;
+    let second = emulator.open_port().await?;
     let other = start(&second, "replica-2");
     tokio::time::sleep(LEASE).await;
     first.cut_off().await; // the first replica's machine dies

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::admin::{self, Admin};
 use crate::control;
-use crate::door::{Door, Doors};
 use crate::engine::{self, Clock, Database, Dialect, TokioClock};
 use crate::faults::{Fault, FaultHandle};
+use crate::port::{Port, Ports};
 use crate::rpc::RequestCounts;
 use crate::running::{Restart, Running};
 use crate::server::Answering;
@@ -114,10 +114,10 @@ impl EmulatorBuilder {
         core.retention = self.retention;
         let core = Arc::new(core);
         let admin = Arc::new(Admin::new(Arc::clone(&core)));
-        let doors = Doors::new(Arc::clone(&core), answering(&core, &admin));
-        let door = doors.add(self.address).await?;
-        let address = door.address();
-        let running = Running { core, admin, door, doors };
+        let ports = Ports::new(Arc::clone(&core), answering(&core, &admin));
+        let port = ports.add(self.address).await?;
+        let address = port.address();
+        let running = Running { core, admin, port, ports };
         // Made first, so that it stops what runs if the rest fails.
         let mut emulator = Emulator { running: Arc::new(running), rest: address, control: None };
         let rest = SocketAddr::new(self.address.ip(), self.rest);
@@ -176,7 +176,7 @@ impl Emulator {
 
     /// Returns the address for `SPANNER_EMULATOR_HOST`: `127.0.0.1:PORT`.
     pub fn address(&self) -> SocketAddr {
-        self.running.door.address()
+        self.running.port.address()
     }
 
     /// Returns where [administration over REST](crate#administration) is: `http://127.0.0.1:PORT`.
@@ -225,9 +225,9 @@ impl Emulator {
     ///
     /// # Errors
     /// The system has no port left.
-    pub async fn door(&self) -> io::Result<Door> {
+    pub async fn open_port(&self) -> io::Result<Port> {
         let address = SocketAddr::new(self.address().ip(), 0);
-        self.running.doors.add(address).await
+        self.running.ports.add(address).await
     }
 
     /// Removes a database with its sessions. It returns true if the database was there.
@@ -265,7 +265,7 @@ impl Emulator {
         self.running.core.clock().advance(duration);
     }
 
-    /// Makes the server unreachable, through every door: connections break and new ones are
+    /// Makes the server unreachable, through every port: connections break and new ones are
     /// refused. Its state stays, open transactions with their locks included.
     pub async fn pause(&self) {
         self.running.pause().await;

@@ -2,12 +2,12 @@
 
 mod admin;
 mod control;
-mod door;
 mod emulator;
 pub mod engine;
 mod faults;
 mod grpc;
 mod http1;
+mod port;
 mod random;
 mod rpc;
 mod running;
@@ -15,8 +15,8 @@ mod server;
 mod service;
 pub mod sql;
 
-pub use door::Door;
 pub use emulator::{Emulator, EmulatorBuilder};
 pub use faults::{Effect, Fault, FaultHandle};
+pub use port::Port;
 pub use rpc::{RequestCounts, Rpc};
 pub use running::Restart;

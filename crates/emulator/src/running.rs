@@ -4,16 +4,16 @@ use std::io;
 use std::sync::Arc;
 
 use crate::admin::Admin;
-use crate::door::{Door, Doors};
 use crate::engine::{self, Database, Dialect};
+use crate::port::{Port, Ports};
 use crate::service::Core;
 
 /// The state that an emulator's handle and its control service share.
 pub(crate) struct Running {
     pub core: Arc<Core>,
     pub admin: Arc<Admin>,
-    pub door: Door,
-    pub doors: Doors,
+    pub port: Port,
+    pub ports: Ports,
 }
 
 impl Running {
@@ -28,11 +28,11 @@ impl Running {
     }
 
     pub async fn pause(&self) {
-        self.doors.pause().await;
+        self.ports.pause().await;
     }
 
     pub async fn resume(&self) -> io::Result<()> {
-        self.doors.resume().await
+        self.ports.resume().await
     }
 
     pub async fn restart(&self, restart: Restart) -> io::Result<()> {

@@ -21,7 +21,7 @@ export class Leader {
 
   constructor(lock, id, agent = process.env.SPINDLE_AGENT ?? '127.0.0.1:9465') {
     this.#agent = `http://${agent}`;
-    this.#follow({ locks: [lock], id, lease: '4s', patience: '2s' });
+    this.#follow({ locks: [lock], id, lease: '4s', heartbeat_timeout: '2s' });
     this.#beat();
   }
 

@@ -28,7 +28,7 @@ class Leader:
 
     def __init__(self, lock, id, agent=os.environ.get("SPINDLE_AGENT", "127.0.0.1:9465")):
         self.agent, self.claim, self.held = agent, None, None
-        self.wanted = {"locks": [lock], "id": id, "lease": "4s", "patience": "2s"}
+        self.wanted = {"locks": [lock], "id": id, "lease": "4s", "heartbeat_timeout": "2s"}
         for work, pause in (self._follow, 0.2), (self._beat, 0.5):
             threading.Thread(target=self._repeat, args=(work, pause), daemon=True).start()
 

@@ -64,7 +64,7 @@ impl World {
 
     /// Returns the most ticks that it may take. The waits are a lease of backing off after a
     /// release, a lease to run out, and one for a leftover, each noticed at the next poll or two.
-    fn patience(scenario: &Scenario) -> u16 {
+    fn time_limit(scenario: &Scenario) -> u16 {
         let lease = ticks(scenario.longest_lease());
         let poll = scenario.members.iter().map(|member| member.timing.poll_interval).max();
         let away = ticks(scenario.keep_away.unwrap_or_default());
@@ -86,7 +86,7 @@ impl World {
         if !world.nodes[survivor].wanted {
             world.decide(survivor, Event::Contend(true), scenario);
         }
-        for _ in 0..Self::patience(scenario) {
+        for _ in 0..Self::time_limit(scenario) {
             world.settle(scenario, survivor);
             if world.nodes[survivor].has_lock().is_some() {
                 return Some(world);

@@ -13,7 +13,7 @@ use crate::single::seconds;
 const COUNTED_LEASES: u32 = 3;
 
 /// Leases after which the locks that are not held count as not held.
-const PATIENCE_LEASES: u32 = 12;
+const LIMIT_LEASES: u32 = 12;
 
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -48,7 +48,7 @@ pub async fn measure(
     let started = Instant::now();
     let mut holder = Participant::start(library, server, "a", &prefix, locks, lease)?;
     holder.ready().await?;
-    while started.elapsed() < lease * PATIENCE_LEASES && figures.all_held.is_none() {
+    while started.elapsed() < lease * LIMIT_LEASES && figures.all_held.is_none() {
         figures.held.0 = holder.held().await?;
         if figures.held.0 == locks {
             figures.all_held = Some(started.elapsed().as_secs_f64());
@@ -88,7 +88,7 @@ async fn take_over(
     let both = server.count_over(counted).await? / counted.as_secs_f64();
     figures.contender_requests_per_second = Some(both - figures.requests_per_second);
     let held = server.held_by(prefix, "a", locks, Duration::ZERO).await?;
-    let watching = server.hand_overs(prefix, ("a", "b"), held, lease * PATIENCE_LEASES);
+    let watching = server.hand_overs(prefix, ("a", "b"), held, lease * LIMIT_LEASES);
     let killing = async {
         // The table is read once before.
         sleep(Duration::from_millis(200)).await;

@@ -14,7 +14,7 @@ use crate::server::{Row, Server};
 use crate::single::seconds;
 
 /// Leases after which a step has failed.
-const PATIENCE_LEASES: u32 = 60;
+const LIMIT_LEASES: u32 = 60;
 
 /// Leases for which a lock that is locked up is watched.
 const WATCHED_LEASES: u32 = 6;
@@ -158,7 +158,7 @@ impl Move<'_> {
         let first = rows.values().filter(|row| row.is_of(&old.ids[0])).count();
         let (dies, takes) = if first * 2 >= rows.len() { (0, 1) } else { (1, 0) };
         old.both[dies].kill().await?;
-        let deadline = Instant::now() + self.lease * PATIENCE_LEASES;
+        let deadline = Instant::now() + self.lease * LIMIT_LEASES;
         while self.server.takeover_rows(prefix).await?.is_empty() {
             if Instant::now() > deadline {
                 return Err(format!("{} never began a takeover", self.peer.name).into());
@@ -177,7 +177,7 @@ impl Move<'_> {
     /// Two that start together may take over from each other at once. The row of such a takeover
     /// stays until the next heartbeat, and is in nobody's way: it is for an earlier token.
     async fn settled(&self, prefix: &str, pair: &Pair) -> Result<BTreeMap<String, Row>, Failure> {
-        let deadline = Instant::now() + self.lease * PATIENCE_LEASES;
+        let deadline = Instant::now() + self.lease * LIMIT_LEASES;
         loop {
             let (rows, takeovers) = self.server.rows(prefix).await?;
             let held = rows.values().filter(|row| pair.has(row)).count();
@@ -258,7 +258,7 @@ impl Move<'_> {
 
     /// Waits until each lock is in the hands of one of the two.
     async fn held_by(&self, prefix: &str, pair: &Pair) -> Result<BTreeMap<String, Row>, Failure> {
-        let deadline = Instant::now() + self.lease * PATIENCE_LEASES;
+        let deadline = Instant::now() + self.lease * LIMIT_LEASES;
         let mut held: BTreeMap<String, Row> = BTreeMap::new();
         loop {
             for (lock, row) in self.server.locks(prefix).await? {

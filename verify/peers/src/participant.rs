@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::server::{DATABASE, Server};
 
 /// Far more than anything takes that a participant is asked, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A library that takes part.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ impl Participant {
 
     /// Waits until the process has ended by itself.
     pub async fn ended(&mut self) -> Result<(), Failure> {
-        tokio::time::timeout(PATIENCE, self.child.wait()).await??;
+        tokio::time::timeout(TIME_LIMIT, self.child.wait()).await??;
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl Participant {
 
     /// Waits for a line that begins so, among those said since.
     async fn reply(&self, begin: &str, since: usize) -> Result<String, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         loop {
             {
                 let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);

@@ -163,9 +163,9 @@ impl Server {
         prefix: &str,
         id: &str,
         count: usize,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<usize, Failure> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + time_limit;
         loop {
             let rows = self.locks(prefix).await?;
             let held = rows.values().filter(|row| row.is_of(id)).count();
@@ -182,9 +182,9 @@ impl Server {
         prefix: &str,
         (from, to): (&str, &str),
         count: usize,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<BTreeMap<String, HandOver>, Failure> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + time_limit;
         let (mut last, mut done) = (BTreeMap::new(), BTreeMap::new());
         while done.len() < count && Instant::now() < deadline {
             for (name, row) in self.locks(prefix).await? {

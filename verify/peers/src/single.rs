@@ -14,7 +14,7 @@ use crate::server::{HandOver, Server};
 const COUNTED_LEASES: u32 = 6;
 
 /// Leases after which a takeover is given up.
-const PATIENCE_LEASES: u32 = 12;
+const LIMIT_LEASES: u32 = 12;
 
 /// How long each round took, in seconds.
 #[derive(Clone, Debug, Default)]
@@ -109,12 +109,12 @@ impl Pairs<'_> {
         format!("{}-00000", self.prefix(round))
     }
 
-    fn patience(&self) -> Duration {
-        self.lease * PATIENCE_LEASES
+    fn time_limit(&self) -> Duration {
+        self.lease * LIMIT_LEASES
     }
 
     async fn held_by(&self, id: &str) -> Result<(), Failure> {
-        let held = self.server.held_by(self.library.name, id, self.rounds, self.patience()).await?;
+        let held = self.server.held_by(self.library.name, id, self.rounds, self.time_limit()).await?;
         if held == self.rounds {
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl Pairs<'_> {
         to: &str,
     ) -> Result<BTreeMap<String, HandOver>, Failure> {
         let prefix = self.library.name;
-        self.server.hand_overs(prefix, (from, to), self.rounds, self.patience()).await
+        self.server.hand_overs(prefix, (from, to), self.rounds, self.time_limit()).await
     }
 
     fn rounds_of(

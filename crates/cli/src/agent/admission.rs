@@ -33,7 +33,7 @@ impl Admission {
         Ok(Admission(Some(token.into())))
     }
 
-    fn lets_in(&self, headers: &HeaderMap) -> bool {
+    fn allows(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.0 else { return true };
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
@@ -49,7 +49,7 @@ pub async fn admit(State(admission): State<Admission>, request: Request, next: N
         let text = "pages of a browser are not served here".to_string();
         return Refusal(StatusCode::FORBIDDEN, text).into_response();
     }
-    if !admission.lets_in(request.headers()) {
+    if !admission.allows(request.headers()) {
         let text = "send the agent's token, as Authorization: Bearer TOKEN".to_string();
         return Refusal(StatusCode::UNAUTHORIZED, text).into_response();
     }

@@ -21,7 +21,7 @@ use crate::serve::event::encode;
 pub struct Holder {
     claimed: Claimed,
     /// The longest silence of the client, if it is held to heartbeats.
-    patience: Option<Duration>,
+    heartbeat_timeout: Option<Duration>,
     events: Option<mpsc::Sender<Bytes>>,
     /// True once the client has left too many events unread.
     is_deaf: bool,
@@ -33,7 +33,7 @@ enum Over {
     LetGo(Released),
     /// Its connection has ended, or it doesn't read.
     Gone,
-    /// It was not heard for longer than its patience.
+    /// It was not heard for longer than its heartbeat timeout.
     Silent,
     /// The agent ends.
     Ending,
@@ -61,13 +61,13 @@ impl Over {
 }
 
 impl Holder {
-    /// Holds for a client that is told by `events`, and heard at least each `patience`.
+    /// Holds for a client that is told by `events`, and heard at least each `heartbeat_timeout`.
     pub fn new(
         claimed: Claimed,
-        patience: Option<Duration>,
+        heartbeat_timeout: Option<Duration>,
         events: Option<mpsc::Sender<Bytes>>,
     ) -> Holder {
-        Holder { claimed, patience, events, is_deaf: false }
+        Holder { claimed, heartbeat_timeout, events, is_deaf: false }
     }
 
     /// Contends until the client lets go or is gone; after a loss it contends again.
@@ -217,8 +217,12 @@ impl Holder {
 
     /// Waits until the claim is over. Cancellation safe.
     async fn over(&mut self) -> Over {
-        let Holder { claimed: Claimed { claims, orders, heard, .. }, patience, events, is_deaf } =
-            self;
+        let Holder {
+            claimed: Claimed { claims, orders, heard, .. },
+            heartbeat_timeout,
+            events,
+            is_deaf,
+        } = self;
         if *is_deaf {
             return Over::Gone;
         }
@@ -229,9 +233,11 @@ impl Holder {
             }
         };
         let silent = async {
-            let Some(patience) = *patience else { return std::future::pending().await };
+            let Some(heartbeat_timeout) = *heartbeat_timeout else {
+                return std::future::pending().await;
+            };
             loop {
-                let due = *heard.borrow_and_update() + patience;
+                let due = *heard.borrow_and_update() + heartbeat_timeout;
                 if due <= Instant::now() {
                     return;
                 }

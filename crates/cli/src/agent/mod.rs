@@ -29,8 +29,8 @@ use crate::failure::{Code, Failure, Result};
 use crate::log;
 use crate::output::Output;
 use crate::place::Place;
+use crate::serve::allowed_hosts::AllowedHosts;
 use crate::serve::connections::{Limits, Listener, answer, connections_max};
-use crate::serve::door::Door;
 use crate::serve::{end_on_signal, listen};
 use admission::Admission;
 use claims::Claims;
@@ -73,7 +73,7 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
     let waiting = Arc::new(Semaphore::new(connections_max() / 4 * 3));
     let (held, asked) = (Arc::clone(&claims), Arc::clone(&probes));
     let shared = Shared { claims: held, probes: asked, elector, waiting };
-    let door = Door::new(&agent.allow_host);
+    let allowed = AllowedHosts::new(&agent.allow_host);
     let mut addresses = String::new();
     let probed = match agent.probes {
         None => None,
@@ -86,7 +86,7 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
             }))
         }
     };
-    let routes = routes::routes(shared, door, admission);
+    let routes = routes::routes(shared, allowed, admission);
     out.text(&format!("{addresses}Listens on {address} until Ctrl-C.\n"))?;
     let ending = async {
         told.cancelled().await;

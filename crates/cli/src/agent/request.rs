@@ -23,7 +23,7 @@ const BODY_LIMIT: Duration = Duration::from_secs(5);
 pub const LOCKS_MAX: usize = 100;
 
 /// The silence that a client may ask for: as long as a lease may be.
-const PATIENCE: RangeInclusive<Duration> =
+const HEARTBEAT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60);
 
 /// The longest wait of one request.
@@ -44,7 +44,7 @@ pub struct Settings {
     info: Option<String>,
     /// The longest silence of a client that sends heartbeats.
     #[serde(default, deserialize_with = "duration_or_none")]
-    patience: Option<Duration>,
+    heartbeat_timeout: Option<Duration>,
     #[serde(default)]
     clock: Reading,
     /// All other fields: a misspelt one must not be passed over.
@@ -105,15 +105,15 @@ impl Settings {
     }
 
     /// Returns the longest silence of a client; by default a lease where it has no connection.
-    pub fn patience(&self, has_connection: bool) -> Result<Option<Duration>> {
-        if self.patience.is_some_and(|patience| !PATIENCE.contains(&patience)) {
+    pub fn heartbeat_timeout(&self, has_connection: bool) -> Result<Option<Duration>> {
+        if self.heartbeat_timeout.is_some_and(|named| !HEARTBEAT_TIMEOUTS.contains(&named)) {
             return Err(bad(format!(
-                "patience: expected {:?} to {:?}",
-                PATIENCE.start(),
-                PATIENCE.end()
+                "heartbeat_timeout: expected {:?} to {:?}",
+                HEARTBEAT_TIMEOUTS.start(),
+                HEARTBEAT_TIMEOUTS.end()
             )));
         }
-        Ok(self.patience.or((!has_connection).then_some(self.lease)))
+        Ok(self.heartbeat_timeout.or((!has_connection).then_some(self.lease)))
     }
 }
 

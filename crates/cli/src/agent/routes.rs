@@ -29,7 +29,7 @@ use super::request::{
     Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, json as answer, read,
 };
 use crate::record::Record;
-use crate::serve::door::{Door, guard};
+use crate::serve::allowed_hosts::{AllowedHosts, check_host};
 
 /// Events that wait for a slow client, for each lock. One that is slower is taken for gone.
 const BACKLOG: usize = 64;
@@ -56,7 +56,7 @@ impl Shared {
     }
 }
 
-pub fn routes(shared: Shared, door: Door, admission: Admission) -> Router {
+pub fn routes(shared: Shared, allowed: AllowedHosts, admission: Admission) -> Router {
     Router::new()
         .route("/", get(leader_of_elector))
         .route("/v1/lead", post(lead))
@@ -71,7 +71,7 @@ pub fn routes(shared: Shared, door: Door, admission: Admission) -> Router {
         .fallback(|| async { refuse(StatusCode::NOT_FOUND) })
         .method_not_allowed_fallback(|| async { refuse(StatusCode::METHOD_NOT_ALLOWED) })
         .layer(middleware::from_fn_with_state(admission, admit))
-        .layer(middleware::from_fn_with_state(door, guard))
+        .layer(middleware::from_fn_with_state(allowed, check_host))
 }
 
 fn refuse(status: StatusCode) -> Refusal {
@@ -87,14 +87,14 @@ async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> R
     if asked.locks.len() != count || !(1..=LOCKS_MAX).contains(&count) {
         return Err(bad(format!("locks: name 1 to {LOCKS_MAX} of them, each once")));
     }
-    let patience = asked.settings.patience(true)?;
+    let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
     let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG * count);
     let mut holders = Vec::with_capacity(count);
     for name in &asked.locks {
         let lock = asked.settings.builder(&shared.claims.table, name)?.build()?;
         let claimed = shared.claims.claim(name, Some(lock.clone()), Some(&sender))?;
-        holders.push((Holder::new(claimed, patience, Some(sender.clone())), lock));
+        holders.push((Holder::new(claimed, heartbeat_timeout, Some(sender.clone())), lock));
     }
     for (holder, lock) in holders {
         tokio::spawn(holder.contend(lock));
@@ -135,7 +135,7 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
         return Err(bad(format!("wait: at most {WAIT_MAX:?}; ask again after that")));
     }
     let lock = asked.settings.builder(&shared.claims.table, &asked.lock)?.build()?;
-    let patience = asked.settings.patience(false)?;
+    let heartbeat_timeout = asked.settings.heartbeat_timeout(false)?;
     let _permit = shared.waits()?;
     let claimed = shared.claims.claim(&asked.lock, Some(lock.clone()), None)?;
     let acquiring = async {
@@ -157,7 +157,7 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
     let held = held(&term, Some(&claimed.secret));
     claimed.claim.heard();
     claimed.claim.set_term(Some(term));
-    tokio::spawn(Holder::new(claimed, patience, None).hold_once(guard));
+    tokio::spawn(Holder::new(claimed, heartbeat_timeout, None).hold_once(guard));
     Ok(answer(StatusCode::OK, &held))
 }
 
@@ -174,9 +174,9 @@ async fn run_once(
     }
     let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG);
-    let patience = asked.settings.patience(true)?;
+    let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
     let claimed = shared.claims.claim(&asked.lock, None, Some(&sender))?;
-    let holder = Holder::new(claimed, patience, Some(sender.clone()));
+    let holder = Holder::new(claimed, heartbeat_timeout, Some(sender.clone()));
     tokio::spawn(holder.run_once(lock, asked.at_least, asked.at_most));
     Ok(stream(sender, events, permit))
 }

@@ -1,8 +1,8 @@
 //! `serve`: metrics, health and a web page of who holds what, read-only.
 
+pub mod allowed_hosts;
 mod board;
 pub mod connections;
-pub mod door;
 pub mod event;
 pub mod gauges;
 mod lanes;
@@ -21,9 +21,9 @@ use crate::arguments::Serve;
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, complain};
 use crate::place::Place;
+use allowed_hosts::AllowedHosts;
 use board::Board;
 use connections::{Limits, Listener, answer, connections_max};
-use door::Door;
 use lanes::Lanes;
 
 const LIMITS: Limits = Limits {
@@ -49,7 +49,7 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
         page,
         Arc::clone(&board),
         lanes,
-        Door::new(&serve.allow_host),
+        AllowedHosts::new(&serve.allow_host),
         serve.metrics_locks,
     );
     out.text(&format!("Listens on http://{address}/ until Ctrl-C.\n"))?;

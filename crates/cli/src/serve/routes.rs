@@ -14,8 +14,8 @@ use serde::Serialize;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::allowed_hosts::{AllowedHosts, check_host};
 use super::board::{Board, PERIOD};
-use super::door::{Door, guard};
 use super::gauges;
 use super::lanes::Lanes;
 use crate::output::{escaped, printable};
@@ -46,7 +46,7 @@ pub fn routes(
     page: Page,
     board: Arc<Board>,
     lanes: Arc<Lanes>,
-    door: Door,
+    allowed: AllowedHosts,
     metrics_locks: usize,
 ) -> Router {
     let script = |text| get(move || async move { typed("text/javascript; charset=utf-8", text) });
@@ -64,7 +64,7 @@ pub fn routes(
         .route("/lock", get(lock))
         .route("/metrics", get(metrics))
         .route("/healthz", get(health))
-        .layer(middleware::from_fn_with_state(door, guard))
+        .layer(middleware::from_fn_with_state(allowed, check_host))
         .with_state(Shared { page, board, lanes, metrics_locks })
 }
 

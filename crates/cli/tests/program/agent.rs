@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::http::{Events, Server};
-use crate::world::{PATIENCE, World, until};
+use crate::world::{TIME_LIMIT, World, until};
 
 /// Long enough that nothing runs out in a test that doesn't wait for it.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -156,14 +156,18 @@ async fn the_lease_of_a_client_whose_connection_ends_runs_out() {
 async fn the_lease_of_a_client_that_falls_silent_runs_out() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
-    let body = json!({ "lock": "a", "lease": "20s", "patience": "6s" });
+    let body = json!({ "lock": "a", "lease": "20s", "heartbeat_timeout": "6s" });
     let (status, held) = agent.send("POST", "/v1/acquire", &body).await;
     assert_eq!(status, 200, "{held}");
     let heartbeat = format!("{}/heartbeat", claim(&held));
     for _ in 0..16 {
         sleep(Duration::from_millis(500)).await;
         let (status, kept) = agent.send("POST", &heartbeat, &json!({})).await;
-        assert_eq!((status, &kept["token"]), (200, &held["token"]), "longer than its patience");
+        assert_eq!(
+            (status, &kept["token"]),
+            (200, &held["token"]),
+            "longer than its heartbeat timeout"
+        );
     }
     let (status, other) = agent.send("POST", "/v1/acquire", &json!({ "lock": "a" })).await;
     assert_eq!(status, 409, "{other}");
@@ -175,7 +179,7 @@ async fn the_lease_of_a_client_that_falls_silent_runs_out() {
 async fn a_stream_may_be_held_to_heartbeats_too() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
-    let body = json!({ "locks": ["a"], "lease": "20s", "patience": "5s" });
+    let body = json!({ "locks": ["a"], "lease": "20s", "heartbeat_timeout": "5s" });
     let mut events = agent.stream("/v1/lead", &body).await;
     let held = gained(&mut events).await;
     let ended = events.until("it ends", |event, _| event == "ended").await;
@@ -231,7 +235,7 @@ async fn an_agent_that_ends_gives_its_clients_time_and_releases_nothing_by_itsel
     assert_eq!(agent.send("DELETE", &claim(&one), &Value::Null).await.0, 200);
     let ended = second.until("it ends", |event, _| event == "ended").await;
     assert_eq!(ended["reason"], "ending");
-    assert!(timeout(PATIENCE, agent.child.wait()).await.unwrap().unwrap().success());
+    assert!(timeout(TIME_LIMIT, agent.child.wait()).await.unwrap().unwrap().success());
     let state = |name: &'static str| world.table.inspect(name);
     assert!(!state("a").await.unwrap().is_held());
     assert_eq!(state("b").await.unwrap().token, Some(token(&other)), "its lease runs out");
@@ -258,7 +262,7 @@ async fn an_agent_that_ends_keeps_nobody_waiting_for_a_lock() {
     assert_eq!(refused.0, 503, "{refused:?}");
     let ended = standby.until("it ends", |event, _| event == "ended").await;
     assert_eq!(ended["reason"], "ending");
-    assert!(timeout(PATIENCE, second.child.wait()).await.unwrap().unwrap().success());
+    assert!(timeout(TIME_LIMIT, second.child.wait()).await.unwrap().unwrap().success());
 }
 
 #[tokio::test]
@@ -322,7 +326,7 @@ async fn the_log_says_whose_lease_runs_out_and_why() {
     let mut events = lead(&agent, "a", SHORT).await;
     let held = gained(&mut events).await;
     drop(events);
-    let line = timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
+    let line = timeout(TIME_LIMIT, log.next_line()).await.unwrap().unwrap().unwrap();
     let token = held["token"].as_str().unwrap();
     for said in ["did not let go", "lock=\"a\"", token, "reason=\"gone\""] {
         assert!(line.contains(said), "{line}");
@@ -342,6 +346,6 @@ async fn a_service_of_the_former_sidecar_is_told_the_name_of_its_leader() {
     signal(&first, Signal::SIGTERM);
     until("the second leads", async || name(&second).await == "pod-2").await;
     signal(&second, Signal::SIGTERM);
-    assert!(timeout(PATIENCE, second.child.wait()).await.unwrap().unwrap().success());
+    assert!(timeout(TIME_LIMIT, second.child.wait()).await.unwrap().unwrap().success());
     assert!(!world.table.inspect("web").await.unwrap().is_held());
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::agent::{LONG, agent, claim, gained, lead, signal};
 use crate::http::Server;
-use crate::world::{PATIENCE, World, under, until};
+use crate::world::{TIME_LIMIT, World, under, until};
 
 #[tokio::test]
 async fn hostile_requests_are_refused_and_the_others_served() {
@@ -47,8 +47,8 @@ async fn hostile_requests_are_refused_and_the_others_served() {
         (400, good.clone(), r#"{"lock": "b", "lease": "3"}"#),
         (400, good.clone(), r#"{"lock": "b", "lease": "1ms"}"#),
         (400, good.clone(), r#"{"lock": "b", "wait": "2h"}"#),
-        (400, good.clone(), r#"{"lock": "b", "patience": "99ms"}"#),
-        (400, good.clone(), r#"{"lock": "b", "patience": "18446744073709551615s"}"#),
+        (400, good.clone(), r#"{"lock": "b", "heartbeat_timeout": "99ms"}"#),
+        (400, good.clone(), r#"{"lock": "b", "heartbeat_timeout": "18446744073709551615s"}"#),
         (400, good.clone(), r#"{"lock": "b", "clock": {"boottime_ns": "18446744073709551615"}}"#),
         (413, good.clone(), &huge),
     ] {
@@ -75,7 +75,7 @@ async fn hostile_requests_are_refused_and_the_others_served() {
     let mut silent = TcpStream::connect(agent.address).await.unwrap();
     silent.write_all(b"POST /v1/acq").await.unwrap();
     let mut rest = Vec::new();
-    let closed = timeout(PATIENCE, silent.read_to_end(&mut rest)).await.unwrap();
+    let closed = timeout(TIME_LIMIT, silent.read_to_end(&mut rest)).await.unwrap();
     assert!(closed.is_err() || rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{rest:?}");
 }
 
@@ -109,7 +109,7 @@ async fn a_socket_is_for_its_owner_alone() {
     let other = world.run(&["agent", "--socket", name]).await;
     assert!(other.code == Some(2) && other.err.contains("another program listens"), "{other:?}");
     kill(Pid::from_raw(child.id().unwrap().cast_signed()), Signal::SIGTERM).unwrap();
-    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
+    assert!(timeout(TIME_LIMIT, child.wait()).await.unwrap().unwrap().success());
     assert!(!path.exists());
     std::fs::write(&path, "a file").unwrap();
     let refused = world.run(&["agent", "--socket", name]).await;
@@ -165,7 +165,7 @@ async fn an_agent_that_was_killed_comes_back_on_its_port() {
     let mut events = lead(&first, "a", LONG).await;
     gained(&mut events).await;
     signal(&first, Signal::SIGKILL);
-    timeout(PATIENCE, first.child.wait()).await.unwrap().unwrap();
+    timeout(TIME_LIMIT, first.child.wait()).await.unwrap().unwrap();
     let address = first.address.to_string();
     let second = Server::started(world.program(&["agent", "--listen", &address])).await;
     assert_eq!(second.address, first.address);
@@ -192,5 +192,5 @@ async fn a_stream_that_waits_for_long_is_not_silent() {
             text.push_str(std::str::from_utf8(&part[..length]).unwrap());
         }
     };
-    timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("no comment"));
+    timeout(TIME_LIMIT, reading).await.unwrap_or_else(|_| panic!("no comment"));
 }

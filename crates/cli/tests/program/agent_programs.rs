@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::http::Server;
-use crate::world::{DATABASE, PATIENCE, PROGRAM};
+use crate::world::{DATABASE, PROGRAM, TIME_LIMIT};
 
 const ORDERS: &str = "CREATE TABLE orders (
   id STRING(MAX) NOT NULL,
@@ -99,7 +99,7 @@ impl Replica {
                 }
             }
         };
-        timeout(PATIENCE, saying).await.unwrap_or_else(|_| panic!("never said: {what}"))
+        timeout(TIME_LIMIT, saying).await.unwrap_or_else(|_| panic!("never said: {what}"))
     }
 
     fn signal(&self, signal: Signal) {

@@ -6,7 +6,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::Instant;
 
-use crate::world::{DATABASE, PATIENCE, World, bare, finish};
+use crate::world::{DATABASE, TIME_LIMIT, World, bare, finish};
 
 #[tokio::test]
 async fn without_a_database_the_program_says_how_to_name_one() {
@@ -64,7 +64,7 @@ async fn a_server_that_never_answers_costs_seconds() {
     let ran = finish(command).await;
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.err.contains("no answer within 5s") && ran.err.contains(&address), "{ran:?}");
-    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() < TIME_LIMIT / 2, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn a_reader_that_goes_away_is_no_failure() {
     let mut child = world.program(&["watch", "--interval", "100ms"]).spawn().unwrap();
     drop(child.stdout.take());
     let held = world.hold("billing", "a", Duration::from_secs(10)).await;
-    let status = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    let status = tokio::time::timeout(TIME_LIMIT, child.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(141));
     held.release().await;
 }

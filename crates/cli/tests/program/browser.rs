@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::world::PATIENCE;
+use crate::world::TIME_LIMIT;
 
 /// One page of a browser of its own.
 pub struct Browser {
@@ -77,7 +77,7 @@ impl Browser {
         loop {
             let mut message = Vec::new();
             let reading = self.messages.read_until(0, &mut message);
-            let read = timeout(PATIENCE, reading).await.unwrap().unwrap();
+            let read = timeout(TIME_LIMIT, reading).await.unwrap().unwrap();
             assert!(read > 0, "no answer to {method}: is Chromium installed?");
             message.pop();
             let message: Value = serde_json::from_slice(&message).unwrap();
@@ -107,7 +107,7 @@ impl Browser {
     pub async fn until(&mut self, expression: &str) {
         let began = tokio::time::Instant::now();
         while self.eval(&format!("Boolean({expression})")).await != Value::Bool(true) {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIME_LIMIT {
                 let body = self.eval("document.body.innerText").await;
                 panic!("never so: {expression}\n{body}\n{:?}", self.complaints);
             }

@@ -5,7 +5,7 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::timeout;
 
-use crate::world::{PATIENCE, bare, finish, until};
+use crate::world::{TIME_LIMIT, bare, finish, until};
 
 /// The commands that do not end by themselves, or soon.
 const LASTING: [&str; 3] = ["watch", "serve", "run"];
@@ -22,7 +22,7 @@ async fn the_demonstration_needs_nothing_and_ends_with_all_that_it_started() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut said: Vec<String> = Vec::new();
     while !said.iter().any(|line| line.contains("spindle run")) {
-        said.push(timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap());
+        said.push(timeout(TIME_LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap());
     }
     let again = finish(bare(&["demo", "--port", port_of(&said)])).await;
     assert_eq!(again.code, Some(2), "its port is taken: {again:?}");
@@ -59,8 +59,8 @@ async fn the_demonstration_needs_nothing_and_ends_with_all_that_it_started() {
 
     let killed =
         async { while !lines.next_line().await.unwrap().unwrap().contains("is killed") {} };
-    timeout(PATIENCE, killed).await.unwrap();
+    timeout(TIME_LIMIT, killed).await.unwrap();
     kill(Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()), Signal::SIGINT).unwrap();
-    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
+    assert!(timeout(TIME_LIMIT, child.wait()).await.unwrap().unwrap().success());
     assert_eq!(run(&["ls"]).await.code, Some(3), "nothing listens any more");
 }

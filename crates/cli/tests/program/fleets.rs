@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::crowd;
 use crate::http::Server;
-use crate::world::{DATABASE, PATIENCE, Ran, World, until};
+use crate::world::{DATABASE, Ran, TIME_LIMIT, World, until};
 
 const SHARDS: usize = 8;
 
@@ -205,7 +205,7 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     assert!(json_lines.lines().next().unwrap().contains(r#""state":"waiting""#), "{json_lines}");
 
     let _ = reading.release().await;
-    let guard = timeout(PATIENCE, writing).await.unwrap().unwrap();
+    let guard = timeout(TIME_LIMIT, writing).await.unwrap().unwrap();
     let alone = readers().await;
     assert_eq!(alone.as_array().unwrap().len(), 1, "a reader's row goes with it: {alone}");
     assert_eq!((&alone[0]["holder"], &alone[0]["state"]), (&"node-2".into(), &"held".into()));

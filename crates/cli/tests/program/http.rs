@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::world::{PATIENCE, World};
+use crate::world::{TIME_LIMIT, World};
 
 /// The program, serving.
 pub struct Server {
@@ -41,7 +41,7 @@ impl Server {
     pub async fn listening(mut command: Command) -> Server {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let line = timeout(TIME_LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
         let (_, rest) = line.split_once("http://").unwrap();
         let (address, _) = rest.split_once('/').unwrap();
         Server { child, address: address.parse().unwrap() }
@@ -82,7 +82,7 @@ impl Server {
     pub async fn answer(&self, request: &str) -> Answer {
         let mut stream = self.sent(request.as_bytes()).await;
         let mut text = String::new();
-        timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
+        timeout(TIME_LIMIT, stream.read_to_string(&mut text)).await.unwrap().unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Answer { status, head: head.to_ascii_lowercase(), body: body.to_string() }
@@ -109,7 +109,7 @@ pub struct Events(Lines<BufReader<TcpStream>>);
 impl Events {
     /// The next event's name and data; none at the end.
     pub async fn next(&mut self) -> Option<(String, Value)> {
-        timeout(PATIENCE, self.read()).await.unwrap_or_else(|_| panic!("no event, and no end"))
+        timeout(TIME_LIMIT, self.read()).await.unwrap_or_else(|_| panic!("no event, and no end"))
     }
 
     /// Comments are no events.
@@ -127,7 +127,7 @@ impl Events {
 
     /// The first event that is so.
     pub async fn until(&mut self, what: &str, is_so: impl Fn(&str, &Value) -> bool) -> Value {
-        let limit = tokio::time::Instant::now() + PATIENCE;
+        let limit = tokio::time::Instant::now() + TIME_LIMIT;
         while tokio::time::Instant::now() < limit {
             let (name, data) = self.next().await.expect(what);
             if is_so(&name, &data) {

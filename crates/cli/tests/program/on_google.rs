@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
-use crate::world::{PATIENCE, PROGRAM, Ran, finish, until};
+use crate::world::{PROGRAM, Ran, TIME_LIMIT, finish, until};
 
 fn database() -> String {
     std::env::var("SPINDLE_TEST_DATABASE").expect("run by `on_google`")
@@ -56,12 +56,12 @@ async fn led_by(table: &LockTable, id: &str) {
 async fn works(child: &mut Child) {
     let mut said = [0; 6];
     let reading = child.stdout.as_mut().unwrap().read_exact(&mut said);
-    timeout(PATIENCE, reading).await.expect("its command never worked").unwrap();
+    timeout(TIME_LIMIT, reading).await.expect("its command never worked").unwrap();
     assert_eq!(&said, b"works\n");
 }
 
 async fn ends(child: &mut Child) -> ExitStatus {
-    timeout(PATIENCE, child.wait()).await.expect("it never ended").unwrap()
+    timeout(TIME_LIMIT, child.wait()).await.expect("it never ended").unwrap()
 }
 
 fn signal(child: &Child, signal: Signal) {

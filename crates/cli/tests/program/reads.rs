@@ -8,7 +8,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::timeout;
 
-use crate::world::{DATABASE, PATIENCE, World, until};
+use crate::world::{DATABASE, TIME_LIMIT, World, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -70,7 +70,7 @@ async fn watch_prints_each_change_as_a_line_into_a_pipe() {
     let world = World::start().await;
     let mut child = world.program(&["watch", "--interval", "100ms"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut line = async || timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    let mut line = async || timeout(TIME_LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
     let held = world.hold("billing", "node-1", LEASE).await;
     assert!(line().await.contains("billing: held by node-1, token "));
     held.release().await;
@@ -152,7 +152,7 @@ async fn a_watch_ends_on_ctrl_c_though_a_poll_is_under_way() {
     world.write(&[("billing", Some("node-1"))]).await;
     let mut child = world.program(&["watch", "--interval", "100ms"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().is_some());
+    assert!(timeout(TIME_LIMIT, lines.next_line()).await.unwrap().unwrap().is_some());
     world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
     let before = world.emulator.requests().get(Rpc::StreamingRead);
     until("a poll is under way", async || {
@@ -161,7 +161,7 @@ async fn a_watch_ends_on_ctrl_c_though_a_poll_is_under_way() {
     .await;
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-    let status = timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    let status = timeout(TIME_LIMIT, child.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
 }
 

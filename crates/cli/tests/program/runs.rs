@@ -9,14 +9,14 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::time::{Instant, timeout};
 
-use crate::world::{PATIENCE, World, until};
+use crate::world::{TIME_LIMIT, World, until};
 
 fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()), signal).unwrap();
 }
 
 async fn code(child: &mut Child) -> Option<i32> {
-    timeout(PATIENCE, child.wait()).await.unwrap().unwrap().code()
+    timeout(TIME_LIMIT, child.wait()).await.unwrap().unwrap().code()
 }
 
 fn is_alive(process: i32) -> bool {
@@ -107,7 +107,7 @@ async fn a_command_is_told_to_stop_once_its_lock_is_seized() {
     until("the lock is held", async || is_held(&world, "job").await).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     world.table.seize("job").await.unwrap();
-    let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+    let output = timeout(TIME_LIMIT, child.wait_with_output()).await.unwrap().unwrap();
     assert_eq!(output.status.code(), Some(124));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "ready\ntold\n");
     let log = String::from_utf8(output.stderr).unwrap();
@@ -122,13 +122,13 @@ async fn a_command_is_stopped_though_nobody_reads_what_is_said_of_it() {
     let arguments = ["run", "--lease", "4s", "job", "--", "sh", "-c", script];
     let mut child = world.program(&arguments).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    let line = timeout(TIME_LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
     let process = line.parse().unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     world.table.seize("job").await.unwrap();
     until("it is stopped", async || !is_alive(process)).await;
     // Now somebody reads, and the program can end.
-    let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+    let output = timeout(TIME_LIMIT, child.wait_with_output()).await.unwrap().unwrap();
     assert_eq!(output.status.code(), Some(124));
 }
 
@@ -182,7 +182,7 @@ async fn a_scheduled_command_is_stopped_when_its_time_is_over() {
     let began = Instant::now();
     let ran = world.run(&job).await;
     assert_eq!(ran.code, Some(124), "{ran:?}");
-    assert!(began.elapsed() < PATIENCE / 2);
+    assert!(began.elapsed() < TIME_LIMIT / 2);
 }
 
 /// A run that a signal of a shell's `kill` ends, and how it ended.
@@ -219,7 +219,7 @@ async fn a_signal_before_the_command_starts_ends_the_run_and_leaves_the_lock_fre
         let child = world.program(&arguments).spawn().unwrap();
         until("it begins", async || late.hits() > 0).await;
         signal(&child, Signal::SIGTERM);
-        let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+        let output = timeout(TIME_LIMIT, child.wait_with_output()).await.unwrap().unwrap();
         assert_eq!(output.status.code(), Some(143), "{form:?}: {output:?}");
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "", "{form:?}");
         assert!(!is_held(&world, "job").await, "{form:?}: held by a process that is gone");
@@ -252,7 +252,7 @@ async fn signals_that_were_ignored_at_the_start_stay_ignored() {
     ignored.iter().for_each(|which| signal(&child, *which));
     held.release().await;
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+    let line = timeout(TIME_LIMIT, lines.next_line()).await.unwrap().unwrap();
     assert_eq!(line.as_deref(), Some("ready"), "the wait went on");
     ignored.iter().for_each(|which| signal(&child, *which));
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::http::Server;
 use crate::promtool::Recording;
-use crate::world::{DATABASE, PATIENCE, World, under};
+use crate::world::{DATABASE, TIME_LIMIT, World, under};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -241,7 +241,7 @@ async fn the_past_costs_ten_reads_a_second_at_most_and_is_read_once() {
     // Two viewers want the same.
     while !server.json(&path).await.as_array().unwrap().iter().all(is_complete) {
         server.json(&path).await;
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIME_LIMIT);
         sleep(Duration::from_millis(50)).await;
         let (read, seconds) = (reads(&world) - before, began.elapsed().as_secs_f64());
         assert!((read as f64) <= 10.0 * seconds + 1.0, "{read} reads in {seconds} s");
@@ -275,7 +275,7 @@ async fn a_signal_ends_it_and_every_stream_with_it() {
     let began = Instant::now();
     let pid = i32::try_from(server.child.id().unwrap()).unwrap();
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-    let ended = timeout(PATIENCE, server.child.wait()).await.unwrap().unwrap();
+    let ended = timeout(TIME_LIMIT, server.child.wait()).await.unwrap().unwrap();
     assert!(ended.success(), "{ended:?} after {:?}", began.elapsed());
     while events.next().await.is_some() {}
 }
@@ -311,6 +311,6 @@ async fn half_a_request_is_not_waited_for_and_keeps_no_other_from_an_answer() {
     for mut half in halves.into_iter().chain([silent]) {
         let mut rest = Vec::new();
         // An answer or an error: the connection is over.
-        let _ = timeout(PATIENCE, half.read_to_end(&mut rest)).await.expect("it is closed");
+        let _ = timeout(TIME_LIMIT, half.read_to_end(&mut rest)).await.expect("it is closed");
     }
 }

@@ -14,7 +14,7 @@ pub const DATABASE: &str = "projects/p/instances/i/databases/d";
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_spindle");
 
 /// More than anything here takes on the slowest machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 pub struct World {
     pub emulator: Emulator,
@@ -90,7 +90,7 @@ impl World {
         let lock = self.table.lock(name).id(id).lease(lease).info("10.0.0.7").build().unwrap();
         let cancel = CancellationToken::new();
         let running = lock.run(cancel.clone());
-        let gained = timeout(PATIENCE, lock.watch().next()).await.unwrap();
+        let gained = timeout(TIME_LIMIT, lock.watch().next()).await.unwrap();
         assert!(matches!(gained, Some(TermChange::Gained(_))));
         Held { lock, cancel, running }
     }
@@ -143,7 +143,7 @@ pub struct Ran {
 
 pub async fn finish(mut command: Command) -> Ran {
     let Output { status, stdout, stderr } =
-        timeout(PATIENCE, command.output()).await.unwrap().unwrap();
+        timeout(TIME_LIMIT, command.output()).await.unwrap().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: status.code(), out: text(stdout), err: text(stderr) }
 }
@@ -155,5 +155,5 @@ pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never so: {what}"));
+    timeout(TIME_LIMIT, waiting).await.unwrap_or_else(|_| panic!("never so: {what}"));
 }

@@ -89,16 +89,16 @@ async fn a_broken_request_harms_nobody_else() {
 }
 
 #[tokio::test]
-async fn one_client_is_cut_off_and_let_back() {
+async fn one_client_is_cut_off_and_restored() {
     let mut world = World::start().await;
-    let door = world.emulator.door().await.unwrap();
-    let mut other = SpannerClient::new(connected(door.endpoint()).await);
+    let port = world.emulator.open_port().await.unwrap();
+    let mut other = SpannerClient::new(connected(port.endpoint()).await);
     let request = || proto::GetSessionRequest { name: world.session.clone() };
     other.get_session(request()).await.unwrap();
-    door.cut_off().await;
+    port.cut_off().await;
     assert!(other.get_session(request()).await.is_err());
     world.client.get_session(request()).await.unwrap();
-    door.let_back().await.unwrap();
+    port.restore().await.unwrap();
     other.get_session(request()).await.unwrap();
     world.commit_once([insert(1)]).await.unwrap();
 }
@@ -106,22 +106,22 @@ async fn one_client_is_cut_off_and_let_back() {
 #[tokio::test]
 async fn a_pause_and_a_restart_close_every_door() {
     let world = World::start().await;
-    let door = world.emulator.door().await.unwrap();
-    let shut = world.emulator.door().await.unwrap();
+    let port = world.emulator.open_port().await.unwrap();
+    let shut = world.emulator.open_port().await.unwrap();
     shut.cut_off().await;
-    let reached = async |door: &spindle_emulator::Door| {
-        tokio::net::TcpStream::connect(door.address()).await.is_ok()
+    let reached = async |port: &spindle_emulator::Port| {
+        tokio::net::TcpStream::connect(port.address()).await.is_ok()
     };
-    let mut client = SpannerClient::new(connected(door.endpoint()).await);
+    let mut client = SpannerClient::new(connected(port.endpoint()).await);
     let get = proto::GetSessionRequest { name: world.session.clone() };
     client.get_session(get.clone()).await.unwrap();
 
     world.emulator.pause().await;
     assert!(client.get_session(get.clone()).await.is_err());
-    assert!(!reached(&door).await);
-    let late = world.emulator.door().await.unwrap();
-    assert!(!reached(&late).await, "a door that is made meanwhile");
-    shut.let_back().await.unwrap();
+    assert!(!reached(&port).await);
+    let late = world.emulator.open_port().await.unwrap();
+    assert!(!reached(&late).await, "a port that is made meanwhile");
+    shut.restore().await.unwrap();
     assert!(!reached(&shut).await, "let back, but the server is paused");
     shut.cut_off().await;
 
@@ -130,12 +130,12 @@ async fn a_pause_and_a_restart_close_every_door() {
     assert!(reached(&late).await);
     assert!(!reached(&shut).await, "it stays cut off");
 
-    let mut before = tokio::net::TcpStream::connect(door.address()).await.unwrap();
+    let mut before = tokio::net::TcpStream::connect(port.address()).await.unwrap();
     world.emulator.restart(spindle_emulator::Restart::keep().keep_sessions()).await.unwrap();
     let mut rest = Vec::new();
     let ended = tokio::io::AsyncReadExt::read_to_end(&mut before, &mut rest);
     let ended = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
-    assert!(ended.is_ok(), "the restart breaks the connections of every door");
+    assert!(ended.is_ok(), "the restart breaks the connections of every port");
     client.get_session(get).await.unwrap();
 }
 

@@ -59,7 +59,7 @@ type Leader struct {
 
 // New contends for the lock through the agent at this host and port.
 func New(agent, lock, id string) *Leader {
-	wanted := fmt.Sprintf(`{"locks":[%q],"id":%q,"lease":"4s","patience":"2s"}`, lock, id)
+	wanted := fmt.Sprintf(`{"locks":[%q],"id":%q,"lease":"4s","heartbeat_timeout":"2s"}`, lock, id)
 	l := &Leader{agent: "http://" + agent, wanted: wanted}
 	go func() {
 		for ; ; time.Sleep(200 * time.Millisecond) {

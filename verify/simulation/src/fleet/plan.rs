@@ -226,7 +226,7 @@ impl FleetPlan {
 
     /// Returns the bound within which they must be shared evenly: no pause before a shard is handed
     /// over to a member that did not take it is longer than all that has happened so far.
-    pub fn patience_until_even(&self) -> Duration {
+    pub fn limit_until_even(&self) -> Duration {
         self.limit() * 2 + self.storm * 2 + self.longest_settling()
     }
 

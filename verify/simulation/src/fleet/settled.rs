@@ -80,7 +80,7 @@ async fn moved_to(world: &FleetWorld, count: usize) -> Judged {
 
 /// Waits until the members that live share them evenly.
 async fn even(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
-    even_within(world, slots, world.plan.shards, world.plan.patience_until_even()).await
+    even_within(world, slots, world.plan.shards, world.plan.limit_until_even()).await
 }
 
 /// The same of so many shards, within this time.

@@ -21,7 +21,7 @@ const DDL: &str = "
     ) PRIMARY KEY (name)";
 const LEASE: Duration = Duration::from_secs(1);
 /// Longer than anything here takes, also on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 async fn start() -> Emulator {
     let emulator = Emulator::start().await.expect("a free port");
@@ -112,7 +112,7 @@ fn contend() {
         .leader_tx(Some(leader))
         .build();
     lock.run().expect("running");
-    while changes.recv_timeout(PATIENCE).is_ok() {}
+    while changes.recv_timeout(TIME_LIMIT).is_ok() {}
 }
 
 type LockRow = std::collections::BTreeMap<String, engine::Value>;
@@ -137,5 +137,5 @@ async fn wait_for(
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, seen).await.expect("the row does not get there")
+    tokio::time::timeout(TIME_LIMIT, seen).await.expect("the row does not get there")
 }

@@ -27,7 +27,7 @@ const (
 	databaseName = instanceName + "/databases/locks"
 	leaseMs      = 1000
 	// Longer than anything here takes, also on a machine that is busy with something else.
-	patience = 60 * time.Second
+	timeLimit = 60 * time.Second
 )
 
 var ddl = `CREATE TABLE locktable (
@@ -117,7 +117,7 @@ func (c *contender) token() (string, error) {
 			return "", errors.New("the contender has ended")
 		}
 		return token, nil
-	case <-time.After(patience):
+	case <-time.After(timeLimit):
 		return "", errors.New("the contender doesn't get the lock")
 	}
 }
@@ -129,7 +129,7 @@ func story(ctx context.Context) error {
 	}
 	defer client.Close()
 	wait := func(what string, wanted func(lockRow) bool) (lockRow, error) {
-		for begun := time.Now(); time.Since(begun) < patience; time.Sleep(20 * time.Millisecond) {
+		for begun := time.Now(); time.Since(begun) < timeLimit; time.Sleep(20 * time.Millisecond) {
 			row, err := client.Single().ReadRow(ctx, "locktable", spanner.Key{"job"}, []string{"heartbeat", "token", "writer"})
 			var found lockRow
 			if err == nil && row.ToStruct(&found) == nil && wanted(found) {

@@ -93,7 +93,7 @@ final class SpindleAgent {
     wanted.add("locks", JsonParser.parseString("[\"" + lock + "\"]"));
     wanted.addProperty("id", id);
     wanted.addProperty("lease", "4s");
-    wanted.addProperty("patience", "2s");
+    wanted.addProperty("heartbeat_timeout", "2s");
     JsonObject clock = new JsonObject();
     clock.addProperty("monotonic_ns", Long.toString(System.nanoTime()));
     wanted.add("clock", clock);

@@ -28,14 +28,14 @@ const HEADERS: [(HeaderName, &str); 6] = [
 
 /// The names by which this program may be called, besides addresses and `localhost`.
 #[derive(Clone, Debug)]
-pub struct Door(Arc<[String]>);
+pub struct AllowedHosts(Arc<[String]>);
 
-impl Door {
-    pub fn new(names: &[String]) -> Door {
-        Door(names.iter().map(|name| name.to_ascii_lowercase()).collect())
+impl AllowedHosts {
+    pub fn new(names: &[String]) -> AllowedHosts {
+        AllowedHosts(names.iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    fn lets_in(&self, headers: &HeaderMap) -> bool {
+    fn allows(&self, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         let Ok(host) = host.to_str() else { return false };
@@ -56,8 +56,12 @@ fn without_port(host: &str) -> Option<&str> {
     is_well_formed.then_some(name)
 }
 
-pub async fn guard(State(door): State<Door>, request: Request, next: Next) -> Response {
-    let mut response = if door.lets_in(request.headers()) {
+pub async fn check_host(
+    State(allowed): State<AllowedHosts>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = if allowed.allows(request.headers()) {
         next.run(request).await
     } else {
         let text = "this host name is not known here; start with --allow-host NAME to allow it\n";
@@ -75,10 +79,10 @@ mod tests {
 
     #[test]
     fn addresses_and_known_names_are_let_in_and_no_others() {
-        let door = Door::new(&["Locks.example.com".to_string()]);
-        let lets_in = |host: &str| {
+        let allowed = AllowedHosts::new(&["Locks.example.com".to_string()]);
+        let allows = |host: &str| {
             let host = HeaderValue::from_str(host).unwrap();
-            door.lets_in(&HeaderMap::from_iter([(header::HOST, host)]))
+            allowed.allows(&HeaderMap::from_iter([(header::HOST, host)]))
         };
         for host in [
             "127.0.0.1:9464",
@@ -88,14 +92,14 @@ mod tests {
             "LOCALHOST:1",
             "locks.example.com:80",
         ] {
-            assert!(lets_in(host), "{host}");
+            assert!(allows(host), "{host}");
         }
         for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:9464", ""] {
-            assert!(!lets_in(host), "{host}");
+            assert!(!allows(host), "{host}");
         }
         for host in ["locks.example.com:80@evil", "localhost:x", "[::1]x"] {
-            assert!(!lets_in(host), "{host}");
+            assert!(!allows(host), "{host}");
         }
-        assert!(!door.lets_in(&HeaderMap::new()));
+        assert!(!allowed.allows(&HeaderMap::new()));
     }
 }

@@ -1,4 +1,4 @@
-//! Ways into a server, each of which can be shut.
+//! Ports of a server, each of which can be shut.
 
 use std::fmt;
 use std::io;
@@ -15,16 +15,16 @@ use crate::service::Core;
 ///
 /// It leads to the same databases as every other port, and closes when it is dropped. While the
 /// emulator is paused, it is shut like all of them.
-pub struct Door(Arc<Gate>);
+pub struct Port(Arc<Listener>);
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("address", &self.address()).finish_non_exhaustive()
+        f.debug_struct("Port").field("address", &self.address()).finish_non_exhaustive()
     }
 }
 
-impl Door {
-    /// Returns where it is.
+impl Port {
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
@@ -37,7 +37,7 @@ impl Door {
     /// Breaks every connection through it and refuses new ones. The client's work that is open on
     /// the server stays open.
     pub async fn cut_off(&self) {
-        self.0.shut(Bar::CutOff).await;
+        self.0.shut(Reason::CutOff).await;
     }
 
     /// Takes connections again, on the same port. Doing so twice changes nothing. Behind a paused
@@ -45,13 +45,13 @@ impl Door {
     ///
     /// # Errors
     /// Somebody else has taken the port meanwhile.
-    pub async fn let_back(&self) -> io::Result<()> {
-        self.0.open(Bar::CutOff).await
+    pub async fn restore(&self) -> io::Result<()> {
+        self.0.open(Reason::CutOff).await
     }
 }
 
-/// Every door of one server, the main one included.
-pub(crate) struct Doors {
+/// Every port of one server, the main one included.
+pub(crate) struct Ports {
     core: Arc<Core>,
     answering: Answering,
     all: Mutex<All>,
@@ -60,37 +60,37 @@ pub(crate) struct Doors {
 #[derive(Default)]
 struct All {
     paused: bool,
-    gates: Vec<Weak<Gate>>,
+    listeners: Vec<Weak<Listener>>,
 }
 
-impl Doors {
-    /// Returns a server without doors.
-    pub fn new(core: Arc<Core>, answering: Answering) -> Doors {
-        Doors { core, answering, all: Mutex::default() }
+impl Ports {
+    /// Returns a server without ports.
+    pub fn new(core: Arc<Core>, answering: Answering) -> Ports {
+        Ports { core, answering, all: Mutex::default() }
     }
 
-    /// Opens a door at this address; port 0 lets the system pick a free one.
-    pub async fn add(&self, address: SocketAddr) -> io::Result<Door> {
+    /// Opens a port at this address; port 0 lets the system pick a free one.
+    pub async fn add(&self, address: SocketAddr) -> io::Result<Port> {
         let mut all = self.all.lock().await;
         let listening = Listening::start(&self.core, address, Arc::clone(&self.answering))?;
         let address = listening.address;
         let state = State { listening: Some(listening), cut_off: false, paused: false };
         let (core, answering) = (Arc::clone(&self.core), Arc::clone(&self.answering));
-        let gate = Arc::new(Gate { core, answering, address, state: Mutex::new(state) });
+        let listener = Arc::new(Listener { core, answering, address, state: Mutex::new(state) });
         if all.paused {
-            gate.shut(Bar::Paused).await;
+            listener.shut(Reason::Paused).await;
         }
-        all.gates.retain(|gate| gate.strong_count() > 0);
-        all.gates.push(Arc::downgrade(&gate));
-        Ok(Door(gate))
+        all.listeners.retain(|listener| listener.strong_count() > 0);
+        all.listeners.push(Arc::downgrade(&listener));
+        Ok(Port(listener))
     }
 
     /// Shuts all of them.
     pub async fn pause(&self) {
         let mut all = self.all.lock().await;
         all.paused = true;
-        for gate in all.gates.iter().filter_map(Weak::upgrade) {
-            gate.shut(Bar::Paused).await;
+        for listener in all.listeners.iter().filter_map(Weak::upgrade) {
+            listener.shut(Reason::Paused).await;
         }
     }
 
@@ -100,24 +100,24 @@ impl Doors {
     /// Somebody else has taken a port meanwhile; those behind it stay shut.
     pub async fn resume(&self) -> io::Result<()> {
         let mut all = self.all.lock().await;
-        for gate in all.gates.iter().filter_map(Weak::upgrade) {
-            gate.open(Bar::Paused).await?;
+        for listener in all.listeners.iter().filter_map(Weak::upgrade) {
+            listener.open(Reason::Paused).await?;
         }
         all.paused = false;
         Ok(())
     }
 }
 
-/// Why a door is shut.
+/// Why a port is shut.
 #[derive(Clone, Copy)]
-enum Bar {
+enum Reason {
     /// A test has cut off its client.
     CutOff,
     /// The whole server is paused.
     Paused,
 }
 
-struct Gate {
+struct Listener {
     core: Arc<Core>,
     answering: Answering,
     address: SocketAddr,
@@ -132,38 +132,38 @@ struct State {
 }
 
 impl State {
-    fn bar(&mut self, bar: Bar) -> &mut bool {
-        match bar {
-            Bar::CutOff => &mut self.cut_off,
-            Bar::Paused => &mut self.paused,
+    fn flag(&mut self, reason: Reason) -> &mut bool {
+        match reason {
+            Reason::CutOff => &mut self.cut_off,
+            Reason::Paused => &mut self.paused,
         }
     }
 }
 
-impl Gate {
-    async fn shut(&self, bar: Bar) {
+impl Listener {
+    async fn shut(&self, reason: Reason) {
         let mut state = self.state.lock().await;
-        *state.bar(bar) = true;
+        *state.flag(reason) = true;
         if let Some(listening) = state.listening.take() {
             listening.close().await;
         }
     }
 
-    async fn open(&self, bar: Bar) -> io::Result<()> {
+    async fn open(&self, reason: Reason) -> io::Result<()> {
         let mut state = self.state.lock().await;
-        *state.bar(bar) = false;
+        *state.flag(reason) = false;
         if state.listening.is_none() && !state.cut_off && !state.paused {
             let answering = Arc::clone(&self.answering);
             let listening = Listening::start(&self.core, self.address, answering);
-            // A door that cannot open is as shut as before.
-            *state.bar(bar) = listening.is_err();
+            // A port that cannot open is as shut as before.
+            *state.flag(reason) = listening.is_err();
             state.listening = Some(listening?);
         }
         Ok(())
     }
 }
 
-impl Drop for Gate {
+impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(listening) = &self.state.get_mut().listening {
             listening.shut();
