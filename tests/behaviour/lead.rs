@@ -461,20 +461,32 @@ async fn an_error_that_says_that_the_term_is_over_is_a_loss_and_no_failure_of_th
     let (tally, mut began) = Tally::new();
     let options = LeadOptions::default().pauses(LEASE * 100, LEASE * 100).end_on_error();
     let client = world.client().await;
+    let sessions = || world.spanner.requests().sessions();
+    let before = sessions();
+    let (evicted, refused) = (CancellationToken::new(), CancellationToken::new());
+    let (may_write, is_refused) = (evicted.clone(), refused.clone());
     let leading = lead_with(options, &lock, &cancel, move |term: Term| {
         let (working, client) = (tally.begin(&term), client.clone());
+        let (may_write, is_refused) = (may_write.clone(), is_refused.clone());
         async move {
             let _working = working;
+            may_write.cancelled().await;
             while !term.is_cancelled() {
-                term.fence().write(&client, []).await.map_err(std::io::Error::other)?;
+                let written = term.fence().write(&client, []).await;
+                written.inspect_err(|_| is_refused.cancel()).map_err(std::io::Error::other)?;
                 sleep(Duration::from_millis(50)).await;
             }
             Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
         }
     });
     let first = began.next().await;
-    sleep(LEASE / 10).await;
+    // No heartbeat is answered meanwhile, so the task learns it before the loop does.
+    let session = sessions().into_iter().find(|session| !before.contains(session)).unwrap();
+    let stalled = world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
     world.table().evict(LOCK).await.unwrap();
+    evicted.cancel();
+    timeout(EVENTUALLY, refused.cancelled()).await.unwrap();
+    stalled.remove();
     let (second, waited) = timed(began.next()).await;
     assert!(second > first && waited < LEASE * 3, "{waited:?}");
     assert!(lock.health().is_ready(), "{:?}", lock.health());
