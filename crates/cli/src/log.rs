@@ -1,4 +1,4 @@
-//! What the commands that hold locks say meanwhile: the library's log, and complaints of their own.
+//! The standard error stream of commands that hold locks: the library's log, and their own complaints.
 //!
 //! A reader that has stopped, as a pager does, must not stop heartbeats, or the end of a command. So
 //! a thread writes it all.
@@ -57,14 +57,18 @@ pub fn end() {
 }
 
 fn say(text: String) {
-    let _lost = TEXTS.get().map(|texts| texts.try_send(Text::Said(text)));
+    match TEXTS.get() {
+        // A text beyond the backlog is lost.
+        Some(texts) => drop(texts.try_send(Text::Said(text))),
+        None => to_stderr(&text),
+    }
 }
 
 fn write(texts: &Receiver<Text>) {
     for text in texts {
         match text {
             Text::Said(text) => to_stderr(&text),
-            // Whoever asked may have given up.
+            // The one that asked may have given up.
             Text::End(written) => drop(written.try_send(())),
         }
     }
