@@ -1,4 +1,4 @@
-//! Who is at work on what: told by the tasks, drawn as a picture, and judged by what they wrote.
+//! The work under way in a fleet: told by the tasks, drawn as a picture, and judged by what they wrote.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -44,7 +44,7 @@ struct Batcher {
     shared: Shared,
 }
 
-/// What the handles of a batcher share.
+/// The part of a batcher that its handles share.
 #[derive(Clone, Debug)]
 struct Shared {
     ticks: Ticks,

@@ -30,7 +30,7 @@ impl Class {
         [Class::Heartbeats, Class::Polls, Class::Releases, Class::Begins, Class::Sweeps];
 }
 
-/// What is asked for one lock.
+/// A request for one lock.
 #[derive(Clone, Debug)]
 pub(crate) enum OpKind {
     /// Reads its row.

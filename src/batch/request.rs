@@ -18,12 +18,12 @@ pub(crate) struct Response {
     /// One for each act; none for one that is to be sent again, in smaller batches.
     pub(crate) outcomes: Vec<Option<Outcome>>,
     pub(crate) reply: Reply,
-    /// What became of its transaction. An aborted one, or one that is gone, may be sent once more as
-    /// it was, before its outcomes count.
+    /// The end of its transaction. An aborted one, or one that is gone, may be sent once more as it
+    /// was, before its outcomes count.
     pub(crate) commit: CommitOutcome,
 }
 
-/// What a request says of the server.
+/// The sign of life that a request brought from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// It brought answers, and was not in vain.

@@ -384,7 +384,7 @@ impl<R: LockRow> Driver<R> {
         Event::Answer(answer)
     }
 
-    /// True if another transaction went before, which is contact, and usual once. Writes that lose
+    /// Returns true if another transaction went before, which is contact, and usual once. Writes that lose
     /// again and again fail: a transaction that stays open in the way of a term ends it.
     fn lost_a_usual_race(&mut self, error: &Error) -> bool {
         if error.code() != Some(Code::Aborted) {

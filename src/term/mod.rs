@@ -213,8 +213,10 @@ impl Term {
 
 impl Term {
     fn begin(
-        (lock, table): (Arc<str>, Arc<str>),
-        (token, writer): (FencingToken, Writer),
+        lock: Arc<str>,
+        table: Arc<str>,
+        token: FencingToken,
+        writer: Writer,
         valid_until: Moment,
         clock: Clock,
     ) -> Term {

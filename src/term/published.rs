@@ -67,8 +67,8 @@ impl Published {
     }
 
     pub(crate) fn began(&self, token: FencingToken, writer: Writer, valid_until: Moment) {
-        let place = (Arc::clone(&self.lock), Arc::clone(&self.table));
-        let term = Term::begin(place, (token, writer), valid_until, self.clock.clone());
+        let (lock, table) = (Arc::clone(&self.lock), Arc::clone(&self.table));
+        let term = Term::begin(lock, table, token, writer, valid_until, self.clock.clone());
         self.validity.begin(token.as_nanoseconds(), nanoseconds(valid_until));
         self.tell(Some(term));
     }

@@ -3,7 +3,7 @@
 use crate::batch::OptionalColumns;
 use crate::error::Error;
 
-/// What was learned, if that is worth a line.
+/// A change of what is known, where it is worth a line.
 #[derive(Debug)]
 pub(super) enum News {
     None,

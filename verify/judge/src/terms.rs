@@ -7,12 +7,12 @@ use std::fmt;
 /// How many terms back a late write is looked for.
 const TERMS_KEPT: usize = 256;
 
-/// Whether a term excludes all others of its lock, or writers' alone, as a reader's does.
+/// The terms that a term excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// As of a lock's holder, or of a writer.
+    /// All others of its lock: a holder's, or a writer's.
     Exclusive,
-    /// As of a reader.
+    /// Those of writers alone: a reader's.
     Shared,
 }
 

@@ -117,8 +117,8 @@ async fn a_command_is_told_to_stop_once_its_lock_is_seized() {
 #[tokio::test]
 async fn a_command_is_stopped_though_nobody_reads_what_is_said_of_it() {
     let world = World::start().await;
-    // What it leaves in the background fills the standard error stream, and waits for a reader. It ignores the
-    // first request to stop, which leaves before anything is said.
+    // Its background process fills the standard error stream, and waits for a reader. The command ignores
+    // SIGTERM, which is sent before anything is said.
     let script = "trap '' TERM; head -c 1000000 /dev/zero >&2 & echo $$; exec sleep 600";
     let arguments = ["run", "--lease", "4s", "job", "--", "sh", "-c", script];
     let mut child = world.program(&arguments).spawn().unwrap();

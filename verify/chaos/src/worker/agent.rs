@@ -18,7 +18,7 @@ use crate::clerk::Clerk;
 use crate::history::{Event, Failure, must, now};
 
 /// The agent lets the lease run out after so long a silence.
-const TIME_LIMIT: Duration = Duration::from_secs(1);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_millis(250);
 /// From the end of a stream to the next one.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -52,7 +52,7 @@ impl Worker {
             "locks": [self.target.key(0)],
             "id": self.id,
             "lease": format!("{}ms", self.target.lease().as_millis()),
-            "heartbeat_timeout": format!("{}ms", TIME_LIMIT.as_millis()),
+            "heartbeat_timeout": format!("{}ms", HEARTBEAT_TIMEOUT.as_millis()),
         });
         let stream = send(agent, "POST", "/v1/lead", &wanted).await?;
         let mut lines = BufReader::new(stream).lines();
