@@ -45,10 +45,12 @@ fn note(token: FencingToken) {
     });
 }
 
-/// An effect without a fence.
-async fn step(term: &Term) {
-    note(term.token());
-    sleep(PACE).await;
+/// Effects without a fence.
+async fn serve(term: Term) {
+    while !term.is_cancelled() {
+        note(term.token());
+        sleep(PACE).await;
+    }
 }
 
 async fn work(token: FencingToken) {
@@ -82,12 +84,7 @@ type Looping = Pin<Box<dyn Future<Output = spindle::Result<()>> + Send>>;
 fn readmes(lock: Spindle, shutdown: CancellationToken) -> Looping {
     Box::pin(async move {
         // Quoted {
-        let task = |term: Term| async move {
-            while !term.is_cancelled() {
-                step(&term).await;
-            }
-        };
-        lock.lead(shutdown, task).await?;
+        lock.lead(shutdown, serve).await?;
         // }
         Ok(())
     })
