@@ -583,6 +583,13 @@ impl LockTable {
         LockTable(Arc::new(Table { store, ..table }))
     }
 
+    /// Returns the same table with a batcher of its own, as a lock on a thread of its own has it.
+    #[cfg(all(feature = "__simulation", unix))]
+    pub(crate) fn on_another_thread(&self) -> LockTable {
+        let table = Table::new(self.0.spanner.connection.clone(), "locktable".to_string());
+        LockTable(Arc::new(Table { store: Arc::clone(&self.0.store), ..table }))
+    }
+
     #[cfg(all(feature = "__simulation", unix))]
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.0

@@ -20,8 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, Batchers, Budget, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Ticks,
-    Verdict, judge,
+    self, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Ticks, Verdict, judge,
 };
 use crate::error::Error;
 pub use crate::operate::{Past, Version};
@@ -108,6 +107,14 @@ pub enum Failure {
 /// Returns a lock table for everything that needs no fenced write and no history.
 pub fn table(store: impl Store) -> LockTable {
     LockTable::on(Arc::new(Simulated(store)))
+}
+
+/// Returns the same table so many times, each with a batcher of its own: one for a process, and one for
+/// each thread of a lock's own. All share a budget.
+pub fn tables(store: impl Store, batchers: usize) -> Vec<LockTable> {
+    let first = table(store);
+    let others = (1..batchers).map(|_| first.on_another_thread()).collect::<Vec<_>>();
+    std::iter::once(first).chain(others).collect()
 }
 
 /// Returns the rule of docs/proof.md that an instance on this thread was first to break since the
@@ -234,33 +241,6 @@ fn failed(failure: Failure, limit: Duration) -> Error {
     Error::from_read(DOING, google_cloud_spanner::Error::service(status))
 }
 
-/// One process: instances of several locks, who share batchers, and a budget with all of them.
-pub struct House<S> {
-    batchers: Vec<Batchers>,
-    store: Arc<Simulated<S>>,
-}
-
-impl<S: Store> House<S> {
-    /// Returns a process on a simulated table, with so many batchers: one, and one for each thread of
-    /// a lock's own.
-    pub fn new(store: S, batchers: usize) -> House<S> {
-        let budget = Arc::new(Budget::new());
-        let batchers = (0..batchers.max(1)).map(|_| Batchers::new(Arc::clone(&budget)));
-        House { batchers: batchers.collect(), store: Arc::new(Simulated(store)) }
-    }
-
-    /// Returns the table that it is on.
-    pub fn store(&self) -> &S {
-        &self.store.0
-    }
-}
-
-impl<S> fmt::Debug for House<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("House").finish_non_exhaustive()
-    }
-}
-
 /// Sees the acts of one instance.
 pub trait Watch: Send + Sync + 'static {
     /// Notes that it has decided to act.
@@ -314,52 +294,21 @@ pub struct Identity {
     pub clock: Clock,
     /// The same seed draws the same numbers.
     pub seed: u64,
-    /// The number of the batcher that it joins in its process.
-    pub batcher: usize,
 }
 
 impl Member {
-    /// Returns an instance in this process; `spawn` is given its batcher, if it has none yet.
-    pub fn on<S: Store>(
-        house: &House<S>,
+    /// Returns an instance on this table; `spawn` is given the table's batcher, if it has none yet.
+    pub fn new(
+        table: &LockTable,
         identity: Identity,
         watch: impl Watch,
         spawn: impl FnOnce(Loop),
         cancel: CancellationToken,
     ) -> (Member, Loop) {
-        let lock = identity.lock.as_str().into();
-        let batcher = &house.batchers[identity.batcher % house.batchers.len()];
-        let store = Arc::clone(&house.store) as Arc<dyn batch::Store>;
-        let handle = batcher.handle_on(&store, lock, identity.seed, spawn);
-        let row = |settings: &Settings| Watched {
-            row: BatchedRow::of(handle, store, settings),
-            watch: Arc::new(watch),
-        };
-        Member::with_row(row, identity, cancel)
-    }
-
-    /// Returns an instance on a table behind the real client.
-    pub fn through(
-        table: &LockTable,
-        identity: Identity,
-        spawn: impl FnOnce(Loop),
-        cancel: CancellationToken,
-    ) -> (Member, Loop) {
-        let (table, lock) = (table.table(), identity.lock.as_str().into());
-        let handle = table.batchers.handle_on(&table.store, lock, identity.seed, spawn);
-        let store = Arc::clone(&table.store);
-        let row = |settings: &Settings| BatchedRow::of(handle, store, settings);
-        Member::with_row(row, identity, cancel)
-    }
-
-    fn with_row<R: LockRow>(
-        row: impl FnOnce(&Settings) -> R,
-        identity: Identity,
-        cancel: CancellationToken,
-    ) -> (Member, Loop) {
-        let Identity { lock, id, timing, clock, seed, .. } = identity;
+        let Identity { lock, id, timing, clock, seed } = identity;
         let (commands, inbox) = mpsc::unbounded();
-        let lock: Arc<str> = lock.into();
+        let (table, lock): (_, Arc<str>) = (table.table(), lock.into());
+        let handle = table.batchers.handle_on(&table.store, Arc::clone(&lock), seed, spawn);
         let published = Published::new(clock.clone(), Arc::clone(&lock), "locktable".into());
         let published = Arc::new(published);
         let stop_limit = timing.release_limit;
@@ -375,7 +324,8 @@ impl Member {
             clock,
         };
         let settings = Arc::new(settings);
-        let row = row(&settings);
+        let row = BatchedRow::of(handle, Arc::clone(&table.store), &settings);
+        let row = Watched { row, watch: Arc::new(watch) };
         let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
         (Member { published, commands }, Box::pin(Box::new(driver).run(cancel)))
     }

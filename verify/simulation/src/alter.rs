@@ -24,9 +24,9 @@ pub(crate) async fn the_table(world: Arc<World>) {
     world.saw(CoverageGoal::Altered);
     tokio::time::sleep(LEARNT_WITHIN + world.plan.longest_lease() * 2).await;
     world.let_leases_differ();
-    for process in world.processes() {
+    for instance in world.instances() {
         if world.random(|random| random.random()) {
-            process.stop(Duration::ZERO);
+            instance.stop(Duration::ZERO);
         }
     }
 }

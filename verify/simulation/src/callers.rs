@@ -31,7 +31,7 @@ impl Caller {
     pub(crate) fn new(world: &Arc<World>, index: usize) -> Caller {
         let plan = world.plan.callers[index].clone();
         let server = world.server.as_ref().expect("only where there is a server");
-        let table = server.callers_table(index).clone();
+        let table = server.table(world.callers_line(index)).clone();
         let clocks = Arc::new(Clocks::new(plan.member.rate));
         let timing = &plan.member.timing;
         let lock = (table.lock(world.plan.locks[plan.lock].name.as_str()))
@@ -83,7 +83,7 @@ impl Caller {
     async fn hold(&self, guard: Guard) {
         let (time, releases) = (self.some_time(2.0), self.world.random(|random| random.random()));
         {
-            let _work = self.world.go_to_work(&guard);
+            let _work = go_to_work(&self.world, &guard);
             let work = work(&self.world, &self.client, &guard, time);
             tokio::select! {
                 biased;
@@ -105,7 +105,7 @@ impl Caller {
             let (world, client) = (Arc::clone(&world), client.clone());
             async move {
                 world.saw(CoverageGoal::Led);
-                let _work = world.go_to_work(&term);
+                let _work = go_to_work(&world, &term);
                 // Some stop when they are told to, some have to be aborted.
                 if world.random(|random| random.random()) {
                     work(&world, &client, &term, time).await;
@@ -143,8 +143,8 @@ impl Caller {
         let clock = simulation::clock(Arc::clone(&self.clocks) as _);
         let run = (self.table.lock(NIGHTLY).id(self.plan.member.id.as_str()).clock(clock))
             .run_once(at_least, at_most, move |term: Term| async move {
-                world.run_began(&term, at_least);
-                let _work = world.go_to_work(&term);
+                world.checks().run_began(&term, at_least);
+                let _work = go_to_work(&world, &term);
                 work(&world, &client, &term, time).await;
             });
         match run.await {
@@ -172,6 +172,24 @@ async fn write(world: &Arc<World>, client: &DatabaseClient, term: &Term) {
         world.saw(CoverageGoal::FencedOff);
     }
     if let Some(at) = at {
-        world.wrote_fenced(term, at);
+        world.checks().wrote_fenced(term, at);
     }
+}
+
+/// Work under a term, for as long as it goes on.
+struct WorkSpan {
+    world: Arc<World>,
+    number: u64,
+}
+
+impl Drop for WorkSpan {
+    fn drop(&mut self) {
+        self.world.checks().work_ended(self.number);
+    }
+}
+
+/// Work begins under a term; it is over when what is given back is dropped.
+fn go_to_work(world: &Arc<World>, term: &Term) -> WorkSpan {
+    let number = world.checks().work_began(term, world.instances());
+    WorkSpan { world: Arc::clone(world), number }
 }

@@ -39,6 +39,20 @@ pub enum CoverageGoal {
     EvictedTook,
     /// A leftover of a dead peer was overridden.
     LeftoverOverridden,
+    /// The past of a lock was told as it was: a term was released.
+    ToldRelease,
+    /// It was handed to a successor.
+    ToldHandOver,
+    /// It was left to cool down.
+    ToldCooldown,
+    /// It was evicted.
+    ToldEviction,
+    /// It was seized.
+    ToldSeizure,
+    /// Its lease ran out.
+    ToldLeaseRanOut,
+    /// It was never heard of after its begin.
+    ToldUnheard,
     /// Takeover rows were swept.
     Swept,
     /// A contender waited because the holder's lease is longer than its own.

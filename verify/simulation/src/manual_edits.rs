@@ -3,17 +3,15 @@
 use std::collections::HashMap;
 
 use rand::RngExt as _;
-use spindle_emulator::engine::{
-    Cell, Concurrency, KeyRange, Mutation, Read, ReadWriteOptions, Timestamp as EngineTimestamp,
-    WriteKind,
-};
-use spindle_protocol::{Change, Row, Succession, Timestamp};
+use spindle_emulator::engine::{Cell, KeyRange, Mutation, Timestamp as EngineTimestamp, WriteKind};
+use spindle_protocol::{Change, Row, StoredRow, Succession, Timestamp};
 
-use crate::checks::{Committed, Purpose};
+use crate::checks::{Effect, Purpose};
 use crate::coverage::CoverageGoal;
-use crate::format::{Format, Found};
-use crate::process::Process;
-use crate::rows::{TABLE, key, timestamp};
+use crate::format::Format;
+use crate::instance::Instance;
+use crate::network::COLUMNS;
+use crate::rows::{TABLE, key};
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,10 +35,10 @@ impl ManualEdit {
     }
 }
 
-pub(crate) async fn lay_on(world: &World, process: &Process, hand: ManualEdit) {
-    let name = &process.lock_name;
+pub(crate) async fn apply(world: &World, instance: &Instance, edit: ManualEdit) {
+    let name = &instance.lock_name;
     let Some(row) = row(world, name).await else { return };
-    let mutation = match hand {
+    let mutation = match edit {
         ManualEdit::DeleteRow => {
             world.saw(CoverageGoal::RowDeleted);
             let keys = vec![KeyRange::prefix(key(name))];
@@ -79,14 +77,14 @@ pub(crate) async fn lay_on(world: &World, process: &Process, hand: ManualEdit) {
 
 /// Ends a term as the library's `evict` does: whoever wants the lock still waits out the lease, and
 /// sometimes the evicted waits longer.
-pub(crate) async fn evict(world: &World, process: &Process) {
-    let lease = process.timing().lease;
+pub(crate) async fn evict(world: &World, instance: &Instance) {
+    let lease = instance.timing().lease;
     let keep_away = world.random(|random| {
         random.random_bool(0.5).then(|| lease.mul_f64(random.random_range(0.0..1.0)))
     });
     let evict = Change::Evict { keep_away, info: Some("evicted by hand".into()) };
-    let Some(writes) = judged(world, &process.lock_name, &evict).await else { return };
-    write(world, &process.lock_name, Purpose::Evict { keep_away }, writes).await;
+    let Some(writes) = judged(world, &instance.lock_name, &evict).await else { return };
+    write(world, &instance.lock_name, Purpose::Evict { keep_away }, writes).await;
 }
 
 /// Returns the writes of an operator's tool of one version or the other; nothing if there is
@@ -97,7 +95,7 @@ async fn judged(world: &World, name: &str, change: &Change) -> Option<Vec<Mutati
     } else {
         Format::Present
     };
-    let found = format.row(name, &found(world, name).await?);
+    let found = found(world, format, name).await?;
     let writes = change.judge(name, std::slice::from_ref(&found)).ok()?;
     let accepted = (name.into(), change.clone(), writes);
     Some(format.writes(&accepted, &HashMap::from([(name.to_string(), found)])))
@@ -105,28 +103,17 @@ async fn judged(world: &World, name: &str, change: &Change) -> Option<Vec<Mutati
 
 /// The row of a lock as it stands there.
 pub(crate) async fn row(world: &World, name: &str) -> Option<Row> {
-    Some(Format::Present.row(name, &found(world, name).await?).row())
+    Some(found(world, Format::Present, name).await?.row())
 }
 
-async fn found(world: &World, name: &str) -> Option<Found> {
-    const COLUMNS: [&str; 4] = ["heartbeat", "token", "writer", "lease_ms"];
-    let concurrency = Concurrency::Optimistic;
-    let id = world.database.begin(&ReadWriteOptions { concurrency, previous: None });
-    let rows = world.database.read(id, Read::row(TABLE, COLUMNS, key(name))).await;
-    // Over whether or not it could be read.
-    let _ = world.database.rollback(id);
-    let cells = rows.ok()?.into_iter().next()?;
-    Some(Found { key: name.to_string(), columns: COLUMNS.to_vec(), cells })
+async fn found(world: &World, format: Format, name: &str) -> Option<StoredRow> {
+    let cells = world.cells_at(name, world.read_timestamp()).await.flatten()?;
+    Some(format.row(name, &COLUMNS, &cells))
 }
 
 /// Writes past the network.
 pub(crate) async fn write(world: &World, lock: &str, purpose: Purpose, mutations: Vec<Mutation>) {
-    // A row that is gone meanwhile is not there to be edited.
-    if let Ok(committed) = world.database.apply(&mutations).await {
-        let (at, lock) = (timestamp(committed.timestamp), lock.to_string());
-        let by = usize::MAX;
-        world.committed(by, Committed { at, by, lock, purpose, mutations });
-    }
+    world.edit(Effect { by: None, lock: lock.to_string(), purpose, mutations }).await;
 }
 
 fn update(name: &str, cells: Vec<(&str, Cell)>) -> Mutation {

@@ -10,11 +10,10 @@ use tokio::time::sleep;
 
 use crate::checks::Purpose;
 use crate::coverage::CoverageGoal;
+use crate::instance::Instance;
 use crate::manual_edits;
-use crate::network_faults::Outage;
-use crate::process::{Cut, Process};
+use crate::network_faults::{Cut, Outage};
 use crate::rows::TABLE;
-use crate::timeline::after;
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,12 +33,12 @@ pub(crate) enum Fault {
     ManualEdits(manual_edits::ManualEdit),
 }
 
-/// Does harm until the storm is over.
-pub(crate) async fn rage(world: &Arc<World>) {
+/// Injects faults until the storm is over.
+pub(crate) async fn run(world: &Arc<World>) {
     while world.now() < world.plan.storm && !world.has_failed() {
         let (pause, who, fault) = world.random(|random| {
             let pause = world.plan.fault_every.mul_f64(random.random_range(0.0..2.0));
-            let who = random.random_range(0..world.processes().len());
+            let who = random.random_range(0..world.instances().len());
             let roll = random.random_range(0..if world.plan.has_manual_edits { 24 } else { 18 });
             (pause, who, roll)
         });
@@ -66,40 +65,29 @@ pub(crate) async fn rage(world: &Arc<World>) {
             _ => Fault::ManualEdits(manual_edits::ManualEdit::any(world)),
         };
         // Holders are more interesting than those who stand by.
-        let process = world.process(who);
-        let holder = world
-            .processes()
-            .iter()
-            .find(|other| other.lock == process.lock && other.has_lock().is_some());
-        let process = match holder {
+        let instance = &world.instances()[who];
+        let is_holder = |it: &&Arc<Instance>| it.lock == instance.lock && it.has_lock().is_some();
+        let instance = match world.instances().iter().find(is_holder) {
             Some(holder) if world.random(|random| random.random_bool(0.7)) => holder,
-            _ => process,
+            _ => instance,
         };
-        strike(world, process, fault).await;
+        inject(world, instance, fault).await;
     }
-    settled(world);
-}
-
-/// Nothing goes wrong from here on; what is under way may still arrive.
-fn settled(world: &World) {
-    world.set_outage(None);
-    world.set_loss(0.0);
-    world.storm_is_over();
-    for process in world.processes() {
-        process.cut_off(Cut::No);
-        process.clocks.wake_up();
-        process.resume(world.now());
+    world.end_storm();
+    for instance in world.instances() {
+        instance.clocks.wake_up();
+        instance.resume(world.now());
     }
 }
 
-async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
-    world.fault(process.who, &fault);
-    let lease = process.timing().lease;
+async fn inject(world: &Arc<World>, instance: &Arc<Instance>, fault: Fault) {
+    world.fault(instance.who, &fault);
+    let lease = instance.timing().lease;
     let (share, factor) =
         world.random(|random| (random.random::<f64>(), random.random_range(0.0..3.0)));
     let (short, long) = (lease.mul_f64(share), lease.mul_f64(factor));
-    let holds = process.has_lock().is_some();
-    let mates = world.housemates(process);
+    let holds = instance.has_lock().is_some();
+    let mates = world.of_process(instance.process);
     match fault {
         Fault::Crash => {
             if holds {
@@ -115,53 +103,43 @@ async fn strike(world: &Arc<World>, process: &Arc<Process>, fault: Fault) {
             if holds {
                 world.saw(CoverageGoal::HolderCutOff);
             }
-            mates.iter().for_each(|mate| mate.cut_off(cut));
-            after(world, long, move |_| mates.iter().for_each(|mate| mate.cut_off(Cut::No)));
+            world.network.change_line(instance.process, long, |line| line.cut = Some(cut));
         }
         Fault::Stop => mates.iter().for_each(|mate| mate.stop(short)),
         Fault::Resign { names_successor } => {
-            let successor = names_successor.then(|| successor(world, process)).flatten();
-            process.resign(successor.unwrap_or_default());
+            let successor = names_successor.then(|| successor(world, instance)).flatten();
+            instance.resign(successor.unwrap_or_default());
         }
-        Fault::Cooldown => process.resign(Succession::Cooldown { rest: short }),
-        Fault::Evict => manual_edits::evict(world, process).await,
-        Fault::Leftover => leave(world, process).await,
+        Fault::Cooldown => instance.resign(Succession::Cooldown { rest: short }),
+        Fault::Evict => manual_edits::evict(world, instance).await,
+        Fault::Leftover => leave(world, instance).await,
         Fault::Outage(outage) => {
             let long = world.plan.longest_lease().mul_f64(factor * factor / 3.0);
             if long > world.plan.longest_lease() {
                 world.saw(CoverageGoal::LongOutage);
             }
-            world.set_outage(Some(outage));
-            after(world, long, |world| world.set_outage(None));
+            world.network.goes_away(outage, long);
         }
-        Fault::Restart => {
-            world.saw(CoverageGoal::Restarted);
-            world.database.abort_all();
-            world.set_outage(Some(Outage::Refused));
-            after(world, short, |world| world.set_outage(None));
-        }
-        Fault::BadNetwork => {
-            world.set_loss(world.plan.loss);
-            after(world, long * 2, |world| world.set_loss(world.plan.loss / 20.0));
-        }
-        Fault::ManualEdits(hand) => manual_edits::lay_on(world, process, hand).await,
+        Fault::Restart => world.network.restarts(short),
+        Fault::BadNetwork => world.network.is_bad(long * 2),
+        Fault::ManualEdits(edit) => manual_edits::apply(world, instance, edit).await,
     }
 }
 
-fn pause(world: &Arc<World>, process: &Arc<Process>, long: Duration, suspended: bool) {
-    if process.is_paused() {
+fn pause(world: &Arc<World>, instance: &Arc<Instance>, long: Duration, suspended: bool) {
+    if instance.is_paused() {
         return;
     }
-    let term = process.term().filter(|_| process.has_lock().is_some());
-    process.pause();
+    let term = instance.term().filter(|_| instance.has_lock().is_some());
+    instance.pause();
     if suspended {
-        process.clocks.suspend();
+        instance.clocks.suspend();
     }
-    let (world, process) = (Arc::clone(world), Arc::clone(process));
+    let (world, instance) = (Arc::clone(world), Arc::clone(instance));
     tokio::spawn(async move {
         sleep(long).await;
         if suspended {
-            process.clocks.wake_up();
+            instance.clocks.wake_up();
         }
         if term.is_some_and(|term| term.remaining().is_zero()) {
             world.saw(if suspended {
@@ -171,36 +149,36 @@ fn pause(world: &Arc<World>, process: &Arc<Process>, long: Duration, suspended: 
             });
         }
         // Its owner may be scheduled, and ask, before the loop is.
-        world.look_at(&process);
-        process.resume(world.now());
+        world.look_at(&instance);
+        instance.resume(world.now());
     });
 }
 
-fn successor(world: &World, process: &Process) -> Option<Succession> {
+fn successor(world: &World, instance: &Instance) -> Option<Succession> {
     let others: Vec<_> = world
-        .processes()
+        .instances()
         .iter()
-        .filter(|other| other.lock == process.lock && other.who != process.who)
+        .filter(|other| other.lock == instance.lock && other.who != instance.who)
         .collect();
     if others.is_empty() {
         return None;
     }
     let (which, share) =
         world.random(|random| (random.random_range(0..others.len()), random.random::<f64>()));
-    let grace = process.timing().lease.mul_f64(share);
+    let grace = instance.timing().lease.mul_f64(share);
     Some(Succession::Successor { id: others[which].plan.id.clone(), grace })
 }
 
 /// Leaves the takeover row of the present term, as a peer of another implementation does that dies
 /// between its two steps.
-async fn leave(world: &World, process: &Process) {
-    let Some(row) = manual_edits::row(world, &process.lock_name).await else { return };
+async fn leave(world: &World, instance: &Instance) {
+    let Some(row) = manual_edits::row(world, &instance.lock_name).await else { return };
     let cells = [
-        ("name", Cell::from(takeover_key(&process.lock_name, row.token))),
+        ("name", Cell::from(takeover_key(&instance.lock_name, row.token))),
         ("token", Cell::CommitTimestamp),
         ("writer", "a peer".into()),
     ];
-    world.peer_leaves(takeover_key(&process.lock_name, row.token));
+    world.checks().peers.insert(takeover_key(&instance.lock_name, row.token));
     let leftover = Mutation::write(WriteKind::InsertOrUpdate, TABLE, cells);
-    manual_edits::write(world, &process.lock_name, Purpose::Peer, vec![leftover]).await;
+    manual_edits::write(world, &instance.lock_name, Purpose::Peer, vec![leftover]).await;
 }

@@ -1,184 +1,312 @@
-//! Requests to the engine, over a network that isn't to be trusted.
+//! The lock table as processes reach it: on the engine, over a network that isn't to be trusted.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::RngExt as _;
+use spindle_emulator::Rpc as ServerRpc;
 use spindle_emulator::engine::{
-    Code, Concurrency, Error, KeyRange, Mutation, Read, ReadWriteOptions, TimestampBound,
-    TransactionId, Value,
+    Database, Mutation, Read, Timestamp as EngineTimestamp, TimestampBound, Value,
 };
-use spindle_protocol::Timestamp;
+use spindle_protocol::{StoredRow, Timestamp};
 use tokio::time::sleep;
 
-use crate::checks::{Committed, Purpose};
+use crate::checks::{Checks, Effect, Invariant, Purpose};
 use crate::coverage::CoverageGoal;
-use crate::format::Found;
-use crate::network_faults::{Delivery, Outage, abort, carry, delays};
-use crate::process::Cut;
-use crate::rows::{TABLE, key, timestamp};
-use crate::world::World;
+use crate::load::{Bounds, Loads};
+use crate::machine::lock;
+use crate::network_faults::{Cut, Delivery, Line, NetworkFaults, Outage, delays};
+use crate::rows::{TABLE, decode, key, timestamp};
+use crate::server::Server;
+use crate::timeline::Timeline;
 
-/// One remote call.
-#[derive(Clone, Debug)]
-pub(crate) enum Request {
-    /// A strong read of rows by their keys.
-    Read(Vec<Arc<str>>),
-    /// The first read of a read-write transaction, which begins it.
-    Begin { keys: Vec<String>, columns: Vec<&'static str>, concurrency: Concurrency },
-    /// The end of one.
-    Commit { id: TransactionId, parts: Vec<LockEffect> },
-    /// The other end of one.
-    Rollback(TransactionId),
-    /// The rows from one key to another, where the heartbeat is NULL.
-    WithoutHeartbeat(Vec<(String, String)>),
+/// The lock table's columns.
+pub(crate) const COLUMNS: [&str; 6] = ["name", "heartbeat", "token", "writer", "lease_ms", "info"];
+
+/// The engine, the way to it, and what has happened so far.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) database: Database,
+    /// Present if requests go through the client and the embedded server.
+    pub(crate) server: Option<Server>,
+    timeline: Arc<Timeline>,
+    conditions: Conditions,
+    faults: Mutex<NetworkFaults>,
+    /// How many requests each connection has sent.
+    sent: Mutex<Vec<u64>>,
+    pub(crate) loads: Loads,
+    pub(crate) pages: Mutex<Pages>,
+    /// They look at every commit, if there are any.
+    checks: Option<Arc<Mutex<Checks>>>,
 }
 
-/// One transaction's effect on one lock.
-#[derive(Clone, Debug)]
-pub(crate) struct LockEffect {
-    pub(crate) by: usize,
-    pub(crate) lock: String,
-    pub(crate) purpose: Purpose,
-    pub(crate) mutations: Vec<Mutation>,
+/// What a plan says of a network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions {
+    /// What takes long takes about so long.
+    pub(crate) longest_lease: Duration,
+    /// How long a request takes each way at most, while all is well.
+    pub(crate) delay_max: Duration,
+    /// How likely a request goes wrong while the network is bad.
+    pub(crate) loss: f64,
 }
 
-/// The server's answer to a request.
-#[derive(Clone, Debug)]
-pub(crate) enum Reply {
-    Found { rows: Vec<Found>, read_at: Timestamp },
-    Begun { id: TransactionId, rows: Vec<Found> },
-    Committed(Timestamp),
-    RolledBack,
+/// The rows that were read last of each group. In a big fleet many ask for the same between two
+/// commits, and nearly all of a world's time would go into finding them again.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    /// How many commits have begun, and how many of these have ended.
+    begun: u64,
+    ended: u64,
+    /// With the number of commits before.
+    rows: BTreeMap<Asked, (u64, Arc<Vec<StoredRow>>)>,
 }
 
-/// Sends a request; the answer may never come.
-pub(crate) async fn call(world: &Arc<World>, who: usize, request: Request) -> Result<Reply, Code> {
-    let delivery = delivery(world, who);
-    let commit = match &request {
-        Request::Commit { id, .. } => Some(*id),
-        _ => None,
-    };
-    let serving = {
-        let world = Arc::clone(world);
-        async move { serve(&world, request).await }
-    };
-    let landed = {
-        let world = Arc::clone(world);
-        move || {
-            if commit.is_some() {
-                world.saw(CoverageGoal::AppliedLate);
-            }
-        }
-    };
-    let database = world.database.clone();
-    carry(delivery, serving, move || abort(&database, commit), landed).await
-}
+/// Keys and ranges of keys.
+pub(crate) type Asked = (Vec<String>, Vec<(String, String)>);
 
-fn delivery(world: &World, who: usize) -> Delivery {
-    let network_faults = world.network_faults();
-    let cut = world.process(who).cut();
-    let longest = world.plan.longest_lease();
-    let delivery = world.random(|random| {
-        let (out, back) = delays(random, world.plan.delay_max);
-        match (network_faults.outage, cut) {
-            (Some(Outage::Refused), _) => return Delivery::Refuse,
-            (Some(Outage::Silent), _) | (_, Cut::Requests) => return Delivery::LoseRequest,
-            (None, Cut::Replies) => return Delivery::LoseReply { out },
-            (None, Cut::No) => {}
-        }
-        if network_faults.loss == 0.0 || !random.random_bool(network_faults.loss) {
-            return Delivery::Deliver { out, back };
-        }
-        Delivery::bad(random, longest, (out, back))
-    });
-    if !matches!(delivery, Delivery::Deliver { .. }) {
-        world.fault(who, &delivery);
+impl Pages {
+    /// Returns how many commits there were, if none is under way.
+    pub(crate) fn commits(&self) -> Option<u64> {
+        (self.begun == self.ended).then_some(self.begun)
     }
-    delivery
-}
 
-/// Does the server's part of a request.
-async fn serve(world: &World, request: Request) -> Result<Reply, Code> {
-    let reply = try_serve(world, request).await.map_err(|error| error.code());
-    if let Err(Code::Aborted) = reply {
-        world.saw(CoverageGoal::Aborted);
+    pub(crate) fn known(&self, asked: &Asked) -> Option<Arc<Vec<StoredRow>>> {
+        let (before, rows) = self.rows.get(asked)?;
+        (self.commits() == Some(*before)).then(|| Arc::clone(rows))
     }
-    reply
-}
 
-const ROW: &[&str] = &["heartbeat", "token", "writer", "lease_ms"];
-
-async fn try_serve(world: &World, request: Request) -> Result<Reply, Error> {
-    let database = &world.database;
-    match request {
-        Request::Read(names) => {
-            let read_at = database.read_timestamp(TimestampBound::Strong)?;
-            let mut rows = Vec::new();
-            for name in names {
-                let read = Read::row(TABLE, ROW.to_vec(), key(&name));
-                let found = database.read_at(read_at, read).await?;
-                rows.extend(row_of(&name, ROW, found));
-            }
-            Ok(Reply::Found { rows, read_at: timestamp(read_at) })
-        }
-        Request::Begin { keys, columns, concurrency } => {
-            let id = database.begin(&ReadWriteOptions { concurrency, previous: None });
-            let mut found = Vec::new();
-            for name in keys {
-                let read = Read::row(TABLE, columns.clone(), key(&name));
-                let rows = database.read(id, read).await?;
-                found.extend(row_of(&name, &columns, rows));
-            }
-            Ok(Reply::Begun { id, rows: found })
-        }
-        Request::Commit { id, parts } => {
-            let mutations = parts.iter().flat_map(|part| part.mutations.iter().cloned());
-            let committed = database.commit(id, &mutations.collect::<Vec<_>>()).await?;
-            let at = timestamp(committed.timestamp);
-            for LockEffect { by, lock, purpose, mutations } in parts {
-                world.committed(by, Committed { at, by, lock, purpose, mutations });
-            }
-            Ok(Reply::Committed(at))
-        }
-        Request::Rollback(id) => database.rollback(id).map(|()| Reply::RolledBack),
-        Request::WithoutHeartbeat(ranges) => {
-            let ranges = ranges.iter();
-            let keys = ranges.map(|(from, to)| KeyRange { start: key(from), end: key(to) });
-            let columns = ["name", "heartbeat"];
-            let read = Read { keys: keys.collect(), ..Read::all(TABLE, columns) };
-            let read_at = database.read_timestamp(TimestampBound::Strong)?;
-            let found = database.read_at(read_at, read).await?;
-            let rows = found.into_iter().filter_map(|row| match row.as_slice() {
-                [Value::String(name), Value::Null] => row_of(name, &[], vec![Vec::new()]),
-                _ => None,
-            });
-            Ok(Reply::Found { rows: rows.collect(), read_at: timestamp(read_at) })
+    /// Keeps rows that were read after so many commits, unless there was another one meanwhile.
+    pub(crate) fn keep(&mut self, asked: Asked, before: Option<u64>, rows: &[StoredRow]) {
+        if let Some(before) = before.filter(|before| self.commits() == Some(*before)) {
+            self.rows.retain(|_, (of, _)| *of == before);
+            self.rows.insert(asked, (before, Arc::new(rows.to_vec())));
         }
     }
 }
 
-fn row_of(key: &str, columns: &[&'static str], rows: Vec<Vec<Value>>) -> Option<Found> {
-    let cells = rows.into_iter().next()?;
-    Some(Found { key: key.to_string(), columns: columns.to_vec(), cells })
+/// The kind of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Rpc {
+    Read,
+    Begin,
+    Commit,
+    Rollback,
 }
 
-/// Keeps the server's faults as the world has them.
-pub(crate) async fn follow_faults(world: Arc<World>) {
-    let Some(server) = &world.server else { return };
-    let mut last = None;
-    loop {
-        let network_faults = world.network_faults();
-        let cuts: Vec<Cut> = world.processes().iter().map(|process| process.cut()).collect();
-        let now = (network_faults.outage, network_faults.loss.to_bits(), cuts.clone());
-        if last.as_ref() != Some(&now) {
-            server.inject(network_faults.outage, &cuts);
-            if network_faults.loss > 0.0 {
-                let seed = world.random(|random| random.random());
-                server.inject_loss(world.plan.longest_lease(), network_faults.loss, seed);
+impl Deref for Network {
+    type Target = Timeline;
+
+    fn deref(&self) -> &Timeline {
+        &self.timeline
+    }
+}
+
+impl Network {
+    /// Returns the way to a database, over so many connections as there are bounds of their load.
+    pub(crate) fn new(
+        timeline: &Arc<Timeline>,
+        conditions: Conditions,
+        (server, database): (Option<Server>, Database),
+        bounds: Vec<Bounds>,
+        checks: Option<Arc<Mutex<Checks>>>,
+    ) -> Network {
+        let lines = vec![Line::default(); bounds.len()];
+        let faults = NetworkFaults { outage: None, loss: conditions.loss / 20.0, lines };
+        let network = Network {
+            database,
+            server,
+            timeline: Arc::clone(timeline),
+            conditions,
+            faults: Mutex::new(faults),
+            sent: Mutex::new(vec![0; bounds.len()]),
+            loads: Loads::new(timeline, bounds),
+            pages: Mutex::default(),
+            checks,
+        };
+        network.change_faults(|_| ());
+        network
+    }
+
+    /// Returns how many requests this connection has sent.
+    pub(crate) fn sent(&self, line: usize) -> u64 {
+        let Some(server) = &self.server else { return lock(&self.sent)[line] };
+        let (requests, session) = (server.emulator().requests(), server.session(line));
+        let all = [
+            ServerRpc::StreamingRead,
+            ServerRpc::Read,
+            ServerRpc::Commit,
+            ServerRpc::BeginTransaction,
+            ServerRpc::Rollback,
+        ];
+        all.iter().map(|rpc| requests.of_session(session, *rpc)).sum()
+    }
+
+    /// Draws how a request goes, which may commit these effects.
+    pub(crate) fn delivery(&self, line: usize, rpc: Rpc, effects: &[Effect]) -> Delivery {
+        let (outage, loss, of_line) = {
+            let faults = lock(&self.faults);
+            (faults.outage, faults.loss, faults.lines[line].clone())
+        };
+        lock(&self.sent)[line] += 1;
+        let Conditions { longest_lease, delay_max, .. } = self.conditions;
+        let is_of_unable = |effect: &Effect| {
+            let is_of_lock = !matches!(effect.purpose, Purpose::Fenced(_));
+            is_of_lock && of_line.unable.contains(&effect.lock)
+        };
+        let is_unable = effects.iter().any(is_of_unable);
+        let delivery = self.random(|random| {
+            let (out, back) = delays(random, delay_max);
+            match (outage, of_line.cut) {
+                (Some(Outage::Refused), _) => return Delivery::Refuse,
+                (Some(Outage::Silent), _) | (_, Some(Cut::Requests)) => {
+                    return Delivery::LoseRequest;
+                }
+                (None, Some(Cut::Replies)) => return Delivery::LoseReply { out },
+                (None, None) if is_unable => return Delivery::LoseRequest,
+                (None, None) => {}
             }
-            last = Some(now);
+            match (rpc, of_line.stale) {
+                (Rpc::Read | Rpc::Begin, Some(by)) => return Delivery::Deliver { out, back: by },
+                _ if loss == 0.0 || !random.random_bool(loss) => {}
+                _ => return Delivery::bad(random, longest_lease, (out, back)),
+            }
+            Delivery::Deliver { out, back }
+        });
+        match delivery {
+            Delivery::Deliver { .. } => self.count(line, &(rpc, delivery)),
+            _ => self.fault(line, &(rpc, delivery)),
         }
-        sleep(Duration::from_millis(20)).await;
+        delivery
+    }
+
+    /// Commits what a transaction does to locks, and lets the checks look at it.
+    pub(crate) async fn commit(
+        &self,
+        id: spindle_emulator::engine::TransactionId,
+        effects: Vec<Effect>,
+    ) -> spindle_emulator::engine::Result<Timestamp> {
+        let mutations: Vec<Mutation> =
+            effects.iter().flat_map(|effect| effect.mutations.iter().cloned()).collect();
+        lock(&self.pages).begun += 1;
+        let committed = self.database.commit(id, &mutations).await;
+        lock(&self.pages).ended += 1;
+        let at = timestamp(committed?.timestamp);
+        self.committed(at, effects);
+        Ok(at)
+    }
+
+    /// Writes past the network.
+    pub(crate) async fn edit(&self, effect: Effect) {
+        // A row that is gone meanwhile is not there to be edited.
+        if let Ok(committed) = self.database.apply(&effect.mutations).await {
+            self.committed(timestamp(committed.timestamp), vec![effect]);
+        }
+    }
+
+    fn committed(&self, at: Timestamp, effects: Vec<Effect>) {
+        match &self.checks {
+            Some(checks) => lock(checks).committed(at, effects),
+            None => self.count(0, &at.0),
+        }
+    }
+
+    /// Returns a row's cells as they were then, in the order of the table's columns. None if the
+    /// version is forgotten.
+    pub(crate) async fn cells_at(
+        &self,
+        name: &str,
+        at: EngineTimestamp,
+    ) -> Option<Option<Vec<Value>>> {
+        let rows = self.database.read_at(at, Read::row(TABLE, COLUMNS, key(name))).await.ok()?;
+        Some(rows.into_iter().next())
+    }
+
+    /// Returns a row as it was then, if it was there.
+    pub(crate) async fn row_at(&self, name: &str, at: Timestamp) -> Option<StoredRow> {
+        let at = EngineTimestamp::from_nanos(i128::from(at.0))?;
+        let cells = self.cells_at(name, at).await.flatten()?;
+        Some(decode(name, &COLUMNS, &cells))
+    }
+
+    /// Returns the timestamp of a strong read.
+    pub(crate) fn read_timestamp(&self) -> EngineTimestamp {
+        let at = self.database.read_timestamp(TimestampBound::Strong);
+        at.expect("a strong read has a timestamp")
+    }
+
+    /// Changes how requests go from here on, also those through the server.
+    pub(crate) fn change_faults(&self, change: impl FnOnce(&mut NetworkFaults)) {
+        let mut faults = lock(&self.faults);
+        change(&mut faults);
+        if let Some(server) = &self.server {
+            let seed = self.random(|random| random.random());
+            server.inject(&faults, self.conditions.longest_lease, seed);
+        }
+    }
+
+    /// Has a connection be as `change` says, for so long.
+    pub(crate) fn change_line(
+        self: &Arc<Network>,
+        line: usize,
+        long: Duration,
+        change: impl FnOnce(&mut Line),
+    ) {
+        self.change_faults(|faults| change(&mut faults.lines[line]));
+        self.after(long, move |network| {
+            network.change_faults(|faults| faults.lines[line] = Line::default());
+        });
+    }
+
+    /// Has the server be away for so long.
+    pub(crate) fn goes_away(self: &Arc<Network>, outage: Outage, long: Duration) {
+        self.change_faults(|faults| faults.outage = Some(outage));
+        self.after(long, |network| network.change_faults(|faults| faults.outage = None));
+    }
+
+    /// Has the server forget its transactions, and be back after so long.
+    pub(crate) fn restarts(self: &Arc<Network>, long: Duration) {
+        self.saw(CoverageGoal::Restarted);
+        self.database.abort_all();
+        self.goes_away(Outage::Refused, long);
+    }
+
+    /// Has the network be bad for so long.
+    pub(crate) fn is_bad(self: &Arc<Network>, long: Duration) {
+        let loss = self.conditions.loss;
+        self.change_faults(|faults| faults.loss = loss);
+        self.after(long, move |network| network.change_faults(|faults| faults.loss = loss / 20.0));
+    }
+
+    /// Nothing goes wrong from here on; what is under way may still arrive.
+    pub(crate) fn end_storm(&self) {
+        self.change_faults(|faults| {
+            faults.lines.fill(Line::default());
+            (faults.outage, faults.loss) = (None, 0.0);
+        });
+        self.storm_is_over();
+        self.tell("the storm is over");
+    }
+
+    /// Does something after this time. After the storm everything is well already.
+    pub(crate) fn after(
+        self: &Arc<Network>,
+        delay: Duration,
+        then: impl FnOnce(&Network) + Send + 'static,
+    ) {
+        let network = Arc::clone(self);
+        tokio::spawn(async move {
+            sleep(delay).await;
+            if network.is_stormy() {
+                then(&network);
+            }
+        });
+    }
+
+    /// Compares what writers were told with what was committed (I3).
+    pub(crate) fn judge_told(&self) {
+        self.expect(Invariant::I3, self.compare_told(&self.database));
     }
 }

@@ -9,10 +9,31 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 /// The state of the network and the server.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct NetworkFaults {
     pub(crate) loss: f64,
     pub(crate) outage: Option<Outage>,
+    /// For each connection.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// How requests on one connection go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line {
+    pub(crate) cut: Option<Cut>,
+    /// Its reads come back so late.
+    pub(crate) stale: Option<Duration>,
+    /// It commits nothing about these rows.
+    pub(crate) unable: Vec<String>,
+}
+
+/// A cut between one process and the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cut {
+    /// Nothing it sends arrives.
+    Requests,
+    /// It hears nothing back.
+    Replies,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

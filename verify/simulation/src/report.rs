@@ -1,6 +1,5 @@
 //! How the life of a world went.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::checks::Violation;
@@ -23,7 +22,4 @@ pub struct Report {
     pub trace: u64,
     /// True if the same seed gives the same trace: none of it went through the client.
     pub repeats: bool,
-    /// The causes of past terms that the library told as they were committed, with their numbers;
-    /// or what it told wrong.
-    pub history: Result<BTreeMap<&'static str, u64>, String>,
 }

@@ -1,19 +1,17 @@
 //! The life of one world, from its fleet's start to its report.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spindle::simulation::House;
 use tokio::runtime::Builder;
 
 use crate::callers::Caller;
-use crate::checks::{self, Invariant};
+use crate::checks;
 use crate::coverage::CoverageGoal;
+use crate::instance::Instance;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::store::Reach;
 use crate::world::World;
-use crate::{alter, nemesis, network, tool};
+use crate::{alter, nemesis, tool};
 
 /// Lives the plan; with `prints`, tells every event.
 pub fn run(plan: &Plan, prints: bool) -> Report {
@@ -41,7 +39,6 @@ async fn live(plan: &Plan, prints: bool) -> Report {
     let world = Arc::new(World::new(plan, prints).await);
     if plan.through_client {
         world.saw(CoverageGoal::ThroughClient);
-        tokio::spawn(network::follow_faults(Arc::clone(&world)));
         if plan.old_table.is_some() {
             tokio::spawn(alter::the_table(Arc::clone(&world)));
         } else {
@@ -53,20 +50,11 @@ async fn live(plan: &Plan, prints: bool) -> Report {
         tokio::spawn(caller.clone().live());
         tokio::spawn(caller.live());
     }
-    let mut houses: BTreeMap<usize, Arc<House<Reach>>> = BTreeMap::new();
-    let mut fleet = Vec::new();
-    for process in world.processes() {
-        let reach = || Reach { world: Arc::clone(&world), who: process.who };
-        let new = || Arc::new(House::new(reach(), plan.batchers()));
-        let house = houses.entry(process.house).or_insert_with(new);
-        let living = Arc::clone(process).live(Arc::clone(&world), Arc::clone(house));
-        fleet.push(tokio::spawn(living));
-    }
+    let live = |it: &Arc<Instance>| tokio::spawn(Arc::clone(it).live(Arc::clone(&world)));
+    let fleet: Vec<_> = world.instances().iter().map(live).collect();
     let whole = async {
-        nemesis::rage(&world).await;
-        if let Err(what) = checks::settles(&world).await {
-            world.fail(Invariant::I5, what);
-        }
+        nemesis::run(&world).await;
+        world.judged(checks::settles(&world).await);
         world.finish().await;
     };
     tokio::select! {

@@ -12,29 +12,27 @@ use spindle_emulator::sql::parse_ddl;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 
 use crate::machine::TrueTime;
-use crate::network_faults::Outage;
-use crate::process::Cut;
+use crate::network_faults::{Cut, NetworkFaults, Outage};
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
 
-/// A server, and the connection of each slot to it.
+/// A server, and connections to it, each with its session as the server knows it.
 #[derive(Debug)]
 pub(crate) struct Server {
     emulator: Emulator,
     tables: Vec<(LockTable, String)>,
-    slots: usize,
     client: DatabaseClient,
 }
 
-/// Returns a database with this schema, behind a server for so many slots and callers if there is to be one.
+/// Returns a database with this schema, behind a server with so many connections if there is to be one.
 pub(crate) async fn start(
     uncertainty: Duration,
     schema: &str,
-    lines: Option<(usize, usize)>,
+    lines: Option<usize>,
 ) -> (Option<Server>, Database) {
     let clock = Arc::new(TrueTime::new(uncertainty));
-    if let Some((slots, callers)) = lines {
-        let (server, database) = Server::start(clock, schema, slots, callers).await;
+    if let Some(lines) = lines {
+        let (server, database) = Server::start(clock, schema, lines).await;
         return (Some(server), database);
     }
     let database = Database::new(clock, TransactionNumbers::default());
@@ -44,19 +42,13 @@ pub(crate) async fn start(
 }
 
 impl Server {
-    async fn start(
-        clock: Arc<TrueTime>,
-        schema: &str,
-        slots: usize,
-        callers: usize,
-    ) -> (Server, Database) {
+    async fn start(clock: Arc<TrueTime>, schema: &str, lines: usize) -> (Server, Database) {
         let started = Emulator::builder().clock(clock).start().await;
         let emulator = started.expect("a free port of this machine");
         let database = emulator.create_database(DATABASE, schema).await;
         let database = database.expect("the schema is fixed");
         let mut tables: Vec<(LockTable, String)> = Vec::new();
-        // The last is the tool's.
-        for _ in 0..slots + callers + 1 {
+        for _ in 0..lines {
             let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
             table.inspect("nobody").await.expect("nothing goes wrong yet");
             // One after the other, so that the session that is new is this one's.
@@ -68,28 +60,19 @@ impl Server {
         let spanner = spanner.expect("the server is there");
         let client = spanner.database_client(DATABASE).build().await;
         let client = client.expect("nothing goes wrong yet");
-        (Server { emulator, tables, slots, client }, database)
+        (Server { emulator, tables, client }, database)
     }
 
-    pub(crate) fn table(&self, who: usize) -> &LockTable {
-        &self.tables[who].0
+    pub(crate) fn table(&self, line: usize) -> &LockTable {
+        &self.tables[line].0
     }
 
-    pub(crate) fn callers_table(&self, index: usize) -> &LockTable {
-        &self.tables[self.slots + index].0
-    }
-
-    /// The session of a caller's table, as the server knows it.
-    pub(crate) fn callers_session(&self, index: usize) -> &str {
-        &self.tables[self.slots + index].1
+    pub(crate) fn session(&self, line: usize) -> &str {
+        &self.tables[line].1
     }
 
     pub(crate) fn emulator(&self) -> &Emulator {
         &self.emulator
-    }
-
-    pub(crate) fn tools_table(&self) -> &LockTable {
-        &self.tables[self.tables.len() - 1].0
     }
 
     /// For what callers write besides.
@@ -97,10 +80,10 @@ impl Server {
         &self.client
     }
 
-    /// Has requests go as the outage and the cuts say, and no other fault.
-    pub(crate) fn inject(&self, outage: Option<Outage>, cuts: &[Cut]) {
+    /// Has requests go as these faults say, and no other fault.
+    pub(crate) fn inject(&self, faults: &NetworkFaults, long: Duration, seed: u64) {
         self.emulator.clear_faults();
-        let all = match outage {
+        let all = match faults.outage {
             Some(Outage::Refused) => Some(Effect::Fail(Code::Unavailable)),
             Some(Outage::Silent) => Some(Effect::Stall),
             None => None,
@@ -108,18 +91,29 @@ impl Server {
         if let Some(effect) = all {
             self.emulator.inject(Fault::any().effect(effect));
         }
-        for ((_, session), cut) in self.tables.iter().zip(cuts) {
-            let effect = match cut {
-                Cut::No => continue,
-                Cut::Requests => Effect::Stall,
-                Cut::Replies => Effect::StallReply,
+        for (index, line) in faults.lines.iter().enumerate() {
+            let inject = |fault: Fault, effect| {
+                self.emulator.inject(fault.session(self.session(index)).effect(effect));
             };
-            self.emulator.inject(Fault::any().session(session).effect(effect));
+            match line.cut {
+                Some(Cut::Requests) => inject(Fault::any(), Effect::Stall),
+                Some(Cut::Replies) => inject(Fault::any(), Effect::StallReply),
+                None => {}
+            }
+            if let Some(by) = line.stale {
+                inject(Fault::on(Rpc::StreamingRead), Effect::DelayReply(by));
+            }
+            for key in &line.unable {
+                inject(Fault::on(Rpc::Commit).key(key), Effect::Stall);
+            }
+        }
+        if faults.loss > 0.0 {
+            self.inject_loss(long, faults.loss, seed);
         }
     }
 
     /// Has a share of the requests go wrong in one way or another.
-    pub(crate) fn inject_loss(&self, long: Duration, loss: f64, seed: u64) {
+    fn inject_loss(&self, long: Duration, loss: f64, seed: u64) {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut lease = |share| long.mul_f64(random.random_range(0.0..share));
         let effects = [

@@ -1,10 +1,8 @@
 //! The time of a world, its chance, and all that has happened so far.
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::hash::Hash;
-use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rand::SeedableRng as _;
@@ -14,7 +12,7 @@ use spindle_emulator::engine::Database;
 use spindle_judge::Outcome;
 use tokio::time::{Instant, sleep};
 
-use crate::checks::Violation;
+use crate::checks::{Invariant, Violation};
 use crate::coverage::{Coverage, CoverageGoal};
 use crate::machine::lock;
 use crate::report::Report;
@@ -22,12 +20,17 @@ use crate::rows::LEDGER;
 use crate::told;
 use crate::trace::Trace;
 
+/// The first invariant that is broken, if one is.
+pub(crate) type Judged = Result<(), (Invariant, String)>;
+
 #[derive(Debug)]
 pub(crate) struct Timeline {
     started: Instant,
     random: Mutex<SmallRng>,
     tally: Mutex<Tally>,
     told: Mutex<told::Ledger>,
+    /// The first one; what follows from it is no news.
+    violation: Mutex<Option<Violation>>,
     /// Cancelled by the first violation.
     pub(crate) failed: CancellationToken,
     storm_over: CancellationToken,
@@ -49,6 +52,7 @@ impl Timeline {
             random: Mutex::new(SmallRng::seed_from_u64(seed.rotate_left(32))),
             tally: Mutex::new(tally),
             told: Mutex::default(),
+            violation: Mutex::default(),
             failed: CancellationToken::new(),
             storm_over: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -82,14 +86,54 @@ impl Timeline {
     }
 
     /// Something happens, which a replay tells in these words.
-    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+    pub(crate) fn tell(&self, what: &str) {
         let now = self.now();
-        lock(&self.tally).trace.tell(now, &what());
+        lock(&self.tally).trace.tell(now, what);
     }
 
     /// Something goes wrong with a process, its network or the server.
-    pub(crate) fn goes_wrong(&self) {
+    pub(crate) fn fault(&self, who: usize, what: &(impl Hash + Debug)) {
         lock(&self.tally).faults += 1;
+        self.note(who, what);
+    }
+
+    /// An invariant is broken, which ends the world.
+    pub(crate) fn fail(&self, invariant: Invariant, what: String) {
+        let violation = Violation { invariant, at: self.now(), what };
+        lock(&self.violation).get_or_insert(violation);
+        self.failed.cancel();
+    }
+
+    /// An invariant was judged.
+    pub(crate) fn expect(&self, invariant: Invariant, found: Result<(), impl Display>) {
+        if let Err(what) = found {
+            self.fail(invariant, what.to_string());
+        }
+    }
+
+    /// Several invariants were judged, up to the first that is broken.
+    pub(crate) fn judged(&self, judged: Judged) {
+        if let Err((invariant, what)) = judged {
+            self.fail(invariant, what);
+        }
+    }
+
+    /// Waits until it `is_so`, and says what there is instead if it isn't within the limit (I5).
+    pub(crate) async fn until(
+        &self,
+        limit: Duration,
+        pause: Duration,
+        is_so: impl Fn() -> bool,
+        instead: impl Fn() -> String,
+    ) -> Judged {
+        let since = self.now();
+        while !is_so() {
+            if self.now() > since + limit {
+                return Err((Invariant::I5, format!("after {limit:?} {}", instead())));
+            }
+            sleep(pause).await;
+        }
+        Ok(())
     }
 
     pub(crate) fn is_stormy(&self) -> bool {
@@ -130,37 +174,16 @@ impl Timeline {
     }
 
     /// Returns how it went so far.
-    pub(crate) fn report(
-        &self,
-        violation: Option<Violation>,
-        instances: usize,
-        repeats: bool,
-    ) -> Report {
+    pub(crate) fn report(&self, instances: usize, repeats: bool) -> Report {
         let tally = lock(&self.tally);
         Report {
-            violation,
+            violation: lock(&self.violation).clone(),
             simulated: self.now(),
             instances,
             faults: tally.faults,
             coverage: tally.coverage,
             trace: tally.trace.hash(),
             repeats,
-            history: Ok(BTreeMap::new()),
         }
     }
-}
-
-/// Does something to a world after this time. After the storm everything is well already.
-pub(crate) fn after<W: Deref<Target = Timeline> + Send + Sync + 'static>(
-    world: &Arc<W>,
-    delay: Duration,
-    then: impl FnOnce(&W) + Send + 'static,
-) {
-    let world = Arc::clone(world);
-    tokio::spawn(async move {
-        sleep(delay).await;
-        if world.is_stormy() {
-            then(&world);
-        }
-    });
 }

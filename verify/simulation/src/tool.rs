@@ -9,14 +9,13 @@ use spindle_protocol::Timestamp;
 use tokio::time::{sleep, timeout};
 
 use crate::checks::Invariant;
-use crate::chronicle;
 use crate::coverage::CoverageGoal;
 use crate::world::World;
 
 /// Uses every verb in turn and at random until the storm is over.
 pub(crate) async fn work(world: Arc<World>) {
     let Some(server) = &world.server else { return };
-    let table = server.tools_table();
+    let table = server.table(world.callers_line(world.plan.callers.len()));
     while world.is_stormy() {
         let lease = world.plan.longest_lease();
         let (verb, which, pause) = world.random(|random| {
@@ -77,10 +76,10 @@ async fn keeps_away(world: Arc<World>, name: String, evicted: Deposed, keep_away
     sleep(keep_away).await;
     let by = Timestamp(evicted.by.as_nanoseconds().cast_signed());
     let just_before = |at: Timestamp| Timestamp(at.0 - 1);
-    let row = chronicle::row_at(&world, &name, just_before(by + keep_away)).await;
+    let row = world.row_at(&name, just_before(by + keep_away)).await;
     let Some(row) = row.map(|row| row.row()).filter(|row| row.token > by) else { return };
     world.saw(CoverageGoal::KeptAwayByTool);
-    let before = chronicle::row_at(&world, &name, just_before(row.token)).await;
+    let before = world.row_at(&name, just_before(row.token)).await;
     let followed = before.is_some_and(|before| before.token == Some(by));
     if followed && row.writer.id() == Some(&*evicted.id) {
         let what = format!("lock `{name}`: {row:?} came {keep_away:?} too soon after {evicted:?}");

@@ -4,16 +4,27 @@
 
 use std::time::Duration;
 
-use spindle_simulation::{Coverage, CoverageGoal, FleetPlan, Plan, Subject, Trial, run, run_fleet};
+use spindle_simulation::{
+    Coverage, CoverageGoal, FleetPlan, Plan, Report, Subject, Trial, run, run_fleet,
+};
 
 /// A plan of a seed, cut short.
 fn brief(seed: u64) -> Plan {
-    let mut plan = Plan::from_seed(seed);
-    plan.through_client = false;
-    plan.callers.clear();
-    plan.old_table = None;
-    plan.storm = plan.storm.min(plan.longest_lease() * 40);
-    plan
+    let plan = Plan::from_seed(seed);
+    let storm = plan.storm.min(plan.longest_lease() * 40);
+    Plan { through_client: false, callers: Vec::new(), old_table: None, storm, ..plan }
+}
+
+/// Sees that these worlds keep the invariants, and meet these goals.
+fn keep(worlds: impl IntoIterator<Item = Report>, goals: &[CoverageGoal]) {
+    let mut seen = Coverage::default();
+    for (index, report) in worlds.into_iter().enumerate() {
+        assert_eq!(report.violation, None, "world {index}");
+        seen.add(&report.coverage);
+    }
+    for goal in goals {
+        assert!(seen.count(*goal) > 0, "never seen: {goal:?} in {seen}");
+    }
 }
 
 #[test]
@@ -73,119 +84,80 @@ fn members_on_the_real_client_share_shards_too() {
 
 #[test]
 fn fleets_keep_the_invariants_through_storms() {
-    let mut seen = Coverage::default();
-    for seed in 100..130 {
-        let report = run(&brief(seed), false);
-        assert_eq!(report.violation, None, "replay: cargo simulate --seed {seed}");
-        seen.add(&report.coverage);
-    }
-    for goal in [CoverageGoal::TookOver, CoverageGoal::LateWake, CoverageGoal::FencedWrite] {
-        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
-    }
+    let worlds = (100..130).map(|seed| run(&brief(seed), false));
+    keep(worlds, &[CoverageGoal::TookOver, CoverageGoal::LateWake, CoverageGoal::FencedWrite]);
 }
 
 #[test]
 fn a_fleet_half_of_which_is_of_the_previous_version_keeps_them_too() {
-    let mut seen = Coverage::default();
-    for seed in 200..220 {
-        let mut plan = brief(seed);
-        plan.mixed = true;
+    let world = |seed| {
         // An edit of a row ends what it promised.
-        plan.has_manual_edits = false;
-        let report = run(&plan, false);
-        assert_eq!(report.violation, None, "seed {seed}, mixed");
-        assert!(report.history.is_ok(), "seed {seed}, mixed: {:?}", report.history);
-        seen.add(&report.coverage);
-    }
-    for goal in [
+        run(&Plan { mixed: true, has_manual_edits: false, ..brief(seed) }, false)
+    };
+    let goals = [
         CoverageGoal::FollowedPrevious,
         CoverageGoal::PreviousFollowed,
         CoverageGoal::SuccessorTook,
         CoverageGoal::KeptAway,
         CoverageGoal::CooldownTook,
         CoverageGoal::LongerLease,
-    ] {
-        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
-    }
+    ];
+    keep((200..220).map(world), &goals);
 }
 
 #[test]
 fn a_fleet_on_the_real_client_keeps_them_too() {
-    let mut plan = Plan::from_seed_through(7, true);
-    plan.storm = plan.storm.min(Duration::from_secs(60));
-    let report = run(&plan, false);
-    assert_eq!(report.violation, None);
-    assert!(report.coverage.count(CoverageGoal::ThroughClient) > 0);
+    let plan = Plan::from_seed_through(7, true);
+    let plan = Plan { storm: plan.storm.min(Duration::from_secs(60)), ..plan };
+    keep([run(&plan, false)], &[CoverageGoal::ThroughClient]);
 }
 
 #[test]
 fn a_fleet_survives_an_alter_of_its_table() {
     let mut plans = (0..).map(|seed| Plan::from_seed_through(seed, true));
-    let mut plan = plans.find(|plan| plan.old_table.is_some()).unwrap();
-    plan.storm = plan.storm.min(plan.longest_lease() * 20 + Duration::from_secs(300));
-    let report = run(&plan, false);
-    assert_eq!(report.violation, None, "replay: cargo simulate --client --seed {}", plan.seed);
-    assert!(report.coverage.count(CoverageGoal::Altered) > 0);
+    let plan = plans.find(|plan| plan.old_table.is_some()).unwrap();
+    let storm = plan.storm.min(plan.longest_lease() * 20 + Duration::from_secs(300));
+    keep([run(&Plan { storm, ..plan }, false)], &[CoverageGoal::Altered]);
 }
 
 #[test]
 fn processes_of_a_hundred_locks_keep_them_through_their_batchers() {
-    let mut seen = Coverage::default();
-    for seed in 0..2 {
-        let mut plan = Plan::of_many(seed, 100);
-        plan.storm = plan.longest_lease() * 8;
-        let report = run(&plan, false);
-        assert_eq!(report.violation, None, "replay: cargo simulate --locks 100 --seed {seed}");
-        seen.add(&report.coverage);
-    }
-    for goal in [CoverageGoal::ReadTogether, CoverageGoal::WrittenTogether, CoverageGoal::TookOver]
-    {
-        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
-    }
+    let world = |seed| {
+        let plan = Plan::of_many(seed, 100);
+        run(&Plan { storm: plan.longest_lease() * 8, ..plan }, false)
+    };
+    let goals = [CoverageGoal::ReadTogether, CoverageGoal::WrittenTogether, CoverageGoal::TookOver];
+    keep((0..2).map(world), &goals);
 }
 
 #[test]
 fn members_share_shards_and_permits_through_storms() {
-    let mut seen = Coverage::default();
     let trials = [vec![Trial::JoinAndLeave, Trial::ComeAndGo], vec![Trial::Unable]];
-    for (seed, trials) in (1..).zip(trials) {
+    let world = |(seed, trials)| {
         let (plan, subject) = (FleetPlan::from_seed(seed), Subject::Shards);
-        let plan = FleetPlan { trials, subject, storm: plan.lease * 5, ..plan };
-        let report = run_fleet(&plan, false);
-        assert_eq!(report.violation, None, "replay: cargo simulate --fleets --seed {seed}");
-        seen.add(&report.coverage);
-    }
-    for goal in
-        [CoverageGoal::HandedOver, CoverageGoal::JoinMovedItsShare, CoverageGoal::CameAndWent]
-    {
-        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
-    }
+        run_fleet(&FleetPlan { trials, subject, storm: plan.lease * 5, ..plan }, false)
+    };
+    let goals =
+        [CoverageGoal::HandedOver, CoverageGoal::JoinMovedItsShare, CoverageGoal::CameAndWent];
+    keep((1..).zip(trials).map(world), &goals);
 }
 
 #[test]
 fn one_writes_or_others_read_through_storms() {
-    let mut seen = Coverage::default();
-    for seed in 1..4 {
+    let world = |seed| {
         let (plan, subject) = (FleetPlan::from_seed(seed), Subject::ReadersWriters);
-        let plan = FleetPlan { subject, storm: plan.lease * 8, ..plan };
-        let report = run_fleet(&plan, false);
-        assert_eq!(report.violation, None, "seed {seed}");
-        seen.add(&report.coverage);
-    }
-    for goal in [CoverageGoal::ReadersTogether, CoverageGoal::WriterStoppedReaders] {
-        assert!(seen.count(goal) > 0, "never seen: {goal:?} in {seen}");
-    }
+        run_fleet(&FleetPlan { subject, storm: plan.lease * 8, ..plan }, false)
+    };
+    let goals = [CoverageGoal::ReadersTogether, CoverageGoal::WriterStoppedReaders];
+    keep((1..4).map(world), &goals);
 }
 
 #[test]
 fn the_highest_rank_that_lives_leads_after_storms() {
-    let mut seen = Coverage::default();
-    for seed in 1..4 {
+    let world = |seed| {
         let (plan, subject) = (FleetPlan::from_seed(seed), Subject::Ranks);
-        let plan = FleetPlan { subject, preempts: true, storm: plan.lease * 5, ..plan };
-        let report = run_fleet(&plan, false);
-        assert_eq!(report.violation, None, "seed {seed}");
-        seen.add(&report.coverage);
-    }
-    assert!(seen.count(CoverageGoal::HighestRankLed) > 0, "never seen in {seen}");
+        let storm = plan.lease * 5;
+        run_fleet(&FleetPlan { subject, preempts: true, storm, ..plan }, false)
+    };
+    keep((1..4).map(world), &[CoverageGoal::HighestRankLed]);
 }

@@ -1,5 +1,5 @@
 //! I7: a term that ends is announced before it expires locally and before any further I/O, for as
-//! long as the process runs.
+//! long as the instance runs.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use spindle::{CancellationToken, FencingToken, Term, TermEnd, simulation};
 use spindle_protocol::{Act, Writer};
 
 use crate::coverage::CoverageGoal;
-use crate::process::Process;
+use crate::instance::Instance;
+use crate::timeline::Timeline;
 
-/// The term of one process, from its publication until its end was announced.
+/// The term of one instance, from its publication until its end was announced.
 #[derive(Debug, Default)]
 pub(super) struct Announced(Option<Watched>);
 
@@ -32,21 +33,20 @@ impl Announced {
         self.0.as_ref().map(|watched| Writer::from(simulation::writer(&watched.term)))
     }
 
-    /// The process has just run, or is paused and only looked at.
+    /// The instance has just run, or is paused and only looked at.
     pub(super) fn step(
         &mut self,
-        process: &Process,
+        instance: &Instance,
         held: Option<FencingToken>,
-        now: Duration,
-        coverage: &mut Vec<CoverageGoal>,
+        timeline: &Timeline,
     ) -> Result<(), String> {
         let is_other = |watched: &mut Watched| {
             watched.cancelled.is_cancelled() || Some(watched.term.token()) != held
         };
         let ended = self.0.take_if(is_other);
-        let judged = ended.map_or(Ok(()), |ended| self.judge(ended, process, now, coverage));
+        let judged = ended.map_or(Ok(()), |ended| self.judge(ended, instance, timeline));
         if held.is_some()
-            && let Some(term) = process.term()
+            && let Some(term) = instance.term()
             && self.is_new(term.token())
         {
             let cancelled = term.cancellation();
@@ -58,17 +58,17 @@ impl Announced {
     fn judge(
         &mut self,
         ended: Watched,
-        process: &Process,
-        now: Duration,
-        coverage: &mut Vec<CoverageGoal>,
+        instance: &Instance,
+        timeline: &Timeline,
     ) -> Result<(), String> {
-        let (lock, who) = (&process.lock_name, process.who);
+        let now = timeline.now();
+        let (lock, who) = (&instance.lock_name, instance.who);
         let token = ended.term.token();
-        let timing = &process.timing();
+        let timing = &instance.timing();
         // A nap is measured by the runtime's clock, which may differ by the margin from the own.
         let slack = timing.lease / 1_000 + Duration::from_millis(10);
         let just_woke =
-            process.last_paused(now).is_some_and(|last| now <= last + Duration::from_millis(5));
+            instance.last_paused(now).is_some_and(|last| now <= last + Duration::from_millis(5));
         if !ended.cancelled.is_cancelled() {
             if just_woke {
                 // It had no chance to say so yet.
@@ -77,12 +77,12 @@ impl Announced {
             }
             return Err(format!("lock `{lock}`: #{who} lost {token} without being told"));
         }
-        coverage.extend(match ended.term.ended() {
-            Some(TermEnd::OutOfContact) => Some(CoverageGoal::OutOfContact),
-            Some(TermEnd::Expired) => Some(CoverageGoal::Expired),
-            Some(TermEnd::Superseded { .. }) => Some(CoverageGoal::Superseded),
-            _ => None,
-        });
+        match ended.term.ended() {
+            Some(TermEnd::OutOfContact) => timeline.saw(CoverageGoal::OutOfContact),
+            Some(TermEnd::Expired) => timeline.saw(CoverageGoal::Expired),
+            Some(TermEnd::Superseded { .. }) => timeline.saw(CoverageGoal::Superseded),
+            _ => {}
+        }
         let remaining = ended.term.remaining();
         let owed = timing.validity().saturating_sub(timing.renew_deadline);
         match ended.term.ended() {
@@ -97,15 +97,15 @@ impl Announced {
         }
     }
 
-    /// The process is about to send something.
-    pub(super) fn before_act(&self, process: &Process, act: &Act) -> Result<(), String> {
+    /// The instance is about to send something.
+    pub(super) fn before_act(&self, instance: &Instance, act: &Act) -> Result<(), String> {
         if matches!(act, Act::Heartbeat { .. } | Act::Sweep { .. }) {
             return Ok(());
         }
-        let believes = process.has_lock().is_some()
+        let believes = instance.has_lock().is_some()
             || self.0.as_ref().is_some_and(|watched| !watched.cancelled.is_cancelled());
         if believes {
-            let (lock, who) = (&process.lock_name, process.who);
+            let (lock, who) = (&instance.lock_name, instance.who);
             return Err(format!(
                 "lock `{lock}`: #{who} sends {act:?} and still says that it holds"
             ));

@@ -2,13 +2,18 @@
 //! instant, tokens increase, and nobody is at it for longer than the lease lasts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use spindle::Term;
 use spindle_judge::{Disorder, Mode, Terms};
 
+use super::Invariant;
+use crate::timeline::Timeline;
+
 /// The work under way on each lock, and the terms so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AtWork {
+    timeline: Arc<Timeline>,
     under_way: BTreeMap<u64, Work>,
     begun: u64,
     terms: BTreeMap<String, Terms>,
@@ -22,16 +27,17 @@ struct Work {
 }
 
 impl AtWork {
+    pub(crate) fn new(timeline: &Arc<Timeline>) -> AtWork {
+        let (under_way, terms) = (BTreeMap::new(), BTreeMap::new());
+        AtWork { timeline: Arc::clone(timeline), under_way, begun: 0, terms }
+    }
+
     /// A term was published with this token.
-    pub(crate) fn published(
-        &mut self,
-        lock: &str,
-        token: u64,
-        mode: Mode,
-    ) -> (Result<(), Disorder>, Result<(), String>) {
+    pub(crate) fn published(&mut self, lock: &str, token: u64, mode: Mode) -> Result<(), Disorder> {
         let terms = self.terms.entry(lock.to_string()).or_default();
         let increased = terms.begins(token, mode);
-        (increased, of_lock(lock, terms.no_write_is_late()))
+        self.expect_in_time(lock);
+        increased
     }
 
     /// Work begins; the number is to be given back when it ends.
@@ -67,10 +73,15 @@ impl AtWork {
     }
 
     /// A write under a term's fence was committed.
-    pub(crate) fn wrote(&mut self, lock: &str, token: u64, at: u64) -> Result<(), String> {
-        let terms = self.terms.entry(lock.to_string()).or_default();
-        terms.wrote(token, at);
-        of_lock(lock, terms.no_write_is_late())
+    pub(crate) fn wrote(&mut self, lock: &str, token: u64, at: u64) {
+        self.terms.entry(lock.to_string()).or_default().wrote(token, at);
+        self.expect_in_time(lock);
+    }
+
+    fn expect_in_time(&self, lock: &str) {
+        let judged = self.terms.get(lock).map_or(Ok(()), Terms::no_write_is_late);
+        self.timeline
+            .expect(Invariant::I3, judged.map_err(|what| format!("lock `{lock}`: {what}")));
     }
 
     /// The term under which there is work on a lock.
@@ -88,8 +99,4 @@ impl AtWork {
     pub(crate) fn latest(&self, lock: &str) -> u64 {
         self.terms.get(lock).map_or(0, Terms::latest)
     }
-}
-
-fn of_lock(lock: &str, judged: Result<(), String>) -> Result<(), String> {
-    judged.map_err(|what| format!("lock `{lock}`: {what}"))
 }

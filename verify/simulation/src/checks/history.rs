@@ -8,27 +8,28 @@ use spindle_emulator::engine::{Cell, Mutation, Value};
 use spindle_protocol::{Row, Timestamp, Writer};
 
 use super::reserved::Reservations;
-use super::{Committed, Invariant, Past, Purpose, fenced, later_terms, other_rows};
+use super::{Effect, Invariant, Past, Purpose, fenced, later_terms, other_rows};
 use crate::coverage::CoverageGoal;
 use crate::format::Format;
-use crate::process::Process;
+use crate::instance::Instance;
 use crate::rows::{TABLE, decode, timestamp};
+use crate::timeline::Timeline;
 
 /// The commits, and the rows that came of them.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// By timestamp, what each commit did lock by lock; nothing stands for the loss of all rows.
-    unsettled: BTreeMap<Timestamp, Option<Vec<Committed>>>,
+    unsettled: BTreeMap<Timestamp, Option<Vec<Effect>>>,
     rows: BTreeMap<String, BTreeMap<String, Cell>>,
     pub(crate) past: Past,
     /// The writers of the terms that began, by lock and token.
     begun: BTreeMap<(String, u64), Writer>,
     /// The published terms that still have to be found among them.
     published: BTreeMap<(String, u64), Writer>,
-    /// The occupants of the slots.
-    slots: Vec<Slot>,
-    /// The slot that began the latest term of each lock.
-    holders: BTreeMap<String, usize>,
+    /// The contender of each process for each lock.
+    contenders: BTreeMap<(usize, String), Contender>,
+    /// Who began the latest term of each lock.
+    holders: BTreeMap<String, Contender>,
     /// The highest token of the terms that began, by lock.
     latest: BTreeMap<String, Timestamp>,
     /// The terms that were published after a later one of their lock: lock, token, the later token.
@@ -39,31 +40,29 @@ pub(crate) struct History {
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
+struct Contender {
     id: String,
     format: Format,
 }
 
 impl History {
-    pub(crate) fn new(slots: &[Arc<Process>]) -> History {
-        let slot =
-            |process: &Arc<Process>| Slot { id: process.plan.id.clone(), format: process.format };
-        History { slots: slots.iter().map(slot).collect(), ..History::default() }
+    pub(crate) fn new(instances: &[Arc<Instance>]) -> History {
+        let contender = |it: &Arc<Instance>| {
+            let contender = Contender { id: it.plan.id.clone(), format: it.format };
+            ((it.process, it.lock_name.clone()), contender)
+        };
+        let contenders = instances.iter().map(contender).collect();
+        History { contenders, ..History::default() }
     }
 
     /// Forgets all that was committed.
     pub(crate) fn forget(&mut self) {
-        *self = History { slots: std::mem::take(&mut self.slots), ..History::default() };
+        *self = History { contenders: std::mem::take(&mut self.contenders), ..History::default() };
     }
 
-    /// Returns the id of a slot's instance; an edit has none.
-    fn id(&self, slot: usize) -> String {
-        self.slots.get(slot).map(|slot| slot.id.clone()).unwrap_or_default()
-    }
-
-    pub(crate) fn committed(&mut self, committed: Committed) {
-        let commit = self.unsettled.entry(committed.at).or_insert_with(|| Some(Vec::new()));
-        commit.get_or_insert_default().push(committed);
+    pub(crate) fn committed(&mut self, at: Timestamp, effect: Effect) {
+        let commit = self.unsettled.entry(at).or_insert_with(|| Some(Vec::new()));
+        commit.get_or_insert_default().push(effect);
     }
 
     pub(crate) fn lost_rows(&mut self, at: Timestamp) {
@@ -89,14 +88,14 @@ impl History {
     pub(crate) fn settle(
         &mut self,
         until: Timestamp,
-        coverage: &mut Vec<CoverageGoal>,
+        timeline: &Timeline,
     ) -> Result<(), (Invariant, String)> {
         let later = self.unsettled.split_off(&until);
-        for (at, committed) in std::mem::replace(&mut self.unsettled, later) {
-            match committed {
-                Some(parts) => {
-                    for committed in &parts {
-                        self.judge(committed, coverage)?;
+        for (at, effects) in std::mem::replace(&mut self.unsettled, later) {
+            match effects {
+                Some(effects) => {
+                    for effect in &effects {
+                        self.judge(at, effect, timeline)?;
                     }
                 }
                 None => {
@@ -147,42 +146,50 @@ impl History {
 
     fn judge(
         &mut self,
-        committed: &Committed,
-        coverage: &mut Vec<CoverageGoal>,
+        at: Timestamp,
+        effect: &Effect,
+        timeline: &Timeline,
     ) -> Result<(), (Invariant, String)> {
-        let Committed { at, by, lock, purpose, .. } = committed;
+        let Effect { by, lock, purpose, .. } = effect;
         let row = self.row(lock);
-        let context = |what: String| format!("at {}, #{by}, lock `{lock}`: {what}", at.0);
+        let context = |what: String| format!("at {}, process {by:?}, lock `{lock}`: {what}", at.0);
         later_terms::check(purpose, row.as_ref()).map_err(|what| (Invariant::I4, context(what)))?;
         if let Purpose::Fenced(term) = purpose {
             fenced::check(row.as_ref(), term).map_err(|what| (Invariant::I3, context(what)))?;
         }
-        let (id, holder) = (self.id(*by), self.holders.get(lock).copied());
-        let holders_id = holder.map(|holder| self.id(holder));
-        let reserved = self.reserved.committed(committed, &id, holders_id.as_deref());
-        coverage.extend(reserved.map_err(|what| (Invariant::Reserved, context(what)))?);
-        note(purpose, row.as_ref(), coverage);
-        for mutation in committed.mutations.iter().filter(|write| write.table() == TABLE) {
+        let contender = by.and_then(|by| self.contenders.get(&(by, lock.clone()))).cloned();
+        // An edit is nobody's.
+        let id = contender.as_ref().map(|contender| contender.id.clone()).unwrap_or_default();
+        let holder = self.holders.get(lock).cloned();
+        let holders_id = holder.as_ref().map(|holder| &*holder.id);
+        let reserved = self.reserved.committed(at, effect, &id, holders_id);
+        let reserved = reserved.map_err(|what| (Invariant::Reserved, context(what)))?;
+        reserved.into_iter().for_each(|goal| timeline.saw(goal));
+        note(purpose, row.as_ref(), timeline);
+        for mutation in effect.mutations.iter().filter(|write| write.table() == TABLE) {
             let keys =
                 other_rows::keys(lock, mutation).map_err(|what| (Invariant::I6, context(what)))?;
             if *purpose == Purpose::Sweep && keys.contains(lock) {
                 return Err((Invariant::I6, context("a sweep removed the lock row".to_string())));
             }
-            self.apply(mutation, &keys, *at);
+            self.apply(mutation, &keys, at);
         }
         if *purpose == Purpose::ManualEdits {
-            self.touched.insert((*at, Some(lock.clone())));
+            self.touched.insert((at, Some(lock.clone())));
         }
         let row = self.row(lock);
-        self.past.committed(committed, &id, row.as_ref());
+        self.past.committed(at, effect, &id, row.as_ref());
         if matches!(purpose, Purpose::Insert | Purpose::Takeover { .. })
             && let Some(row) = self.row(lock)
         {
             if successor_of(purpose) == Some(&*id) {
-                coverage.push(CoverageGoal::SuccessorTook);
+                timeline.saw(CoverageGoal::SuccessorTook);
             }
-            coverage.extend(self.followed(*by, holder));
-            self.holders.insert(lock.clone(), *by);
+            if let Some(taker) = contender {
+                let followed = holder.and_then(|holder| followed(holder.format, taker.format));
+                followed.into_iter().for_each(|goal| timeline.saw(goal));
+                self.holders.insert(lock.clone(), taker);
+            }
             let before = self.latest.insert(lock.clone(), row.token);
             if let Some(before) = before.filter(|before| *before >= row.token) {
                 let what =
@@ -192,16 +199,6 @@ impl History {
             self.begun.insert((lock.clone(), row.token.0.unsigned_abs()), row.writer);
         }
         Ok(())
-    }
-
-    /// Tells which version's term came after which.
-    fn followed(&self, taker: usize, holder: Option<usize>) -> Option<CoverageGoal> {
-        let (taker, holder) = (self.slots.get(taker)?, self.slots.get(holder?)?);
-        match (holder.format, taker.format) {
-            (Format::Previous, Format::Present) => Some(CoverageGoal::FollowedPrevious),
-            (Format::Present, Format::Previous) => Some(CoverageGoal::PreviousFollowed),
-            _ => None,
-        }
     }
 
     fn apply(&mut self, mutation: &Mutation, keys: &[String], at: Timestamp) {
@@ -232,6 +229,15 @@ impl History {
     }
 }
 
+/// Tells which version's term came after which.
+fn followed(holder: Format, taker: Format) -> Option<CoverageGoal> {
+    match (holder, taker) {
+        (Format::Previous, Format::Present) => Some(CoverageGoal::FollowedPrevious),
+        (Format::Present, Format::Previous) => Some(CoverageGoal::PreviousFollowed),
+        _ => None,
+    }
+}
+
 fn engine_timestamp(at: Timestamp) -> Value {
     let found = spindle_emulator::engine::Timestamp::from_nanos(i128::from(at.0));
     debug_assert_eq!(found.map(timestamp), Some(at));
@@ -245,19 +251,19 @@ fn successor_of(purpose: &Purpose) -> Option<&str> {
     }
 }
 
-fn note(purpose: &Purpose, row: Option<&Row>, coverage: &mut Vec<CoverageGoal>) {
+fn note(purpose: &Purpose, row: Option<&Row>, timeline: &Timeline) {
     match purpose {
-        Purpose::Insert => coverage.push(CoverageGoal::Inserted),
+        Purpose::Insert => timeline.saw(CoverageGoal::Inserted),
         Purpose::Takeover { over_leftover, .. } => {
-            coverage.push(CoverageGoal::TookOver);
+            timeline.saw(CoverageGoal::TookOver);
             if *over_leftover {
-                coverage.push(CoverageGoal::LeftoverOverridden);
+                timeline.saw(CoverageGoal::LeftoverOverridden);
             }
             if row.is_some_and(|row| row.writer == Writer::nobody() && !row.is_released()) {
-                coverage.push(CoverageGoal::EvictedTook);
+                timeline.saw(CoverageGoal::EvictedTook);
             }
         }
-        Purpose::Release { .. } => coverage.push(CoverageGoal::Released),
+        Purpose::Release { .. } => timeline.saw(CoverageGoal::Released),
         _ => {}
     }
 }

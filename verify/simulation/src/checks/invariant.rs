@@ -29,6 +29,8 @@ pub enum Invariant {
     Contract,
     /// No more shards change hands than the plan asks for.
     Moves,
+    /// The library's account of a lock's past is what was committed.
+    Past,
     /// The same seed gives the same trace.
     Repeats,
 }
@@ -47,25 +49,5 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} at {:.3}s: {}", self.invariant, self.at.as_secs_f64(), self.what)
-    }
-}
-
-/// The first violation, if there was one; what follows from it is no news.
-#[derive(Debug, Default)]
-pub(crate) struct Finding(Option<Violation>);
-
-impl Finding {
-    pub(crate) fn first(&self) -> Option<&Violation> {
-        self.0.as_ref()
-    }
-
-    pub(crate) fn fail(&mut self, invariant: Invariant, at: Duration, what: String) {
-        self.0.get_or_insert(Violation { invariant, at, what });
-    }
-
-    pub(crate) fn expect(&mut self, invariant: Invariant, at: Duration, found: Result<(), String>) {
-        if let Err(what) = found {
-            self.fail(invariant, at, what);
-        }
     }
 }

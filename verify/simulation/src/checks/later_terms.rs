@@ -5,8 +5,8 @@ use std::time::Duration;
 use spindle_protocol::Row;
 
 use super::Purpose;
+use crate::instance::Instance;
 use crate::machine::TrueTime;
-use crate::process::Process;
 
 /// How far timers and readings at one instant of virtual time may be off.
 const SLACK: Duration = Duration::from_millis(10);
@@ -26,21 +26,25 @@ pub(super) fn check(purpose: &Purpose, row: Option<&Row>) -> Result<(), String> 
 
 /// A holder's term is not extended by a heartbeat sent after a later term began: the row must have
 /// refused it.
-pub(super) fn renewed_in_time(process: &Process, latest: u64, now: Duration) -> Result<(), String> {
-    let Some(term) = process.term().filter(|term| term.token().as_nanoseconds() < latest) else {
+pub(super) fn renewed_in_time(
+    instance: &Instance,
+    latest: u64,
+    now: Duration,
+) -> Result<(), String> {
+    let Some(term) = instance.term().filter(|term| term.token().as_nanoseconds() < latest) else {
         return Ok(());
     };
-    let rate = process.clocks.rate();
+    let rate = instance.clocks.rate();
     let valid_until = now + term.remaining().div_f64(rate);
-    let renewed = valid_until.saturating_sub(process.timing().validity().div_f64(rate));
+    let renewed = valid_until.saturating_sub(instance.timing().validity().div_f64(rate));
     let next_began = TrueTime::elapsed_at(latest.cast_signed());
     if renewed <= next_began + SLACK {
         return Ok(());
     }
     Err(format!(
         "lock `{}`: #{} was granted its term {} anew at {renewed:?}, after {latest} began at {next_began:?}",
-        process.lock_name,
-        process.who,
+        instance.lock_name,
+        instance.who,
         term.token()
     ))
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use spindle::Term;
 
-use crate::process::Process;
+use crate::instance::Instance;
 
 /// Asked whenever an instance has taken a step and holds: two terms can only begin to overlap when
 /// one of them begins or is extended. The others are asked by their own clocks, also while paused.
-pub(super) fn check(holder: &Process, everyone: &[Arc<Process>]) -> Result<(), String> {
+pub(super) fn check(holder: &Instance, everyone: &[Arc<Instance>]) -> Result<(), String> {
     let Some(token) = holder.has_lock() else { return Ok(()) };
     let rival = everyone.iter().find_map(|other| {
         let rival = other.lock == holder.lock && other.who != holder.who;
@@ -24,12 +24,12 @@ pub(super) fn check(holder: &Process, everyone: &[Arc<Process>]) -> Result<(), S
 }
 
 /// The same, of an instance and of work under a term that was got by `acquire` or `lead`.
-pub(super) fn check_against_work(process: &Process, work: Option<&Term>) -> Result<(), String> {
-    match (process.has_lock(), work) {
+pub(super) fn check_against_work(instance: &Instance, work: Option<&Term>) -> Result<(), String> {
+    match (instance.has_lock(), work) {
         (Some(token), Some(work)) => Err(format!(
             "lock `{}`: #{} holds under {token}, and work under {} goes on",
-            process.lock_name,
-            process.who,
+            instance.lock_name,
+            instance.who,
             work.token()
         )),
         _ => Ok(()),

@@ -7,7 +7,8 @@ use spindle::operate::{Cause, PastTerm};
 use spindle_emulator::engine::Mutation;
 use spindle_protocol::{Row, Succession, Timestamp};
 
-use super::{Committed, Purpose};
+use super::{Effect, Purpose};
+use crate::coverage::CoverageGoal;
 
 /// The terms of each lock in the order of their tokens, by what the commits were for.
 #[derive(Debug, Default)]
@@ -42,27 +43,33 @@ impl Announced {
 
 impl Past {
     /// Takes note of a commit of the instance `id`, after which the lock's row is `row`.
-    pub(super) fn committed(&mut self, committed: &Committed, id: &str, row: Option<&Row>) {
-        let Committed { at, lock, purpose, mutations, .. } = committed;
+    pub(super) fn committed(
+        &mut self,
+        at: Timestamp,
+        effect: &Effect,
+        id: &str,
+        row: Option<&Row>,
+    ) {
+        let Effect { lock, purpose, mutations, .. } = effect;
         let terms = self.locks.entry(lock.clone()).or_default();
         let open = terms.last_mut().filter(|term| term.end.is_none());
         match purpose {
             Purpose::Insert | Purpose::Takeover { .. } => {
                 if let Some(open) = open {
-                    open.end = Some(open.ran_out(*at));
+                    open.end = Some(open.ran_out(at));
                 }
                 let Some(row) = row else { return };
                 terms.push(Announced {
-                    token: *at,
+                    token: at,
                     id: id.to_string(),
-                    heartbeat: *at,
+                    heartbeat: at,
                     lease: row.lease.unwrap_or_default(),
                     end: None,
                 });
             }
             Purpose::Heartbeat(_) => {
                 if let Some(open) = open {
-                    open.heartbeat = *at;
+                    open.heartbeat = at;
                 }
             }
             Purpose::Release { next, .. } => {
@@ -72,17 +79,17 @@ impl Past {
                     Succession::Cooldown { .. } => "cooldown",
                 };
                 if let Some(open) = open {
-                    open.end = Some((open.over().min(*at), how));
+                    open.end = Some((open.over().min(at), how));
                 }
             }
-            Purpose::Evict { .. } => end_by_hand(open, *at, "evicted"),
+            Purpose::Evict { .. } => end_by_hand(open, at, "evicted"),
             Purpose::ManualEdits => match hand(mutations) {
                 Some("deleted") => {
-                    end_by_hand(open, *at, "deleted");
+                    end_by_hand(open, at, "deleted");
                     self.deleted.insert(lock.clone());
                 }
-                Some(seized) => end_by_hand(open, *at, seized),
-                None => drop(self.edited.insert(lock.clone(), *at)),
+                Some(seized) => end_by_hand(open, at, seized),
+                None => drop(self.edited.insert(lock.clone(), at)),
             },
             Purpose::Sweep | Purpose::Fenced(_) | Purpose::Peer => {}
         }
@@ -103,7 +110,7 @@ impl Past {
         told: &[PastTerm],
         read_at: Timestamp,
         since: Timestamp,
-    ) -> Result<Vec<&'static str>, String> {
+    ) -> Result<Vec<CoverageGoal>, String> {
         let edited = self.edited.get(lock).copied().unwrap_or(Timestamp::EPOCH);
         let truth: Vec<&Announced> = (self.locks.get(lock).into_iter().flatten().rev())
             .filter(|term| term.token <= read_at)
@@ -122,7 +129,8 @@ impl Past {
             let so = truth[next + skipped];
             next += skipped + 1;
             may_skip = term.vacancy.is_none();
-            seen.extend(same(so, term, read_at).map_err(|what| format!("lock `{lock}`: {what}"))?);
+            let cause = same(so, term, read_at).map_err(|what| format!("lock `{lock}`: {what}"))?;
+            seen.extend(cause.and_then(goal));
             let before = truth.get(next).filter(|before| before.token > edited);
             let before = before.and_then(|before| before.end);
             if let (Some(vacancy), Some((end, _))) = (term.vacancy, before)
@@ -197,6 +205,21 @@ fn name(cause: &Cause) -> &'static str {
         Cause::Unknown => "deleted",
         _ => "other",
     }
+}
+
+/// Manual edits that delete a row also edit it, and what came before an edit isn't compared. So
+/// deletions are left to the behaviour tests, as are tables without marks.
+fn goal(cause: &str) -> Option<CoverageGoal> {
+    Some(match cause {
+        "released" => CoverageGoal::ToldRelease,
+        "handed_to" => CoverageGoal::ToldHandOver,
+        "cooldown" => CoverageGoal::ToldCooldown,
+        "evicted" => CoverageGoal::ToldEviction,
+        "seized" => CoverageGoal::ToldSeizure,
+        "lease_ran_out" => CoverageGoal::ToldLeaseRanOut,
+        "unheard" => CoverageGoal::ToldUnheard,
+        _ => return None,
+    })
 }
 
 fn at(token: spindle::FencingToken) -> Timestamp {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spindle_protocol::{Succession, Timestamp};
 
-use super::{Committed, Purpose};
+use super::{Effect, Purpose};
 use crate::coverage::CoverageGoal;
 
 /// For whom each lock is reserved, told by those who reserved it and never by the row's text.
@@ -28,29 +28,30 @@ impl Reservations {
     /// Takes note of a commit of the instance `id`, or judges it; `holder` began the last term.
     pub(super) fn committed(
         &mut self,
-        committed: &Committed,
+        at: Timestamp,
+        effect: &Effect,
         id: &str,
         holder: Option<&str>,
     ) -> Result<Option<CoverageGoal>, String> {
-        let Committed { at, lock, purpose, .. } = committed;
+        let Effect { lock, purpose, .. } = effect;
         let reserved = match purpose {
             Purpose::Insert | Purpose::Takeover { .. } => {
                 let Some(reserved) = self.0.remove(lock) else { return Ok(None) };
-                return reserved.taken(id, *at);
+                return reserved.taken(id, at);
             }
             // An edit of a row undoes what it says.
             Purpose::ManualEdits => None,
             Purpose::Release { next, .. } => match next {
                 Succession::Anyone => None,
                 Succession::Successor { id, grace } => {
-                    Some(Reserved { until: *at + *grace, whom: Whom::Only(id.clone()) })
+                    Some(Reserved { until: at + *grace, whom: Whom::Only(id.clone()) })
                 }
                 Succession::Cooldown { rest } => {
-                    Some(Reserved { until: *at + *rest, whom: Whom::Nobody })
+                    Some(Reserved { until: at + *rest, whom: Whom::Nobody })
                 }
             },
             Purpose::Evict { keep_away: Some(keep_away) } => holder.map(|holder| Reserved {
-                until: *at + *keep_away,
+                until: at + *keep_away,
                 whom: Whom::AllBut(holder.to_string()),
             }),
             _ => return Ok(None),

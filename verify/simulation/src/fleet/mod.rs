@@ -2,25 +2,26 @@
 //! batcher, and in a share of the worlds through the real client.
 //!
 //! A world of its own, since what is watched is another thing than a lock: who is at work on which
-//! shard, and how often that changes. Each process has a connection, a batcher and a clock of its
-//! own. When the storm is over, every shard has to be at work within
+//! shard, and how often that changes. The network, its faults and the load are those of all worlds.
+//! Members run by the library's public calls, so none is paused. Each process has a connection, a
+//! batcher and a clock of its own. When the storm is over, every shard has to be at work within
 //! [`FleetPlan::limit`], the shares have to become even, and then nothing may move but what a
 //! join or a leave makes move.
 
-mod books;
-mod load;
-mod network;
+mod checks;
+mod nemesis;
 mod plan;
 mod ranks;
 mod readers;
 mod settled;
 mod slot;
-mod storm;
+
 mod world;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle::simulation;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -31,6 +32,7 @@ use self::world::FleetWorld;
 use crate::checks::Invariant;
 use crate::report::Report;
 use crate::run::in_virtual_time;
+use crate::timeline::Judged;
 
 /// Lives the plan; with `prints`, tells every event.
 pub fn run_fleet(plan: &FleetPlan, prints: bool) -> Report {
@@ -42,10 +44,8 @@ async fn live(plan: &FleetPlan, prints: bool) -> Report {
     let (slots, guest) = Slot::all(&world);
     let fleet: Vec<_> = slots.iter().map(|slot| tokio::spawn(Arc::clone(slot).live())).collect();
     let whole = async {
-        storm::rage(&world, &slots).await;
-        if let Err((invariant, what)) = judge(&world, &slots, &guest).await {
-            world.fail(invariant, what);
-        }
+        nemesis::run(&world, &slots).await;
+        world.judged(judge(&world, &slots, &guest).await);
         end(&world, &slots, fleet, &guest.id).await;
     };
     tokio::select! {
@@ -53,12 +53,11 @@ async fn live(plan: &FleetPlan, prints: bool) -> Report {
         () = world.failed.cancelled() => {}
         () = whole => {}
     }
-    let violation = world.books(|books| books.finding.first().cloned());
-    world.report(violation, plan.members + 1, !plan.through_client)
+    world.report(plan.members + 1, !plan.through_client)
 }
 
 /// Sees that what a fleet does goes on well. The `guest` is a slot for members that come later.
-async fn judge(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> settled::Judged {
+async fn judge(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
     match world.plan.subject {
         Subject::Shards => settled::shares(world, slots, guest).await,
         Subject::ReadersWriters => readers::judge(world, slots).await,
@@ -77,12 +76,9 @@ async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>
     }
     // Late requests of the dead.
     tokio::time::sleep(world.plan.lease * 2).await;
-    if let Err((invariant, what)) = settled::nothing_is_left(world, guest) {
-        world.fail(invariant, what);
+    world.judged(settled::nothing_is_left(world, guest));
+    world.judge_told();
+    if let Some(rule) = simulation::broken_rule() {
+        world.fail(Invariant::Contract, rule.into());
     }
-    if let Err(what) = world.compare_told(&world.network.database) {
-        world.fail(Invariant::I3, what);
-    }
-    world.judge_load();
-    world.judge_contract();
 }

@@ -197,12 +197,9 @@ impl FleetPlan {
         }
     }
 
-    /// Returns true for the key of a shard, or of what counts as one.
-    pub(crate) fn is_piece(&self, key: &str) -> bool {
-        match self.subject {
-            Subject::Shards => key.starts_with("spindle:shard:fleet/work/"),
-            Subject::Ranks | Subject::ReadersWriters => key == self.piece(0),
-        }
+    /// The keys of all shards.
+    pub(crate) fn all_pieces(&self) -> Vec<String> {
+        (0..self.pieces()).map(|shard| self.piece(shard)).collect()
     }
 
     /// How long a member has to be there until it counts.

@@ -7,13 +7,14 @@ use rand::RngExt as _;
 use spindle::{LockTable, Term, simulation};
 use tokio::time::sleep;
 
-use super::books::What;
+use super::checks::What;
 use super::plan::CHIEF;
-use super::settled::{Judged, all_at_work, invite, nothing_moves};
+use super::settled::{all_at_work, invite, nothing_moves};
 use super::slot::{Life, Slot};
 use super::world::{Entry, FleetWorld};
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
+use crate::timeline::Judged;
 
 /// Higher than those of the others.
 const GUESTS_RANK: u32 = 9;
@@ -116,22 +117,16 @@ pub(super) async fn judge(
 /// Waits until one of this rank leads; any, if nobody hands over.
 async fn is_led(world: &FleetWorld, slots: &[Arc<Slot>], rank: u32, when: &str) -> Judged {
     let limit = world.plan.limit() + world.plan.longest_settling();
-    let since = world.now();
-    loop {
-        let leader = world.books(|books| books.owners().get(&0).copied());
-        let is_leader =
-            |slot: &&Arc<Slot>| slot.life().map(|life| life.number) == leader && leader.is_some();
-        let leads = slots.iter().find(is_leader).map(|slot| slot.rank());
-        if leads.is_some_and(|leads| leads == rank || !world.plan.preempts) {
-            if world.plan.preempts {
-                world.saw(CoverageGoal::HighestRankLed);
-            }
-            return Ok(());
-        }
-        if world.now() > since + limit {
-            let what = format!("rank {leads:?} leads {when} and {limit:?}, not rank {rank}");
-            return Err((Invariant::I5, what));
-        }
-        sleep(world.plan.lease / 20).await;
+    let leads = || {
+        let leader = world.checks().owners().get(&0).copied()?;
+        let is_leader = |slot: &&Arc<Slot>| slot.life().is_some_and(|life| life.number == leader);
+        slots.iter().find(is_leader).map(|slot| slot.rank())
+    };
+    let is_so = || leads().is_some_and(|leads| leads == rank || !world.plan.preempts);
+    let instead = || format!("rank {:?} leads {when}, not rank {rank}", leads());
+    world.until(limit, world.plan.lease / 20, is_so, instead).await?;
+    if world.plan.preempts {
+        world.saw(CoverageGoal::HighestRankLed);
     }
+    Ok(())
 }

@@ -10,12 +10,12 @@ use spindle::{LockTable, Term, simulation};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::books::What;
-use super::settled::Judged;
+use super::checks::What;
 use super::slot::{Life, Slot};
 use super::world::{FleetWorld, LINES};
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
+use crate::timeline::Judged;
 
 /// The lock's name.
 const NAME: &str = "catalogue";
@@ -70,15 +70,14 @@ impl Slot {
     async fn use_shared(&self, life: &Life, lock: &RwLock) {
         let world = &self.world;
         while world.is_stormy() && !life.cancel.is_cancelled() {
-            let now = world.now();
-            let ask = world.books(|books| books.asks(life.number, now));
+            let ask = world.checks().asks(life.number);
             world.caller_asks(self.line());
             let got = tokio::select! {
                 biased;
                 () = life.cancel.cancelled() => None,
                 got = self.get(lock) => got,
             };
-            world.books(|books| books.is_answered(ask));
+            world.checks().is_answered(ask);
             if let Some(got) = got {
                 self.hold(life, got).await;
             }
@@ -141,7 +140,7 @@ impl Slot {
 /// Sees that nobody waits for ever, and that a writer that waits stops new readers.
 pub(super) async fn judge(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) -> Judged {
     all_served(world).await?;
-    if world.books(|books| books.together()) > 1 {
+    if world.checks().together() > 1 {
         world.saw(CoverageGoal::ReadersTogether);
     }
     // Rows of the dead, and begins of theirs that arrive late.
@@ -150,19 +149,12 @@ pub(super) async fn judge(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) -> Judge
 }
 
 async fn all_served(world: &FleetWorld) -> Judged {
-    let asks = u32::try_from(world.books(|books| books.asked_since().len())).unwrap_or(u32::MAX);
+    let asks = u32::try_from(world.checks().asked_since().len()).unwrap_or(u32::MAX);
     // One after the other, at the worst.
     let limit = world.plan.limit() + (world.plan.poll * 2 + Duration::from_secs(2)) * asks;
-    let since = world.now();
-    while !world.books(|books| books.asked_since().is_empty()) {
-        if world.now() > since + limit {
-            let waiting = world.books(|books| books.asked_since().clone());
-            let what = format!("{limit:?} after the last fault they wait since {waiting:?}");
-            return Err((Invariant::I5, what));
-        }
-        sleep(world.plan.lease / 20).await;
-    }
-    Ok(())
+    let nobody = || world.checks().asked_since().is_empty();
+    let instead = || format!("they wait since {:?}", world.checks().asked_since());
+    world.until(limit, world.plan.lease / 20, nobody, instead).await
 }
 
 async fn a_waiting_writer_stops_readers(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) -> Judged {

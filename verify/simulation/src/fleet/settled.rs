@@ -13,10 +13,10 @@ use super::slot::{Slot, crash};
 use super::world::FleetWorld;
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
-use crate::in_vain::WINDOW;
+use crate::load::WINDOW;
+use crate::network_faults::{Cut, Line};
 use crate::rows::TABLE;
-
-pub(super) type Judged = Result<(), (Invariant, String)>;
+use crate::timeline::Judged;
 
 /// Sees that shards are shared well. The `guest` is a slot for members that come later.
 pub(super) async fn shares(
@@ -37,7 +37,7 @@ pub(super) async fn shares(
     })
     .await?;
     for trial in &world.plan.trials {
-        world.tell(|| format!("{trial:?}"));
+        world.tell(&format!("{trial:?}"));
         match trial {
             Trial::JoinAndLeave => join_and_leave(world, slots, guest).await?,
             Trial::ComeAndGo => come_and_go(world, guest).await?,
@@ -52,17 +52,12 @@ pub(super) async fn shares(
 
 /// Waits until every shard is at work.
 pub(super) async fn all_at_work(world: &FleetWorld) -> Judged {
-    let limit = world.plan.limit();
-    let since = world.now();
-    while world.books(|books| books.owners().len()) < world.plan.pieces() {
-        if world.now() > since + limit {
-            let at_work = world.books(|books| books.owners().clone());
-            let what = format!("{limit:?} after the last fault only {at_work:?} are at work");
-            return Err((Invariant::I5, what));
-        }
-        sleep(world.plan.lease / 20).await;
-    }
-    Ok(())
+    let at_work = || world.checks().owners().clone();
+    let are_all = || at_work().len() >= world.plan.pieces();
+    let pause = world.plan.lease / 20;
+    world
+        .until(world.plan.limit(), pause, are_all, || format!("only {:?} are at work", at_work()))
+        .await
 }
 
 /// Moves the group to a count, once those moves are over that go on.
@@ -90,16 +85,9 @@ async fn even_within(
     count: usize,
     limit: Duration,
 ) -> Judged {
-    let since = world.now();
-    while !is_even(world, slots, count) {
-        if world.now() > since + limit {
-            let owners = world.books(|books| books.owners().clone());
-            let what = format!("after {limit:?} the shares are {owners:?}");
-            return Err((Invariant::I5, what));
-        }
-        sleep(world.plan.lease / 20).await;
-    }
-    Ok(())
+    let pause = world.plan.lease / 20;
+    let instead = || format!("the shares are {:?}", world.checks().owners());
+    world.until(limit, pause, || is_even(world, slots, count), instead).await
 }
 
 fn is_even(world: &FleetWorld, slots: &[Arc<Slot>], count: usize) -> bool {
@@ -108,7 +96,7 @@ fn is_even(world: &FleetWorld, slots: &[Arc<Slot>], count: usize) -> bool {
         let Some(life) = slot.life() else { return false };
         shares.insert(life.number, 0);
     }
-    let owners = world.books(|books| books.owners().clone());
+    let owners = world.checks().owners().clone();
     for owner in owners.values() {
         *shares.entry(*owner).or_default() += 1;
     }
@@ -124,9 +112,9 @@ pub(super) async fn nothing_moves(
     but: usize,
     meanwhile: impl Future<Output = Judged>,
 ) -> Judged {
-    let before = world.books(|books| books.starts());
+    let before = world.checks().starts();
     meanwhile.await?;
-    let moved = world.books(|books| books.starts()) - before;
+    let moved = world.checks().starts() - before;
     if moved == but {
         return Ok(());
     }
@@ -145,7 +133,7 @@ pub(super) async fn invite(guest: &Arc<Slot>) -> JoinHandle<()> {
 
 async fn join_and_leave(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
     let lives = lives(slots);
-    let owners = world.books(|books| books.owners().clone());
+    let owners = world.checks().owners().clone();
     let owners: Vec<Option<&str>> =
         owners.values().map(|life| lives.get(life).map(String::as_str)).collect();
     let mut members: Vec<&str> = lives.values().map(String::as_str).collect();
@@ -162,8 +150,7 @@ async fn join_and_leave(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Ar
     .await?;
     world.saw(CoverageGoal::JoinMovedItsShare);
     let guests = guest.life().map(|life| life.number);
-    let due = world
-        .books(|books| books.owners().values().filter(|owner| Some(**owner) == guests).count());
+    let due = world.checks().owners().values().filter(|owner| Some(**owner) == guests).count();
     nothing_moves(world, "when a member left", due, async {
         guest.leave(Duration::ZERO);
         let _ = living.await;
@@ -200,11 +187,11 @@ async fn come_and_go(world: &Arc<FleetWorld>, guest: &Arc<Slot>) -> Judged {
 /// The row of a member that dies soon counts until its lease is over. Others take back what it is
 /// given meanwhile.
 async fn crash_loop(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
-    world.books(super::books::Books::forget_gaps);
+    world.checks().forget_gaps();
     for _ in 0..3 {
         let living = invite(guest).await;
         sleep(world.plan.settled().mul_f64(0.7)).await;
-        crash(guest, &[], spindle_emulator::Effect::Stall, Duration::ZERO);
+        crash(guest, &[], Cut::Requests, Duration::ZERO);
         let _ = living.await;
         sleep(world.plan.lease).await;
     }
@@ -229,8 +216,7 @@ async fn crash_loop(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Sl
 
 /// Sees that no shard was left alone for longer than a lease for each death, and what comes with it.
 fn left_alone_for_a_moment(world: &FleetWorld, when: &str, deaths: u32) -> Judged {
-    let now = world.now();
-    let gap = world.books(|books| books.longest_gap(now));
+    let gap = world.checks().longest_gap();
     // A lease of grace, the polls, and a task that takes its time to stop.
     let lost = world.plan.lease.mul_f64(1.3) * deaths;
     let most = lost + world.plan.poll * (deaths + 1) + Duration::from_secs(2);
@@ -247,14 +233,15 @@ fn left_alone_for_a_moment(world: &FleetWorld, when: &str, deaths: u32) -> Judge
 async fn unable(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
     let living = invite(guest).await;
     let line = guest.line();
-    world.change_faults(|network_faults| network_faults.lines[line].is_unable = true);
-    world.books(super::books::Books::forget_gaps);
+    let pieces = world.plan.all_pieces();
+    world.change_faults(|faults| faults.lines[line].unable = pieces);
+    world.checks().forget_gaps();
     sleep(world.plan.lease * 6).await;
     left_alone_for_a_moment(world, "a member could take none", 1)?;
     world.saw(CoverageGoal::UnableStarvedNone);
     guest.leave(Duration::ZERO);
     let _ = living.await;
-    world.change_faults(|network_faults| network_faults.lines[line].is_unable = false);
+    world.change_faults(|faults| faults.lines[line] = Line::default());
     all_at_work(world).await?;
     even(world, slots).await
 }
@@ -265,13 +252,12 @@ async fn leave_together(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Ar
     let mut all = slots.to_vec();
     all.push(Arc::clone(guest));
     even(world, &all).await?;
-    world.books(super::books::Books::forget_gaps);
+    world.checks().forget_gaps();
     slots.iter().take(slots.len() / 2).for_each(|slot| slot.leave(world.plan.lease * 2));
     guest.leave(Duration::ZERO);
     let _ = living.await;
     sleep(world.plan.lease * 2).await;
-    let now = world.now();
-    let gap = world.books(|books| books.longest_gap(now));
+    let gap = world.checks().longest_gap();
     // Answers take their time, too, and an attempt that another one was faster with.
     let kept = world.plan.restart.unwrap_or_default();
     let most = kept + world.plan.poll * 3 + Duration::from_secs(1);
@@ -292,12 +278,12 @@ async fn resize(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) -> Judged {
     for count in [world.plan.shards / 2 + 1, world.plan.shards] {
         let lives = lives(slots);
         let members: Vec<&str> = lives.values().map(String::as_str).collect();
-        let owners = world.books(|books| books.owners().clone());
+        let owners = world.checks().owners().clone();
         let owner = |shard| owners.get(&shard).and_then(|life| lives.get(life));
         let owners: Vec<Option<&str>> =
             (0..count).map(|shard| owner(shard).map(String::as_str)).collect();
         let due = match world.plan.moves {
-            _ if count == world.books(|books| books.owners().len()) => 0,
+            _ if count == world.checks().owners().len() => 0,
             Some(Move::KeepNumbers) => plan(&members, &owners).moves().len(),
             _ => count,
         };
@@ -361,7 +347,7 @@ async fn members_are_told(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
 /// Once all have left, nothing stands there but what the shards and permits need. The rows of one
 /// that died stay for ten leases.
 pub(crate) fn nothing_is_left(world: &FleetWorld, dead: &str) -> Judged {
-    let Ok(rows) = world.network.database.rows(TABLE) else { return Ok(()) };
+    let Ok(rows) = world.database.rows(TABLE) else { return Ok(()) };
     let names: Vec<String> = rows
         .iter()
         .filter_map(|row| match row.get("name") {

@@ -6,17 +6,17 @@ use std::time::Duration;
 use rand::RngExt as _;
 use spindle::fleet::{Member, Semaphore, Shard};
 use spindle::{CancellationToken, LockTable, Term, simulation};
-use spindle_emulator::Effect;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::books::What;
-use super::load::Load;
+use super::checks::What;
 use super::plan::{Move, Subject};
 use super::world::{Entry, FleetWorld, LINES};
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
+use crate::load::Load;
 use crate::machine::{Clocks, lock};
+use crate::network_faults::Cut;
 use crate::told;
 
 /// A process and its machine. Its members share a clock, a connection and a batcher, and die together.
@@ -116,9 +116,9 @@ impl Slot {
             dies: CancellationToken::new(),
         };
         let line = self.line();
-        world.tell(|| format!("{} begins life {} on line {line}", self.id, life.number));
-        world.change_faults(|network_faults| network_faults.lines[line].cut = None);
-        world.network.loads.of(line, Load::begins);
+        world.tell(&format!("{} begins life {} on line {line}", self.id, life.number));
+        world.change_faults(|faults| faults.lines[line].cut = None);
+        world.loads.of(line, Load::begins);
         lock(&self.state).life = Some(life.clone());
         let table = world.table(line).clone();
         tokio::select! {
@@ -126,8 +126,8 @@ impl Slot {
             () = life.dies.cancelled() => {}
             () = self.take_part(&life, &table) => {}
         }
-        world.tell(|| format!("{} ends life {}", self.id, life.number));
-        world.network.loads.of(line, Load::ends);
+        world.tell(&format!("{} ends life {}", self.id, life.number));
+        world.loads.of(line, Load::ends);
         lock(&self.state).life = None;
     }
 
@@ -199,8 +199,8 @@ impl Slot {
 
     fn begins(&self, life: &Life, shard: &Shard) -> Entry {
         let entry = self.world.begins(life.number, What::Shard(shard.number()), shard);
-        let (drains, now) = (self.world.plan.moves == Some(Move::Drain), self.world.now());
-        self.world.books(|books| books.is_one_of(shard.number(), shard.count(), drains, now));
+        let drains = self.world.plan.moves == Some(Move::Drain);
+        self.world.checks().is_one_of(shard.number(), shard.count(), drains);
         let (world, id) = (Arc::clone(&self.world), self.id.clone());
         let (number, token) = (shard.number(), shard.token().as_nanoseconds());
         tokio::spawn(async move { world.look_back(number, &id, token).await });
@@ -260,7 +260,8 @@ impl Slot {
         let (told, at) = told::write(server.client(), term, serial, world.plan.lease).await;
         world.told(serial, told);
         if let Some(at) = at {
-            world.wrote(term, at);
+            world.saw(CoverageGoal::FencedWrite);
+            world.checks().wrote(term, at);
         }
     }
 
@@ -321,8 +322,7 @@ impl Slot {
 
     fn dies(&self, down_for: Duration) {
         let Some(life) = self.life() else { return };
-        let now = self.world.now();
-        self.world.books(|books| books.died(life.number, now));
+        self.world.checks().died(life.number);
         lock(&self.state).down_for = down_for;
         life.dies.cancel();
     }
@@ -330,12 +330,12 @@ impl Slot {
 
 /// Kills the process of this member, and all of its `mates` with it: nothing that they send from here
 /// on has an effect that they hear of.
-pub(super) fn crash(slot: &Slot, mates: &[Arc<Slot>], cut: Effect, down_for: Duration) {
+pub(super) fn crash(slot: &Slot, mates: &[Arc<Slot>], cut: Cut, down_for: Duration) {
     let (world, line) = (&slot.world, slot.line());
     if slot.life().is_none() {
         return;
     }
-    world.change_faults(|network_faults| network_faults.lines[line].cut = Some(cut));
+    world.change_faults(|faults| faults.lines[line].cut = Some(cut));
     let process = &slot.process;
     let next = (line + 1) % LINES;
     *lock(&process.line) = next;

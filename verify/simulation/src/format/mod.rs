@@ -26,14 +26,6 @@ pub(crate) enum Format {
     Previous,
 }
 
-/// A row as the server gives it.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub(crate) key: String,
-    pub(crate) columns: Vec<&'static str>,
-    pub(crate) cells: Vec<Value>,
-}
-
 /// The first reads of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads {
@@ -75,12 +67,12 @@ impl Format {
         Reads { keys, columns: first::columns(changes.iter().map(|(_, change)| change)) }
     }
 
-    /// A row that was read, under the key by which the loop asked for it.
-    pub(crate) fn row(self, asked: &str, found: &Found) -> StoredRow {
+    /// The cells of a row that were read, under the key by which the loop asked for it.
+    pub(crate) fn row(self, asked: &str, columns: &[&str], cells: &[Value]) -> StoredRow {
         if self == Format::Present {
-            return decode(asked, &found.columns, &found.cells);
+            return decode(asked, columns, cells);
         }
-        let row = first::Row::read(&found.columns, &found.cells);
+        let row = first::Row::read(columns, cells);
         StoredRow {
             key: asked.to_string(),
             heartbeat: row.heartbeat.map(timestamp),
@@ -277,10 +269,8 @@ mod tests {
                 .chain(["a#000000000000feed-+3", "a#00feed-3", "!!1", "go-node#7", "!a!"])
         {
             let cells = vec![Value::String(text.to_string()), Value::Int64(i64::MAX)];
-            let columns = vec!["writer", "lease_ms"];
-            let row = Found { key: LOCK.to_string(), columns, cells };
-            let (present, previous) =
-                (Format::Present.row(LOCK, &row), Format::Previous.row(LOCK, &row));
+            let row = |format: Format| format.row(LOCK, &["writer", "lease_ms"], &cells);
+            let (present, previous) = (row(Format::Present), row(Format::Previous));
             assert_eq!(present.row(), previous.row(), "{text}");
             assert_eq!(Format::Previous.written(&previous.writer), Writer::from(text));
         }

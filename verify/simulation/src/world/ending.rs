@@ -6,10 +6,9 @@ use spindle::operate::PastTerm;
 use spindle_protocol::Timestamp;
 use tokio::time::sleep;
 
-use super::{SETTLING, World};
-use crate::checks::{self, Invariant};
-use crate::chronicle;
-use crate::machine::lock;
+use super::World;
+use crate::checks::{self, Invariant, SETTLING};
+use crate::past;
 use crate::rows::TABLE;
 
 impl World {
@@ -17,25 +16,20 @@ impl World {
     pub(crate) async fn finish(&self) {
         self.look_at_rows();
         self.closing().cancel();
-        self.processes.iter().for_each(|process| process.stop(Duration::ZERO));
+        self.instances.iter().for_each(|instance| instance.stop(Duration::ZERO));
         sleep(SETTLING * 2 + self.plan.longest_lease()).await;
         self.look_at_rows();
         let told = self.told_past().await;
-        let now = self.now();
-        self.check(|checks| checks.settle(Timestamp(i64::MAX), now));
+        self.checks().settle(Timestamp(i64::MAX));
         self.compare_past(&told);
         // A table that loses all rows loses these as well.
         if self.plan.has_manual_edits {
             return;
         }
-        if let Ok(rows) = self.database.rows(TABLE)
-            && let Err(what) = checks::unharmed(&rows)
-        {
-            self.fail(Invariant::I6, what);
+        if let Ok(rows) = self.database.rows(TABLE) {
+            self.expect(Invariant::I6, checks::unharmed(&rows));
         }
-        if let Err(what) = self.compare_told(&self.database) {
-            self.fail(Invariant::I3, what);
-        }
+        self.judge_told();
     }
 
     /// Counts the rows beside each lock's own (I8). Manual edits may have left any.
@@ -45,35 +39,29 @@ impl World {
             return;
         }
         for planned in &self.plan.locks {
-            let bounded = checks::bounded_rows(&planned.name, &rows, &lock(&self.peers));
-            if let Err(what) = bounded {
-                self.fail(Invariant::I8, what);
-            }
+            let bounded = checks::bounded_rows(&planned.name, &rows, &self.checks().peers);
+            self.expect(Invariant::I8, bounded);
         }
     }
 
     /// Returns the library's account of each lock's past; nothing where the commits are not seen.
-    async fn told_past(&self) -> Vec<(String, Vec<PastTerm>, Timestamp)> {
+    async fn told_past(&self) -> Vec<(&str, Vec<PastTerm>, Timestamp)> {
         let mut told = Vec::new();
         for plan in self.plan.locks.iter().filter(|_| !self.plan.through_client) {
-            let (terms, read_at) = chronicle::of(self, &plan.name).await;
-            told.push((plan.name.clone(), terms, read_at));
+            let (terms, read_at) = past::told(self, &plan.name).await;
+            told.push((plan.name.as_str(), terms, read_at));
         }
         told
     }
 
-    fn compare_past(&self, told: &[(String, Vec<PastTerm>, Timestamp)]) {
-        let checks = lock(&self.checks);
-        let mut history = lock(&self.history);
-        let window = i64::try_from(chronicle::WINDOW.as_nanos()).unwrap_or(i64::MAX);
+    fn compare_past(&self, told: &[(&str, Vec<PastTerm>, Timestamp)]) {
+        let window = i64::try_from(past::WINDOW.as_nanos()).unwrap_or(i64::MAX);
         for (name, terms, read_at) in told {
             let since = Timestamp(read_at.0.saturating_sub(window));
-            match (checks.history.past.compare(name, terms, *read_at, since), &mut *history) {
-                (Ok(causes), Ok(counts)) => {
-                    causes.into_iter().for_each(|cause| *counts.entry(cause).or_default() += 1);
-                }
-                (Err(what), Ok(_)) => *history = Err(what),
-                (_, Err(_)) => {}
+            let compared = self.checks().history.past.compare(name, terms, *read_at, since);
+            match compared {
+                Ok(causes) => causes.into_iter().for_each(|cause| self.saw(cause)),
+                Err(what) => self.fail(Invariant::Past, what),
             }
         }
     }

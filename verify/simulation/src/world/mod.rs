@@ -1,198 +1,153 @@
-//! One simulated world: a fleet, a database, a network between them, and those who watch.
+//! One simulated world of locks: their contenders, a database, a network between them, and those who
+//! watch.
 
 mod ending;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use spindle::simulation;
-use spindle::{CancellationToken, FencingToken, Term};
-use spindle_emulator::engine::{Database, TimestampBound};
-use spindle_protocol::{Act, Answer, Rejection, Timing, Writer};
+use spindle::{CancellationToken, FencingToken, LockTable, simulation};
+use spindle_protocol::Timing;
 
-use crate::checks::{CANARIES, Checks, Committed, Invariant, Sent, canary_row};
-use crate::coverage::CoverageGoal;
+use crate::checks::{CANARIES, Checks, canary_row};
 use crate::format::Format;
-use crate::machine::{Clocks, TrueTime, lock};
-use crate::network_faults::{NetworkFaults, Outage};
+use crate::instance::Instance;
+use crate::load::Bounds;
+use crate::machine::{Clocks, lock};
+use crate::network::{Conditions, Network};
 use crate::plan::{MemberPlan, NIGHTLY, Plan};
-use crate::process::Process;
+use crate::reach::Reach;
 use crate::report::Report;
 use crate::rows::{OLD_SCHEMA, SCHEMA, timestamp};
-use crate::server::{self, Server};
+use crate::server;
 use crate::timeline::Timeline;
 
-/// Commits are judged this much later, when none with an earlier timestamp can come any more.
-const SETTLING: Duration = Duration::from_secs(1);
-
-/// The slots of the fleet, each with the house that it is in and that house's clocks.
-fn processes(plan: &Plan) -> Vec<Arc<Process>> {
+/// The contenders, each with the process that it is in and that process's clocks.
+fn instances(plan: &Plan) -> Vec<Arc<Instance>> {
     let mut clocks: BTreeMap<usize, Arc<Clocks>> = BTreeMap::new();
-    let mut processes = Vec::new();
+    let mut instances = Vec::new();
     for (lock, of) in plan.locks.iter().enumerate() {
         for (index, member) in of.members.iter().enumerate() {
-            let who = processes.len();
-            let house = if plan.together { index } else { who };
-            let clocks = clocks.entry(house).or_insert_with(|| Arc::new(Clocks::new(member.rate)));
-            let is_previous = plan.mixed && house % 2 == 1;
-            let format = if is_previous { Format::Previous } else { Format::Present };
-            let (at_house, of_house) =
-                ((house, lock % plan.batchers()), (Arc::clone(clocks), format));
-            let at = (lock, of.name.clone());
-            processes.push(Arc::new(Process::new(who, at, at_house, of_house, member.clone())));
+            let who = instances.len();
+            let process = if plan.together { index } else { who };
+            let clocks = clocks.entry(process).or_insert_with(|| Clocks::new(member.rate).into());
+            let is_previous = plan.mixed && process % 2 == 1;
+            instances.push(Arc::new(Instance {
+                who,
+                lock,
+                lock_name: of.name.clone(),
+                process,
+                batcher: lock % plan.batchers(),
+                format: if is_previous { Format::Previous } else { Format::Present },
+                plan: member.clone(),
+                clocks: Arc::clone(clocks),
+                state: Mutex::default(),
+                timing: Mutex::new(member.timing.clone()),
+            }));
         }
     }
-    processes
+    instances
 }
 
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Plan,
-    pub(crate) database: Database,
-    pub(crate) server: Option<Server>,
-    timeline: Timeline,
-    processes: Vec<Arc<Process>>,
-    /// The slot of a house at each lock.
-    slots: BTreeMap<(usize, String), usize>,
-    network_faults: Mutex<NetworkFaults>,
-    checks: Mutex<Checks>,
-    /// The begin of each slot whose outcome is not known yet.
-    unknown: Mutex<Vec<Option<Writer>>>,
-    /// The takeover rows that peers of another implementation left.
-    peers: Mutex<BTreeSet<String>>,
+    pub(crate) network: Arc<Network>,
+    instances: Vec<Arc<Instance>>,
+    /// By process, one for each of its batchers.
+    tables: Vec<Vec<LockTable>>,
+    checks: Arc<Mutex<Checks>>,
     /// True if lives that begin now may have leases of their own.
     leases_differ: CancellationToken,
-    history: Mutex<Result<BTreeMap<&'static str, u64>, String>>,
 }
 
 impl Deref for World {
-    type Target = Timeline;
+    type Target = Network;
 
-    fn deref(&self) -> &Timeline {
-        &self.timeline
+    fn deref(&self) -> &Network {
+        &self.network
     }
 }
 
 impl World {
     pub(crate) async fn new(plan: &Plan, prints: bool) -> World {
-        let members: usize = plan.locks.iter().map(|lock| lock.members.len()).sum();
+        let timeline = Arc::new(Timeline::new(plan.seed, prints));
+        let instances = instances(plan);
+        let checks = Arc::new(Mutex::new(Checks::new(plan, &instances, &timeline)));
+        // Each process has a connection, and so has each caller. The last is the tool's.
+        let processes = instances.iter().map(|it| it.process + 1).max().unwrap_or_default();
+        let bounds = (0..processes).map(|process| match instances.get(process) {
+            Some(only) if !plan.together => Bounds::of_one(&only.timing()),
+            _ => Bounds::OF_MANY,
+        });
+        let bounds: Vec<_> = bounds.chain(vec![Bounds::NONE; plan.callers.len() + 1]).collect();
         let schema = if plan.old_table.is_some() { OLD_SCHEMA } else { SCHEMA };
-        let lines = plan.through_client.then_some((members, plan.callers.len()));
+        let lines = plan.through_client.then_some(bounds.len());
         let (server, database) = server::start(plan.uncertainty, schema, lines).await;
         let canaries: Vec<_> = CANARIES.into_iter().map(canary_row).collect();
         database.apply(&canaries).await.expect("the database is empty");
-        let processes = processes(plan);
-        let slots = processes.iter();
-        let slots = slots.map(|slot| ((slot.house, slot.lock_name.clone()), slot.who)).collect();
-        let network_faults = NetworkFaults { loss: plan.loss / 20.0, outage: None };
+        let conditions = Conditions {
+            longest_lease: plan.longest_lease(),
+            delay_max: plan.delay_max,
+            loss: plan.loss,
+        };
+        let network = Network::new(
+            &timeline,
+            conditions,
+            (server, database),
+            bounds,
+            Some(Arc::clone(&checks)),
+        );
+        let network = Arc::new(network);
+        let format =
+            |process| instances.iter().find(|it| it.process == process).map(|it| it.format);
+        let tables = |process: usize| match &network.server {
+            Some(server) => vec![server.table(process).clone()],
+            None => {
+                let format = format(process).unwrap_or(Format::Present);
+                let reach = Reach { network: Arc::clone(&network), line: process, format };
+                simulation::tables(reach, plan.batchers())
+            }
+        };
+        let tables = (0..processes).map(tables).collect();
         World {
             plan: plan.clone(),
-            database,
-            server,
-            timeline: Timeline::new(plan.seed, prints),
-            unknown: Mutex::new(vec![None; processes.len()]),
-            checks: Mutex::new(Checks::new(plan, &processes)),
-            processes,
-            slots,
-            network_faults: Mutex::new(network_faults),
-            peers: Mutex::default(),
+            tables,
+            network,
+            checks,
+            instances,
             leases_differ: CancellationToken::new(),
-            history: Mutex::new(Ok(BTreeMap::new())),
         }
     }
 
-    pub(crate) fn processes(&self) -> &[Arc<Process>] {
-        &self.processes
+    pub(crate) fn instances(&self) -> &[Arc<Instance>] {
+        &self.instances
     }
 
-    pub(crate) fn process(&self, who: usize) -> &Arc<Process> {
-        &self.processes[who]
+    /// All that live and die with an instance, itself included.
+    pub(crate) fn of_process(&self, process: usize) -> Vec<Arc<Instance>> {
+        self.instances.iter().filter(|other| other.process == process).cloned().collect()
     }
 
-    /// The slot at this lock in the house of `who`.
-    pub(crate) fn slot_of(&self, who: usize, lock: &str) -> usize {
-        let slot = self.slots.get(&(self.process(who).house, lock.to_string()));
-        slot.copied().unwrap_or(who)
+    /// The table by which an instance contends.
+    pub(crate) fn table(&self, instance: &Instance) -> &LockTable {
+        let tables = &self.tables[instance.process];
+        &tables[instance.batcher % tables.len()]
     }
 
-    /// All that live and die with a process, itself included.
-    pub(crate) fn housemates(&self, process: &Process) -> Vec<Arc<Process>> {
-        let mates = self.processes.iter().filter(|other| other.house == process.house);
-        mates.cloned().collect()
+    /// The number of a caller's connection; that after the last caller's is the tool's.
+    pub(crate) fn callers_line(&self, index: usize) -> usize {
+        self.tables.len() + index
     }
 
-    pub(crate) fn network_faults(&self) -> NetworkFaults {
-        *lock(&self.network_faults)
+    pub(crate) fn checks(&self) -> MutexGuard<'_, Checks> {
+        lock(&self.checks)
     }
 
-    pub(crate) fn set_outage(&self, outage: Option<Outage>) {
-        lock(&self.network_faults).outage = outage;
-    }
-
-    pub(crate) fn set_loss(&self, loss: f64) {
-        lock(&self.network_faults).loss = loss;
-    }
-
-    /// Something goes wrong with a process, its network or the server.
-    pub(crate) fn fault(&self, who: usize, what: &(impl std::hash::Hash + std::fmt::Debug)) {
-        self.goes_wrong();
-        self.note(who, what);
-    }
-
-    pub(crate) fn fail(&self, invariant: Invariant, what: String) {
-        let now = self.now();
-        self.check(|checks| {
-            checks.finding.fail(invariant, now, what);
-            Vec::new()
-        });
-    }
-
-    /// Lets the checks look, counts what they have seen, and ends the world on a violation.
-    pub(crate) fn check(&self, look: impl FnOnce(&mut Checks) -> Vec<CoverageGoal>) {
-        let (seen, has_failed) = {
-            let mut checks = lock(&self.checks);
-            if let Some(rule) = simulation::broken_rule() {
-                checks.finding.fail(Invariant::Contract, self.now(), rule.into());
-            }
-            (look(&mut checks), checks.finding.first().is_some())
-        };
-        seen.into_iter().for_each(|goal| self.saw(goal));
-        if has_failed {
-            self.failed.cancel();
-        }
-    }
-
-    /// A process sends a request that is no heartbeat.
-    pub(crate) fn sent(&self, who: usize) -> Option<Sent> {
-        let (now, process) = (self.now(), self.process(who));
-        let mut sent = None;
-        self.check(|checks| {
-            // The number of requests of a healthy process of many locks depends on how they fall
-            // into step. So there only those count that come to nothing.
-            if self.plan.together {
-                sent = Some(checks.sent_together(process, now));
-            } else {
-                checks.sent(process, now);
-            }
-            Vec::new()
-        });
-        sent
-    }
-
-    /// Requests brought answers.
-    pub(crate) fn came_to_something(&self, who: usize, sent: impl IntoIterator<Item = Sent>) {
-        let process = self.process(who);
-        self.check(|checks| {
-            sent.into_iter().for_each(|sent| checks.came_to_something(process, sent));
-            Vec::new()
-        });
-    }
-
-    /// A peer of another implementation leaves the takeover row of this key.
-    pub(crate) fn peer_leaves(&self, key: String) {
-        lock(&self.peers).insert(key);
+    /// What watches the acts of instances.
+    pub(crate) fn shared_checks(&self) -> &Arc<Mutex<Checks>> {
+        &self.checks
     }
 
     /// By which a life that begins now goes: in an old table all leases have to be the same.
@@ -208,97 +163,16 @@ impl World {
         self.leases_differ.cancel();
     }
 
-    /// An instance has a term: the attempt whose outcome was unknown may be the one that began it.
-    pub(crate) fn resolves(&self, who: usize, term: &Term) {
-        let unknown = lock(&self.unknown)[who].take();
-        if unknown.is_some_and(|writer| writer.as_str() == simulation::writer(term)) {
-            self.saw(CoverageGoal::UnknownApplied);
-        }
-    }
-
-    /// Asks what a process believes.
-    pub(crate) fn look_at(&self, process: &Process) {
-        let now = self.now();
-        self.check(|checks| checks.look(process, &self.processes, now));
-    }
-
-    pub(crate) fn before_act(&self, who: usize, act: &Act) {
-        self.note(who, act);
-        let (now, process) = (self.now(), self.process(who));
-        self.check(|checks| {
-            checks.before_act(process, act, now);
-            Vec::new()
-        });
-        if matches!(act, Act::Insert { .. } | Act::Takeover { .. })
-            && lock(&self.unknown)[who].take().is_some()
-        {
-            // It would not try again if the last attempt were its term.
-            self.saw(CoverageGoal::UnknownNotApplied);
-        }
-    }
-
-    pub(crate) fn after_act(&self, who: usize, act: &Act, answer: &Answer) {
-        self.note(who, answer);
-        let process = self.process(who);
-        self.check(|checks| {
-            checks.after_act(process, act, answer);
-            Vec::new()
-        });
-        let mut unknown = lock(&self.unknown);
-        match (act, answer) {
-            (Act::Insert { writer } | Act::Takeover { writer, .. }, Answer::Unknown) => {
-                unknown[who] = Some(writer.clone());
-            }
-            (Act::Takeover { .. }, Answer::Rejected(_))
-            | (Act::Insert { .. }, Answer::Rejected(Rejection::Changed(_))) => {
-                self.saw(CoverageGoal::LostRace);
-            }
-            (Act::Heartbeat { .. } | Act::Release { .. }, Answer::Rejected(_)) => {
-                self.saw(CoverageGoal::RefusedInTerm);
-            }
-            (Act::Observe, Answer::Observed(observation)) => {
-                let Some(row) = &observation.row else { return };
-                let own = self.process(who).timing().lease;
-                let waits = |lease| row.heartbeat + lease > observation.read_at;
-                if !row.is_released() && !waits(own) && row.lease.is_some_and(waits) {
-                    self.saw(CoverageGoal::LongerLease);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// A process has ended.
-    pub(crate) fn gone(&self, who: usize, crashed: bool) {
-        self.note(who, &crashed);
-        lock(&self.unknown)[who] = None;
-        let process = self.process(who);
-        self.check(|checks| {
-            checks.gone(process);
-            Vec::new()
-        });
-    }
-
-    /// The server has applied a commit.
-    pub(crate) fn committed(&self, who: usize, committed: Committed) {
-        self.note(who, &(committed.at, &committed.purpose));
-        let now = self.now();
-        self.check(|checks| {
-            checks.committed(committed, now);
-            if checks.history.unsettled() < 256 {
-                return Vec::new();
-            }
-            checks.settle(TrueTime::at(now.saturating_sub(SETTLING)), now)
-        });
+    /// Asks what an instance believes.
+    pub(crate) fn look_at(&self, instance: &Instance) {
+        self.checks().look(instance, &self.instances);
     }
 
     /// All rows are gone, as after the loss of a disk.
     pub(crate) fn lose_rows(&self) {
-        let at = self.database.read_timestamp(TimestampBound::Strong);
+        let at = timestamp(self.read_timestamp());
         self.database.lose_rows();
-        if let Ok(at) = at {
-            lock(&self.checks).history.lost_rows(timestamp(at));
-        }
+        self.checks().history.lost_rows(at);
     }
 
     /// Returns true if a lock of this name is known to anybody here.
@@ -309,14 +183,17 @@ impl World {
 
     /// The token under which an instance holds the lock of this name.
     pub(crate) fn holder_of(&self, name: &str) -> Option<u64> {
-        let holders = self.processes.iter().filter(|process| process.lock_name == name);
-        holders.filter_map(|process| process.has_lock()).map(FencingToken::as_nanoseconds).next()
+        let contenders = self.instances.iter().filter(|instance| instance.lock_name == name);
+        contenders
+            .filter_map(|instance| instance.has_lock())
+            .map(FencingToken::as_nanoseconds)
+            .next()
     }
 
     /// Returns the holders: who holds which lock, under which token.
     pub(crate) fn holders(&self) -> Vec<(usize, usize, u64)> {
-        let holders = self.processes.iter().filter_map(|process| {
-            Some((process.lock, process.who, process.has_lock()?.as_nanoseconds()))
+        let holders = self.instances.iter().filter_map(|instance| {
+            Some((instance.lock, instance.who, instance.has_lock()?.as_nanoseconds()))
         });
         let mut holders: Vec<_> = holders.collect();
         holders.sort_unstable();
@@ -325,9 +202,6 @@ impl World {
 
     /// Returns how it went so far.
     pub(crate) fn report(&self) -> Report {
-        let violation = lock(&self.checks).finding.first().cloned();
-        let report =
-            self.timeline.report(violation, self.processes.len(), !self.plan.through_client);
-        Report { history: lock(&self.history).clone(), ..report }
+        self.network.report(self.instances.len(), !self.plan.through_client)
     }
 }

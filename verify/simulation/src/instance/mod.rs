@@ -1,4 +1,4 @@
-//! One slot of the fleet: a process that runs, is paused, dies and comes back.
+//! A contender for one lock: it runs, is paused, dies and comes back.
 
 mod life;
 
@@ -14,33 +14,32 @@ use crate::format::Format;
 use crate::machine::{Clocks, lock};
 use crate::plan::MemberPlan;
 
-/// A process and its machine.
+/// A contender for one lock, and its machine.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct Instance {
     pub(crate) who: usize,
     pub(crate) lock: usize,
     pub(crate) lock_name: String,
-    /// The process it is part of; those of one house live, sleep and die together.
-    pub(crate) house: usize,
-    /// The batcher of its house that sends for it; all of them share a budget.
+    /// The process it is part of; those of one process live, sleep and die together.
+    pub(crate) process: usize,
+    /// The batcher of its process that sends for it; all of them share a budget.
     pub(crate) batcher: usize,
     /// How it writes rows and understands them.
     pub(crate) format: Format,
     pub(crate) plan: MemberPlan,
     pub(crate) clocks: Arc<Clocks>,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     /// By which its present life, or its last, goes.
-    timing: Mutex<Timing>,
+    pub(crate) timing: Mutex<Timing>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     life: Option<Life>,
     is_paused: bool,
     is_doomed: bool,
-    cut: Cut,
     waker: Option<Waker>,
-    /// Of the house's batcher, while it is paused.
+    /// Of the process's batcher, while it is paused.
     batchers_waker: Option<Waker>,
     /// When it last came back from a pause, since the start.
     resumed: Option<Duration>,
@@ -53,37 +52,14 @@ struct Life {
     cancel: CancellationToken,
 }
 
-/// A cut between one process and the network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Cut {
-    #[default]
-    No,
-    /// Nothing it sends arrives.
-    Requests,
-    /// It hears nothing back.
-    Replies,
-}
-
 impl State {
     fn wake(&mut self) {
         self.waker.take().into_iter().chain(self.batchers_waker.take()).for_each(Waker::wake);
     }
 }
 
-impl Process {
-    pub(crate) fn new(
-        who: usize,
-        (lock, lock_name): (usize, String),
-        (house, batcher): (usize, usize),
-        (clocks, format): (Arc<Clocks>, Format),
-        plan: MemberPlan,
-    ) -> Process {
-        let timing = Mutex::new(plan.timing.clone());
-        let state = Mutex::default();
-        Process { who, lock, lock_name, house, batcher, format, plan, clocks, state, timing }
-    }
-
-    /// Stops the process without its knowing; its clock goes on.
+impl Instance {
+    /// Stops it without its knowing; its clock goes on.
     pub(crate) fn pause(&self) {
         lock(&self.state).is_paused = true;
     }
@@ -120,14 +96,6 @@ impl Process {
         if let Some(member) = self.member() {
             member.resign(next);
         }
-    }
-
-    pub(crate) fn cut_off(&self, cut: Cut) {
-        lock(&self.state).cut = cut;
-    }
-
-    pub(crate) fn cut(&self) -> Cut {
-        lock(&self.state).cut
     }
 
     pub(crate) fn is_paused(&self) -> bool {

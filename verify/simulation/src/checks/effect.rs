@@ -1,23 +1,23 @@
-//! A commit, and what it was for.
+//! The effect of a commit on a lock, and what it was for.
 
 use std::time::Duration;
 
 use spindle_emulator::engine::Mutation;
-use spindle_protocol::{Change, Row, Succession, TermId, Timestamp};
+use spindle_protocol::{Change, Row, Succession, TermId};
 
 use crate::format::Format;
 
-/// A commit that the server applied.
+/// One transaction's effect on one lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Committed {
-    pub(crate) at: Timestamp,
-    pub(crate) by: usize,
+pub(crate) struct Effect {
+    /// The process that sends it; none of an edit.
+    pub(crate) by: Option<usize>,
     pub(crate) lock: String,
     pub(crate) purpose: Purpose,
     pub(crate) mutations: Vec<Mutation>,
 }
 
-/// The purpose of a commit.
+/// The purpose of an effect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     Insert,

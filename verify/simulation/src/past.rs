@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use spindle::operate::{HistoryEnd, PastTerm};
 use spindle::simulation::{Past, Version, history};
-use spindle_emulator::engine::{Read, Timestamp as EngineTimestamp, TimestampBound};
+use spindle_emulator::engine::Timestamp as EngineTimestamp;
 use spindle_protocol::{StoredRow, Timestamp};
 
-use crate::rows::{TABLE, decode, key, timestamp};
+use crate::network::COLUMNS;
+use crate::rows::{decode, timestamp};
 use crate::world::World;
 
 /// Well within what the engine keeps.
@@ -20,8 +21,7 @@ struct LockRow<'a> {
 
 impl Past for LockRow<'_> {
     async fn now(&self) -> spindle::Result<(Option<StoredRow>, Timestamp)> {
-        let read_at = self.world.database.read_timestamp(TimestampBound::Strong);
-        let read_at = read_at.expect("a strong read has a timestamp");
+        let read_at = self.world.read_timestamp();
         let row = self.read(read_at).await.expect("a strong read is answered");
         Ok((row, timestamp(read_at)))
     }
@@ -47,20 +47,12 @@ impl Past for LockRow<'_> {
 impl LockRow<'_> {
     /// None if the version is forgotten.
     async fn read(&self, at: EngineTimestamp) -> Option<Option<StoredRow>> {
-        const COLUMNS: [&str; 5] = ["heartbeat", "token", "writer", "lease_ms", "info"];
-        let read = Read::row(TABLE, COLUMNS, key(self.lock));
-        let rows = self.world.database.read_at(at, read).await.ok()?;
-        Some(rows.first().map(|row| decode(self.lock, &COLUMNS, row)))
+        let cells = self.world.cells_at(self.lock, at).await?;
+        Some(cells.map(|cells| decode(self.lock, &COLUMNS, &cells)))
     }
 }
 
-/// The row of a lock as it was then, if there was one.
-pub(crate) async fn row_at(world: &World, lock: &str, at: Timestamp) -> Option<StoredRow> {
-    let at = EngineTimestamp::from_nanos(i128::from(at.0))?;
-    LockRow { world, lock }.read(at).await.flatten()
-}
-
 /// The terms of a lock, the latest first, and when they were read.
-pub(crate) async fn of(world: &World, lock: &str) -> (Vec<PastTerm>, Timestamp) {
+pub(crate) async fn told(world: &World, lock: &str) -> (Vec<PastTerm>, Timestamp) {
     history(&LockRow { world, lock }, WINDOW).await.expect("the engine answers")
 }

@@ -4,22 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt as _;
-use spindle_emulator::Effect;
 use tokio::time::{sleep, timeout};
 
-use super::network::Line;
 use super::plan::Subject;
 use super::slot::{Slot, crash};
 use super::world::FleetWorld;
 use crate::coverage::CoverageGoal;
-use crate::network_faults::Outage;
-use crate::timeline::after;
+use crate::network_faults::{Cut, Outage};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fault {
     Crash,
     Leave,
-    Cut(Effect),
+    CutOff(Cut),
     StaleView,
     Unable,
     Evict,
@@ -34,8 +31,8 @@ const FAULTS: [Fault; 16] = [
     Fault::Crash,
     Fault::Leave,
     Fault::Leave,
-    Fault::Cut(Effect::Stall),
-    Fault::Cut(Effect::StallReply),
+    Fault::CutOff(Cut::Requests),
+    Fault::CutOff(Cut::Replies),
     Fault::StaleView,
     Fault::StaleView,
     Fault::Unable,
@@ -47,8 +44,8 @@ const FAULTS: [Fault; 16] = [
     Fault::BadNetwork,
 ];
 
-/// Does harm until the storm is over.
-pub(crate) async fn rage(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) {
+/// Injects faults until the storm is over.
+pub(crate) async fn run(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) {
     let mover = (world.plan.moves.is_some() && world.plan.subject == Subject::Shards)
         .then(|| tokio::spawn(move_about(Arc::clone(world))));
     while world.now() < world.plan.storm && !world.failed.is_cancelled() {
@@ -58,10 +55,9 @@ pub(crate) async fn rage(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) {
             (pause, who, random.random_range(0..FAULTS.len()))
         });
         sleep(pause.max(Duration::from_millis(1))).await;
-        strike(world, slots, who, FAULTS[which]).await;
+        inject(world, slots, who, FAULTS[which]).await;
     }
     world.end_storm();
-    world.tell(|| "the storm is over".to_string());
     if let Some(mover) = mover {
         let _ = mover.await;
     }
@@ -81,9 +77,9 @@ async fn move_about(world: Arc<FleetWorld>) {
     }
 }
 
-async fn strike(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], who: usize, fault: Fault) {
+async fn inject(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], who: usize, fault: Fault) {
     let slot = &slots[who];
-    world.fault(|| format!("{}: {fault:?}", slot.id));
+    world.fault(who, &fault);
     let long = world.some_leases(2.0);
     let line = slot.line();
     match fault {
@@ -91,56 +87,30 @@ async fn strike(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], who: usize, fault:
             world.saw(CoverageGoal::MemberCrashed);
             // Most die at once; of some the last requests arrive.
             let arrives = world.random(|random| random.random_bool(0.2));
-            let cut = if arrives { Effect::StallReply } else { Effect::Stall };
+            let cut = if arrives { Cut::Replies } else { Cut::Requests };
             crash(slot, slots, cut, long);
         }
         Fault::Leave => slot.leave(long),
-        Fault::Cut(effect) => {
-            change_line(world, line, long, move |line| line.cut = Some(effect));
+        Fault::CutOff(cut) => {
+            world.network.change_line(line, long, |line| line.cut = Some(cut));
         }
         Fault::StaleView => {
             world.saw(CoverageGoal::StaleViews);
             // A poll gives up after 5 s.
             let by = Duration::from_secs(4).mul_f64(world.random(|random| random.random()));
-            change_line(world, line, long * 2, move |line| line.stale = Some(by));
+            world.network.change_line(line, long * 2, |line| line.stale = Some(by));
         }
-        Fault::Unable => change_line(world, line, long * 2, |line| line.is_unable = true),
+        Fault::Unable => {
+            let pieces = world.plan.all_pieces();
+            world.network.change_line(line, long * 2, |line| line.unable = pieces);
+        }
         Fault::Evict => {
             let shard = world.random(|random| random.random_range(0..world.plan.pieces()));
-            let eviction = world.tools_table().evict(world.shard_key(shard));
+            let eviction = world.tools_table().evict(world.plan.piece(shard));
             let _ = timeout(world.plan.lease, eviction).await;
         }
-        Fault::Outage(outage) => {
-            world.change_faults(|network_faults| network_faults.outage = Some(outage));
-            after(world, long, |world| {
-                world.change_faults(|network_faults| network_faults.outage = None)
-            });
-        }
-        Fault::Restart => {
-            world.network.database.abort_all();
-            world.change_faults(|network_faults| network_faults.outage = Some(Outage::Refused));
-            after(world, long / 4, |world| {
-                world.change_faults(|network_faults| network_faults.outage = None)
-            });
-        }
-        Fault::BadNetwork => {
-            world.change_faults(|network_faults| network_faults.loss = world.plan.loss);
-            let usual = world.plan.loss / 20.0;
-            after(world, long * 2, move |world| {
-                world.change_faults(|network_faults| network_faults.loss = usual);
-            });
-        }
+        Fault::Outage(outage) => world.network.goes_away(outage, long),
+        Fault::Restart => world.network.restarts(long / 4),
+        Fault::BadNetwork => world.network.is_bad(long * 2),
     }
-}
-
-fn change_line(
-    world: &Arc<FleetWorld>,
-    line: usize,
-    long: Duration,
-    change: impl FnOnce(&mut Line),
-) {
-    world.change_faults(|network_faults| change(&mut network_faults.lines[line]));
-    after(world, long, move |world| {
-        world.change_faults(|network_faults| network_faults.lines[line] = Line::default());
-    });
 }

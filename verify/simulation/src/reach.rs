@@ -1,0 +1,271 @@
+//! The requests of one process: those of the shipped batcher, and of fenced writes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle::simulation::{Accepted, Failure, Store};
+use spindle::{Term, simulation};
+use spindle_emulator::engine::{
+    Cell, Code, Concurrency, KeyRange, Mutation, Read, ReadWriteOptions, TransactionId, Value,
+    WriteKind,
+};
+use spindle_judge::Outcome;
+use spindle_protocol::{Change, StoredRow, TermId, Timestamp, Writer};
+use tokio::time::sleep;
+
+use crate::checks::{Effect, Purpose};
+use crate::coverage::CoverageGoal;
+use crate::format::{Format, Reads};
+use crate::load::{Asking, Kind};
+use crate::machine::lock;
+use crate::network::{Asked, COLUMNS, Network, Rpc};
+use crate::network_faults::{abort, carry};
+use crate::rows::{LEDGER, TABLE, key, timestamp};
+
+/// The lock table as one connection reaches it.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    pub(crate) network: Arc<Network>,
+    pub(crate) line: usize,
+    /// How its process writes rows and understands them.
+    pub(crate) format: Format,
+}
+
+/// A transaction that was begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    id: TransactionId,
+    /// The rows that were found, by their keys in the table.
+    found: HashMap<String, StoredRow>,
+    asking: Option<Asking>,
+}
+
+impl Store for Reach {
+    type Transaction = Begun;
+
+    async fn read(
+        &self,
+        keys: Vec<Arc<str>>,
+        ranges: Vec<(String, String)>,
+    ) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
+        if keys.len() > 1 {
+            self.network.saw(CoverageGoal::ReadTogether);
+        }
+        let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        let kind = if ranges.is_empty() { Kind::Poll } else { Kind::GroupPoll };
+        let rows = keys.iter().chain(ranges.iter().map(|(from, _)| from)).cloned().collect();
+        let asking = self.network.loads.read(self.line, kind, rows);
+        let found = self.page((keys, ranges), kind == Kind::GroupPoll).await?;
+        asking.answered();
+        Ok(found)
+    }
+
+    async fn begin(
+        &self,
+        changes: &[(Arc<str>, Change)],
+    ) -> Result<(Self::Transaction, Vec<StoredRow>), Failure> {
+        let asking = self.network.loads.transaction(self.line, changes);
+        let begun = self.begins(changes, Concurrency::Optimistic).await.map_err(failure)?;
+        let rows = begun.found.values().cloned().collect();
+        Ok((Begun { asking, ..begun }, rows))
+    }
+
+    async fn commit(&self, mut begun: Begun, changes: Vec<Accepted>) -> Result<Timestamp, Failure> {
+        if changes.len() > 1 {
+            self.network.saw(CoverageGoal::WrittenTogether);
+        }
+        begun.asking.iter_mut().for_each(Asking::sends);
+        let effect = |accepted: &Accepted| Effect {
+            by: Some(self.line),
+            lock: accepted.0.to_string(),
+            purpose: Purpose::of(&accepted.1, self.format),
+            mutations: self.format.writes(accepted, &begun.found),
+        };
+        let effects = changes.iter().map(effect).collect();
+        let at = self.commits(begun.id, effects).await.map_err(failure)?;
+        begun.asking.into_iter().for_each(Asking::answered);
+        if changes.iter().any(|(_, change, _)| matches!(change, Change::Sweep { .. })) {
+            self.network.saw(CoverageGoal::Swept);
+        }
+        Ok(at)
+    }
+
+    fn roll_back(&self, Begun { id, mut asking, .. }: Begun) {
+        asking.iter_mut().for_each(Asking::sends);
+        // All of its changes were answered, with a refusal.
+        asking.into_iter().for_each(Asking::answered);
+        let (reach, database) = (self.clone(), self.network.database.clone());
+        let serving = async move { database.rollback(id).map_err(|error| error.code()) };
+        tokio::spawn(async move { reach.call(Rpc::Rollback, None, &[], serving).await });
+    }
+
+    async fn leftovers(&self, locks: &[(Arc<str>, Timestamp)]) -> Result<Vec<StoredRow>, Failure> {
+        let rows = locks.iter().map(|(lock, _)| lock.to_string()).collect();
+        let asking = self.network.loads.read(self.line, Kind::Sweep, rows);
+        let ranges = locks.iter().map(|(lock, before)| self.format.leftovers(lock, *before));
+        let (mut rows, _) = self.page((Vec::new(), ranges.collect()), false).await?;
+        asking.answered();
+        rows.retain(|row| row.heartbeat.is_none());
+        rows.sort_by(|one, other| one.key.cmp(&other.key));
+        Ok(rows)
+    }
+}
+
+impl Reach {
+    /// Sends one request, which may commit these effects.
+    async fn call<T: Send + 'static>(
+        &self,
+        rpc: Rpc,
+        commit: Option<TransactionId>,
+        effects: &[Effect],
+        serving: impl Future<Output = Result<T, Code>> + Send + 'static,
+    ) -> Result<T, Code> {
+        let delivery = self.network.delivery(self.line, rpc, effects);
+        let [served, aborting, landing] = [(); 3].map(|()| Arc::clone(&self.network));
+        let serving = async move {
+            let reply = serving.await;
+            if let Err(Code::Aborted) = reply {
+                served.saw(CoverageGoal::Aborted);
+            }
+            reply
+        };
+        let aborted = move || abort(&aborting.database, commit);
+        let landed = move || {
+            if commit.is_some() {
+                landing.saw(CoverageGoal::AppliedLate);
+            }
+        };
+        carry(delivery, serving, aborted, landed).await
+    }
+
+    async fn page(
+        &self,
+        asked: Asked,
+        is_kept: bool,
+    ) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
+        let (network, format) = (Arc::clone(&self.network), self.format);
+        let serving = async move {
+            let at = network.read_timestamp();
+            let (before, known) = {
+                let pages = lock(&network.pages);
+                (pages.commits(), pages.known(&asked).filter(|_| is_kept))
+            };
+            if let Some(known) = known {
+                return Ok((known.to_vec(), timestamp(at)));
+            }
+            let keys = asked.0.iter().map(|name| KeyRange::prefix(key(name)));
+            let ranges =
+                asked.1.iter().map(|(from, to)| KeyRange { start: key(from), end: key(to) });
+            let read = Read { keys: keys.chain(ranges).collect(), ..Read::all(TABLE, COLUMNS) };
+            let rows = network.database.read_at(at, read).await.map_err(|error| error.code())?;
+            let rows: Vec<StoredRow> =
+                named(&rows).map(|(name, row)| format.row(name, &COLUMNS, row)).collect();
+            if is_kept {
+                lock(&network.pages).keep(asked, before, &rows);
+            }
+            Ok((rows, timestamp(at)))
+        };
+        self.call(Rpc::Read, None, &[], serving).await.map_err(failure)
+    }
+
+    /// Begins a transaction by reading the rows by which these changes are judged.
+    async fn begins(
+        &self,
+        changes: &[(Arc<str>, Change)],
+        concurrency: Concurrency,
+    ) -> Result<Begun, Code> {
+        let (database, format) = (self.network.database.clone(), self.format);
+        let Reads { keys, columns } = format.reads(changes);
+        let columns: Vec<_> = std::iter::once("name").chain(columns).collect();
+        let serving = async move {
+            let id = database.begin(&ReadWriteOptions { concurrency, previous: None });
+            let prefixes = keys.iter().map(|(in_table, _)| KeyRange::prefix(key(in_table)));
+            let all = Read::all(TABLE, columns.iter().copied());
+            let read = Read { keys: prefixes.collect(), ..all };
+            let rows = database.read(id, read).await.map_err(|error| error.code())?;
+            let asked: HashMap<String, String> = keys.into_iter().collect();
+            let row = |name: &String, row| {
+                Some((name.clone(), format.row(asked.get(name)?, &columns, row)))
+            };
+            Ok((id, named(&rows).filter_map(|(name, cells)| row(name, cells)).collect()))
+        };
+        let (id, found) = self.call(Rpc::Begin, None, &[], serving).await?;
+        Ok(Begun { id, found, asking: None })
+    }
+
+    async fn commits(&self, id: TransactionId, effects: Vec<Effect>) -> Result<Timestamp, Code> {
+        let network = Arc::clone(&self.network);
+        let committing = effects.clone();
+        let serving =
+            async move { network.commit(id, committing).await.map_err(|error| error.code()) };
+        self.call(Rpc::Commit, Some(id), &effects, serving).await
+    }
+
+    /// Writes under a term by no rule but its fence, whether or not the term is over here, and
+    /// thinks for so long before the commit. Returns what the writer is told, and when the write was
+    /// committed.
+    pub(crate) async fn write(
+        &self,
+        term: &Term,
+        serial: i64,
+        think: Duration,
+    ) -> (Outcome, Option<Timestamp>) {
+        let writer = Writer::from(simulation::writer(term));
+        let token = Timestamp(term.token().as_nanoseconds().cast_signed());
+        let id = TermId { token, writer };
+        let fence = Change::Fence { term: id.clone() };
+        let lock = term.lock();
+        // As the shipped fence reads. A transaction that stays open must hold up no heartbeat.
+        let changes = [(lock.into(), fence.clone())];
+        let begun = self.begins(&changes, Concurrency::Pessimistic).await;
+        let Ok(begun) = begun else { return (Outcome::NotSent, None) };
+        let found: Vec<_> = begun.found.values().cloned().collect();
+        if fence.judge(lock, &found).is_err() {
+            self.network.saw(CoverageGoal::FencedOff);
+            // An open transaction would hold the next owner up.
+            self.roll_back(begun);
+            return (Outcome::Fenced, None);
+        }
+        sleep(think).await;
+        let cells = [("serial", Cell::from(serial)), ("lock_name", lock.into())];
+        let effect = Effect {
+            by: Some(self.line),
+            lock: lock.to_string(),
+            purpose: Purpose::Fenced(self.format.written_term(&id)),
+            mutations: vec![Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells)],
+        };
+        match self.commits(begun.id, vec![effect]).await {
+            Ok(at) => {
+                self.network.saw(CoverageGoal::FencedWrite);
+                (Outcome::Committed, Some(at))
+            }
+            Err(Code::Aborted) => {
+                self.network.saw(CoverageGoal::FencedOff);
+                (Outcome::NotSent, None)
+            }
+            Err(_) => (Outcome::Unknown, None),
+        }
+    }
+}
+
+/// The rows as they were read, each with its name, which is its first cell.
+fn named(rows: &[Vec<Value>]) -> impl Iterator<Item = (&String, &Vec<Value>)> {
+    rows.iter().filter_map(|row| match row.first() {
+        Some(Value::String(name)) => Some((name, row)),
+        _ => None,
+    })
+}
+
+fn failure(code: Code) -> Failure {
+    match code {
+        Code::AlreadyExists => Failure::Exists,
+        Code::PermissionDenied | Code::Unimplemented => Failure::NotApplied,
+        Code::Aborted
+        | Code::NotFound
+        | Code::FailedPrecondition
+        | Code::InvalidArgument
+        | Code::OutOfRange => Failure::Refused,
+        _ => Failure::Unknown,
+    }
+}
