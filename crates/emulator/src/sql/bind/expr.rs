@@ -244,25 +244,29 @@ impl Binder<'_> {
             Some(otherwise) => self.expr(otherwise)?,
             None => Typed::constant(at, Value::Null, Origin::Literal),
         });
+        // A condition of another type is told before a value that its type can't hold.
+        let whens = branches.iter().map(|(when, _)| when);
+        let mut conditions = match operand {
+            None => whens
+                .map(|when| self.operand(when, Type::Bool, "CASE"))
+                .collect::<Result<Vec<Node>>>()?,
+            Some(operand) => {
+                let all = self.exprs(std::iter::once(operand).chain(whens))?;
+                same_type(all, "CASE", at)?
+            }
+        };
         let found = type_names(&values);
         let (mut values, value_type) =
             unified(values)?.ok_or_else(|| no_signature("CASE", &found, at))?;
-        let otherwise = values.pop().unwrap_or(Node::Constant(Value::Null));
-        let whens = branches.iter().map(|(when, _)| when);
+        let otherwise = Box::new(values.pop().unwrap_or(Node::Constant(Value::Null)));
         let node = match operand {
             None => {
-                let mut branches = Vec::with_capacity(values.len());
-                for (when, value) in whens.zip(values) {
-                    branches.push((self.operand(when, Type::Bool, "CASE")?, value));
-                }
-                Node::Case { branches, otherwise: Box::new(otherwise) }
+                Node::Case { branches: conditions.into_iter().zip(values).collect(), otherwise }
             }
-            Some(operand) => {
-                let all = self.exprs(std::iter::once(operand).chain(whens))?;
-                let mut nodes = same_type(all, "CASE", at)?;
-                let branches = nodes.split_off(1).into_iter().zip(values).collect();
-                let operand = Box::new(nodes.pop().unwrap_or(Node::Constant(Value::Null)));
-                Node::CaseOf { operand, branches, otherwise: Box::new(otherwise) }
+            Some(_) => {
+                let branches = conditions.split_off(1).into_iter().zip(values).collect();
+                let operand = Box::new(conditions.pop().unwrap_or(Node::Constant(Value::Null)));
+                Node::CaseOf { operand, branches, otherwise }
             }
         };
         Ok(Typed::computed(at, value_type.unwrap_or(Type::Int64), node))
