@@ -22,7 +22,8 @@ impl Instance {
             Phase::Holding(Holding { heartbeat: Turn::Due(heartbeat), .. })
                 if heartbeat.at > now && !is_early =>
             {
-                self.due_sweep(now)
+                let heartbeat = *heartbeat;
+                self.sweep_before(heartbeat, now).and_then(|_| self.due_sweep(now))
             }
             Phase::Sweeping { .. } => self.due_sweep(now),
             Phase::Holding(term) if term.heartbeat.is_due(now) || is_early => {
@@ -53,9 +54,22 @@ impl Instance {
         Some(Act::Sweep { before: tidy.before })
     }
 
-    /// Returns when a heartbeat may go early. Never a repeat, which is as prompt as it may be, and
-    /// none where none is ever due.
+    /// Returns when a sweep may begin before this heartbeat, which replaces it unless it is answered by then.
+    ///
+    /// Both are drawn to the same ticks: without time to leave, each sweep could be taken back.
+    fn sweep_before(&self, heartbeat: Wake, now: Moment) -> Option<Wake> {
+        let Some(Tidy { turn: Turn::Due(sweep), .. }) = &self.tidy else { return None };
+        let (at, room) = (sweep.at.max(now), self.timing.heartbeat_interval / 8);
+        let spread = sweep.spread.min(heartbeat.at.since(at + room));
+        (at + room <= heartbeat.at).then_some(Wake { at, spread })
+    }
+
+    /// Returns when a heartbeat may go early. Never a repeat, which is as prompt as it may be, none
+    /// where none is ever due, and none that would replace a sweep.
     pub(super) fn early(&self) -> Option<Wake> {
+        if let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy {
+            return None;
+        }
         let Timing { heartbeat_interval: interval, renew_deadline, .. } = self.timing;
         let spread = self.timing.early();
         match &self.phase {
@@ -68,7 +82,7 @@ impl Instance {
         }
     }
 
-    pub(super) fn next_wake(&self) -> Option<Wake> {
+    pub(super) fn next_wake(&self, now: Moment) -> Option<Wake> {
         let stop = self.stop_by.map(|at| Wake { at, spread: Duration::ZERO });
         let next = match &self.phase {
             Phase::Standby { poll } => self.wanted.then_some(*poll),
@@ -77,12 +91,11 @@ impl Instance {
             Phase::Holding(term) => {
                 // The deadline is never put off by jitter (I7).
                 let deadline = term.renewed + self.timing.renew_deadline;
-                let next = match (term.heartbeat, &self.tidy) {
-                    (Turn::Due(heartbeat), Some(Tidy { turn: Turn::Due(sweep), .. })) => {
-                        if sweep.at < heartbeat.at { Some(*sweep) } else { Some(heartbeat) }
+                let next = match term.heartbeat {
+                    Turn::Due(heartbeat) => {
+                        Some(self.sweep_before(heartbeat, now).unwrap_or(heartbeat))
                     }
-                    (Turn::Due(heartbeat), _) => Some(heartbeat),
-                    (Turn::Asked { .. }, _) => None,
+                    Turn::Asked { .. } => None,
                 };
                 match next {
                     Some(next) if next.at < deadline => {

@@ -198,7 +198,7 @@ impl Instance {
             return Decision { act: None, ..decision };
         }
         decision.act = decision.act.or_else(|| self.due_act(now, is_early));
-        decision.wake = self.next_wake();
+        decision.wake = self.next_wake(now);
         decision.early = self.early();
         decision
     }

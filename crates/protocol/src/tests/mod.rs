@@ -377,6 +377,34 @@ fn leftovers_are_swept_once_a_term_and_never_delay_a_heartbeat() {
 }
 
 #[test]
+fn a_heartbeat_that_may_go_early_leaves_a_sweep_its_time() {
+    let (mut instance, began) = successor();
+    assert!(matches!(began.act, Some(Act::Sweep { .. })));
+    assert_eq!(began.early, None);
+    assert_eq!(instance.decide(at(300), Event::Early).act, None);
+    assert!(instance.decide(at(310), SWEPT).early.is_some());
+    let early = instance.decide(at(320), Event::Early);
+    assert!(matches!(early.act, Some(Act::Heartbeat { .. })));
+}
+
+#[test]
+fn a_sweep_that_has_no_time_before_a_heartbeat_goes_behind_it() {
+    let (mut instance, _) = successor();
+    assert_eq!(instance.decide(at(10), NOT_APPLIED).act, None);
+    let heartbeat = instance.decide(at(500), Event::Wake);
+    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
+    let renewed = instance.decide(at(506), applied(5_506));
+    assert!(renewed.wake.is_some_and(|wake| wake.at < at(600)), "the sweep is due again");
+    let late = instance.decide(at(990), Event::Wake);
+    assert_eq!(late.act, None);
+    assert_eq!(late.wake.map(|wake| wake.at), Some(at(1_000)));
+    let heartbeat = instance.decide(at(1_000), Event::Wake);
+    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
+    let again = instance.decide(at(1_006), applied(6_006));
+    assert_eq!(again.act, Some(Act::Sweep { before: spanner(0) }));
+}
+
+#[test]
 fn a_sweep_that_left_something_is_followed_by_another() {
     let (mut instance, _) = successor();
     let more = instance.decide(at(10), Event::Answer(Answer::Swept { all: false }));
