@@ -5,7 +5,7 @@ use google_cloud_spanner::client::DatabaseAdmin;
 use spindle::LockTable;
 use spindle_emulator::Emulator;
 
-const DATABASE: &str = "projects/p/instances/i/databases/d";
+use crate::world::DATABASE;
 
 pub async fn admin(emulator: &Emulator) -> DatabaseAdmin {
     let builder = DatabaseAdmin::builder().with_endpoint(emulator.rest_endpoint());
@@ -56,7 +56,7 @@ async fn a_table_that_cannot_be_created_says_why() {
     assert!(!error.is_config() && !error.is_outcome_unknown(), "{error:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_administration_that_gives_no_answer_is_told_within_seconds() {
     let emulator = Emulator::start().await.unwrap();
     emulator.create_database(DATABASE, "").await.unwrap();

@@ -7,8 +7,6 @@ use std::time::Duration;
 use google_cloud_gax::error::rpc::Code::NotFound;
 use google_cloud_gax::error::rpc::Status;
 use spindle::google_cloud_spanner::client::DatabaseClient;
-use spindle::google_cloud_spanner::key;
-use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
@@ -18,7 +16,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{World, timed, until};
+use crate::world::{keys, leader, order, timed, until};
 
 /// The longest that an answer of the embedded Spanner takes, repeats after a fault included.
 const SOON: Duration = Duration::from_secs(1);
@@ -27,8 +25,7 @@ const STOCK: &str = "stock";
 
 /// Returns true if the row is there. The read locks it until the transaction ends.
 async fn is_stocked(transaction: &ReadWriteTransaction) -> client::Result<bool> {
-    let keys = KeySet::builder().add_key(key![STOCK]).build();
-    let read = ReadRequest::builder("orders", vec!["id"]).with_keys(keys).build();
+    let read = ReadRequest::builder("orders", vec!["id"]).with_keys(keys(STOCK)).build();
     let mut rows = transaction.execute_read(read).await?;
     Ok(rows.next().await.transpose()?.is_some())
 }
@@ -49,10 +46,6 @@ fn on_commit(times: u64, effect: Effect) -> Fault {
     Fault::on(Rpc::Commit).table("orders").times(times).effect(effect)
 }
 
-fn order(id: &str) -> Mutation {
-    Mutation::new_insert_builder("orders").set("id").to(id).build()
-}
-
 /// Nothing of the earlier transaction is in the way of this one.
 async fn assert_unhindered(fence: &Fence, client: &DatabaseClient) {
     let (written, took) = timed(restocked(fence.transaction(client))).await;
@@ -66,10 +59,7 @@ async fn one_fault_of_a_fenced_commit_costs_one_repetition() {
         for effect in
             [Effect::Fail(Code::Unavailable), Effect::FailAfterApplying(Code::Unavailable)]
         {
-            let world = World::start().await;
-            let a = world.elect("a").await;
-            let fence = a.lock.term().unwrap().fence();
-            let client = world.client().await;
+            let (world, a, fence, client) = leader().await;
             let fault = world.spanner.inject(on_commit(1, effect));
             let limited = fence.transaction(&client).time_limit(Duration::from_secs(limit));
             let (written, took) = timed(restocked(limited)).await;
@@ -86,10 +76,7 @@ async fn one_fault_of_a_fenced_commit_costs_one_repetition() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_lost_is_asked_for_again_and_nothing_is_written_twice() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, _a, fence, client) = leader().await;
     let lost = [
         Effect::FailAfterApplying(Code::Unavailable),
         Effect::LoseReply,
@@ -118,10 +105,7 @@ async fn an_answer_that_was_lost_is_asked_for_again_and_nothing_is_written_twice
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_of_a_commit_in_doubt_says_that_it_was_not_applied_and_the_work_is_done_anew() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, _a, fence, client) = leader().await;
     let _unclear = world.spanner.inject(on_commit(1, Effect::Fail(Code::Unavailable)));
     let _aborted = world.spanner.inject(on_commit(1, Effect::Abort));
     let runs = Arc::new(AtomicU32::new(0));
@@ -137,10 +121,7 @@ async fn an_abort_of_a_commit_in_doubt_says_that_it_was_not_applied_and_the_work
 #[tokio::test(start_paused = true)]
 async fn what_is_not_found_after_a_lost_answer_stays_unknown() {
     for said in [Code::NotFound, Code::AlreadyExists, Code::FailedPrecondition, Code::Unknown] {
-        let world = World::start().await;
-        let a = world.elect("a").await;
-        let fence = a.lock.term().unwrap().fence();
-        let client = world.client().await;
+        let (world, _a, fence, client) = leader().await;
         let lost = Effect::FailAfterApplying(Code::Unavailable);
         let lost = world.spanner.inject(on_commit(1, lost));
         let said = world.spanner.inject(on_commit(1, Effect::Fail(said)));
@@ -154,10 +135,7 @@ async fn what_is_not_found_after_a_lost_answer_stays_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_is_never_answered_is_an_unknown_outcome_within_the_limit() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, _a, fence, client) = leader().await;
     let limit = Duration::from_secs(2);
     for effect in [
         Effect::FailAfterApplying(Code::Unavailable),
@@ -174,17 +152,13 @@ async fn a_commit_that_is_never_answered_is_an_unknown_outcome_within_the_limit(
         assert!(took <= limit + Duration::from_millis(10), "{took:?}");
         assert!((2..60).contains(&fault.hits()), "{effect:?}: {} commits", fault.hits());
         fault.remove();
-        let keys = KeySet::builder().add_key(key!["o"]).build();
-        world.write(Mutation::delete("orders", keys)).await;
+        world.write(Mutation::delete("orders", keys("o"))).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_that_ends_early_leaves_nothing_in_the_way() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, _a, fence, client) = leader().await;
     // Its first rollback is lost as well.
     let lose_rollback = || {
         let lost = Fault::on(Rpc::Rollback).times(1).effect(Effect::Fail(Code::Unavailable));
@@ -235,10 +209,7 @@ fn gone() -> client::Error {
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_was_applied_cannot_be_aborted_when_it_is_repeated() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (world, _a, fence, client) = leader().await;
     let lost = world.spanner.inject(on_commit(1, Effect::FailAfterApplying(Code::Unavailable)));
     let aborted = world.spanner.inject(on_commit(1, Effect::Abort));
     assert!(!restocked(fence.transaction(&client)).await.unwrap(), "it ran once");
@@ -247,10 +218,7 @@ async fn a_commit_that_was_applied_cannot_be_aborted_when_it_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_that_spanner_forgot_is_begun_anew() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (_world, _a, fence, client) = leader().await;
     let runs = Arc::new(AtomicU32::new(0));
     let forgotten = |times: u32| {
         let runs = Arc::clone(&runs);
@@ -286,10 +254,7 @@ async fn once_a_fault_is_over_a_short_time_limit_is_enough() {
         (5, Effect::Fail(Code::Unavailable)),
         (5, Effect::Stall),
     ] {
-        let world = World::start().await;
-        let a = world.elect("a").await;
-        let fence = a.lock.term().unwrap().fence();
-        let client = world.client().await;
+        let (world, a, fence, client) = leader().await;
         let fault = world.spanner.inject(on_commit(u64::MAX, effect));
         let limited = || fence.transaction(&client).time_limit(Duration::from_secs(limit));
         for _ in 0..3 {
@@ -305,10 +270,7 @@ async fn once_a_fault_is_over_a_short_time_limit_is_enough() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_that_is_aborted_time_and_again_locks_what_it_reads() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
+    let (_world, _a, fence, client) = leader().await;
     let rival = client.clone();
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
@@ -317,8 +279,8 @@ async fn a_fenced_transaction_that_is_aborted_time_and_again_locks_what_it_reads
         let (rival, run) = (rival.clone(), counted.fetch_add(1, Ordering::Relaxed));
         async move {
             restock(transaction).await?;
-            let row = KeySet::builder().add_key(key![STOCK]).build();
-            let row = if run % 2 == 0 { order(STOCK) } else { Mutation::delete("orders", row) };
+            let delete = Mutation::delete("orders", keys(STOCK));
+            let row = if run % 2 == 0 { order(STOCK) } else { delete };
             let writing = rival.write_only_transaction().build().write_at_least_once(vec![row]);
             // Who meets a lock waits for it, and doesn't come before the commit.
             let _ = timeout(SOON, writing).await;

@@ -5,7 +5,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use spindle::LockTable;
-use spindle::testing::Clock;
 use spindle_emulator::{Emulator, Rpc};
 use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::world::{
-    Contender, DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until,
+    Contender, DATABASE, EVENTUALLY, LOCK, OPTIONAL_COLUMNS, World, lock_of, timed, until,
 };
 
 /// The limit that each call documents.
@@ -24,22 +23,10 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A server on a runtime of its own, and a table that reaches it.
-fn served() -> (Runtime, Emulator, LockTable) {
-    let server =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let spanner = server.block_on(async {
-        let spanner = Emulator::start().await.unwrap();
-        spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
-        spanner
-    });
-    let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
-    (server, spanner, table)
-}
-
 #[test]
 fn a_table_works_from_one_runtime_after_another() {
-    let (_server, spanner, table) = served();
+    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let table = world.table();
     for _ in 0..3 {
         let runtime = runtime();
         runtime.block_on(table.check()).unwrap();
@@ -48,12 +35,17 @@ fn a_table_works_from_one_runtime_after_another() {
             lock.acquire().await.unwrap().release().await;
         });
     }
-    assert_eq!(spanner.requests().get(Rpc::CreateSession), 3, "one connection for each runtime");
+    assert_eq!(
+        world.spanner.requests().get(Rpc::CreateSession),
+        3,
+        "one connection for each runtime"
+    );
 }
 
 #[test]
 fn two_runtimes_share_a_table_and_neither_takes_the_other_along() {
-    let (_server, _spanner, table) = served();
+    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let table = world.table();
     let (first, second) = (runtime(), runtime());
     first.block_on(table.check()).unwrap();
     second.block_on(table.check()).unwrap();
@@ -141,8 +133,7 @@ async fn a_channel_that_hears_nothing_is_replaced() {
     let world = World::start().await;
     let line = Line::to(&world.spanner).await;
     let table = LockTable::connect_to(&line.endpoint, DATABASE, "locktable");
-    let lock = table.lock(LOCK).id("a").lease(LEASE).clock(Clock::runtime());
-    let a = Contender::run(lock);
+    let a = Contender::run(lock_of(&table, LOCK));
     let first = a.holds().await;
     line.cut();
     a.holds_no_more().await;
@@ -202,9 +193,8 @@ async fn refusing() -> (String, watch::Receiver<u64>) {
 async fn however_many_locks_ask_one_attempt_a_second_is_made() {
     let (endpoint, attempts) = refusing().await;
     let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
-    let contenders: Vec<_> = (0..50)
-        .map(|n| Contender::run(table.lock(format!("lock-{n}")).clock(Clock::runtime())))
-        .collect();
+    let contenders: Vec<_> =
+        (0..50).map(|n| Contender::run(lock_of(&table, format!("lock-{n}")))).collect();
     until("it was tried", || (*attempts.borrow() > 0).then_some(())).await;
     let before = *attempts.borrow();
     sleep(Duration::from_secs(20)).await;

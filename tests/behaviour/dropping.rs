@@ -4,12 +4,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use spindle::testing::Clock;
 use spindle::{CancellationToken, LockTable, Spindle};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, LEASE, LOCK, World};
+use crate::world::{EVENTUALLY, LEASE, LOCK, World, lock_of, until};
 
 /// Far more polls than any of these futures has awaits.
 const POLLS_MAX: usize = 200;
@@ -46,36 +45,33 @@ fn alive() -> usize {
 
 /// Waits until nobody holds by the row and no task is left; a release has its limit for that.
 async fn settled(world: &World, tasks: usize, what: &str) {
-    let clean = async {
-        // The row first: looking at it makes tasks of its own.
-        while world.row(LOCK).await.is_some_and(|row| {
-            row.heartbeat != Some(0) && row.writer.as_deref().is_some_and(|by| !by.is_empty())
-        }) {
-            sleep(Duration::from_millis(20)).await;
-        }
-        while alive() > tasks {
-            sleep(Duration::from_millis(20)).await;
-        }
+    let is_clean = || {
+        let is_free = world.row(LOCK).is_none_or(|row| {
+            row.heartbeat == Some(0) || row.writer.is_none_or(|by| by.is_empty())
+        });
+        (is_free && alive() <= tasks).then_some(())
     };
-    let limit = Duration::from_secs(5);
-    if timeout(limit, clean).await.is_err() {
-        let row = world.row(LOCK).await;
-        panic!("{what}: {} tasks for {tasks} and {row:?}", alive());
+    if timeout(Duration::from_secs(5), until("it is settled", is_clean)).await.is_err() {
+        panic!("{what}: {} tasks for {tasks} and {:?}", alive(), world.row(LOCK));
     }
 }
 
-/// Drops `act` after 0, 1, 2, … polls, until it completes; gives how many polls that took.
-async fn drop_at_each<F: Future>(what: &str, act: impl Fn(Spindle) -> F) -> usize {
+/// A world in which a drop can come while a request is under way, and how many tasks are alive in it.
+async fn slow() -> (World, LockTable, usize) {
     let world = World::start().await;
     let table = world.table();
     // The connection is kept by the table, so that its tasks are there from the start.
     table.check().await.unwrap();
-    // Every request takes its time, so that a drop can come while it is under way.
     let slow = Effect::Delay(Duration::from_millis(10));
     world.spanner.inject(Fault::on(Rpc::Commit).effect(slow));
-    world.row(LOCK).await;
     sleep(Duration::from_secs(1)).await;
     let tasks = alive();
+    (world, table, tasks)
+}
+
+/// Drops `act` after 0, 1, 2, … polls, until it completes; gives how many polls that took.
+async fn drop_at_each<F: Future>(what: &str, act: impl Fn(Spindle) -> F) -> usize {
+    let (world, table, tasks) = slow().await;
     for polls in 0..POLLS_MAX {
         let inner = Some(Box::pin(act(lock(&table))));
         let dropped = timeout(EVENTUALLY, DroppedAfter { polls, inner });
@@ -89,7 +85,7 @@ async fn drop_at_each<F: Future>(what: &str, act: impl Fn(Spindle) -> F) -> usiz
 }
 
 fn lock(table: &LockTable) -> Spindle {
-    table.lock(LOCK).id("a").lease(LEASE).clock(Clock::runtime()).build().unwrap()
+    lock_of(table, LOCK).build().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,14 +139,7 @@ async fn dropping_any_way_to_hold_at_any_await_leaves_no_lock_held_and_no_task()
 /// millisecond instead.
 #[tokio::test(start_paused = true)]
 async fn dropping_what_runs_a_task_at_any_moment_leaves_no_lock_held_and_no_task() {
-    let world = World::start().await;
-    let table = world.table();
-    table.check().await.unwrap();
-    let slow = Effect::Delay(Duration::from_millis(10));
-    world.spanner.inject(Fault::on(Rpc::Commit).effect(slow));
-    world.row(LOCK).await;
-    sleep(Duration::from_secs(1)).await;
-    let tasks = alive();
+    let (world, table, tasks) = slow().await;
     let (mut finished, mut dropped) = (0, 0);
     for milliseconds in 0..60 {
         let limit = Duration::from_millis(milliseconds);
@@ -159,7 +148,7 @@ async fn dropping_what_runs_a_task_at_any_moment_leaves_no_lock_held_and_no_task
         settled(&world, tasks, &format!("lead, dropped after {limit:?}")).await;
 
         world.delete_row(LOCK).await;
-        let node = table.lock(LOCK).id("a").clock(Clock::runtime());
+        let node = lock_of(&table, LOCK);
         let (at_least, at_most) = (LEASE, LEASE * 2);
         let ran = timeout(limit, node.run_once(at_least, at_most, work)).await;
         settled(&world, tasks, &format!("run_once, dropped after {limit:?}")).await;

@@ -6,26 +6,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::client::DatabaseClient;
-use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::{self as client};
 use spindle::{Error, Fence};
+use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::world::{Contender, LEASE, LOCK, World, timed};
+use crate::world::{LEASE, LOCK, keys, leader, nanoseconds, order, timed, travelled};
 
-/// A leader with its fence, and a client to write with.
-async fn leader() -> (World, Contender, Fence, DatabaseClient) {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
-    let client = world.client().await;
-    (world, a, fence, client)
-}
-
-/// Writes one order under the fence.
-async fn write(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), client::Error> {
+/// Writes one order under the fence, in somebody else's transaction.
+async fn write(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), Error> {
     let (fence, order) = (fence.clone(), order(id));
     let written =
         client.read_write_transaction().build().run(move |transaction: ReadWriteTransaction| {
@@ -35,29 +28,29 @@ async fn write(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), c
                 transaction.buffer([order])
             }
         });
-    written.await.map(|_| ())
-}
-
-fn is_fenced(error: &client::Error) -> bool {
-    Error::extract(error).is_some_and(Error::is_fenced)
+    written.await.map(drop).map_err(|error| Error::extract(&error).expect("it is fenced").clone())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_slept_through_its_lease_cannot_commit() {
+async fn a_leader_that_slept_through_its_lease_cannot_commit_in_any_way() {
     let (world, a, fence, client) = leader().await;
     let b = world.contend("b");
     // Not even by its own process does this one know that the term has ended.
     let sleeper = travelled(&fence);
-    write(&client, &sleeper, "on time").await.unwrap();
+    write(&client, &sleeper, "checked").await.unwrap();
+    sleeper.write(&client, [order("on time")]).await.unwrap();
     world.crash(&a).await;
     let successor = b.holds().await;
-    let refused = write(&client, &sleeper, "late").await.unwrap_err();
-    assert!(is_fenced(&refused), "{refused}");
-    let said = Error::extract(&refused).unwrap().to_string();
     let expected =
         format!("lock `{LOCK}`: token {} superseded by {successor}, held by `b`", sleeper.token());
-    assert_eq!(said, expected);
+    let checked = write(&client, &sleeper, "late").await.unwrap_err();
+    let written = sleeper.write(&client, [order("late")]).await.unwrap_err();
+    for refused in [checked, written] {
+        assert!(refused.is_fenced() && !refused.is_retryable() && !refused.is_outcome_unknown());
+        assert_eq!(refused.to_string(), expected);
+    }
     write(&client, &b.lock.term().unwrap().fence(), "next").await.unwrap();
+    assert_eq!(world.orders(), ["checked", "next", "on time"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,36 +77,54 @@ async fn ignoring_a_failed_check_does_not_help() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_fenced_write_that_is_open_keeps_the_next_term_from_beginning() {
-    let (world, a, fence, client) = leader().await;
-    let b = world.contend("b");
-    let (checked, mut has_checked) = tokio::sync::mpsc::channel(1);
-    let order = order("slow");
-    let writing = tokio::spawn(async move {
-        let run = client.read_write_transaction().build().run(
-            move |transaction: ReadWriteTransaction| {
-                let (fence, order, checked) = (fence.clone(), order.clone(), checked.clone());
-                async move {
-                    fence.check(&transaction).await?;
-                    // The closure may run again after an abort; one notice is enough.
-                    let _ = checked.try_send(());
-                    sleep(LEASE / 2).await;
-                    transaction.buffer([order])
-                }
-            },
-        );
-        run.await.map(|committed| committed.commit_timestamp().unwrap())
-    });
-    has_checked.recv().await.unwrap();
-    a.stop().await;
-    let next = i128::from(b.holds().await.as_nanoseconds());
-    match writing.await.unwrap() {
-        Ok(committed) => {
-            let committed = crate::world::nanoseconds(committed);
-            assert!(committed < next, "a write of the old term, {committed}, after {next}");
+/// Opens a transaction that checks the fence, and stays open for half a lease before it writes an order.
+async fn write_slowly(
+    client: DatabaseClient,
+    fence: Fence,
+    checked: mpsc::Sender<()>,
+    by_check: bool,
+) -> Result<i128, Error> {
+    let work = move |transaction: ReadWriteTransaction, fence: Option<Fence>| {
+        let checked = checked.clone();
+        async move {
+            if let Some(fence) = fence {
+                fence.check(&transaction).await?;
+            }
+            // It may run again after an abort; one notice is enough.
+            let _ = checked.try_send(());
+            sleep(LEASE / 2).await;
+            transaction.buffer([order("slow")])
         }
-        Err(error) => assert!(is_fenced(&error), "{error}"),
+    };
+    let committed = if by_check {
+        let runner = client.read_write_transaction().build();
+        let run = runner.run(move |transaction| work(transaction, Some(fence.clone())));
+        let committed = run.await.map_err(|error| Error::extract(&error).unwrap().clone())?;
+        committed.commit_timestamp()
+    } else {
+        let run = fence.transaction(&client).run(move |transaction| work(transaction, None));
+        run.await?.commit_timestamp()
+    };
+    Ok(nanoseconds(committed.unwrap()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_transaction_that_is_open_keeps_the_next_term_from_beginning() {
+    for by_check in [true, false] {
+        let (world, a, fence, client) = leader().await;
+        let b = world.contend("b");
+        let (checked, mut has_checked) = mpsc::channel(1);
+        let writing = write_slowly(client, travelled(&fence), checked, by_check);
+        let writing = tokio::spawn(writing);
+        has_checked.recv().await.unwrap();
+        a.stop().await;
+        let next = i128::from(b.holds().await.as_nanoseconds());
+        match writing.await.unwrap() {
+            Ok(committed) => {
+                assert!(committed < next, "a write of the old term, {committed}, after {next}");
+            }
+            Err(error) => assert!(error.is_fenced(), "{error}"),
+        }
     }
 }
 
@@ -147,18 +158,11 @@ async fn a_fenced_transaction_that_stays_open_holds_up_no_heartbeat() {
     assert_eq!(a.lock.has_lock(), token, "the leader has lost its lock meanwhile");
 }
 
-fn order(id: &str) -> Mutation {
-    Mutation::new_insert_builder("orders").set("id").to(id).build()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_fenced_transaction_costs_one_read_and_its_commit() {
     let (world, _a, fence, client) = leader().await;
     fence.write(&client, [order("first")]).await.unwrap();
     let requests = world.spanner.requests();
-    let sessions = requests.sessions();
-    let commits_before = |session: &String| requests.of_session(session, Rpc::Commit);
-    let before: Vec<_> = sessions.iter().map(commits_before).collect();
     requests.reset();
     fence
         .transaction(&client)
@@ -167,36 +171,12 @@ async fn a_fenced_transaction_costs_one_read_and_its_commit() {
         .unwrap();
     let each = requests.each();
     assert_eq!((each.get(&Rpc::StreamingRead), each.get(&Rpc::Commit)), (Some(&1), Some(&1)));
-    assert_eq!(requests.total(), 2, "{each:?}; before: {before:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fenced_transaction_of_a_past_term_says_so_by_itself() {
-    let (world, a, fence, client) = leader().await;
-    let b = world.contend("b");
-    let travelled = travelled(&fence);
-    travelled.write(&client, [order("on time")]).await.unwrap();
-    world.crash(&a).await;
-    let successor = b.holds().await;
-    let refused = travelled.write(&client, [order("late")]).await.unwrap_err();
-    assert!(refused.is_fenced() && !refused.is_retryable() && !refused.is_outcome_unknown());
-    assert_eq!(
-        refused.to_string(),
-        format!(
-            "lock `{LOCK}`: token {} superseded by {successor}, held by `b`",
-            travelled.token()
-        )
-    );
-    assert_eq!(orders(&client).await, ["on time"]);
+    assert_eq!(requests.total(), 2, "{each:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fence_of_a_term_that_has_ended_here_asks_nobody() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let term = a.lock.term().unwrap();
-    let fence = term.fence();
-    let client = world.client().await;
+    let (world, a, fence, client) = leader().await;
     fence.write(&client, [order("on time")]).await.unwrap();
     assert!(a.lock.resign().await);
     let requests = world.spanner.requests();
@@ -219,7 +199,7 @@ async fn a_fence_of_a_term_that_has_ended_here_asks_nobody() {
         }
     });
     assert!(ignored.await.is_err());
-    assert_eq!(orders(&client).await, ["on time"]);
+    assert_eq!(world.orders(), ["on time"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,7 +236,7 @@ async fn a_fenced_transaction_that_is_aborted_is_tried_again_and_not_for_ever() 
     assert!(given_up.unwrap_err().is_retryable());
     assert!(waited <= limit + Duration::from_millis(10), "{waited:?}");
     aborts.remove();
-    assert_eq!(orders(&client).await, ["third time"]);
+    assert_eq!(world.orders(), ["third time"]);
 }
 
 #[derive(Debug)]
@@ -272,7 +252,7 @@ impl std::error::Error for SoldOut {}
 
 #[tokio::test(start_paused = true)]
 async fn what_the_work_says_comes_out_and_nothing_is_written() {
-    let (_world, _a, fence, client) = leader().await;
+    let (world, _a, fence, client) = leader().await;
     let given_up = fence.transaction(&client).run(|transaction| async move {
         transaction.buffer([order("never")])?;
         Err::<(), _>(Error::give_up(SoldOut))
@@ -286,7 +266,7 @@ async fn what_the_work_says_comes_out_and_nothing_is_written() {
     assert!(!twice.is_fenced() && !twice.is_outcome_unknown(), "{twice}");
     let said = twice.spanner().and_then(|error| error.status()).unwrap();
     assert_eq!(said.code.name(), "ALREADY_EXISTS");
-    assert_eq!(orders(&client).await, ["once"]);
+    assert_eq!(world.orders(), ["once"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,45 +286,12 @@ async fn bounds_of_zero_and_limits_without_end_are_refused_before_anything_is_se
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fenced_transaction_that_is_open_keeps_the_next_term_from_beginning() {
-    let (world, a, fence, client) = leader().await;
-    let b = world.contend("b");
-    let fence = travelled(&fence);
-    let (checked, mut has_checked) = tokio::sync::mpsc::channel(1);
-    let writing = tokio::spawn(async move {
-        fence
-            .transaction(&client)
-            .run(move |transaction| {
-                // It may run again after an abort; one notice is enough.
-                let _ = checked.try_send(());
-                async move {
-                    sleep(LEASE / 2).await;
-                    transaction.buffer([order("slow")])
-                }
-            })
-            .await
-            .map(|committed| committed.commit_timestamp().unwrap())
-    });
-    has_checked.recv().await.unwrap();
-    a.stop().await;
-    let next = i128::from(b.holds().await.as_nanoseconds());
-    match writing.await.unwrap() {
-        Ok(committed) => {
-            let committed = crate::world::nanoseconds(committed);
-            assert!(committed < next, "a write of the old term, {committed}, after {next}");
-        }
-        Err(error) => assert!(error.is_fenced(), "{error}"),
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn fenced_writers_do_not_hold_each_other_up() {
-    let (_world, a, fence, client) = leader().await;
-    let (open, mut opened) = tokio::sync::mpsc::channel(16);
+    let (world, a, fence, client) = leader().await;
     let all_open = Arc::new(tokio::sync::Barrier::new(16));
     let writers: Vec<_> = (0..16)
         .map(|n| {
-            let (fence, client, open) = (fence.clone(), client.clone(), open.clone());
+            let (fence, client) = (fence.clone(), client.clone());
             let all_open = Arc::clone(&all_open);
             tokio::spawn(async move {
                 let committed =
@@ -357,33 +304,19 @@ async fn fenced_writers_do_not_hold_each_other_up() {
                         }
                     });
                 committed.await.unwrap();
-                open.send(()).await.unwrap();
             })
         })
         .collect();
-    for _ in 0..16 {
-        opened.recv().await.unwrap();
-    }
     for writer in writers {
         writer.await.unwrap();
     }
-    assert_eq!(orders(&client).await.len(), 16);
+    assert_eq!(world.orders().len(), 16);
     assert!(a.lock.has_lock().is_some());
-}
-
-/// The fence as another process of the same job has it: without the term.
-fn travelled(fence: &Fence) -> Fence {
-    let sent = serde_json::to_string(fence).unwrap();
-    let arrived = serde_json::from_str(&sent).unwrap();
-    assert_eq!(*fence, arrived);
-    arrived
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fence_that_no_term_can_have_is_refused_where_it_arrives() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let fence = a.lock.term().unwrap().fence();
+    let (_world, _a, fence, _client) = leader().await;
     let sent = serde_json::to_value(&fence).unwrap();
     assert_eq!(sent["token"], serde_json::json!(fence.token().to_string()));
     for (field, value) in [
@@ -401,22 +334,9 @@ async fn a_fence_that_no_term_can_have_is_refused_where_it_arrives() {
     }
 }
 
-/// Returns the content of the `orders` table.
-async fn orders(client: &DatabaseClient) -> Vec<String> {
-    let read = client::read::ReadRequest::builder("orders", vec!["id"])
-        .with_keys(client::key::KeySet::all())
-        .build();
-    let mut rows = client.single_use().build().execute_read(read).await.unwrap();
-    let mut ids = Vec::new();
-    while let Some(row) = rows.next().await.transpose().unwrap() {
-        ids.push(row.get("id").unwrap());
-    }
-    ids
-}
-
 #[tokio::test(start_paused = true)]
 async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
-    let (_world, a, fence, client) = leader().await;
+    let (world, a, fence, client) = leader().await;
     let fence = travelled(&fence);
     fence.write(&client, [order("o-1"), order("o-2")]).await.unwrap();
     let delete = |id: &'static str| {
@@ -435,5 +355,50 @@ async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
     assert_eq!(delete("o-1").await, 1);
     assert!(a.lock.resign().await);
     assert_eq!(delete("o-2").await, 0);
-    assert_eq!(orders(&client).await, ["o-2"]);
+    assert_eq!(world.orders(), ["o-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_write_whose_commit_is_not_answered_in_time_is_in_doubt_and_not_to_be_repeated() {
+    let (world, _a, fence, client) = leader().await;
+    let commit = Fault::on(Rpc::Commit).table("orders").effect(Effect::StallReply);
+    let commit = world.spanner.inject(commit);
+    // So that the time is over for all of it before it is for the commit alone.
+    let slow = Effect::Delay(Duration::from_millis(300));
+    world.spanner.inject(Fault::on(Rpc::StreamingRead).table("locktable").effect(slow));
+    let writing = fence.transaction(&client).time_limit(Duration::from_secs(1));
+    let written = writing.run(|transaction| async move { transaction.buffer([order("o-1")]) });
+    let error = written.await.unwrap_err();
+    assert!(commit.hits() >= 1);
+    assert!(error.is_outcome_unknown() && !error.is_retryable(), "{error}");
+    assert_eq!(world.orders(), ["o-1"], "it was applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_could_not_ask_lets_nothing_commit() {
+    let (world, a, fence, client) = leader().await;
+    a.stop().await;
+    // From another process, which has not heard of the end.
+    let fence = travelled(&fence);
+    let read = Fault::on(Rpc::StreamingRead).table("locktable").times(1);
+    let read = world.spanner.inject(read.effect(Effect::Fail(Code::Internal)));
+    let written =
+        client.read_write_transaction().build().run(move |transaction: ReadWriteTransaction| {
+            let fence = fence.clone();
+            async move {
+                // Begins the transaction: the check alone is what fails.
+                let other = ReadRequest::builder("orders", vec!["id"]);
+                let other = other.with_keys(keys("other")).build();
+                let mut rows = transaction.execute_read(other).await?;
+                while rows.next().await.transpose()?.is_some() {}
+                let checked = fence.check(&transaction).await;
+                assert!(checked.is_err(), "the read failed");
+                // Careless: it goes on.
+                transaction.buffer([order("late")])
+            }
+        });
+    let written = written.await;
+    assert_eq!(read.hits(), 1);
+    assert!(written.is_err(), "committed although nobody knew");
+    assert_eq!(world.orders(), [""; 0], "a late write under an old token");
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, Guard, ReleaseOutcome, Spindle, Term, TermEnd, health::Role};
+use spindle::health::Role;
+use spindle::{CancellationToken, Guard, LockTable, ReleaseOutcome, Spindle, Term, TermEnd};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, until};
+use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, World, lock_of, timed, until};
 
 async fn acquire(lock: &Spindle) -> Guard {
     timeout(EVENTUALLY, lock.acquire()).await.expect("it acquires").unwrap()
@@ -15,10 +16,6 @@ async fn acquire(lock: &Spindle) -> Guard {
 
 fn spindle(world: &World, id: &str) -> Spindle {
     world.lock(id).build().unwrap()
-}
-
-async fn is_released(world: &World) -> bool {
-    world.row(LOCK).await.is_none_or(|row| row.heartbeat == Some(0))
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,7 +30,7 @@ async fn a_guard_is_renewed_for_as_long_as_it_is_there_and_released_when_told() 
     let term = Term::clone(&guard);
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     assert_eq!((lock.has_lock(), term.ended()), (None, Some(&TermEnd::LetGo)));
-    assert!(is_released(&world).await);
+    assert!(world.is_released());
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,33 +50,15 @@ async fn who_neither_waits_nor_holds_asks_spanner_nothing() {
 #[tokio::test(start_paused = true)]
 async fn many_who_wait_poll_no_more_than_one() {
     let world = World::start().await;
-    let holder = spindle(&world, "a");
-    let held = acquire(&holder).await;
-    let mut reads = Vec::new();
-    for waiters in [1, 50] {
-        let lock = spindle(&world, "b");
-        let waiting: Vec<_> = (0..waiters)
-            .map(|_| {
-                let lock = lock.clone();
-                tokio::spawn(async move { lock.acquire().await })
-            })
-            .collect();
-        // The connection and the first poll are over then.
-        sleep(LEASE).await;
-        let requests = world.spanner.requests();
-        requests.reset();
-        sleep(LEASE * 10).await;
-        reads.push(requests.get(Rpc::StreamingRead));
-        for waiter in waiting {
-            waiter.abort();
-        }
-        drop(lock);
-        sleep(LEASE).await;
-    }
-    let [one, fifty] = reads[..] else { unreachable!() };
-    assert!(one > 100, "it polls: {one}");
+    let _held = acquire(&spindle(&world, "a")).await;
+    let lock = spindle(&world, "b");
+    let waits = || {
+        let lock = lock.clone();
+        async move { drop(lock.acquire().await) }
+    };
+    let [one, fifty] = world.reads_of_waiters(waits).await;
+    assert!(one > 25, "it polls: {one}");
     assert!(fifty <= one + one / 10, "{fifty} reads by 50, {one} by one");
-    held.release().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,7 +177,7 @@ async fn waiting_has_an_end_if_one_is_given_and_leaves_nothing_behind() {
     until("it is idle", || (b.health().role == Role::Idle).then_some(())).await;
     drop(guard);
     sleep(LEASE * 2).await;
-    assert!(is_released(&world).await, "nobody wants it");
+    assert!(world.is_released(), "nobody wants it");
     for limit in [Duration::ZERO, Duration::MAX] {
         assert!(b.acquire_within(limit).await.unwrap_err().is_config());
     }
@@ -258,9 +237,8 @@ async fn an_instance_is_driven_by_run_or_by_guards_and_never_by_both() {
 #[tokio::test(start_paused = true)]
 async fn what_waiting_cannot_cure_is_said_at_once() {
     let world = World::start().await;
-    let database = crate::world::DATABASE;
-    let table = spindle::LockTable::connect_to(world.spanner.endpoint(), database, "missing");
-    let lock = table.lock(LOCK).clock(spindle::testing::Clock::runtime()).build().unwrap();
+    let table = LockTable::connect_to(world.spanner.endpoint(), DATABASE, "missing");
+    let lock = lock_of(&table, LOCK).build().unwrap();
     let refused = timeout(EVENTUALLY, lock.acquire()).await.unwrap().unwrap_err();
     assert!(refused.is_schema(), "{refused}");
     assert!(timeout(EVENTUALLY, lock.try_acquire()).await.unwrap().unwrap_err().is_schema());
@@ -335,7 +313,7 @@ async fn resigning_under_a_guard_ends_its_term() {
     let guard = acquire(&lock).await;
     assert!(lock.resign().await);
     assert_eq!(guard.ended(), Some(&TermEnd::LetGo));
-    assert!(is_released(&world).await);
+    assert!(world.is_released());
     assert_eq!(guard.release().await, ReleaseOutcome::EndedBefore(TermEnd::LetGo));
     assert!(!lock.resign().await);
 }

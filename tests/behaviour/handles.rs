@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use spindle::{CancellationToken, Spindle, TermChange, TermEnd, health::Role};
+use spindle::health::Role;
+use spindle::{CancellationToken, LockTable, Spindle, TermChange, TermEnd};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, until};
+use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, World, lock_of, until};
 
 fn assert_send_sync<T: Send + Sync + 'static>() {}
 fn assert_send<T: Send>(_: T) {}
@@ -13,13 +15,13 @@ fn assert_send<T: Send>(_: T) {}
 #[test]
 fn handles_go_anywhere() {
     assert_send_sync::<Spindle>();
-    assert_send_sync::<spindle::LockTable>();
+    assert_send_sync::<LockTable>();
     assert_send_sync::<spindle::Term>();
     assert_send_sync::<spindle::TermWatch>();
     assert_send_sync::<spindle::RunHandle>();
     assert_send_sync::<spindle::Fence>();
     assert_send_sync::<spindle::Error>();
-    fn futures(lock: &Spindle, table: &spindle::LockTable, watch: &mut spindle::TermWatch) {
+    fn futures(lock: &Spindle, table: &LockTable, watch: &mut spindle::TermWatch) {
         assert_send(lock.verify());
         assert_send(lock.resign());
         assert_send(lock.leader());
@@ -31,14 +33,9 @@ fn handles_go_anywhere() {
     let _ = futures;
 }
 
-/// The released row's heartbeat is the epoch.
 async fn released(world: &World) {
-    let released = async {
-        while world.row(LOCK).await.is_none_or(|row| row.heartbeat != Some(0)) {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(LEASE / 2, released).await.expect("it is released, not left to expire");
+    let released = until("it is released", || world.is_released().then_some(()));
+    timeout(LEASE / 2, released).await.expect("it is not left to expire");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +77,7 @@ async fn cancelling_before_the_first_round_ends_at_once_and_writes_nothing() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     timeout(EVENTUALLY, lock.run(cancel)).await.unwrap().unwrap();
-    assert_eq!(world.row(LOCK).await, None);
+    assert_eq!(world.row(LOCK), None);
     assert_eq!((lock.has_lock(), lock.health().role), (None, Role::Ended));
 }
 
@@ -88,10 +85,8 @@ async fn cancelling_before_the_first_round_ends_at_once_and_writes_nothing() {
 async fn cancelling_at_any_moment_leaves_no_lock_held() {
     for milliseconds in 0..40 {
         let world = World::start().await;
-        let held_up = spindle_emulator::Fault::on(spindle_emulator::Rpc::Commit);
-        world
-            .spanner
-            .inject(held_up.effect(spindle_emulator::Effect::Delay(Duration::from_millis(10))));
+        let slow = Effect::Delay(Duration::from_millis(10));
+        world.spanner.inject(Fault::on(Rpc::Commit).effect(slow));
         let a = world.contend("a");
         sleep(Duration::from_millis(milliseconds)).await;
         a.stop().await;
@@ -136,13 +131,8 @@ async fn no_task_is_left_when_the_handles_are_gone() {
     sleep(LEASE).await;
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();
-    let contenders: Vec<_> = (0..20)
-        .map(|n| {
-            Contender::run(
-                table.lock(format!("lock-{n}")).clock(spindle::testing::Clock::runtime()),
-            )
-        })
-        .collect();
+    let contenders: Vec<_> =
+        (0..20).map(|n| Contender::run(lock_of(&table, format!("lock-{n}")))).collect();
     for contender in &contenders {
         contender.holds().await;
     }
@@ -178,21 +168,9 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
     assert!(slow.next().await.is_none());
 }
 
-#[tokio::test(start_paused = true)]
-async fn resigning_lets_another_have_the_lock() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
-    sleep(LEASE).await;
-    let first = a.lock.has_lock().unwrap();
-    assert!(a.lock.resign().await);
-    assert!(b.holds().await > first);
-    assert!(!a.lock.resign().await, "it doesn't hold");
-}
-
 #[test]
 fn run_outside_of_a_runtime_is_refused_and_can_be_called_again_inside() {
-    let table = spindle::LockTable::connect(crate::world::DATABASE, "locktable");
+    let table = LockTable::connect(DATABASE, "locktable");
     let lock = table.lock(LOCK).build().unwrap();
     let refused = lock.run(CancellationToken::new());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

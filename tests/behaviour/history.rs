@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use spindle::testing::Clock;
 use spindle::{
     LockTable,
     operate::{Cause, HistoryEnd, PastTerm},
@@ -12,7 +11,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;
 
 use crate::log::Log;
-use crate::world::{Contender, LEASE, LOCK, World, timed, until};
+use crate::world::{Contender, FOUR_COLUMNS, LEASE, LOCK, World, timed, until};
 
 async fn history(table: &LockTable) -> (Vec<PastTerm>, HistoryEnd, u64) {
     let mut history = table.history(LOCK);
@@ -39,8 +38,8 @@ async fn each_term_is_told_with_its_end_its_cause_and_the_vacancy_before_it() {
     sleep(LEASE).await;
     a.stop().await;
     sleep(LEASE * 2).await;
-    let b = Contender::run(world.lock("b"));
-    let second = b.holds().await;
+    let b = world.elect("b").await;
+    let second = b.lock.has_lock().unwrap();
 
     let (terms, end, reads) = history(&table).await;
     assert_eq!((terms.len(), end), (2, HistoryEnd::NoRow));
@@ -60,8 +59,7 @@ async fn each_term_is_told_with_its_end_its_cause_and_the_vacancy_before_it() {
 #[tokio::test(start_paused = true)]
 async fn the_grace_of_a_successor_is_no_vacancy() {
     let world = World::start().await;
-    let a = Contender::run(world.lock("a"));
-    a.holds().await;
+    let a = world.elect("a").await;
     let b = Contender::run(world.lock("b"));
     a.lock.resign_to("b").await.unwrap();
     b.holds().await;
@@ -75,10 +73,7 @@ async fn the_wait_of_a_writer_ends_when_it_begins_to_write() {
     let (log, _guard) = Log::capture();
     let world = World::start().await;
     let table = world.table();
-    let lock = |id: &str| {
-        let lock = world.table().rw_lock("catalogue").id(id).lease(LEASE);
-        lock.clock(Clock::runtime()).build().unwrap()
-    };
+    let lock = |id: &str| world.rw_lock(id).build().unwrap();
     let reading = lock("r").read().await.unwrap();
     let writer = lock("w");
     let waiting = tokio::spawn(async move { writer.write().await.unwrap() });
@@ -103,12 +98,10 @@ async fn the_wait_of_a_writer_ends_when_it_begins_to_write() {
 #[tokio::test(start_paused = true)]
 async fn a_history_ends_where_spanner_forgets() {
     let world = World::start().await;
-    let a = Contender::run(world.lock("a"));
-    a.holds().await;
+    let a = world.elect("a").await;
     a.stop().await;
     sleep(Duration::from_secs(2 * 60 * 60)).await;
-    let b = Contender::run(world.lock("b"));
-    b.holds().await;
+    let _b = world.elect("b").await;
     sleep(Duration::from_secs(30 * 60)).await;
     // The release is older than what Spanner keeps, yet the row still shows it as it was.
     let mut history = world.table().history(LOCK).since(Duration::from_secs(3 * 60 * 60));
@@ -141,8 +134,7 @@ async fn a_history_covers_what_was_asked_for_and_no_more() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_row_ends_a_term_in_a_way_that_nobody_knows_and_not_the_history() {
     let world = World::start().await;
-    let a = Contender::run(world.lock("a"));
-    a.holds().await;
+    let a = world.elect("a").await;
     sleep(Duration::from_secs(600)).await;
     // Neither the eviction is in the versions that are read, nor the term after it.
     world.table().evict(LOCK).by("alice").reason("bad deploy").await.unwrap();
@@ -151,8 +143,7 @@ async fn a_deleted_row_ends_a_term_in_a_way_that_nobody_knows_and_not_the_histor
     world.elect("between").await.stop().await;
     assert!(world.table().remove(LOCK).await.unwrap());
     sleep(LEASE).await;
-    let b = Contender::run(world.lock("b"));
-    b.holds().await;
+    let _b = world.elect("b").await;
     let (terms, end, reads) = history(&world.table()).await;
     let told: Vec<_> = terms.iter().map(|term| (term.holder.as_str(), &term.cause)).collect();
     assert!(told.contains(&("a", &Some(Cause::Unknown))), "{told:?}");
@@ -176,7 +167,7 @@ async fn each_node_knows_who_leads_without_a_request_and_until_the_lease_is_over
     assert_eq!(requests.total(), before, "nothing was asked");
 
     // Cut off from Spanner, each believes what it knows for a lease, and no longer.
-    world.spanner.inject(spindle_emulator::Fault::any().effect(spindle_emulator::Effect::Stall));
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
     sleep(LEASE * 2).await;
     assert_eq!((a.lock.known_leader(), b.lock.known_leader()), (None, None));
 }
@@ -185,8 +176,8 @@ async fn each_node_knows_who_leads_without_a_request_and_until_the_lease_is_over
 async fn a_term_without_a_heartbeat_ended_before_its_first_and_nothing_more_is_said() {
     let world = World::start().await;
     let table = world.table();
-    let a = Contender::run(world.lock("a"));
-    let token = a.holds().await;
+    let a = world.elect("a").await;
+    let token = a.lock.has_lock().unwrap();
     // It was told that it holds, and is gone before it could send one.
     world.spanner.inject(Fault::any().effect(Effect::Stall));
     a.cancel.cancel();
@@ -199,11 +190,7 @@ async fn a_term_without_a_heartbeat_ended_before_its_first_and_nothing_more_is_s
 
 #[tokio::test(start_paused = true)]
 async fn a_table_without_marks_does_not_tell_a_release_from_a_seizure() {
-    let four = "CREATE TABLE locktable (name STRING(MAX) NOT NULL, \
-                heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
-                token TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
-                writer STRING(MAX)) PRIMARY KEY (name);";
-    let world = World::with_table(four).await;
+    let world = World::with_table(FOUR_COLUMNS).await;
     let a = world.elect("a").await;
     a.stop().await;
     let (terms, ..) = history(&world.table()).await;
@@ -302,8 +289,7 @@ async fn a_row_that_changes_too_often_between_two_terms_ends_a_history() {
     for _ in 0..12 {
         world.table().seize(LOCK).for_contender("nobody").await.unwrap();
     }
-    let b = Contender::run(world.lock("b"));
-    b.holds().await;
+    let b = world.elect("b").await;
     let (terms, end, reads) = history(&world.table()).await;
     assert_eq!(end, HistoryEnd::TooManyChanges, "{terms:?}");
     assert!(reads <= 1 + 4 * (terms.len() as u64 + 1), "{reads}");

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use crate::many::{Fleet, names};
+use crate::many::{Locks, names};
 use crate::world::{LEASE, World, until};
 
 const LOCKS: usize = 200;
-const SICK: &str = "many-0011";
 
-fn fails() -> Fault {
-    Fault::on(Rpc::Commit).key(SICK).effect(Effect::Fail(Code::Unavailable))
+/// The effects by which no commit of this lock's row succeeds.
+const FAILS: [Effect; 2] = [Effect::Stall, Effect::Fail(Code::Unavailable)];
+
+fn sick(n: usize, effect: Effect) -> Fault {
+    Fault::on(Rpc::Commit).key(format!("many-{n:04}")).effect(effect)
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,16 +36,16 @@ async fn a_spanner_that_refuses_everything_is_asked_no_more_than_the_bound_on_lo
         let world = World::start().await;
         let requests = world.spanner.requests();
         world.spanner.inject(Fault::on(rpc).effect(effect));
-        let fleet = Fleet::start(&world.table(), names(LOCKS));
+        let locks = Locks::start(&world.table(), names(LOCKS));
         // The first attempts, which healthy locks make too.
         sleep(Duration::from_secs(1)).await;
-        for _ in 0..12 {
+        for _ in 0..6 {
             requests.reset();
             sleep(Duration::from_secs(10)).await;
             // Ten polls, as a healthy process of contenders has them, and three more a second.
             assert!(requests.total() <= 40, "{effect:?}: {:?}", requests.each());
         }
-        drop(fleet);
+        drop(locks);
     }
 }
 
@@ -52,70 +54,61 @@ async fn heartbeats_that_are_all_refused_are_not_repeated_one_by_one() {
     for effect in [Effect::Abort, Effect::Fail(Code::Unavailable)] {
         let world = World::start().await;
         let requests = world.spanner.requests();
-        let fleet = Fleet::holding(&world.table(), names(LOCKS)).await;
+        let locks = Locks::holding(&world.table(), names(LOCKS)).await;
         sleep(LEASE).await;
         world.spanner.inject(Fault::on(Rpc::Commit).effect(effect));
         requests.reset();
-        until("their terms are over", || (fleet.held() == 0).then_some(())).await;
+        until("their terms are over", || (locks.held() == 0).then_some(())).await;
         assert!(requests.total() < 4 * LOCKS as u64, "{effect:?}: {:?}", requests.each());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_whose_commits_always_fail_delays_no_heartbeat_of_others() {
-    let world = World::start().await;
-    let fleet = Fleet::holding(&world.table(), names(51)).await;
-    let tokens = fleet.tokens();
-    world.spanner.inject(fails());
-    fleet.keeps(&tokens, 11).await;
-    assert_eq!(fleet.tokens()[11], None, "its own heartbeats fail");
-}
-
-#[tokio::test(start_paused = true)]
 async fn rows_whose_commits_always_fail_delay_no_heartbeat_of_others() {
-    let world = World::start().await;
-    let fleet = Fleet::holding(&world.table(), names(LOCKS)).await;
-    let mut tokens = fleet.tokens();
-    let sick = [3, 50, 51, 90, 130, 131, 180];
-    for n in sick {
-        let fails = Fault::on(Rpc::Commit).key(format!("many-{n:04}"));
-        world.spanner.inject(fails.effect(Effect::Fail(Code::Unavailable)));
+    const ONE: &[usize] = &[11];
+    const SEVERAL: &[usize] = &[3, 50, 51, 90, 130, 131, 180];
+    for (rows, effect) in [(ONE, FAILS[0]), (ONE, FAILS[1]), (SEVERAL, FAILS[1])] {
+        let world = World::start().await;
+        let locks = Locks::holding(&world.table(), names(LOCKS)).await;
+        let tokens = locks.tokens();
+        for n in rows {
+            world.spanner.inject(sick(*n, effect));
+        }
+        locks.keeps(&tokens, rows).await;
+        for n in rows {
+            assert_eq!(locks.tokens()[*n], None, "its own heartbeats fail");
+        }
     }
-    sleep(LEASE * 3).await;
-    for n in sick {
-        tokens[n] = None;
-    }
-    assert_eq!(fleet.tokens(), tokens);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_row_whose_commits_always_fail_keeps_no_other_from_beginning() {
-    let world = World::start().await;
-    world.spanner.inject(fails());
-    let fleet = Fleet::start(&world.table(), names(51));
-    let start = Instant::now();
-    until("all others are held", || (fleet.held() == 50).then_some(())).await;
-    assert!(start.elapsed() < LEASE * 3, "{:?}", start.elapsed());
-    let tokens = fleet.tokens();
-    fleet.keeps(&tokens, 11).await;
+    for effect in FAILS {
+        let world = World::start().await;
+        world.spanner.inject(sick(11, effect));
+        let locks = Locks::start(&world.table(), names(LOCKS));
+        let took = locks.until_so_many_held(LOCKS - 1).await;
+        assert!(took < LEASE * 3, "{effect:?}: {took:?}");
+        let tokens = locks.tokens();
+        locks.keeps(&tokens, &[11]).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn trouble_is_remembered_by_row_whoever_asks_for_it_next() {
     let world = World::start().await;
     let table = world.table();
-    let kept = Fleet::holding(&table, ["kept".to_string()]).await;
-    world.spanner.inject(fails());
+    let kept = Locks::holding(&table, ["kept".to_string()]).await;
+    world.spanner.inject(sick(11, FAILS[1]));
     for round in 0..10 {
         let others = (0..9).map(|n| format!("other-{round}-{n}"));
         // The sick one is another instance each time.
-        let fleet = Fleet::start(&table, others.chain([SICK.to_string()]));
-        let start = Instant::now();
-        until("all others are held", || (fleet.held() == 9).then_some(())).await;
+        let locks = Locks::start(&table, others.chain(["many-0011".to_string()]));
+        let took = locks.until_so_many_held(9).await;
         let is_known = round > 0;
         // Without an attempt whose outcome is unknown, and without a pause after one.
-        assert!(!is_known || start.elapsed() < LEASE / 100, "{round}: {:?}", start.elapsed());
-        drop(fleet);
+        assert!(!is_known || took < LEASE / 100, "{round}: {took:?}");
+        drop(locks);
         sleep(LEASE / 10).await;
     }
     assert_eq!(kept.held(), 1);

@@ -56,10 +56,6 @@ impl<T> Leading<T> {
     }
 }
 
-async fn released(world: &World) -> bool {
-    world.row(LOCK).await.is_some_and(|row| row.heartbeat == Some(0))
-}
-
 /// Counts how many tasks run at once, and says when one begins.
 #[derive(Clone)]
 struct Tally {
@@ -107,7 +103,7 @@ async fn a_task_that_returns_resigns_and_its_result_is_returned() {
         Ok::<_, Error>("done")
     });
     assert_eq!(timeout(EVENTUALLY, leading).await.unwrap().unwrap(), Some("done"));
-    assert!(released(&world).await);
+    assert!(world.is_released());
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +126,7 @@ async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
     began.next().await;
     cancel.cancel();
     assert_eq!(leading.ends().await.unwrap(), Some(true), "it held for as long as it worked");
-    assert!(released(&world).await);
+    assert!(world.is_released());
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +149,7 @@ async fn a_task_that_ignores_its_cancellation_is_aborted() {
     assert_eq!(led.unwrap(), None);
     assert!(waited >= Duration::from_secs(5) && waited < LEASE, "the stop limit: {waited:?}");
     assert_eq!(running.load(Ordering::SeqCst), 0);
-    assert!(released(&world).await);
+    assert!(world.is_released());
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +212,7 @@ async fn a_panic_releases_and_is_reported() {
     });
     let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap_err();
     assert!(error.is_panic() && error.to_string().contains("out of paper"), "{error}");
-    assert!(released(&world).await);
+    assert!(world.is_released());
     // Also one before there is a task.
     let leading = lock.lead(CancellationToken::new(), |term: Term| {
         assert!(term.is_cancelled(), "not even started");
@@ -225,7 +221,7 @@ async fn a_panic_releases_and_is_reported() {
     let error = timeout(EVENTUALLY, leading).await.unwrap().unwrap_err();
     assert!(error.is_panic() && error.to_string().contains("not even started"), "{error}");
     sleep(Duration::from_secs(1)).await;
-    assert!(released(&world).await);
+    assert!(world.is_released());
 }
 
 #[tokio::test(start_paused = true)]
@@ -582,7 +578,7 @@ async fn an_error_after_cancellation_is_returned_unless_it_only_says_that_the_te
             Err(error) => assert!(fails && error.is_task_failure(), "{error}"),
             Ok(led) => assert!(!fails && led.is_none()),
         }
-        assert!(released(&world).await);
+        assert!(world.is_released());
     }
 }
 
@@ -713,7 +709,7 @@ fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
         assert_eq!((lock.has_lock(), task.begun()), (None, 1));
         let term = seen.lock().unwrap().take().unwrap();
         assert_eq!(term.ended(), Some(&TermEnd::Lapsed), "nothing was released");
-        assert!(!released(&world).await, "nothing is handed over while it works");
+        assert!(!world.is_released(), "nothing is handed over while it works");
         another_holds_meanwhile(&world).await;
         let_go.send(()).unwrap();
     });

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, Once};
 
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{DefaultGuard, Interest, set_default, set_global_default};
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// A line of the library's: its message, then its fields as ` name=value`.
 #[derive(Clone, Debug)]
@@ -29,9 +31,9 @@ impl Log {
         // The first line of a place decides if such lines are of interest to anybody: while another
         // thread's log comes or goes, nobody might be.
         static EVERYBODY: Once = Once::new();
-        EVERYBODY.call_once(|| set_global_default(Nobodys).unwrap());
+        EVERYBODY.call_once(|| set_global_default(Registry::default().with(Nobodys)).unwrap());
         let log = Log::default();
-        (log.clone(), set_default(log))
+        (log.clone(), set_default(Registry::default().with(log)))
     }
 
     /// All that was logged, but for what only helps to debug.
@@ -82,48 +84,29 @@ impl Visit for Text {
 /// The log of the threads that capture none.
 struct Nobodys;
 
-impl Subscriber for Nobodys {
+impl<S: Subscriber> Layer<S> for Nobodys {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
     }
 
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
+    fn enabled(&self, _: &Metadata<'_>, _: Context<'_, S>) -> bool {
         false
     }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, _: &Event<'_>) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
 }
 
-impl Subscriber for Log {
+impl<S: Subscriber> Layer<S> for Log {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
     }
 
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         metadata.target().starts_with("spindle") && !metadata.target().contains("emulator")
     }
 
-    fn event(&self, event: &Event<'_>) {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut text = Text::default();
         event.record(&mut text);
         let line = Line { level: *event.metadata().level(), text: text.message + &text.fields };
         self.0.lock().unwrap().push(line);
     }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
 }

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::testing::Clock;
 use spindle::{CancellationToken, TermEnd};
 use spindle_emulator::engine::Code;
-use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 use tracing::Level;
+use tracing::subscriber::{Interest, set_default};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use crate::log::Log;
-use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, until};
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_term_is_said_to_be_over_before_its_release_is_sent() {
@@ -115,7 +117,7 @@ async fn the_end_of_a_term_says_what_happened_to_the_row_and_a_loss_is_a_warning
 
     b.holds().await;
     b.stop().await;
-    let c = crate::world::Contender::run(world.lock("c").lease(LEASE * 20));
+    let c = Contender::run(world.lock("c").lease(LEASE * 20));
     c.holds().await;
     world.spanner.inject(Fault::any().effect(Effect::Stall));
     c.stop().await;
@@ -187,10 +189,8 @@ fn a_runtime_that_goes_before_the_release_is_not_said_to_have_released() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     let (term, handle) = runtime.block_on(async {
-        let spanner = Emulator::start().await.unwrap();
-        spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
-        let table = spindle::LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
-        let lock = table.lock(LOCK).lease(LEASE).clock(Clock::runtime()).build().unwrap();
+        let world = World::start().await;
+        let lock = world.lock("a").build().unwrap();
         drop(lock.run(CancellationToken::new()));
         until("it holds", || lock.has_lock()).await;
         // As `main` returns: nothing was cancelled, nothing awaited.
@@ -207,29 +207,19 @@ fn a_runtime_that_goes_before_the_release_is_not_said_to_have_released() {
 #[tokio::test(start_paused = true)]
 async fn a_log_that_panics_costs_its_lines_and_not_the_lock() {
     struct Angry;
-    impl tracing::Subscriber for Angry {
-        fn register_callsite(
-            &self,
-            _: &'static tracing::Metadata<'static>,
-        ) -> tracing::subscriber::Interest {
-            tracing::subscriber::Interest::sometimes()
-        }
-        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+    impl<S: tracing::Subscriber> Layer<S> for Angry {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
             metadata.target().starts_with("spindle::")
         }
-        fn event(&self, _: &tracing::Event<'_>) {
+        fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
             panic!("the log is full");
         }
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
+        fn register_callsite(&self, _: &'static tracing::Metadata<'static>) -> Interest {
+            Interest::sometimes()
         }
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-        fn enter(&self, _: &tracing::span::Id) {}
-        fn exit(&self, _: &tracing::span::Id) {}
     }
     let world = World::start().await;
-    let _guard = tracing::subscriber::set_default(Angry);
+    let _guard = set_default(Registry::default().with(Angry));
     let a = world.elect("a").await;
     let token = a.lock.has_lock();
     world.spanner.inject(Fault::on(Rpc::Commit).times(1));

@@ -14,7 +14,7 @@ use spindle::{CancellationToken, Error, Fence, FencingToken, LeadOptions, Spindl
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ambient::Suspendable;
-use crate::world::{EVENTUALLY, LEASE, LOCK, World, until};
+use crate::world::{LEASE, LOCK, World, until};
 
 /// Quicker than a loop of the library's, which would tell first.
 const PACE: Duration = Duration::from_millis(100);
@@ -198,13 +198,7 @@ async fn survives(shape: fn(Spindle, CancellationToken) -> Looping) {
         shutdown.cancel();
         timeout(LEASE / 2, looping).await.expect("it ends when it is told to").unwrap().unwrap();
         book(|book| (book.attempts, book.lock) = (0, None));
-        timeout(EVENTUALLY, async {
-            while world.row(LOCK).await.is_none_or(|row| row.heartbeat != Some(0)) {
-                sleep(PACE).await;
-            }
-        })
-        .await
-        .expect("it is released");
+        until("it is released", || world.is_released().then_some(())).await;
         sleep(LEASE * 2).await;
         assert_eq!(book(|book| book.attempts), 0, "{trouble:?}: it works after its end");
     }

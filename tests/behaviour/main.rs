@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+mod fleet;
 mod log;
 #[path = "../../examples/service.rs"]
 #[expect(dead_code, reason = "what its `main` uses alone")]
@@ -22,7 +23,6 @@ mod credentials;
 mod deployed;
 mod deploys;
 mod docs;
-mod doubt;
 mod dropping;
 mod fencing;
 mod guard;

@@ -7,7 +7,7 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::{FencingToken, TermEnd};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed};
+use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, travelled, until};
 
 /// Returns an operator's edit of the row.
 fn edit(column: &str, value: &str) -> Mutation {
@@ -40,15 +40,14 @@ async fn a_token_changed_while_held_ends_the_term_and_protects_its_holder_until_
     let b = world.contend("b");
     let term = a.lock.term().unwrap();
     world.write(edit("token", "spanner.commit_timestamp()")).await;
-    let edited = world.row(LOCK).await.unwrap();
+    let edited = world.row(LOCK).unwrap();
 
     let (noticed, waited) = timed(timeout(EVENTUALLY, term.cancelled())).await;
     noticed.unwrap();
     assert!(waited <= LEASE / 2, "by the next heartbeat: {waited:?}");
     let seen = FencingToken::from_nanoseconds(edited.token.unwrap().try_into().unwrap());
     assert!(matches!(term.ended(), Some(TermEnd::Superseded { by: Some(by), .. }) if *by == seen));
-    let next =
-        crate::world::until("someone holds", || a.lock.has_lock().or(b.lock.has_lock())).await;
+    let next = until("someone holds", || a.lock.has_lock().or(b.lock.has_lock())).await;
     assert!(next > seen);
 }
 
@@ -63,20 +62,8 @@ async fn a_token_set_back_to_an_older_one_revives_nobody() {
     // The row is b's, with a's token: a's fence must not match it, nor b's go on as if nothing was.
     let token = old.token().to_datetime().to_rfc3339_opts(SecondsFormat::Nanos, true);
     world.write(edit("token", &token)).await;
-    let client = world.client().await;
-    let fence = old.fence();
-    let refused = client
-        .read_write_transaction()
-        .build()
-        .run(
-            move |transaction: spindle::google_cloud_spanner::transaction::ReadWriteTransaction| {
-                let fence = fence.clone();
-                async move { Ok(fence.check(&transaction).await?) }
-            },
-        )
-        .await
-        .unwrap_err();
-    assert!(spindle::Error::extract(&refused).is_some_and(spindle::Error::is_fenced), "{refused}");
+    let written = travelled(&old.fence()).write(&world.client().await, []).await;
+    assert!(written.as_ref().is_err_and(spindle::Error::is_fenced), "{written:?}");
     timeout(EVENTUALLY, current.cancelled()).await.unwrap();
     assert!(b.holds().await > current.token());
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use spindle::testing::Clock;
-use spindle::{CancellationToken, LockTable, RunHandle, fleet::Member};
+use spindle::fleet::{Member, MemberBuilder};
+use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::{CancellationToken, LockTable, RunHandle};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::schema::FOUR_COLUMNS;
-use crate::world::{EVENTUALLY, LEASE, World, timed, until};
+use crate::world::{EVENTUALLY, FOUR_COLUMNS, LEASE, World, timed, until};
 
 struct Joined {
     member: Member,
@@ -16,15 +16,23 @@ struct Joined {
     running: RunHandle,
 }
 
-fn join(table: &LockTable, id: &str) -> Joined {
-    let member = table.member("orders").id(id).info(format!("http://{id}"));
-    let member = member.lease(LEASE).clock(Clock::runtime()).build().unwrap();
-    let cancel = CancellationToken::new();
-    let running = member.run(cancel.clone());
-    Joined { member, cancel, running }
+async fn join(world: &World, id: &str) -> Joined {
+    Joined::run(world.member(id).info(format!("http://{id}"))).await
 }
 
 impl Joined {
+    async fn run(builder: MemberBuilder) -> Joined {
+        let joins = Joined::start(builder);
+        joins.is_live().await;
+        joins
+    }
+
+    fn start(builder: MemberBuilder) -> Joined {
+        let (member, cancel) = (builder.build().unwrap(), CancellationToken::new());
+        let running = member.run(cancel.clone());
+        Joined { member, cancel, running }
+    }
+
     async fn is_live(&self) {
         until("it is a member", || self.member.token()).await;
     }
@@ -43,9 +51,7 @@ async fn ids(table: &LockTable) -> Vec<String> {
 async fn members_are_seen_while_they_live_and_leave_no_row() {
     let world = World::start().await;
     let table = world.table();
-    let (a, b) = (join(&world.table(), "a"), join(&world.table(), "b"));
-    a.is_live().await;
-    b.is_live().await;
+    let (a, b) = (join(&world, "a").await, join(&world, "b").await);
     let members = a.member.members().await.unwrap();
     let said: Vec<_> = members.iter().map(|it| (&*it.id, it.info.as_deref())).collect();
     assert_eq!(said, [("a", Some("http://a")), ("b", Some("http://b"))]);
@@ -56,15 +62,13 @@ async fn members_are_seen_while_they_live_and_leave_no_row() {
     b.leave().await;
     assert_eq!(ids(&table).await, ["a"]);
     a.leave().await;
-    assert_eq!(world.names().await, Vec::<String>::new());
+    assert_eq!(world.names(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_crashed_is_shown_until_its_lease_is_over_and_watching_joins_nothing() {
     let world = World::start().await;
-    let (a, b) = (join(&world.table(), "a"), join(&world.table(), "b"));
-    a.is_live().await;
-    b.is_live().await;
+    let (_a, _b) = (join(&world, "a").await, join(&world, "b").await);
     let mut watch = world.table().members("orders");
     assert_eq!(watch.next().await.unwrap().len(), 2);
     // From here on Spanner hears nothing of either.
@@ -72,7 +76,7 @@ async fn a_member_that_crashed_is_shown_until_its_lease_is_over_and_watching_joi
     let (left, took) = timed(watch.next()).await;
     assert!(left.unwrap().len() < 2);
     assert!((LEASE / 2..=LEASE + Duration::from_secs(2)).contains(&took), "{took:?}");
-    assert_eq!(world.names().await.len(), 2, "nothing was written by watching");
+    assert_eq!(world.names().len(), 2, "nothing was written by watching");
 }
 
 /// By its own lease, be that shorter than the default or longer, and also where the table has no room
@@ -80,15 +84,8 @@ async fn a_member_that_crashed_is_shown_until_its_lease_is_over_and_watching_joi
 #[tokio::test(start_paused = true)]
 async fn a_member_is_shown_for_its_own_lease() {
     let second = Duration::from_secs(1);
-    let joins = |world: &World, lease: Duration| {
-        let member = world.table().member("orders").id("a").lease(lease).clock(Clock::runtime());
-        let (member, cancel) = (member.build().unwrap(), CancellationToken::new());
-        let running = member.run(cancel.clone());
-        Joined { member, cancel, running }
-    };
     let world = World::start().await;
-    let brief = joins(&world, second);
-    brief.is_live().await;
+    let _brief = Joined::run(world.member("a").lease(second)).await;
     let mut watch = world.table().members("orders");
     assert_eq!(watch.next().await.unwrap().len(), 1);
     world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
@@ -96,8 +93,7 @@ async fn a_member_is_shown_for_its_own_lease() {
     assert!(left.unwrap().is_empty() && took <= second * 3, "{took:?}");
 
     let world = World::with_table(FOUR_COLUMNS).await;
-    let patient = joins(&world, LEASE * 6);
-    patient.is_live().await;
+    let patient = Joined::run(world.member("a").lease(LEASE * 6)).await;
     for _ in 0..60 {
         sleep(second).await;
         assert_eq!(patient.member.members().await.unwrap().len(), 1, "it lives");
@@ -108,17 +104,15 @@ async fn a_member_is_shown_for_its_own_lease() {
 async fn watching_costs_one_read_a_poll_however_many_members_there_are() {
     let world = World::start().await;
     let table = world.table();
-    let client = world.client().await;
-    for n in 0..50 {
-        use spindle::google_cloud_spanner::mutation::Mutation;
+    let row = |n| {
         let row = Mutation::new_insert_builder("locktable");
         let row = row.set("name").to(format!("spindle:member:orders/m{n}"));
         let row = row.set("heartbeat").to("spanner.commit_timestamp()");
         let row = row.set("token").to("spanner.commit_timestamp()");
         let row = row.set("writer").to(format!("m{n}#000000000000feed-1"));
-        let row = row.set("lease_ms").to(600_000_i64).build();
-        client.write_only_transaction().build().write(vec![row]).await.unwrap();
-    }
+        row.set("lease_ms").to(600_000_i64).build()
+    };
+    world.write_all((0..50).map(row)).await;
     assert_eq!(ids(&table).await.len(), 50);
     let requests = world.spanner.requests();
     requests.reset();
@@ -132,9 +126,8 @@ async fn watching_costs_one_read_a_poll_however_many_members_there_are() {
 #[tokio::test(start_paused = true)]
 async fn of_two_with_one_id_one_is_a_member_at_a_time() {
     let world = World::start().await;
-    let first = join(&world.table(), "a");
-    first.is_live().await;
-    let second = join(&world.table(), "a");
+    let first = join(&world, "a").await;
+    let second = Joined::start(world.member("a"));
     sleep(LEASE * 3).await;
     assert!(first.member.token().is_some() && second.member.token().is_none());
     first.leave().await;
@@ -145,19 +138,17 @@ async fn of_two_with_one_id_one_is_a_member_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn the_row_of_a_member_that_is_long_gone_is_deleted_by_another() {
     let world = World::start().await;
-    let lost = join(&world.table(), "a");
-    lost.is_live().await;
+    let lost = join(&world, "a").await;
     let key = "spindle:member:orders/a".to_string();
     // Its process ends without a word.
     world.spanner.inject(Fault::any().effect(Effect::Stall));
     drop(lost);
     sleep(LEASE * 2).await;
     world.spanner.clear_faults();
-    assert!(world.names().await.contains(&key));
-    let other = join(&world.table(), "b");
-    other.is_live().await;
+    assert!(world.names().contains(&key));
+    let _other = join(&world, "b").await;
     sleep(Duration::from_secs(1_200)).await;
-    assert_eq!(world.names().await, ["spindle:member:orders/b"]);
+    assert_eq!(world.names(), ["spindle:member:orders/b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +183,7 @@ async fn an_interval_that_no_watch_can_have_is_refused() {
 #[tokio::test]
 async fn names_that_reach_into_another_key_are_refused() {
     let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
-    let refused = |builder: spindle::fleet::MemberBuilder| {
+    let refused = |builder: MemberBuilder| {
         let error = builder.build().unwrap_err();
         assert!(error.is_config(), "{error}");
         error.to_string()

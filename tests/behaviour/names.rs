@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tokio::time::sleep;
 
-use crate::world::{Contender, LEASE, World, until};
+use crate::world::{Contender, LEASE, World, lock_of};
 
 #[tokio::test(start_paused = true)]
 async fn locks_of_any_name_live_side_by_side() {
@@ -12,7 +12,7 @@ async fn locks_of_any_name_live_side_by_side() {
     let long = "n".repeat(1_000);
     let names = ["job", "job_1", "job_daily", "shard_0", "o'brien", "line\nbreak", &long];
     let run = |id: &str| -> Vec<Contender> {
-        names.iter().map(|name| Contender::run(world.lock_named(name, id))).collect()
+        names.iter().map(|name| Contender::run(lock_of(&world.table(), *name).id(id))).collect()
     };
     let first = run("a");
     for contender in &first {
@@ -33,7 +33,7 @@ async fn locks_of_any_name_live_side_by_side() {
     for (contender, token) in first.iter().zip(&tokens).skip(1) {
         assert_eq!(contender.lock.has_lock(), Some(*token), "{:?}", contender.lock.name());
     }
-    let found: BTreeSet<_> = world.names().await.into_iter().collect();
+    let found: BTreeSet<_> = world.names().into_iter().collect();
     for name in names {
         assert!(found.contains(name), "{name:?} is gone: {found:?}");
     }
@@ -43,6 +43,6 @@ async fn locks_of_any_name_live_side_by_side() {
         contender.stop().await;
     }
     for contender in &second {
-        until("it is handed over", || contender.lock.has_lock()).await;
+        contender.holds().await;
     }
 }

@@ -5,19 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use spindle::job::{JobOutcome, RunState};
-use spindle::{Holding, LockBuilder, Term};
+use spindle::{Holding, Term};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, LOCK, World, timed, until};
+use crate::world::{EVENTUALLY, FOUR_COLUMNS, LOCK, World, lock_of, timed, until};
 
 const AT_LEAST: Duration = Duration::from_secs(60);
 const AT_MOST: Duration = Duration::from_secs(300);
 const SECOND: Duration = Duration::from_secs(1);
-
-fn node(world: &World, id: &str) -> LockBuilder {
-    world.lock(id)
-}
 
 /// A job that takes a second.
 async fn short(_: Term) -> &'static str {
@@ -26,7 +22,7 @@ async fn short(_: Term) -> &'static str {
 }
 
 async fn runs(world: &World, id: &str) -> bool {
-    let once = timeout(EVENTUALLY, node(world, id).run_once(AT_LEAST, AT_MOST, short));
+    let once = timeout(EVENTUALLY, world.lock(id).run_once(AT_LEAST, AT_MOST, short));
     match once.await.unwrap().unwrap() {
         JobOutcome::Ran("done") => true,
         JobOutcome::Skipped(_) => false,
@@ -45,7 +41,7 @@ async fn of_many_nodes_one_runs_and_the_others_skip() {
     let ran = Arc::new(AtomicUsize::new(0));
     let nodes: Vec<_> = (0..5)
         .map(|n| {
-            let (node, ran) = (node(&world, &format!("n{n}")), Arc::clone(&ran));
+            let (node, ran) = (world.lock(&format!("n{n}")), Arc::clone(&ran));
             tokio::spawn(node.run_once(AT_LEAST, AT_MOST, move |_| async move {
                 ran.fetch_add(1, Ordering::SeqCst);
             }))
@@ -84,7 +80,7 @@ async fn a_late_schedule_does_not_run_it_again_within_at_least_and_does_after() 
 #[tokio::test(start_paused = true)]
 async fn a_run_longer_than_at_least_frees_the_lock_at_its_end() {
     let world = World::start().await;
-    let a = node(&world, "a").run_once(SECOND, AT_MOST, |term: Term| async move {
+    let a = world.lock("a").run_once(SECOND, AT_MOST, |term: Term| async move {
         sleep(AT_LEAST).await;
         !term.is_cancelled()
     });
@@ -95,7 +91,7 @@ async fn a_run_longer_than_at_least_frees_the_lock_at_its_end() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_dies_in_a_run_keeps_it_from_others_until_at_most() {
     let world = World::start().await;
-    let running = tokio::spawn(node(&world, "a").run_once(AT_LEAST, AT_MOST, |_| async {
+    let running = tokio::spawn(world.lock("a").run_once(AT_LEAST, AT_MOST, |_| async {
         std::future::pending::<()>().await;
     }));
     sleep(SECOND).await;
@@ -107,7 +103,7 @@ async fn a_node_that_dies_in_a_run_keeps_it_from_others_until_at_most() {
     silence.remove();
 
     sleep(AT_LEAST).await;
-    let skipped = node(&world, "b").run_once(AT_LEAST, AT_MOST, short).await.unwrap();
+    let skipped = world.lock("b").run_once(AT_LEAST, AT_MOST, short).await.unwrap();
     let JobOutcome::Skipped(Some(run)) = skipped else { panic!("{skipped:?}") };
     assert_eq!((run.by.as_str(), run.state), ("a", RunState::Running));
     sleep(AT_MOST - AT_LEAST - SECOND * 30).await;
@@ -122,7 +118,7 @@ async fn a_node_that_dies_before_it_starts_runs_nothing_and_leaves_nothing() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
     let silence = world.spanner.inject(Fault::any().effect(Effect::Stall));
-    let starting = node(&world, "a").run_once(AT_LEAST, AT_MOST, move |_| async move {
+    let starting = world.lock("a").run_once(AT_LEAST, AT_MOST, move |_| async move {
         counted.fetch_add(1, Ordering::SeqCst);
     });
     assert!(timeout(SECOND, starting).await.is_err(), "spanner doesn't answer");
@@ -144,7 +140,7 @@ async fn a_run_that_could_begin_only_past_its_limit_is_left_to_others() {
     let lost = world.spanner.inject(lost.effect(Effect::LoseReply));
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
-    let late = tokio::spawn(node(&world, "a").run_once(AT_LEAST, AT_MOST, move |_| async move {
+    let late = tokio::spawn(world.lock("a").run_once(AT_LEAST, AT_MOST, move |_| async move {
         counted.fetch_add(1, Ordering::SeqCst);
     }));
     until("the begin is applied", || (lost.hits() == 1).then_some(())).await;
@@ -167,12 +163,12 @@ async fn a_run_that_could_begin_only_past_its_limit_is_left_to_others() {
 async fn a_start_limit_that_was_set_counts() {
     let world = World::start().await;
     world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::DelayReply(SECOND)));
-    let hasty = node(&world, "a").start_limit(SECOND / 2).run_once(AT_LEAST, AT_MOST, short);
+    let hasty = world.lock("a").start_limit(SECOND / 2).run_once(AT_LEAST, AT_MOST, short);
     assert!(matches!(hasty.await.unwrap(), JobOutcome::TooLate { .. }));
-    let patient = node(&world, "a").start_limit(SECOND * 2).run_once(AT_LEAST, AT_MOST, short);
+    let patient = world.lock("a").start_limit(SECOND * 2).run_once(AT_LEAST, AT_MOST, short);
     assert_eq!(patient.await.unwrap(), JobOutcome::Ran("done"));
     for limit in [Duration::ZERO, AT_MOST + SECOND] {
-        let refused = node(&world, "a").start_limit(limit).run_once(AT_LEAST, AT_MOST, short);
+        let refused = world.lock("a").start_limit(limit).run_once(AT_LEAST, AT_MOST, short);
         assert!(refused.await.unwrap_err().is_config());
     }
 }
@@ -180,7 +176,7 @@ async fn a_start_limit_that_was_set_counts() {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_overruns_is_told_to_stop_and_aborted_before_others_may_run_it() {
     let world = World::start().await;
-    let overrun = node(&world, "a").run_once(SECOND, AT_LEAST, |term: Term| async move {
+    let overrun = world.lock("a").run_once(SECOND, AT_LEAST, |term: Term| async move {
         term.cancelled().await;
         assert!(!term.remaining().is_zero());
         "stopped"
@@ -189,7 +185,7 @@ async fn a_job_that_overruns_is_told_to_stop_and_aborted_before_others_may_run_i
     assert_eq!(overrun.unwrap(), JobOutcome::Overran(Some("stopped")));
     assert!(took > AT_LEAST / 2 && took < AT_LEAST, "{took:?}");
     sleep(AT_LEAST).await;
-    let deaf = node(&world, "a").run_once(SECOND, AT_LEAST, |_| std::future::pending::<()>());
+    let deaf = world.lock("a").run_once(SECOND, AT_LEAST, |_| std::future::pending::<()>());
     let (deaf, took) = timed(deaf).await;
     assert_eq!(deaf.unwrap(), JobOutcome::Overran(None));
     assert!(took < AT_LEAST, "{took:?}");
@@ -198,7 +194,7 @@ async fn a_job_that_overruns_is_told_to_stop_and_aborted_before_others_may_run_i
 #[tokio::test(start_paused = true)]
 async fn a_panic_and_a_drop_are_runs_all_the_same_and_seen_as_what_they_were() {
     let world = World::start().await;
-    let panics = node(&world, "a").run_once(AT_LEAST, AT_MOST, |_| async {
+    let panics = world.lock("a").run_once(AT_LEAST, AT_MOST, |_| async {
         sleep(SECOND).await;
         assert_eq!(SECOND, AT_LEAST, "no ink");
     });
@@ -208,7 +204,7 @@ async fn a_panic_and_a_drop_are_runs_all_the_same_and_seen_as_what_they_were() {
     assert!(!runs(&world, "b").await, "it was started");
 
     sleep(AT_LEAST).await;
-    let dropped = node(&world, "b").run_once(AT_LEAST, AT_MOST, |_| std::future::pending::<()>());
+    let dropped = world.lock("b").run_once(AT_LEAST, AT_MOST, |_| std::future::pending::<()>());
     assert!(timeout(SECOND, dropped).await.is_err());
     sleep(SECOND).await;
     assert_eq!(last_run(&world).await, ("b".to_string(), RunState::Aborted));
@@ -217,20 +213,13 @@ async fn a_panic_and_a_drop_are_runs_all_the_same_and_seen_as_what_they_were() {
 
 #[tokio::test(start_paused = true)]
 async fn a_table_that_cannot_keep_a_run_is_refused() {
-    let ddl = "CREATE TABLE locktable (
-        name STRING(MAX) NOT NULL,
-        heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-        token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-        writer STRING(MAX),
-    ) PRIMARY KEY (name);";
-    let world = World::with_table(ddl).await;
+    let world = World::with_table(FOUR_COLUMNS).await;
     let table = world.table();
     for _ in 0..2 {
-        let node = table.lock(LOCK).clock(spindle::testing::Clock::runtime());
-        let error = node.run_once(AT_LEAST, AT_MOST, short).await.unwrap_err();
+        let error = lock_of(&table, LOCK).run_once(AT_LEAST, AT_MOST, short).await.unwrap_err();
         assert!(error.is_schema() && error.to_string().contains("lease_ms"), "{error}");
     }
-    assert_eq!(world.row(LOCK).await, None);
+    assert_eq!(world.row(LOCK), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,17 +233,11 @@ async fn durations_that_cannot_work_are_refused_before_anything_is_sent() {
         (Duration::from_nanos(1), Duration::from_millis(99)),
         (AT_LEAST, Duration::MAX),
     ] {
-        let error = node(&world, "a").run_once(at_least, at_most, short).await.unwrap_err();
+        let error = world.lock("a").run_once(at_least, at_most, short).await.unwrap_err();
         assert!(error.is_config(), "{error}");
     }
-    assert!(
-        world
-            .table()
-            .lock("")
-            .run_once(AT_LEAST, AT_MOST, short)
-            .await
-            .is_err_and(|it| it.is_config())
-    );
+    let nameless = world.table().lock("").run_once(AT_LEAST, AT_MOST, short);
+    assert!(nameless.await.unwrap_err().is_config());
     assert_eq!(requests.total(), 0);
 }
 
@@ -269,7 +252,7 @@ async fn a_job_that_others_get_in_the_way_of_is_skipped_or_too_late_and_no_error
     sleep(AT_LEAST).await;
     let commits = Fault::on(Rpc::Commit).table("locktable").effect(Effect::Abort);
     let aborted = world.spanner.inject(commits);
-    let once = node(&world, "b").run_once(AT_LEAST, AT_MOST, short);
+    let once = world.lock("b").run_once(AT_LEAST, AT_MOST, short);
     let outcome = timeout(EVENTUALLY, once).await.unwrap().unwrap();
     assert!(matches!(outcome, JobOutcome::TooLate { .. }), "{outcome:?}");
     assert!(aborted.hits() > 0);

@@ -6,7 +6,9 @@ use spindle::{TermEnd, health::Role};
 use spindle_emulator::Restart;
 use tokio::time::{sleep, timeout};
 
-use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until};
+use crate::world::{
+    Contender, DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, lock_of, timed, until,
+};
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_shorter_than_the_lease_costs_nothing() {
@@ -56,7 +58,7 @@ async fn a_server_that_lost_its_rows_begins_a_new_term_with_a_greater_token() {
     timeout(EVENTUALLY, first.cancelled()).await.unwrap();
     let second = a.holds().await;
     assert!(second > first.token());
-    assert_eq!(world.row(LOCK).await.unwrap().token, Some(i128::from(second.as_nanoseconds())));
+    assert_eq!(world.row(LOCK).unwrap().token, Some(i128::from(second.as_nanoseconds())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,8 +91,7 @@ async fn a_connection_of_ones_own_survives_the_loss_of_its_session() {
 async fn a_client_that_was_given_stays_without_session_and_health_says_so() {
     let world = World::start().await;
     let table = spindle::LockTable::new(world.client().await, "locktable");
-    let lock = table.lock(LOCK).lease(LEASE).clock(spindle::testing::Clock::runtime());
-    let a = crate::world::Contender::run(lock);
+    let a = Contender::run(lock_of(&table, LOCK));
     a.holds().await;
     world.spanner.restart(Restart::keep()).await.unwrap();
     let error = until("it says so", || {

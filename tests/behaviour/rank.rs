@@ -17,39 +17,16 @@ const GRACE: Duration = Duration::from_secs(2);
 /// For a poll, an attempt, and jitter.
 const SOON: Duration = Duration::from_secs(3);
 
-/// A ranked contender, and the session by which Spanner knows its process.
-struct Rival {
-    contender: Contender,
-    session: String,
-}
-
-impl Rival {
-    async fn start(world: &World, builder: LockBuilder) -> Rival {
-        let requests = world.spanner.requests();
-        let before = requests.sessions();
-        let contender = Contender::run(builder);
-        let session = until("its process is heard of", || {
-            requests.sessions().into_iter().find(|session| !before.contains(session))
-        });
-        Rival { session: session.await, contender }
-    }
-
-    /// From here on Spanner hears nothing of its process, as after a SIGKILL, until that replaces
-    /// its client half a minute later.
-    fn crash(self, world: &World) -> Contender {
-        world.spanner.inject(Fault::any().session(self.session).effect(Effect::Stall));
-        self.contender
-    }
-}
-
+/// Waits until this one is listed among the members of the lock.
 async fn is_member(world: &World, id: &str) {
-    let table = world.table();
-    let joins = async {
-        while !table.members(LOCK).list().await.unwrap().iter().any(|member| member.id == id) {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(EVENTUALLY, joins).await.expect("it joins");
+    let is_live =
+        || world.row(&format!("spindle:member:{LOCK}/{id}"))?.heartbeat.filter(|it| *it > 0);
+    until("it joins", is_live).await;
+}
+
+/// A ranked contender, and the session by which Spanner knows its process.
+async fn known(world: &World, builder: LockBuilder) -> (Contender, String) {
+    world.known(|| Contender::run(builder)).await
 }
 
 fn refused(builder: LockBuilder) -> String {
@@ -61,34 +38,33 @@ fn refused(builder: LockBuilder) -> String {
 #[tokio::test(start_paused = true)]
 async fn after_a_crash_the_highest_rank_takes_as_soon_as_the_lease_is_over() {
     let world = World::start().await;
-    let top = Rival::start(&world, world.lock("top").by_rank(9)).await;
-    top.contender.holds().await;
-    let low = Rival::start(&world, world.lock("a").by_rank(1)).await;
-    let high = Rival::start(&world, world.lock("b").by_rank(2)).await;
+    let (top, of_top) = known(&world, world.lock("top").by_rank(9)).await;
+    top.holds().await;
+    let (low, _) = known(&world, world.lock("a").by_rank(1)).await;
+    let (high, of_high) = known(&world, world.lock("b").by_rank(2)).await;
     is_member(&world, "a").await;
     is_member(&world, "b").await;
-    let _dead = top.crash(&world);
-    let (_, took) = timed(high.contender.holds()).await;
+    world.cut_off(&of_top);
+    let (_, took) = timed(high.holds()).await;
     assert!(took <= LEASE + Duration::from_secs(1), "{took:?}");
-    assert!(low.contender.is_standby());
+    assert!(low.is_standby());
     // And again: now the last one is left.
-    let _dead = high.crash(&world);
-    let (_, took) = timed(low.contender.holds()).await;
+    world.cut_off(&of_high);
+    let (_, took) = timed(low.holds()).await;
     assert!(took <= LEASE + Duration::from_secs(1), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_is_left_to_the_highest_rank_however_often_the_others_poll() {
     let world = World::start().await;
-    let leader = world.lock("x").by_rank(0);
-    let leader = Rival::start(&world, leader).await;
-    leader.contender.holds().await;
+    let leader = Contender::run(world.lock("x").by_rank(0));
+    leader.holds().await;
     let eager = world.lock("a").by_rank(1).poll_interval(Duration::from_millis(20));
     let eager = Contender::run(eager);
     let high = Contender::run(world.lock("b").by_rank(2));
     is_member(&world, "a").await;
     is_member(&world, "b").await;
-    leader.contender.stop().await;
+    leader.stop().await;
     let (_, took) = timed(high.holds()).await;
     assert!(took <= SOON, "{took:?}");
     assert!(eager.is_standby());
@@ -112,12 +88,6 @@ async fn a_leader_that_preempts_hands_over_to_a_higher_rank_by_name() {
     assert_eq!(term.ended(), Some(&TermEnd::LetGo));
 }
 
-/// The ids of the members of the lock.
-async fn members(world: &World) -> Vec<String> {
-    let members = world.table().members(LOCK).list().await.unwrap();
-    members.into_iter().map(|member| member.id).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn one_that_has_handed_over_contends_no_more_for_a_lease() {
     let world = World::start().await;
@@ -127,7 +97,7 @@ async fn one_that_has_handed_over_contends_no_more_for_a_lease() {
     high.holds().await;
     sleep(LEASE / 2).await;
     // A contender that counted it as one would wait for it in vain.
-    assert_eq!(members(&world).await, ["b"]);
+    assert_eq!(world.row("spindle:member:job/a"), None);
     is_member(&world, "a").await;
 }
 
@@ -165,19 +135,19 @@ async fn one_that_has_handed_over_is_handed_the_lock_back_when_the_higher_rank_l
 #[tokio::test(start_paused = true)]
 async fn one_that_lost_the_lock_and_not_its_membership_is_handed_it_back_once() {
     let world = World::start().await;
-    let high = Rival::start(&world, world.lock("b").by_rank(2)).await;
-    high.contender.holds().await;
+    let (high, session) = known(&world, world.lock("b").by_rank(2)).await;
+    high.holds().await;
     let low = Contender::run(world.lock("a").by_rank(1).preempt());
     is_member(&world, "a").await;
     // The commits that write the lock's row fail, and those of the member's row don't.
-    let fault = Fault::on(Rpc::Commit).session(high.session).key(LOCK);
+    let fault = Fault::on(Rpc::Commit).session(session).key(LOCK);
     let failing = world.spanner.inject(fault.effect(Effect::Fail(Code::Unavailable)));
     low.holds().await;
     failing.remove();
     is_member(&world, "b").await;
     sleep(LEASE - SOON).await;
     assert!(low.lock.has_lock().is_some(), "the other may be out of order for a while");
-    let (_, took) = timed(high.contender.holds()).await;
+    let (_, took) = timed(high.holds()).await;
     assert!(took <= SOON * 2, "{took:?}");
 
     sleep(LEASE * 2).await;
@@ -214,11 +184,11 @@ async fn one_that_was_evicted_is_handed_the_lock_back_unless_it_is_kept_away() {
 async fn a_hand_over_of_unknown_outcome_delays_the_higher_rank_by_a_lease_and_counts_as_one() {
     for effect in [Effect::Stall, Effect::StallReply, Effect::ApplyLate { after: SOON }] {
         let world = World::start().await;
-        let low = Rival::start(&world, world.lock("a").by_rank(1).preempt()).await;
-        low.contender.holds().await;
+        let (low, session) = known(&world, world.lock("a").by_rank(1).preempt()).await;
+        low.holds().await;
         let high = Contender::run(world.lock("b").by_rank(2));
         is_member(&world, "b").await;
-        let fault = Fault::on(Rpc::Commit).session(low.session).key(LOCK);
+        let fault = Fault::on(Rpc::Commit).session(session).key(LOCK);
         let unheard = world.spanner.inject(fault.effect(effect));
         let (_, took) = timed(high.holds()).await;
         assert!(took <= LEASE + SOON, "{effect:?}: {took:?}");
@@ -227,9 +197,9 @@ async fn a_hand_over_of_unknown_outcome_delays_the_higher_rank_by_a_lease_and_co
         // It loses the lock without letting go, and stays a member.
         world.table().evict(LOCK).await.unwrap();
         high.holds_no_more().await;
-        let token = low.contender.holds().await;
+        let token = low.holds().await;
         sleep(LEASE * 4).await;
-        assert_eq!(low.contender.lock.has_lock(), Some(token), "{effect:?}: handed over once");
+        assert_eq!(low.lock.has_lock(), Some(token), "{effect:?}: handed over once");
     }
 }
 
@@ -303,15 +273,16 @@ async fn led_beside_one_that_dies(id: impl Fn(usize) -> String) -> (Duration, Du
     });
     for life in 0.. {
         let builder = world.lock(&id(life)).lease(lease).by_rank(9).preempt();
-        let high = Rival::start(&world, builder).await;
-        while high.contender.is_standby() && start.elapsed() < minute * 3 {
+        let (high, session) = known(&world, builder).await;
+        while high.is_standby() && start.elapsed() < minute * 3 {
             sleep(Duration::from_millis(10)).await;
         }
         if start.elapsed() >= minute * 3 {
             break;
         }
         sleep(Duration::from_millis(150)).await;
-        drop(high.crash(&world));
+        world.cut_off(&session);
+        drop(high);
         sleep(Duration::from_millis(500)).await;
     }
     counting.abort();
@@ -338,7 +309,7 @@ async fn an_evicted_leader_sits_out_a_grace_whatever_its_rank() {
     high.holds().await;
     sleep(LEASE).await;
     world.table().evict(LOCK).await.unwrap();
-    let evicted = world.row(LOCK).await.unwrap();
+    let evicted = world.row(LOCK).unwrap();
     let token = until("it leads again", || {
         high.lock
             .has_lock()
@@ -393,7 +364,7 @@ async fn who_leads_follows_from_who_lives_in_every_order_of_starts() {
         let mut rivals = Vec::new();
         for rank in order {
             let builder = world.lock(&format!("m{rank}")).by_rank(rank).preempt();
-            rivals.push((rank, Rival::start(&world, builder).await));
+            rivals.push((rank, known(&world, builder).await));
             is_member(&world, &format!("m{rank}")).await;
         }
         // A process that hears nothing replaces its client in time: who is dead gets no new session.
@@ -401,11 +372,12 @@ async fn who_leads_follows_from_who_lives_in_every_order_of_starts() {
         let mut dead = Vec::new();
         for rank in [3, 2, 1] {
             let at = rivals.iter().position(|(other, _)| *other == rank).unwrap();
-            rivals[at].1.contender.holds().await;
+            rivals[at].1.0.holds().await;
             let others = rivals.iter().filter(|(other, _)| *other != rank);
-            others.for_each(|(_, rival)| assert!(rival.contender.is_standby(), "{order:?}"));
-            let (_, rival) = rivals.remove(at);
-            dead.push(rival.crash(&world));
+            others.for_each(|(_, (rival, _))| assert!(rival.is_standby(), "{order:?}"));
+            let (_, (rival, session)) = rivals.remove(at);
+            world.cut_off(&session);
+            dead.push(rival);
         }
     }
 }
@@ -420,12 +392,7 @@ async fn guards_and_tasks_wait_for_their_turn_and_leave_the_group_with_the_lock(
     assert!(guard.is_cancelled() && won.token() > guard.token(), "a guard is taken from, too");
     drop(guard);
     won.release().await;
-    let gone = async {
-        while world.names().await != [LOCK] {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(EVENTUALLY, gone).await.expect("no member's row is left");
+    until("no member's row is left", || (world.names() == [LOCK]).then_some(())).await;
     let stop = CancellationToken::new();
     let led = low
         .lead(stop, |term: Term| async move { Ok::<_, spindle::Error>(term.token()) })
@@ -439,7 +406,7 @@ async fn a_ranked_contender_costs_a_read_a_poll_and_heartbeats() {
     let world = World::start().await;
     let leader = Contender::run(world.lock("b").by_rank(2));
     leader.holds().await;
-    let waiting = Rival::start(&world, world.lock("a").by_rank(1)).await;
+    let (_waiting, session) = known(&world, world.lock("a").by_rank(1)).await;
     is_member(&world, "a").await;
     let requests = world.spanner.requests();
     sleep(LEASE).await;
@@ -447,7 +414,7 @@ async fn a_ranked_contender_costs_a_read_a_poll_and_heartbeats() {
     let began = Instant::now();
     sleep(LEASE * 10).await;
     let (polls, leases) = (began.elapsed().as_secs() * 4 / 3, 10_u64);
-    let of = |rpc| requests.of_session(&waiting.session, rpc);
+    let of = |rpc| requests.of_session(&session, rpc);
     assert!(of(Rpc::Commit) <= 2 * leases + 10, "{} commits", of(Rpc::Commit));
     let reads = of(Rpc::StreamingRead);
     assert!(reads <= polls + 3 * leases, "{reads} reads");

@@ -31,7 +31,7 @@ async fn a_hundred_terms_of_no_time_leave_no_row_beside_the_locks() {
     for _ in 0..100 {
         lock.acquire().await.unwrap().release().await;
     }
-    assert_eq!(world.names().await, [LOCK]);
+    assert_eq!(world.names(), [LOCK]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,7 +44,7 @@ async fn two_that_take_turns_leave_no_row_beside_the_locks() {
         };
         guard.release().await;
     }
-    assert_eq!(world.names().await, [LOCK]);
+    assert_eq!(world.names(), [LOCK]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,14 +54,14 @@ async fn what_crashes_leave_is_gone_once_a_term_lives_and_all_of_it_once_that_is
         let a = world.elect("a").await;
         world.crash(&a).await;
         a.cancel.cancel();
-        let takeovers = world.names().await.len() - 1;
+        let takeovers = world.names().len() - 1;
         assert!(takeovers <= crashes, "{takeovers} rows after {crashes} crashes");
     }
     let b = world.elect("b").await;
     sleep(LEASE / 3).await;
-    assert_eq!(world.names().await.len(), 2, "the lock and the takeover that began the term");
+    assert_eq!(world.names().len(), 2, "the lock and the takeover that began the term");
     b.stop().await;
-    assert_eq!(world.names().await, [LOCK]);
+    assert_eq!(world.names(), [LOCK]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn the_row_of_a_vacant_lock_is_removed_with_its_takeovers() {
         world.write(row(neighbour, "2020-01-01T00:00:00Z", "go", 1)).await;
     }
     assert!(table.remove(LOCK).await.unwrap());
-    assert_eq!(world.names().await, ["job_1", "jobs"]);
+    assert_eq!(world.names(), ["job_1", "jobs"]);
     let c = world.elect("c").await;
     assert!(c.lock.has_lock().unwrap() > token, "tokens go on");
 }

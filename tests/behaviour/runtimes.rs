@@ -6,12 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use spindle::LockTable;
-use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout};
 
-use crate::schema::FOUR_COLUMNS;
-use crate::world::{DATABASE, LOCK, OPTIONAL_COLUMNS};
+use crate::world::{FOUR_COLUMNS, LOCK, OPTIONAL_COLUMNS, World, until};
 
 /// Far more than the question takes, and far less than a caller has.
 const SOON: Duration = Duration::from_secs(15);
@@ -20,33 +19,16 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A server on a runtime of its own, and a table that reaches it.
-fn served(ddl: &str) -> (Runtime, Emulator, LockTable) {
-    let server =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let spanner = server.block_on(async {
-        let spanner = Emulator::start().await.unwrap();
-        spanner.create_database(DATABASE, ddl).await.unwrap();
-        spanner
-    });
-    let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
-    (server, spanner, table)
-}
-
 /// Returns a runtime that has asked for the columns, of which the answer is still to come.
-fn asking(spanner: &Emulator, table: &LockTable) -> Runtime {
+fn asking(world: &World, table: &LockTable) -> Runtime {
     let stall = Fault::on(Rpc::ExecuteStreamingSql).times(1).effect(Effect::Stall);
-    let stall = spanner.inject(stall);
+    let stall = world.spanner.inject(stall);
     let asking = runtime();
     asking.block_on(async {
         let looking = async {
             let _ = table.inspect(LOCK).await;
         };
-        let asked = async {
-            while stall.hits() == 0 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
+        let asked = until("it has asked", || (stall.hits() > 0).then_some(()));
         tokio::select! {
             () = looking => panic!("the question is unanswered"),
             () = asked => {}
@@ -55,26 +37,32 @@ fn asking(spanner: &Emulator, table: &LockTable) -> Runtime {
     asking
 }
 
+/// Acquires on a runtime of its own.
+fn acquires_soon(table: &LockTable) {
+    runtime().block_on(async {
+        let begun = Instant::now();
+        let lock = table.lock(LOCK).build().unwrap();
+        let guard = lock.acquire_within(Duration::from_secs(25)).await.unwrap();
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        guard.release().await;
+    });
+}
+
 #[test]
 fn a_runtime_that_is_not_driven_holds_up_no_acquisition_elsewhere() {
     for ddl in [FOUR_COLUMNS, OPTIONAL_COLUMNS] {
-        let (_server, spanner, table) = served(ddl);
-        let _idle = asking(&spanner, &table);
-        let live = runtime();
-        live.block_on(async {
-            let begun = Instant::now();
-            let lock = table.lock(LOCK).build().unwrap();
-            let guard = lock.acquire_within(Duration::from_secs(25)).await.unwrap();
-            assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-            guard.release().await;
-        });
+        let (_elsewhere, world) = World::elsewhere(ddl);
+        let table = world.table();
+        let _idle = asking(&world, &table);
+        acquires_soon(&table);
     }
 }
 
 #[test]
 fn a_question_that_a_blocked_runtime_asked_is_asked_elsewhere_a_second_later() {
-    let (_server, spanner, table) = served(OPTIONAL_COLUMNS);
-    let blocked = asking(&spanner, &table);
+    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let table = world.table();
+    let blocked = asking(&world, &table);
     let (done, waits) = std::sync::mpsc::channel::<()>();
     let blocked = thread::spawn(move || {
         blocked.block_on(async {
@@ -83,7 +71,7 @@ fn a_question_that_a_blocked_runtime_asked_is_asked_elsewhere_a_second_later() {
         });
     });
     let live = runtime();
-    let before = spanner.requests().get(Rpc::ExecuteStreamingSql);
+    let before = world.spanner.requests().get(Rpc::ExecuteStreamingSql);
     live.block_on(async {
         let looks = (0..20).map(|_| table.inspect(LOCK));
         // A look of five seconds waits half of them for the columns.
@@ -91,7 +79,7 @@ fn a_question_that_a_blocked_runtime_asked_is_asked_elsewhere_a_second_later() {
             timeout(Duration::from_millis(2_300), futures_util::future::join_all(looks)).await;
         assert!(looks.expect("none waits for the blocked one").into_iter().all(|it| it.is_ok()));
     });
-    let asked = spanner.requests().get(Rpc::ExecuteStreamingSql) - before;
+    let asked = world.spanner.requests().get(Rpc::ExecuteStreamingSql) - before;
     assert_eq!(asked, 2, "the columns and their options, once for all");
     drop(done);
     blocked.join().unwrap();
@@ -100,14 +88,8 @@ fn a_question_that_a_blocked_runtime_asked_is_asked_elsewhere_a_second_later() {
 
 #[test]
 fn a_question_that_went_with_its_runtime_is_asked_elsewhere() {
-    let (_server, spanner, table) = served(FOUR_COLUMNS);
-    drop(asking(&spanner, &table));
-    let live = runtime();
-    live.block_on(async {
-        let begun = Instant::now();
-        let lock = table.lock(LOCK).build().unwrap();
-        let guard = lock.acquire_within(Duration::from_secs(25)).await.unwrap();
-        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-        guard.release().await;
-    });
+    let (_elsewhere, world) = World::elsewhere(FOUR_COLUMNS);
+    let table = world.table();
+    drop(asking(&world, &table));
+    acquires_soon(&table);
 }

@@ -2,20 +2,14 @@
 
 use std::time::Duration;
 
-use spindle::testing::Clock;
 use spindle::{Error, LockTable, operate::Checked};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, World, until};
-
-pub const FOUR_COLUMNS: &str = "CREATE TABLE locktable (
-    name STRING(MAX) NOT NULL,
-    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-    token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-    writer STRING(MAX),
-) PRIMARY KEY (name);";
+use crate::world::{
+    Contender, DATABASE, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, World, lock_of, until,
+};
 
 async fn check(ddl: &str) -> Result<Checked, Error> {
     World::with_table(ddl).await.table().check().await
@@ -27,7 +21,7 @@ async fn a_table_of_four_columns_works_as_it_is() {
     world.table().check().await.unwrap();
     let a = world.elect("a").await;
     let b = world.contend("b");
-    tokio::time::sleep(LEASE * 2).await;
+    sleep(LEASE * 2).await;
     let first = a.lock.has_lock().unwrap();
     assert_eq!(a.lock.leader().await.unwrap().unwrap().lease, None);
     world.crash(&a).await;
@@ -83,7 +77,7 @@ async fn a_table_that_comes_later_is_found_by_the_loop_that_went_on_trying() {
     let spanner = Emulator::start().await.unwrap();
     spanner.create_database(DATABASE, "").await.unwrap();
     let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
-    let a = Contender::run(table.lock(LOCK).id("a").lease(LEASE).clock(Clock::runtime()));
+    let a = Contender::run(lock_of(&table, LOCK));
     let error = until("it says what is wrong", || a.lock.health().trouble.map(|it| it.error)).await;
     assert!(error.is_schema(), "{error:?}");
     assert!(!a.lock.health().is_ready());

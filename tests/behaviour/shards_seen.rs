@@ -1,72 +1,20 @@
 //! Shards as the process sees them that works them: who has which, what changes, and what the last
 //! owner left.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 
-use spindle::fleet::{Shard, ShardEvent, ShardEvents, Shards};
-use spindle::testing::Clock;
-use spindle::{CancellationToken, Error};
-use spindle_emulator::{Effect, Fault, Rpc};
-use tokio::task::JoinHandle;
+use spindle::fleet::ShardEvent;
+use spindle_emulator::Rpc;
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, LEASE, World, until};
+use crate::fleet::{Fleet, Worker};
+use crate::world::{EVENTUALLY, LEASE};
 
 const SHARDS: usize = 6;
 
-/// A member that works shards, and leaves the next owner of each its id and the shard's number.
-struct Worker {
-    shards: Shards,
-    events: ShardEvents,
-    cancel: CancellationToken,
-    /// The texts that its tasks found, by their shards: the last ones.
-    found: Arc<Mutex<BTreeMap<usize, Option<String>>>>,
-    sharing: JoinHandle<Result<(), Error>>,
-}
-
-impl Worker {
-    fn start(world: &World, id: &'static str) -> Worker {
-        let member = world.table().member("orders").id(id).lease(LEASE).clock(Clock::runtime());
-        let shards = member.build().unwrap().shards("partitions", SHARDS);
-        let (cancel, found) = (CancellationToken::new(), Arc::new(Mutex::new(BTreeMap::new())));
-        let (events, running, stop) = (shards.events(), shards.clone(), cancel.clone());
-        let texts = Arc::clone(&found);
-        let task = move |shard: Shard| {
-            let text = shard.handed_over().map(str::to_string);
-            texts.lock().unwrap().insert(shard.number(), text);
-            async move {
-                shard.cancelled().await;
-                shard.hand_over(format!("{id} had {}", shard.number())).unwrap();
-            }
-        };
-        let sharing = tokio::spawn(async move { running.run(stop, task).await });
-        Worker { shards, events, cancel, found, sharing }
-    }
-
-    /// The events up to the next one that says that all is settled.
-    async fn until_settled(&mut self) -> Vec<ShardEvent> {
-        let mut events = Vec::new();
-        let waiting = async {
-            while let Some(event) = self.events.next().await {
-                if event == ShardEvent::Settled {
-                    return;
-                }
-                events.push(event);
-            }
-        };
-        timeout(EVENTUALLY, waiting).await.expect("it settles");
-        events
-    }
-
-    async fn leave(self) {
-        self.cancel.cancel();
-        timeout(EVENTUALLY, self.sharing).await.expect("it leaves").unwrap().unwrap();
-    }
-
-    fn found(&self, shard: usize) -> Option<String> {
-        self.found.lock().unwrap()[&shard].clone()
-    }
+/// The text that the last task of a shard found.
+fn found(fleet: &Fleet, shard: usize) -> Option<String> {
+    fleet.work.found(shard).1
 }
 
 fn gained(events: &[ShardEvent]) -> BTreeSet<usize> {
@@ -79,8 +27,8 @@ fn gained(events: &[ShardEvent]) -> BTreeSet<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn a_member_tells_what_it_gains_and_gives_up_and_who_has_the_rest() {
-    let world = World::start().await;
-    let mut a = Worker::start(&world, "a");
+    let fleet = Fleet::start(SHARDS).await;
+    let mut a = fleet.join("a");
     assert!(a.shards.mine().is_empty() && a.shards.owners().is_empty());
     let events = a.until_settled().await;
     assert_eq!(gained(&events), (0..SHARDS).collect());
@@ -88,7 +36,7 @@ async fn a_member_tells_what_it_gains_and_gives_up_and_who_has_the_rest() {
     assert_eq!(a.shards.owners(), vec![Some("a".to_string()); SHARDS]);
     assert!(a.shards.is_settled());
 
-    let mut b = Worker::start(&world, "b");
+    let mut b = fleet.join("b");
     let (of_a, of_b) = (a.until_settled().await, b.until_settled().await);
     let moved = gained(&of_b);
     assert_eq!(moved.len(), SHARDS / 2);
@@ -119,11 +67,10 @@ async fn a_member_tells_what_it_gains_and_gives_up_and_who_has_the_rest() {
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_cut_off_tells_what_it_has_lost() {
-    let world = World::start().await;
-    let mut a = Worker::start(&world, "a");
+    let fleet = Fleet::start(SHARDS).await;
+    let (mut a, session) = fleet.world.known(|| fleet.join("a")).await;
     a.until_settled().await;
-    let session = world.spanner.requests().sessions().remove(0);
-    let cut = world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+    let cut = fleet.world.cut_off(&session);
     let mut lost = BTreeSet::new();
     while lost.len() < SHARDS {
         match timeout(EVENTUALLY, a.events.next()).await.expect("it is lost") {
@@ -132,72 +79,65 @@ async fn a_member_that_is_cut_off_tells_what_it_has_lost() {
         };
     }
     assert!(a.shards.mine().is_empty() && cut.hits() > 0);
-    world.spanner.clear_faults();
-    until("it has them again", || (a.shards.mine().len() == SHARDS).then_some(())).await;
-    let texts = (0..SHARDS).map(|shard| a.found(shard));
-    assert!(texts.flatten().next().is_none(), "a lost term leaves nothing");
+    fleet.world.spanner.clear_faults();
+    fleet.all_are_of("a").await;
+    assert!((0..SHARDS).all(|shard| found(&fleet, shard).is_none()), "a lost term leaves nothing");
     a.leave().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_owner_of_a_shard_reads_what_the_last_one_left() {
-    let world = World::start().await;
-    let mut a = Worker::start(&world, "a");
+    let fleet = Fleet::start(SHARDS).await;
+    let mut a = fleet.join("a");
     a.until_settled().await;
-    assert!((0..SHARDS).all(|shard| a.found(shard).is_none()));
-    let mut b = Worker::start(&world, "b");
+    assert!((0..SHARDS).all(|shard| found(&fleet, shard).is_none()));
+    let mut b = fleet.join("b");
     b.until_settled().await;
     let moved = b.shards.mine();
     for shard in &moved {
-        assert_eq!(b.found(*shard), Some(format!("a had {shard}")), "it was handed over");
+        assert_eq!(found(&fleet, *shard), Some(format!("a had {shard}")), "it was handed over");
     }
     let kept = a.shards.mine();
     a.leave().await;
-    until("b has all", || (b.shards.mine().len() == SHARDS).then_some(())).await;
+    fleet.all_are_of("b").await;
     for shard in kept {
-        assert_eq!(b.found(shard), Some(format!("a had {shard}")), "a has left");
+        assert_eq!(found(&fleet, shard), Some(format!("a had {shard}")), "a has left");
     }
     b.leave().await;
-    let c = Worker::start(&world, "c");
-    until("c has all", || (c.shards.mine().len() == SHARDS).then_some(())).await;
+    let c = fleet.join("c");
+    fleet.all_are_of("c").await;
     for shard in 0..SHARDS {
-        assert_eq!(c.found(shard), Some(format!("b had {shard}")), "the last owner's");
+        assert_eq!(found(&fleet, shard), Some(format!("b had {shard}")), "the last owner's");
     }
     c.leave().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_text_that_no_row_has_room_for_is_refused() {
-    let world = World::start().await;
-    let member = world.table().member("orders").lease(LEASE).clock(Clock::runtime());
-    let shards = member.build().unwrap().shards("partitions", 1);
+    let fleet = Fleet::start(1).await;
     let (told, mut hear) = tokio::sync::mpsc::unbounded_channel();
-    let (cancel, running) = (CancellationToken::new(), shards.clone());
-    let task = move |shard: Shard| {
+    let worker = Worker::run(fleet.shards("a"), move |shard| {
         let told = told.clone();
         async move {
             told.send(shard.hand_over("x".repeat(4_001))).unwrap();
             told.send(shard.hand_over("x".repeat(4_000))).unwrap();
             shard.cancelled().await;
         }
-    };
-    let stop = cancel.clone();
-    let sharing = tokio::spawn(async move { running.run(stop, task).await });
+    });
     let refused = hear.recv().await.unwrap().unwrap_err();
     assert!(refused.is_config() && refused.to_string().contains("4001 bytes"), "{refused}");
     hear.recv().await.unwrap().unwrap();
-    cancel.cancel();
-    sharing.await.unwrap().unwrap();
-    let row = world.row("spindle:shard:orders/partitions/0").await.unwrap();
+    worker.leave().await;
+    let row = fleet.world.row("spindle:shard:orders/partitions/0").unwrap();
     assert_eq!(row.writer.as_deref(), Some(""), "it was released with the text");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_and_listens_costs_no_request() {
-    let world = World::start().await;
-    let mut a = Worker::start(&world, "a");
+    let fleet = Fleet::start(SHARDS).await;
+    let mut a = fleet.join("a");
     a.until_settled().await;
-    let requests = world.spanner.requests();
+    let requests = fleet.world.spanner.requests();
     let mut reads = Vec::new();
     for asks in [0, 1_000] {
         requests.reset();

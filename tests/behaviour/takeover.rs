@@ -3,10 +3,19 @@
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed};
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed, until};
+
+/// A row as a peer leaves it.
+pub fn of_peer(name: &str, heartbeat: Option<&str>, token: &str) -> Mutation {
+    let row = Mutation::new_insert_builder("locktable").set("name").to(name);
+    row.set("heartbeat").to(heartbeat).set("token").to(token).set("writer").to("peer").build()
+}
+
+pub const PAST: &str = "2020-01-01T00:00:05Z";
 
 /// How much later than the lease a takeover may come.
 const LATENESS: Duration = Duration::from_millis(250);
@@ -23,7 +32,7 @@ async fn a_crashed_holders_lock_is_taken_as_soon_as_its_lease_has_run_out() {
     sleep(LEASE * 3).await;
     let first = a.lock.has_lock().unwrap();
     world.crash(&a).await;
-    let last_heartbeat = world.row(LOCK).await.unwrap().heartbeat.unwrap();
+    let last_heartbeat = world.row(LOCK).unwrap().heartbeat.unwrap();
 
     let second = b.holds().await;
     assert!(second > first);
@@ -32,7 +41,7 @@ async fn a_crashed_holders_lock_is_taken_as_soon_as_its_lease_has_run_out() {
     assert!(expected.contains(&waited), "{waited} ns after the last heartbeat");
     assert_eq!(a.lock.has_lock(), None);
     let arbiter = format!("{LOCK}_{:019}", first.as_nanoseconds());
-    assert!(world.names().await.contains(&arbiter), "the takeover row");
+    assert!(world.names().contains(&arbiter), "the takeover row");
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +69,7 @@ async fn a_holder_is_owed_the_longer_lease_whoever_has_it() {
         let b = Contender::run(world.lock("b").lease(seconds(contenders)));
         sleep(seconds(60)).await;
         world.crash(&a).await;
-        let last_heartbeat = world.row(LOCK).await.unwrap().heartbeat.unwrap();
+        let last_heartbeat = world.row(LOCK).unwrap().heartbeat.unwrap();
         let second = b.holds().await;
         let waited = i128::from(second.as_nanoseconds()) - last_heartbeat;
         assert!(waited >= nanoseconds(seconds(30)), "{holders} s, {contenders} s: {waited} ns");
@@ -80,9 +89,9 @@ async fn a_holder_killed_in_the_middle_of_a_heartbeat_holds_nobody_up() {
     // The reads still arrive; from the next commit on, the process is no more.
     let commits = Fault::on(Rpc::Commit).session(&session).effect(Effect::Stall);
     let heartbeat = world.spanner.inject(commits);
-    crate::world::until("a heartbeat is under way", || (heartbeat.hits() > 0).then_some(())).await;
-    world.spanner.inject(Fault::any().session(&session).effect(Effect::Stall));
-    let last_heartbeat = world.row(LOCK).await.unwrap().heartbeat.unwrap();
+    until("a heartbeat is under way", || (heartbeat.hits() > 0).then_some(())).await;
+    world.cut_off(&session);
+    let last_heartbeat = world.row(LOCK).unwrap().heartbeat.unwrap();
 
     let c = Contender::run(world.lock("c").lease(lease));
     let token = c.holds().await;
@@ -101,20 +110,15 @@ async fn a_holder_killed_inside_a_fenced_write_holds_up_to_the_idle_limit_and_on
     let client = world.client().await;
     let (checked, mut open) = tokio::sync::mpsc::channel(1);
     // A transaction that has read the lock row and then is heard of no more.
-    let _killed = tokio::spawn(async move {
-        let runner = client.read_write_transaction().build();
-        let run = runner.run(
-            move |transaction: spindle::google_cloud_spanner::transaction::ReadWriteTransaction| {
-                let (fence, checked) = (fence.clone(), checked.clone());
-                async move {
-                    fence.check(&transaction).await?;
-                    checked.send(()).await.unwrap();
-                    std::future::pending::<spindle::google_cloud_spanner::Result<()>>().await
-                }
-            },
-        );
-        run.await
-    });
+    let runner = client.read_write_transaction().build();
+    let _killed = tokio::spawn(runner.run(move |transaction: ReadWriteTransaction| {
+        let (fence, checked) = (fence.clone(), checked.clone());
+        async move {
+            fence.check(&transaction).await?;
+            checked.send(()).await.unwrap();
+            std::future::pending::<spindle::google_cloud_spanner::Result<()>>().await
+        }
+    }));
     open.recv().await.unwrap();
     world.crash(&a).await;
     let (_, waited) = timed(b.holds()).await;
@@ -129,27 +133,9 @@ async fn a_holder_killed_inside_a_fenced_write_holds_up_to_the_idle_limit_and_on
 async fn a_takeover_row_of_a_peer_that_died_halfway_is_overridden_after_a_lease() {
     let world = World::start().await;
     // As a Go peer leaves them: an expired row, its takeover begun, its token never rotated.
-    let token = "2020-01-01T00:00:00.000001Z";
-    let lock_row = Mutation::new_insert_builder("locktable")
-        .set("name")
-        .to(LOCK)
-        .set("heartbeat")
-        .to("2020-01-01T00:00:05Z")
-        .set("token")
-        .to(token)
-        .set("writer")
-        .to("go-node")
-        .build();
-    let takeover_row = Mutation::new_insert_builder("locktable")
-        .set("name")
-        .to(format!("{LOCK}_1577836800000001000"))
-        .set("token")
-        .to("spanner.commit_timestamp()")
-        .set("writer")
-        .to("go-other")
-        .build();
-    world.write(lock_row).await;
-    world.write(takeover_row).await;
+    world.write(of_peer(LOCK, Some(PAST), "2020-01-01T00:00:00.000001Z")).await;
+    let key = format!("{LOCK}_1577836800000001000");
+    world.write(of_peer(&key, None, "spanner.commit_timestamp()")).await;
     let (a, waited) = timed(world.elect("a")).await;
     assert!(waited >= LEASE, "the peer may have been between its two steps: {waited:?}");
     assert!(waited <= LEASE + Duration::from_secs(2), "{waited:?}");
@@ -159,17 +145,7 @@ async fn a_takeover_row_of_a_peer_that_died_halfway_is_overridden_after_a_lease(
 #[tokio::test(start_paused = true)]
 async fn an_expired_row_of_a_peer_is_taken_at_once() {
     let world = World::start().await;
-    let row = Mutation::new_insert_builder("locktable")
-        .set("name")
-        .to(LOCK)
-        .set("heartbeat")
-        .to("2020-01-01T00:00:05Z")
-        .set("token")
-        .to("2020-01-01T00:00:00Z")
-        .set("writer")
-        .to("go-node")
-        .build();
-    world.write(row).await;
+    world.write(of_peer(LOCK, Some(PAST), PAST)).await;
     let (_, waited) = timed(world.elect("a")).await;
     assert!(waited < Duration::from_secs(1), "{waited:?}");
 }
@@ -178,34 +154,22 @@ async fn an_expired_row_of_a_peer_is_taken_at_once() {
 async fn old_takeover_rows_are_swept_and_nothing_else_is() {
     let world = World::start().await;
     // A lock row that only looks like a takeover row, and locks whose names begin alike.
-    for name in ["job_1500000000000000000", "job_daily", "job_1", "job_17"] {
-        let row = Mutation::new_insert_builder("locktable")
-            .set("name")
-            .to(name)
-            .set("heartbeat")
-            .to("2020-01-01T00:00:05Z")
-            .set("token")
-            .to("2020-01-01T00:00:00Z")
-            .set("writer")
-            .to("peer")
-            .build();
-        world.write(row).await;
-    }
+    let others = ["job_1500000000000000000", "job_daily", "job_1", "job_17"];
+    world.write_all(others.map(|name| of_peer(name, Some(PAST), PAST))).await;
     let (a, b) = (world.contend("a"), world.contend("b"));
     for _ in 0..6 {
-        let holder = crate::world::until("one holds", || {
-            [&a, &b].into_iter().find(|it| it.lock.has_lock().is_some())
-        })
-        .await;
+        let holder =
+            until("one holds", || [&a, &b].into_iter().find(|it| it.lock.has_lock().is_some()))
+                .await;
         sleep(LEASE).await;
         assert!(timeout(EVENTUALLY, holder.lock.resign()).await.unwrap());
     }
     sleep(LEASE).await;
-    let names = world.names().await;
+    let names = world.names();
     let digits = |name: &String| name.len() == LOCK.len() + 20;
     let takeovers = names.iter().filter(|name| digits(name)).count();
     assert!(takeovers <= 2, "the last takeover row, and the row that looks like one: {names:?}");
-    for name in ["job", "job_1500000000000000000", "job_daily", "job_1", "job_17"] {
+    for name in others.iter().chain(&[LOCK]) {
         assert!(names.iter().any(|found| found == name), "{name} is gone: {names:?}");
     }
 }

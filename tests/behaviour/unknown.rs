@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, FaultHandle, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed};
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed, until};
 
 /// Sets the outcome of the next commit to the lock's row.
 fn next_commit(world: &World, effect: Effect) -> FaultHandle {
@@ -14,11 +15,11 @@ fn next_commit(world: &World, effect: Effect) -> FaultHandle {
 }
 
 /// Each way in which a reply can be missing although the commit was applied.
-const LOST: [Effect; 4] = [
+pub const LOST: [Effect; 4] = [
     Effect::LoseReply,
     Effect::StallReply,
-    Effect::FailAfterApplying(spindle_emulator::engine::Code::Unavailable),
-    Effect::FailAfterApplying(spindle_emulator::engine::Code::Unknown),
+    Effect::FailAfterApplying(Code::Unavailable),
+    Effect::FailAfterApplying(Code::Unknown),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -30,7 +31,7 @@ async fn an_insert_whose_reply_is_lost_is_found_to_be_ours() {
         assert_eq!(lost.hits(), 1);
         assert!(waited < LEASE, "{effect:?}: it waited out its own lease: {waited:?}");
         assert_eq!(a.lock.verify().await.unwrap(), a.lock.has_lock().unwrap());
-        let row = world.row(LOCK).await.unwrap();
+        let row = world.row(LOCK).unwrap();
         assert!(row.writer.unwrap().ends_with("-1"), "{effect:?}: it took more than one attempt");
     }
 }
@@ -89,8 +90,8 @@ async fn a_heartbeat_applied_late_does_not_touch_the_next_term() {
     let b = world.contend("b");
     let session = world.holders_session().await;
     let late = next_commit(&world, Effect::ApplyLate { after: LEASE * 3 });
-    crate::world::until("a heartbeat is under way", || (late.hits() > 0).then_some(())).await;
-    world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+    until("a heartbeat is under way", || (late.hits() > 0).then_some(())).await;
+    world.cut_off(&session);
     let token = b.holds().await;
     assert_eq!(a.lock.has_lock(), None);
 
@@ -98,7 +99,7 @@ async fn a_heartbeat_applied_late_does_not_touch_the_next_term() {
     sleep(LEASE * 4).await;
     assert!(requests.get(Rpc::Commit) > 0);
     assert_eq!(b.lock.verify().await.unwrap(), token, "the later term goes on");
-    let writer = world.row(LOCK).await.unwrap().writer.unwrap();
+    let writer = world.row(LOCK).unwrap().writer.unwrap();
     assert!(writer.starts_with("b#"), "{writer}");
 }
 
@@ -110,8 +111,8 @@ async fn a_release_applied_late_does_not_touch_the_next_term() {
     let session = world.holders_session().await;
     let late = next_commit(&world, Effect::ApplyLate { after: LEASE * 3 });
     a.cancel.cancel();
-    crate::world::until("the release is under way", || (late.hits() > 0).then_some(())).await;
-    world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+    until("the release is under way", || (late.hits() > 0).then_some(())).await;
+    world.cut_off(&session);
     timeout(EVENTUALLY, a.running).await.expect("releasing is bounded").unwrap();
     let token = b.holds().await;
     for _ in 0..400 {
@@ -166,14 +167,12 @@ async fn a_term_whose_begin_was_acknowledged_late_ends_in_time_all_the_same() {
     // The commit is applied at once; its reply takes nearly all the time that it may.
     let begin = next_commit(&world, Effect::DelayReply(LEASE / 4));
     let a = world.contend("a");
-    crate::world::until("its begin is applied", || (begin.hits() > 0).then_some(())).await;
-    let requests = world.spanner.requests();
-    let sessions = requests.sessions();
-    let session = sessions.iter().find(|it| requests.of_session(it, Rpc::Commit) > 0).unwrap();
+    until("its begin is applied", || (begin.hits() > 0).then_some(())).await;
+    let session = world.committing().remove(0);
     let b = Contender::run(world.lock("b").poll_interval(Duration::from_millis(50)));
     let token = a.holds().await;
     // Nothing of the holder arrives any more, before it has sent a heartbeat.
-    world.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+    world.cut_off(&session);
     let takeover = async {
         while b.is_standby() {
             sleep(Duration::from_millis(5)).await;

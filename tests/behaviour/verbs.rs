@@ -2,40 +2,20 @@
 
 use std::time::Duration;
 
-use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::operate::LockList;
 use spindle::{Holding, LockState, LockTable, TermEnd};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed};
+use crate::takeover::{PAST, of_peer};
+use crate::world::{Contender, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, World, order, timed, until};
 
-/// A row as somebody may write it by hand; without a heartbeat it is a takeover row, or looks so.
-fn row(name: &str, heartbeat: Option<&str>, token: &str) -> Mutation {
-    Mutation::new_insert_builder("locktable")
-        .set("name")
-        .to(name)
-        .set("heartbeat")
-        .to(heartbeat)
-        .set("token")
-        .to(token)
-        .set("writer")
-        .to("peer")
-        .build()
-}
-
-const PAST: &str = "2020-01-01T00:00:05Z";
-
-async fn listed(table: &LockTable) -> Vec<LockState> {
-    let mut locks = table.list();
+async fn listed(mut locks: LockList) -> Vec<LockState> {
     let mut found = Vec::new();
     while let Some(lock) = locks.next().await.unwrap() {
         found.push(lock);
     }
     found
-}
-
-fn order(id: &str) -> Mutation {
-    Mutation::new_insert_builder("orders").set("id").to(id).build()
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,13 +54,13 @@ async fn inspect_says_who_holds_and_why_nobody_does() {
 #[tokio::test(start_paused = true)]
 async fn inspect_shows_the_takeover_that_stands_in_the_way() {
     let world = World::start().await;
-    world.write(row(LOCK, Some(PAST), "2020-01-01T00:00:00.000001Z")).await;
+    world.write(of_peer(LOCK, Some(PAST), "2020-01-01T00:00:00.000001Z")).await;
     let key = format!("{LOCK}_1577836800000001000");
     // The row of an older token is a leftover, and in nobody's way.
-    world.write(row(&format!("{LOCK}_1577836800000000000"), None, PAST)).await;
+    world.write(of_peer(&format!("{LOCK}_1577836800000000000"), None, PAST)).await;
     let table = world.table();
     assert_eq!(table.inspect(LOCK).await.unwrap().obstacle, None);
-    world.write(row(&key, None, "spanner.commit_timestamp()")).await;
+    world.write(of_peer(&key, None, "spanner.commit_timestamp()")).await;
     sleep(LEASE).await;
     let obstacle = table.inspect(LOCK).await.unwrap().obstacle.unwrap();
     assert_eq!((obstacle.key, obstacle.id.as_deref()), (key, Some("peer")));
@@ -120,16 +100,16 @@ async fn a_list_shows_every_lock_once_and_no_takeover_row() {
     let a = world.elect("a").await;
     let locks: Vec<_> = (0..130).map(|n| format!("a_lock-{n:03}")).collect();
     let takeovers = (0..150).map(|n| format!("a_lock-129_1500000000000000{n:03}"));
-    world.write_all(locks.iter().map(|name| row(name, Some(PAST), PAST))).await;
-    world.write_all(takeovers.map(|key| row(&key, None, PAST))).await;
+    world.write_all(locks.iter().map(|name| of_peer(name, Some(PAST), PAST))).await;
+    world.write_all(takeovers.map(|key| of_peer(&key, None, PAST))).await;
     // They only look like takeover rows, or only lack a heartbeat.
-    let odd = [row("job_1500000000000000000", Some(PAST), PAST), row("job_17", None, PAST)];
+    let odd = [of_peer("job_1500000000000000000", Some(PAST), PAST), of_peer("job_17", None, PAST)];
     world.write_all(odd).await;
     let mut expected = locks;
     expected.extend([LOCK, "job_1500000000000000000", "job_17"].map(String::from));
     expected.sort();
     let table = world.table();
-    let found = listed(&table).await;
+    let found = listed(table.list()).await;
     let names: Vec<_> = found.iter().map(|lock| lock.name.clone()).collect();
     assert_eq!(names, expected);
     let held: Vec<_> = found.iter().filter(|lock| lock.is_held()).collect();
@@ -143,14 +123,11 @@ async fn a_listing_of_a_prefix_shows_the_locks_that_begin_so_and_no_others() {
     let shards: Vec<_> = (0..230).map(|n| format!("shard-{n:03}")).collect();
     let others = ["shard", "shard.", "shar", "shard,z", "tshard-1"].map(String::from);
     let all = shards.iter().chain(&others);
-    world.write_all(all.map(|name| row(name, Some(PAST), PAST))).await;
+    world.write_all(all.map(|name| of_peer(name, Some(PAST), PAST))).await;
+    let table = world.table();
     let names = async |prefix: &str| {
-        let mut locks = world.table().list().prefix(prefix);
-        let mut names = Vec::new();
-        while let Some(lock) = locks.next().await.unwrap() {
-            names.push(lock.name);
-        }
-        names
+        let locks = listed(table.list().prefix(prefix)).await;
+        locks.into_iter().map(|lock| lock.name).collect::<Vec<_>>()
     };
     assert_eq!(names("shard-").await, shards);
     assert_eq!(names("shard-22").await, shards[220..]);
@@ -167,7 +144,7 @@ async fn a_listing_of_a_prefix_shows_the_locks_that_begin_so_and_no_others() {
 async fn a_listing_that_failed_or_was_dropped_goes_on_where_it_was() {
     let world = World::start().await;
     let all: Vec<_> = (0..150).map(|n| format!("lock-{n:03}")).collect();
-    world.write_all(all.iter().map(|name| row(name, Some(PAST), PAST))).await;
+    world.write_all(all.iter().map(|name| of_peer(name, Some(PAST), PAST))).await;
     let table = world.table();
     let mut locks = table.list();
     let mut names = Vec::new();
@@ -200,7 +177,7 @@ async fn an_observer_sees_terms_and_vacancy_in_time() {
         assert!(quiet.is_err(), "nothing has changed: {quiet:?}");
     }
     world.crash(&a).await;
-    let last = world.row(LOCK).await.unwrap().heartbeat.unwrap();
+    let last = world.row(LOCK).unwrap().heartbeat.unwrap();
     let vacant = observer.next().await.unwrap();
     assert!(matches!(vacant.holding, Holding::Expired { .. }), "{vacant:?}");
     let age = vacant.heartbeat_age.unwrap();
@@ -234,11 +211,11 @@ async fn an_evicted_holders_validity_runs_out_before_anyone_takes_over() {
     let fence = term.fence();
     // It can't hear of its eviction: it believes in its lock until its validity has run out.
     world.crash(&a).await;
-    let before = world.row(LOCK).await.unwrap();
+    let before = world.row(LOCK).unwrap();
     let table = world.table();
     let evicted = table.evict(LOCK).await.unwrap().unwrap();
     assert_eq!((evicted.id.as_str(), evicted.token), ("a", term.token()));
-    let after = world.row(LOCK).await.unwrap();
+    let after = world.row(LOCK).unwrap();
     assert_eq!(after.heartbeat, before.heartbeat, "contenders still wait it out");
     assert!(after.token > before.token);
     assert_eq!(table.inspect(LOCK).await.unwrap().holding, Holding::Evicted);
@@ -248,7 +225,7 @@ async fn an_evicted_holders_validity_runs_out_before_anyone_takes_over() {
     // Nothing is left to evict.
     assert_eq!(table.evict(LOCK).await.unwrap(), None);
 
-    let next = crate::world::until("the next holds", || {
+    let next = until("the next holds", || {
         let holds = b.lock.has_lock();
         assert!(holds.is_none() || a.lock.has_lock().is_none(), "two hold at once");
         holds
@@ -324,10 +301,8 @@ async fn a_lock_seized_for_a_contender_is_that_contenders() {
         assert_eq!(table.inspect(LOCK).await.unwrap().token, Some(token));
         assert!(chosen.lock.resign().await);
         let anyone = others.iter().chain([&a]);
-        crate::world::until("another holds", || {
-            anyone.clone().find_map(|contender| contender.lock.has_lock())
-        })
-        .await;
+        until("another holds", || anyone.clone().find_map(|contender| contender.lock.has_lock()))
+            .await;
         // By now the chosen one contends again.
         sleep(LEASE * 2).await;
     }
@@ -389,7 +364,7 @@ async fn a_sweep_removes_leftovers_of_all_locks_and_nothing_live_or_foreign() {
     a.lock.resign().await;
     b.holds().await;
     sleep(LEASE).await;
-    let live: Vec<String> = world.names().await;
+    let live: Vec<String> = world.names();
     assert!(live.len() >= 2, "the lock and the takeover that began its term: {live:?}");
     let leftovers = [
         // Of the held lock, of one that is gone, and of one that nobody holds.
@@ -398,7 +373,7 @@ async fn a_sweep_removes_leftovers_of_all_locks_and_nothing_live_or_foreign() {
         "idle_1500000000000000000",
         "under_score_1500000000000000000",
     ];
-    world.write_all(leftovers.map(|key| row(key, None, "2019-01-01T00:00:00Z"))).await;
+    world.write_all(leftovers.map(|key| of_peer(key, None, "2019-01-01T00:00:00Z"))).await;
     let foreign = [
         ("idle", Some(PAST)),
         ("peer", Some(PAST)),
@@ -418,9 +393,9 @@ async fn a_sweep_removes_leftovers_of_all_locks_and_nothing_live_or_foreign() {
         // Of something that isn't a lock's name.
         ("job_1500000000000000000_1500000000000000000", None),
     ];
-    world.write_all(foreign.map(|(key, heartbeat)| row(key, heartbeat, PAST))).await;
+    world.write_all(foreign.map(|(key, heartbeat)| of_peer(key, heartbeat, PAST))).await;
     let swept = world.table().sweep().await.unwrap();
-    let names = world.names().await;
+    let names = world.names();
     for key in leftovers {
         assert!(!names.iter().any(|name| name == key), "{key} is still there");
     }
@@ -438,10 +413,9 @@ async fn a_sweep_beside_a_fleet_at_work_disturbs_no_one() {
     let (a, b) = (world.contend("a"), world.contend("b"));
     let table = world.table();
     for _ in 0..20 {
-        let holder = crate::world::until("one holds", || {
-            [&a, &b].into_iter().find(|it| it.lock.has_lock().is_some())
-        })
-        .await;
+        let holder =
+            until("one holds", || [&a, &b].into_iter().find(|it| it.lock.has_lock().is_some()))
+                .await;
         let resigning = async { assert!(holder.lock.resign().await) };
         let sweeping = async { table.sweep().await.map(drop) };
         let ((), swept) = tokio::join!(resigning, sweeping);
@@ -452,16 +426,12 @@ async fn a_sweep_beside_a_fleet_at_work_disturbs_no_one() {
 
 #[tokio::test(start_paused = true)]
 async fn every_verb_works_on_a_table_without_the_optional_columns() {
-    let ddl: Vec<&str> = LockTable::DDL
-        .lines()
-        .filter(|line| !line.contains("lease_ms INT64") && !line.contains("info STRING"))
-        .collect();
-    let world = World::with_table(&ddl.join("\n")).await;
+    let world = World::with_table(FOUR_COLUMNS).await;
     let a = world.elect("a").await;
     // Each by a table that has yet to learn what is missing.
     assert_eq!(a.lock.leader().await.unwrap().unwrap().holder(), Some("a"));
     assert!(world.table().inspect(LOCK).await.unwrap().is_held());
-    assert_eq!(listed(&world.table()).await.len(), 1);
+    assert_eq!(listed(world.table().list()).await.len(), 1);
     assert!(world.table().observe(LOCK).next().await.unwrap().is_held());
     assert!(world.table().evict(LOCK).await.unwrap().is_some());
     world.table().seize(LOCK).await.unwrap();
@@ -491,7 +461,7 @@ async fn no_call_ends_because_another_transaction_aborted_it() {
     aborted.remove();
 
     world.elect("a").await.stop().await;
-    world.write(row("gone_1500000000000000000", None, "2019-01-01T00:00:00Z")).await;
+    world.write(of_peer("gone_1500000000000000000", None, "2019-01-01T00:00:00Z")).await;
     let aborted = abort();
     assert_eq!(table.sweep().await.unwrap(), 1);
     assert_eq!(aborted.hits(), 2);

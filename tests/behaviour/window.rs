@@ -6,8 +6,8 @@ use std::time::Duration;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep};
 
-use crate::many::{Fleet, names};
-use crate::world::{LEASE, World, until};
+use crate::many::{Locks, names};
+use crate::world::{LEASE, World};
 
 /// More than two requests' worth: their transactions are open side by side.
 const LOCKS: usize = 2_500;
@@ -16,13 +16,13 @@ const LOCKS: usize = 2_500;
 async fn transactions_that_end_each_other_cost_no_term_and_no_storm() {
     let world = World::start().await;
     let ends = world.spanner.inject(Fault::any().effect(Effect::EndEarlier));
-    let fleet = Fleet::holding(&world.table(), names(LOCKS)).await;
-    let waiting = Fleet::start(&world.table(), names(10));
-    let tokens = fleet.tokens();
+    let locks = Locks::holding(&world.table(), names(LOCKS)).await;
+    let waiting = Locks::start(&world.table(), names(10));
+    let tokens = locks.tokens();
     let requests = world.spanner.requests();
     requests.reset();
     sleep(LEASE * 6).await;
-    assert_eq!(fleet.tokens(), tokens);
+    assert_eq!(locks.tokens(), tokens);
     assert_eq!(waiting.held(), 0);
     // Two rounds of three transactions a lease, of two requests each, a poll a second, and three
     // more requests a second.
@@ -36,8 +36,8 @@ async fn begins_that_are_blocked_cost_no_held_lock_its_term() {
     for one_at_a_time in [false, true] {
         let world = World::start().await;
         let table = world.table();
-        let fleet = Fleet::holding(&table, names(LOCKS)).await;
-        let tokens = fleet.tokens();
+        let locks = Locks::holding(&table, names(LOCKS)).await;
+        let tokens = locks.tokens();
         for n in 0..9 {
             let blocked = Fault::on(Rpc::Commit).key(format!("blocked-{n}"));
             world.spanner.inject(blocked.effect(Effect::Delay(Duration::from_secs(10))));
@@ -48,12 +48,12 @@ async fn begins_that_are_blocked_cost_no_held_lock_its_term() {
         // One after another, so that one of them is under way most of the time.
         let mut blocked = Vec::new();
         for n in 0..9 {
-            blocked.push(Fleet::start(&table, [format!("blocked-{n}")]));
+            blocked.push(Locks::start(&table, [format!("blocked-{n}")]));
             sleep(LEASE / 9).await;
         }
-        for _ in 0..60 {
+        for _ in 0..30 {
             sleep(LEASE / 10).await;
-            let held = fleet.tokens().iter().zip(&tokens).filter(|(now, then)| now == then).count();
+            let held = locks.tokens().iter().zip(&tokens).filter(|(now, then)| now == then).count();
             assert_eq!(held, LOCKS, "one at a time: {one_at_a_time}");
         }
     }
@@ -63,16 +63,14 @@ async fn begins_that_are_blocked_cost_no_held_lock_its_term() {
 async fn reads_that_are_aborted_delay_a_free_lock_by_no_more_than_two_seconds() {
     let world = World::start().await;
     let table = world.table();
-    let kept = Fleet::holding(&table, ["kept".to_string()]).await;
+    let kept = Locks::holding(&table, ["kept".to_string()]).await;
     let tokens = kept.tokens();
     // As many as it takes, once in a thousand times, to get past a dead process's transaction where
     // each read has a chance of one in five.
     let aborts = Fault::on(Rpc::StreamingRead).key("free").times(30).effect(Effect::Abort);
     world.spanner.inject(aborts);
-    let start = Instant::now();
-    let free = Fleet::start(&table, ["free".to_string()]);
-    until("it is held", || (free.held() == 1).then_some(())).await;
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let took = Locks::start(&table, ["free".to_string()]).until_so_many_held(1).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
     // And a holder's, as many as it takes once in fifteen times: heartbeats have fewer repeats at once.
     let aborts = Fault::on(Rpc::StreamingRead).key("kept").times(12).effect(Effect::Abort);
     world.spanner.inject(aborts);
@@ -88,9 +86,9 @@ async fn the_oldest_terms_outlive_overload_and_all_locks_are_held_after_it() {
     let world = World::start().await;
     let takes = |milliseconds| Effect::Queue(Duration::from_millis(milliseconds));
     world.spanner.inject(Fault::any().effect(takes(50)));
-    let fleet = Fleet::start(&world.table(), names(LOCKS).map(|name| long.clone() + &name));
+    let locks = Locks::start(&world.table(), names(LOCKS).map(|name| long.clone() + &name));
     sleep(LEASE * 3).await;
-    let mut oldest: Vec<_> = fleet.tokens().into_iter().flatten().collect();
+    let mut oldest: Vec<_> = locks.tokens().into_iter().flatten().collect();
     oldest.sort_unstable();
     assert!(oldest.len() >= 200, "{} held", oldest.len());
     // A request's worth.
@@ -99,14 +97,14 @@ async fn the_oldest_terms_outlive_overload_and_all_locks_are_held_after_it() {
     world.spanner.clear_faults();
     world.spanner.inject(Fault::any().effect(takes(150)));
     sleep(LEASE * 4).await;
-    let now = fleet.tokens();
+    let now = locks.tokens();
     let kept = oldest.iter().filter(|token| now.contains(&Some(**token))).count();
-    assert_eq!(kept, oldest.len(), "of {} that are held", fleet.held());
+    assert_eq!(kept, oldest.len(), "of {} that are held", locks.held());
     world.spanner.clear_faults();
     // Some pauses, and a turn of all.
     let start = Instant::now();
-    while fleet.held() < LOCKS {
-        assert!(start.elapsed() < LEASE * 18, "{} held", fleet.held());
+    while locks.held() < LOCKS {
+        assert!(start.elapsed() < LEASE * 18, "{} held", locks.held());
         sleep(LEASE / 10).await;
     }
 }

@@ -1,16 +1,20 @@
 //! A server, a lock table, and contenders, on one virtual clock.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use spindle::fleet::{MemberBuilder, RwLockBuilder, SemaphoreBuilder};
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, FencingToken, LockBuilder, LockTable, RunHandle, Spindle};
-use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use spindle::{CancellationToken, Fence, FencingToken, LockBuilder, LockTable, RunHandle, Spindle};
+use spindle_emulator::engine::Value;
+use spindle_emulator::{Effect, Emulator, Fault, FaultHandle, Rpc};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 pub const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -21,6 +25,13 @@ pub const LOCK: &str = "job";
 pub const EVENTUALLY: Duration = Duration::from_secs(300);
 
 pub const OPTIONAL_COLUMNS: &str = include_str!("../../ddl/googlesql.sql");
+
+pub const FOUR_COLUMNS: &str = "CREATE TABLE locktable (
+    name STRING(MAX) NOT NULL,
+    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    writer STRING(MAX),
+) PRIMARY KEY (name);";
 
 pub struct World {
     pub spanner: Emulator,
@@ -39,6 +50,7 @@ pub struct RawRow {
     pub heartbeat: Option<i128>,
     pub token: Option<i128>,
     pub writer: Option<String>,
+    pub lease_ms: Option<i64>,
 }
 
 impl World {
@@ -53,17 +65,33 @@ impl World {
         World { spanner }
     }
 
+    /// A world in real time, on a runtime of its own, which nothing in the test blocks.
+    pub fn elsewhere(ddl: &str) -> (Runtime, World) {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let world = runtime.block_on(World::with_table(ddl));
+        (runtime, world)
+    }
+
     /// The lock table by a connection of its own: each call is another process, so to speak.
     pub fn table(&self) -> LockTable {
         LockTable::connect_to(self.spanner.endpoint(), DATABASE, "locktable")
     }
 
     pub fn lock(&self, id: &str) -> LockBuilder {
-        self.lock_named(LOCK, id)
+        lock_of(&self.table(), LOCK).id(id)
     }
 
-    pub fn lock_named(&self, name: &str, id: &str) -> LockBuilder {
-        self.table().lock(name).id(id).lease(LEASE).clock(Clock::runtime())
+    pub fn member(&self, id: &str) -> MemberBuilder {
+        self.table().member("orders").id(id).lease(LEASE).clock(Clock::runtime())
+    }
+
+    pub fn semaphore(&self, id: &str, permits: usize) -> SemaphoreBuilder {
+        let semaphore = self.table().semaphore("uploads", permits);
+        semaphore.id(id).lease(LEASE).clock(Clock::runtime())
+    }
+
+    pub fn rw_lock(&self, id: &str) -> RwLockBuilder {
+        self.table().rw_lock("catalogue").id(id).lease(LEASE).clock(Clock::runtime())
     }
 
     pub fn contend(&self, id: &str) -> Contender {
@@ -77,57 +105,89 @@ impl World {
         contender
     }
 
+    /// Starts a process, and finds the session by which Spanner knows it.
+    pub async fn known<T>(&self, start: impl FnOnce() -> T) -> (T, String) {
+        let requests = self.spanner.requests();
+        let before = requests.sessions();
+        let started = start();
+        let session = until("its process is heard of", || {
+            requests.sessions().into_iter().find(|session| !before.contains(session))
+        });
+        (started, session.await)
+    }
+
     /// The session of whoever heartbeats now.
     pub async fn holders_session(&self) -> String {
-        let requests = self.spanner.requests();
-        requests.reset();
-        until("the holder sends a heartbeat", || {
-            let sessions = requests.sessions();
-            sessions.into_iter().find(|session| requests.of_session(session, Rpc::Commit) > 0)
-        })
-        .await
+        self.spanner.requests().reset();
+        until("the holder sends a heartbeat", || self.committing().pop()).await
     }
 
-    /// From here on Spanner hears nothing of the holder any more, as after a SIGKILL, until its
-    /// process replaces its client half a minute later.
+    /// The sessions that have committed since the requests were counted anew.
+    pub fn committing(&self) -> Vec<String> {
+        let requests = self.spanner.requests();
+        let sessions = requests.sessions().into_iter();
+        sessions.filter(|session| requests.of_session(session, Rpc::Commit) > 0).collect()
+    }
+
+    /// From here on Spanner hears nothing of this process any more, as after a SIGKILL, until it
+    /// replaces its client half a minute later.
+    pub fn cut_off(&self, session: &str) -> FaultHandle {
+        self.spanner.inject(Fault::any().session(session).effect(Effect::Stall))
+    }
+
+    /// Cuts the holder off.
     pub async fn crash(&self, holder: &Contender) {
         assert!(holder.lock.has_lock().is_some(), "only a holder is known by its commits");
-        let session = self.holders_session().await;
-        self.spanner.inject(Fault::any().session(session).effect(Effect::Stall));
+        self.cut_off(&self.holders_session().await);
     }
 
-    /// A client of the test's own, to look at the table and to edit it by hand.
+    /// The reads of one who waits beside a holder, and of fifty, in three leases.
+    pub async fn reads_of_waiters<F>(&self, waits: impl Fn() -> F) -> [u64; 2]
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let requests = self.spanner.requests();
+        let mut reads = [0, 0];
+        for (waiters, reads) in [1, 50].into_iter().zip(&mut reads) {
+            let _waiting: JoinSet<()> = (0..waiters).map(|_| waits()).collect();
+            // The connection and the first poll are over then.
+            sleep(LEASE).await;
+            requests.reset();
+            sleep(LEASE * 3).await;
+            *reads = requests.get(Rpc::StreamingRead);
+        }
+        reads
+    }
+
+    /// A client of the test's own, to write past the library.
     pub async fn client(&self) -> DatabaseClient {
         let spanner = Spanner::builder().with_endpoint(self.spanner.endpoint());
         let spanner = spanner.build().await.unwrap();
         spanner.database_client(DATABASE).build().await.unwrap()
     }
 
-    pub async fn row(&self, name: &str) -> Option<RawRow> {
-        let columns = vec!["heartbeat", "token", "writer"];
-        let keys = KeySet::builder().add_key(key![name.to_string()]).build();
-        let read = ReadRequest::builder("locktable", columns).with_keys(keys).build();
-        let client = self.client().await;
-        let mut rows = client.single_use().build().execute_read(read).await.unwrap();
-        let row = rows.next().await.transpose().unwrap()?;
-        let time = |column: &str| row.get::<Option<Timestamp>>(column).unwrap().map(nanoseconds);
-        Some(RawRow {
-            heartbeat: time("heartbeat"),
-            token: time("token"),
-            writer: row.get("writer").unwrap(),
-        })
+    /// The rows as they stand there, for no request.
+    fn rows(&self, table: &str) -> Vec<BTreeMap<String, Value>> {
+        self.spanner.database(DATABASE).unwrap().rows(table).unwrap()
+    }
+
+    pub fn row(&self, name: &str) -> Option<RawRow> {
+        let mut rows = self.rows("locktable").into_iter();
+        rows.find(|row| text(&row["name"]).as_deref() == Some(name)).as_ref().map(RawRow::of)
     }
 
     /// The names of all rows, takeover rows included.
-    pub async fn names(&self) -> Vec<String> {
-        let read = ReadRequest::builder("locktable", vec!["name"]).with_keys(KeySet::all()).build();
-        let client = self.client().await;
-        let mut rows = client.single_use().build().execute_read(read).await.unwrap();
-        let mut names = Vec::new();
-        while let Some(row) = rows.next().await.transpose().unwrap() {
-            names.push(row.get("name").unwrap());
-        }
-        names
+    pub fn names(&self) -> Vec<String> {
+        self.rows("locktable").iter().filter_map(|row| text(&row["name"])).collect()
+    }
+
+    pub fn orders(&self) -> Vec<String> {
+        self.rows("orders").iter().filter_map(|row| text(&row["id"])).collect()
+    }
+
+    /// Returns true if nobody has or had the lock, or it was released.
+    pub fn is_released(&self) -> bool {
+        self.row(LOCK).is_none_or(|row| row.heartbeat == Some(0))
     }
 
     /// Writes past the library.
@@ -142,8 +202,29 @@ impl World {
     }
 
     pub async fn delete_row(&self, name: &str) {
-        let keys = KeySet::builder().add_key(key![name.to_string()]).build();
-        self.write(Mutation::delete("locktable", keys)).await;
+        self.write(Mutation::delete("locktable", keys(name))).await;
+    }
+}
+
+impl RawRow {
+    fn of(row: &BTreeMap<String, Value>) -> RawRow {
+        let time = |column: &str| match row[column] {
+            Value::Timestamp(time) => Some(time.nanos()),
+            _ => None,
+        };
+        let lease_ms = match row.get("lease_ms") {
+            Some(Value::Int64(lease_ms)) => Some(*lease_ms),
+            _ => None,
+        };
+        let (heartbeat, token) = (time("heartbeat"), time("token"));
+        RawRow { heartbeat, token, writer: text(&row["writer"]), lease_ms }
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        _ => None,
     }
 }
 
@@ -161,7 +242,7 @@ impl Contender {
     }
 
     pub async fn holds_no_more(&self) {
-        until("it holds no more", || self.lock.has_lock().is_none().then_some(())).await;
+        until("it holds no more", || self.is_standby().then_some(())).await;
     }
 
     /// Cancels it and waits until it has ended.
@@ -174,6 +255,35 @@ impl Contender {
     pub fn is_standby(&self) -> bool {
         self.lock.has_lock().is_none()
     }
+}
+
+/// A lock of this table, by the test's lease and the virtual clock.
+pub fn lock_of(table: &LockTable, name: impl Into<String>) -> LockBuilder {
+    table.lock(name).lease(LEASE).clock(Clock::runtime())
+}
+
+/// A leader with its fence, and a client to write with.
+pub async fn leader() -> (World, Contender, Fence, DatabaseClient) {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let fence = a.lock.term().unwrap().fence();
+    let client = world.client().await;
+    (world, a, fence, client)
+}
+
+/// The fence as another process has it: without the term, so that Spanner alone judges it.
+pub fn travelled(fence: &Fence) -> Fence {
+    let arrived = serde_json::from_str(&serde_json::to_string(fence).unwrap()).unwrap();
+    assert_eq!(*fence, arrived);
+    arrived
+}
+
+pub fn order(id: &str) -> Mutation {
+    Mutation::new_insert_builder("orders").set("id").to(id).build()
+}
+
+pub fn keys(name: &str) -> KeySet {
+    KeySet::builder().add_key(key![name.to_string()]).build()
 }
 
 /// Waits for a condition.
