@@ -15,25 +15,18 @@ mod server;
 #[path = "parts/workload.rs"]
 mod workload;
 
-use std::process::ExitCode;
-
 use spindle::{CancellationToken, LockTable, Term};
 
 use crate::process::Process;
-use crate::server::Server;
-use crate::workload::{
-    DATABASE, Failure, LEASE, Picture, TABLE, Workload, connect, judge, play, work,
-};
+use crate::server::{DATABASE, Failure, Server, connect};
+use crate::workload::{LEASE, Picture, TABLE, Workload, judge, work};
 
 /// The nodes, named by their ranks.
 const NODES: [(u32, &str); 3] = [(1, "1"), (2, "2"), (3, "3")];
 
-fn main() -> ExitCode {
-    play("by_rank", tell())
-}
-
-async fn tell() -> Result<(), Failure> {
-    let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let spanner = Server::start(TABLE).await?;
     let endpoint = spanner.endpoint();
     let mut picture = Picture::default();
     let workload = picture.workload.clone();

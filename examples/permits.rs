@@ -11,10 +11,9 @@
 #[path = "parts/server.rs"]
 mod server;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
+use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
@@ -26,11 +25,8 @@ use spindle::{
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::server::Server;
+use crate::server::{DATABASE, Failure, Server, connect};
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 const LEASE: Duration = Duration::from_secs(2);
 const PERMITS: usize = 3;
 const UPLOADS: usize = 24;
@@ -43,20 +39,9 @@ const TABLE: &str = "CREATE TABLE uploads (
 ) PRIMARY KEY (name)";
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    match tell().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("permits: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn tell() -> Result<(), Failure> {
-    let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
-    let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
-    let client = client.database_client(DATABASE).build().await?;
+async fn main() -> Result<(), Failure> {
+    let spanner = Server::start(TABLE).await?;
+    let client = connect(&spanner.endpoint()).await?;
 
     let mut tasks = JoinSet::new();
     for process in 0..4 {

@@ -14,11 +14,10 @@
 mod server;
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use spindle::fleet::{ReadGuard, RwLock};
-use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
+use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
@@ -27,11 +26,8 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::server::Server;
+use crate::server::{DATABASE, Failure, Server, connect};
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 const LEASE: Duration = Duration::from_secs(2);
 const ARTICLES: [&str; 3] = ["apples", "bread", "cheese"];
 const CHANGES: i64 = 3;
@@ -48,20 +44,9 @@ struct Seen {
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    match tell().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("readers_and_writers: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn tell() -> Result<(), Failure> {
-    let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
-    let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
-    let client = client.database_client(DATABASE).build().await?;
+async fn main() -> Result<(), Failure> {
+    let spanner = Server::start(TABLE).await?;
+    let client = connect(&spanner.endpoint()).await?;
     // A connection of its own, as in a process of its own.
     let process = |id: &str| -> Result<RwLock, Failure> {
         let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");

@@ -16,24 +16,18 @@ mod server;
 mod workload;
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 use spindle::{CancellationToken, LockTable, fleet::Shard};
 
 use crate::process::Process;
-use crate::server::Server;
-use crate::workload::{
-    DATABASE, Failure, LEASE, Picture, TABLE, Workload, connect, judge, play, work,
-};
+use crate::server::{DATABASE, Failure, Server, connect};
+use crate::workload::{LEASE, Picture, TABLE, Workload, judge, work};
 
 const SHARDS: usize = 12;
 
-fn main() -> ExitCode {
-    play("shards", tell())
-}
-
-async fn tell() -> Result<(), Failure> {
-    let spanner = Server::start(DATABASE, &format!("{};\n{TABLE}", LockTable::DDL)).await?;
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let spanner = Server::start(TABLE).await?;
     let endpoint = spanner.endpoint();
     let mut picture = Picture::default();
     let workload = picture.workload.clone();

@@ -22,13 +22,11 @@ mod story;
 #[cfg(unix)]
 mod verdict;
 
-use std::process::ExitCode;
-
 #[cfg(unix)]
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn main() -> Result<(), server::Failure> {
     let mut arguments = std::env::args().skip(1);
-    let told = match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
+    match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
         (None, _, _) => tokio::select! {
             told = story::tell() => told,
             // The drop here kills the nodes.
@@ -36,18 +34,10 @@ async fn main() -> ExitCode {
         },
         (Some("worker"), Some(endpoint), Some(id)) => node::work(&endpoint, &id).await,
         _ => Err("usage: cron (no arguments)".into()),
-    };
-    match told {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cron: {error}");
-            ExitCode::FAILURE
-        }
     }
 }
 
 #[cfg(not(unix))]
-fn main() -> ExitCode {
-    eprintln!("cron: needs the signals of a Unix system");
-    ExitCode::FAILURE
+fn main() -> Result<(), &'static str> {
+    Err("cron: needs the signals of a Unix system")
 }

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
+use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::job::JobOutcome;
 use spindle::{LockTable, Term};
 use tokio::time::sleep;
 
-use crate::fleet::Failure;
+use crate::server::{DATABASE, Failure, connect};
 
-pub const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 pub const JOB: &str = "report";
 pub const PERIOD: Duration = Duration::from_millis(3_000);
 /// Longer than the schedules of the nodes differ, shorter than the period.
@@ -23,8 +21,7 @@ pub const AT_MOST: Duration = Duration::from_millis(5_000);
 
 pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
     let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
-    let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
-    let client = spanner.database_client(DATABASE).build().await?;
+    let client = connect(endpoint).await?;
     let slow = obey();
     // No two nodes of a real fleet are on time to the millisecond either.
     let late = Duration::from_millis(60 * u64::from(id.bytes().last().unwrap_or(0) % 8));
@@ -70,25 +67,14 @@ async fn report(
         };
         run.build()
     };
-    write(&client, &term, run(true)).await?;
+    term.fence().write(&client, [run(true)]).await?;
     log(&format!("started {tick}"));
     sleep(Duration::from_millis(100)).await;
     while slow.load(Ordering::SeqCst) {
         sleep(Duration::from_millis(10)).await;
     }
-    write(&client, &term, run(false)).await
-}
-
-async fn write(client: &DatabaseClient, term: &Term, row: Mutation) -> Result<(), Failure> {
-    let fence = term.fence();
-    let written = client.read_write_transaction().build().run(move |tx: ReadWriteTransaction| {
-        let (fence, row) = (fence.clone(), row.clone());
-        async move {
-            fence.check(&tx).await?;
-            tx.buffer([row])
-        }
-    });
-    written.await.map(drop).map_err(Into::into)
+    term.fence().write(&client, [run(false)]).await?;
+    Ok(())
 }
 
 #[allow(clippy::disallowed_methods, reason = "a schedule is by the wall clock")]

@@ -2,9 +2,9 @@
 
 use rustix::process::Signal;
 
-use crate::fleet::{Entry, Failure, Fleet};
-use crate::node::{AT_LEAST, AT_MOST, DATABASE, PERIOD};
-use crate::server::Server;
+use crate::fleet::{Entry, Fleet};
+use crate::node::{AT_LEAST, AT_MOST, PERIOD};
+use crate::server::{Failure, Server};
 use crate::verdict;
 
 const RUNS: &str = "CREATE TABLE runs (
@@ -17,8 +17,7 @@ const RUNS: &str = "CREATE TABLE runs (
 const NODES: [&str; 5] = ["node-1", "node-2", "node-3", "node-4", "node-5"];
 
 pub async fn tell() -> Result<(), Failure> {
-    let ddl = format!("{};\n{RUNS}", include_str!("../../ddl/googlesql.sql"));
-    let spanner = Server::start(DATABASE, &ddl).await?;
+    let spanner = Server::start(RUNS).await?;
     let mut fleet = Fleet::new(spanner.endpoint());
     let schedule =
         format!("a tick every {PERIOD:?}, kept at least {AT_LEAST:?}, at most {AT_MOST:?}");

@@ -1,12 +1,11 @@
 //! The promises, judged from outside: by the `runs` table, read without the library.
 
-use spindle::google_cloud_spanner::client::Spanner;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 
-use crate::fleet::Failure;
-use crate::node::{AT_LEAST, AT_MOST, DATABASE};
+use crate::node::{AT_LEAST, AT_MOST};
+use crate::server::{Failure, connect};
 
 struct Run {
     tick: String,
@@ -44,8 +43,7 @@ pub async fn judge(endpoint: &str) -> Result<String, Failure> {
 
 /// The runs by their terms.
 async fn runs(endpoint: &str) -> Result<Vec<Run>, Failure> {
-    let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
-    let client = spanner.database_client(DATABASE).build().await?;
+    let client = connect(endpoint).await?;
     let columns = vec!["id", "tick", "started", "ended"];
     let read = ReadRequest::builder("runs", columns).with_keys(KeySet::all()).build();
     let mut rows = client.single_use().build().execute_read(read).await?;

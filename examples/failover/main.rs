@@ -24,13 +24,11 @@ mod verdict;
 #[cfg(unix)]
 mod worker;
 
-use std::process::ExitCode;
-
 #[cfg(unix)]
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn main() -> Result<(), fleet::Failure> {
     let mut arguments = std::env::args().skip(1);
-    let told = match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
+    match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
         (None, _, _) => tokio::select! {
             told = story::tell() => told,
             // The drop here kills the workers.
@@ -39,18 +37,10 @@ async fn main() -> ExitCode {
         (Some("worker"), Some(endpoint), Some(id)) => worker::work(&endpoint, &id).await,
         (Some("clerk"), Some(endpoint), Some(id)) => clerk::work(&endpoint, &id).await,
         _ => Err("usage: failover (no arguments)".into()),
-    };
-    match told {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("failover: {error}");
-            ExitCode::FAILURE
-        }
     }
 }
 
 #[cfg(not(unix))]
-fn main() -> ExitCode {
-    eprintln!("failover: needs the signals of a Unix system");
-    ExitCode::FAILURE
+fn main() -> Result<(), &'static str> {
+    Err("failover: needs the signals of a Unix system")
 }

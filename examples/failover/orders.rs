@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::{Error, Fence};
 
 use crate::fleet::Failure;
@@ -27,8 +26,7 @@ pub enum Written {
 
 impl Orders {
     pub async fn connect(endpoint: &str, id: &str) -> Result<Orders, Failure> {
-        let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
-        let client = spanner.database_client(DATABASE).build().await?;
+        let client = connect(endpoint).await?;
         Ok(Orders { client, id: id.to_string(), number: Arc::default() })
     }
 
@@ -44,21 +42,10 @@ impl Orders {
             .set("written")
             .to("spanner.commit_timestamp()")
             .build();
-        let written = self.client.read_write_transaction().build().run(
-            move |transaction: ReadWriteTransaction| {
-                let (fence, order) = (fence.clone(), order.clone());
-                async move {
-                    fence.check(&transaction).await?;
-                    transaction.buffer([order])
-                }
-            },
-        );
-        match written.await {
+        match fence.write(&self.client, [order]).await {
             Ok(_) => Ok(Written::Accepted),
-            Err(error) => match Error::extract(&error) {
-                Some(fenced) if fenced.is_fenced() => Ok(Written::Refused(fenced.clone())),
-                _ => Err(error.into()),
-            },
+            Err(error) if error.is_fenced() => Ok(Written::Refused(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -70,6 +57,11 @@ impl Orders {
             Err(error) => log(&format!("late-write failed: {error}")),
         }
     }
+}
+
+pub async fn connect(endpoint: &str) -> Result<DatabaseClient, Failure> {
+    let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
+    Ok(spanner.database_client(DATABASE).build().await?)
 }
 
 pub fn log(line: &str) {

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 
 use crate::fleet::{Entry, Failure};
-use crate::orders::DATABASE;
+use crate::orders::connect;
 use crate::worker::LEASE;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,11 +103,6 @@ async fn orders(endpoint: &str) -> Result<BTreeMap<(i128, String), Order>, Failu
         orders.insert((written, row.get("id")?), Order { token, kind: row.get("kind")? });
     }
     Ok(orders)
-}
-
-async fn connect(endpoint: &str) -> Result<DatabaseClient, Failure> {
-    let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
-    Ok(spanner.database_client(DATABASE).build().await?)
 }
 
 fn nanoseconds(timestamp: Timestamp) -> i128 {

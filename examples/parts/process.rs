@@ -4,7 +4,7 @@ use spindle::CancellationToken;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::workload::Failure;
+use crate::server::Failure;
 
 pub struct Process {
     /// None once it has ended: a runtime must not be dropped among tasks.

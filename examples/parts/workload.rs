@@ -1,22 +1,19 @@
 //! The work under way in a fleet: told by the tasks, drawn as a picture, and judged by what they wrote.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
+use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{Error, Term};
-use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::server::Failure;
 
-pub const DATABASE: &str = "projects/demo/instances/demo/databases/demo";
 pub const LEASE: Duration = Duration::from_secs(2);
 /// From one column of the picture to the next.
 const COLUMN: Duration = Duration::from_millis(250);
@@ -28,18 +25,6 @@ pub const TABLE: &str = "CREATE TABLE marks (
     token STRING(MAX),
     written TIMESTAMP OPTIONS (allow_commit_timestamp=true),
 ) PRIMARY KEY (id)";
-
-/// Tells a story on a runtime of its own, and exits by its end.
-pub fn play(name: &str, story: impl Future<Output = Result<(), Failure>>) -> ExitCode {
-    let told = Runtime::new().map_err(Failure::from).and_then(|runtime| runtime.block_on(story));
-    match told {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
 
 /// The book of the pieces of work and their workers, kept by the tasks.
 #[derive(Clone, Default)]
@@ -141,11 +126,6 @@ impl Picture {
         }
         println!("one column is {COLUMN:?}, a lease {LEASE:?}");
     }
-}
-
-pub async fn connect(endpoint: &str) -> Result<DatabaseClient, Failure> {
-    let client = Spanner::builder().with_endpoint(endpoint).build().await?;
-    Ok(client.database_client(DATABASE).build().await?)
 }
 
 /// Writes one mark after the other under the term, until it is to stop. An error says that the term is over.
