@@ -9,9 +9,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use crate::LEASE;
-use crate::parts::Failure;
-use crate::server::Server;
-use crate::shards::milliseconds;
+use crate::parts::{Failure, Server, Times};
 
 /// The readers' processes, each with a connection of its own.
 const PROCESSES: usize = 4;
@@ -19,9 +17,9 @@ const ROUNDS: usize = 10;
 /// From the readers' beginning to the writer's request, and how long the writer has the lock.
 const MEANTIME: Duration = Duration::from_secs(2);
 
-/// The times of some rounds, in order.
+/// The times of some rounds.
 #[derive(Default)]
-struct Times {
+struct Rounds {
     stopped: Vec<Duration>,
     begun: Vec<Duration>,
     first_back: Vec<Duration>,
@@ -32,17 +30,17 @@ struct Times {
 pub async fn measure(server: &Server, readers: usize) -> Result<(), Failure> {
     let tables: Vec<LockTable> = (0..PROCESSES).map(|_| server.table()).collect();
     let locks = tables.iter().map(lock).collect::<Result<Vec<_>, Failure>>()?;
-    let (waiter, mut times) = (lock(&server.table())?, Times::default());
+    let (waiter, mut times) = (lock(&server.table())?, Rounds::default());
     for _ in 0..ROUNDS {
         round(&locks, &waiter, readers, &mut times).await?;
     }
-    let Times { stopped, begun, first_back, last_back } = times;
+    let Rounds { stopped, begun, first_back, last_back } = times;
     println!(
         "fleets-readers: ok readers={readers} processes={PROCESSES} rounds={ROUNDS} {} {} {} {}",
-        told("writer_stops_them", stopped),
-        told("writer_begins", begun),
-        told("first_back", first_back),
-        told("all_back", last_back),
+        Times::from_iter(stopped).told("writer_stops_them_", 0),
+        Times::from_iter(begun).told("writer_begins_", 0),
+        Times::from_iter(first_back).told("first_back_", 0),
+        Times::from_iter(last_back).told("all_back_", 0),
     );
     Ok(())
 }
@@ -51,18 +49,12 @@ fn lock(table: &LockTable) -> Result<RwLock, Failure> {
     Ok(table.rw_lock("catalogue").lease(LEASE).build()?)
 }
 
-fn told(what: &str, mut times: Vec<Duration>) -> String {
-    times.sort();
-    let (median, worst) = (milliseconds(times.get(times.len() / 2)), milliseconds(times.last()));
-    format!("{what}_median_ms={median:.0} {what}_worst_ms={worst:.0}")
-}
-
 /// Readers begin, a writer asks, the readers let go and ask again, the writer lets go.
 async fn round(
     locks: &[RwLock],
     waiter: &RwLock,
     readers: usize,
-    times: &mut Times,
+    times: &mut Rounds,
 ) -> Result<(), Failure> {
     let (let_go, told) = watch::channel(false);
     let mut reading = JoinSet::new();

@@ -5,9 +5,7 @@ use std::time::Duration;
 use spindle::{CancellationToken, LockTable};
 use tokio::time::{Instant, interval, sleep};
 
-use crate::parts::{Failure, load};
-use crate::server::Server;
-use crate::shards::milliseconds;
+use crate::parts::{Failure, Server, Times, load};
 
 const GROUP: &str = "group";
 /// So long that no heartbeat disturbs the count.
@@ -30,14 +28,12 @@ pub async fn measure(server: &mut Server, members: usize) -> Result<(), Failure>
         sleep(Duration::from_millis(100)).await;
     }
     let before = server.requests()?;
-    let mut took = polls(&table, POLLS).await?;
-    took.sort();
+    let took = Times::from_iter(polls(&table, POLLS).await?);
     println!(
-        "fleets-poll: ok members={members} requests={:.2} rows={} median_ms={:.2} worst_ms={:.2}",
+        "fleets-poll: ok members={members} requests={:.2} rows={} {}",
         (server.requests()? - before) as f64 / f64::from(POLLS),
         table.members(GROUP).list().await?.len(),
-        milliseconds(took.get(took.len() / 2)),
-        milliseconds(took.last()),
+        took.told("", 2),
     );
     everybody(server, members).await?;
     cancel.cancel();
@@ -83,13 +79,11 @@ async fn everybody(server: &mut Server, members: usize) -> Result<(), Failure> {
     }
     let over = start.elapsed().as_secs_f64();
     let requests = (server.requests()? - before) as f64 / over;
-    took.sort();
     println!(
         "fleets-polls: ok members={members} requests_a_second={requests:.0} \
-         rows_a_second={:.0} median_ms={:.2} worst_ms={:.2} failed={failed}",
+         rows_a_second={:.0} {} failed={failed}",
         requests * members as f64,
-        milliseconds(took.get(took.len() / 2)),
-        milliseconds(took.last()),
+        Times::from_iter(took).told("", 2),
     );
     println!("{}", load());
     Ok(())

@@ -1,34 +1,19 @@
-//! The cost of fences: printed with units, asserted nowhere.
-//!
-//! ```text
-//! cargo bench --bench fenced
-//! ```
-//!
-//! 16 writers under the fence of a lock with five heartbeats a second are compared with 16 under
-//! the fence of a lock that nobody writes. The heartbeats are measured as well. Real time, release
-//! build, the embedded Spanner in a process of its own.
-
-mod parts;
-#[path = "parts/serve.rs"]
-mod serve;
+//! The cost of fences: 16 writers under the fence of a lock with five heartbeats a second are compared
+//! with 16 under the fence of a lock that nobody writes. The heartbeats are measured as well.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
-use spindle::google_cloud_spanner::key;
-use spindle::google_cloud_spanner::key::KeySet;
+use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::google_cloud_spanner::read::ReadRequest;
-use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, Fence, LockBuilder, LockTable, Spindle, Term};
+use spindle::{CancellationToken, Fence, LockBuilder, Spindle, Term};
 use tokio::time::{Instant, sleep};
 
-use crate::parts::{Failure, Part, load};
-use crate::serve::{DATABASE, serve};
+use crate::heartbeat;
+use crate::parts::{Failure, Server, Times, connect};
 
-const ORDERS: &str =
+pub const ORDERS: &str =
     "CREATE TABLE orders (writer INT64, number INT64) PRIMARY KEY (writer, number)";
 /// Long, so that a busy machine doesn't end the term, with heartbeats often enough to be counted.
 const LEASE: Duration = Duration::from_secs(10);
@@ -39,20 +24,9 @@ const WRITERS: u64 = 16;
 const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
 
-fn main() -> Result<(), Failure> {
-    let runtime = tokio::runtime::Runtime::new()?;
-    match std::env::args().nth(1).as_deref() {
-        Some("server") => runtime.block_on(serve(&format!("{};\n{ORDERS}", LockTable::DDL))),
-        _ => runtime.block_on(measure()),
-    }
-}
-
-async fn measure() -> Result<(), Failure> {
-    let mut server = Part::start(&["server"])?;
-    let endpoint = server.line()?;
-    println!("{}", load());
-    let client = connect(&endpoint).await?;
-    let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+pub async fn measure(server: &Server) -> Result<(), Failure> {
+    let client = connect(&server.endpoint).await?;
+    let table = server.table();
     let (lock, term) = hold(table.lock("job").lease(LEASE).heartbeat_interval(HEARTBEAT)).await?;
     let (other, idle_term) = hold(table.lock("idle").lease(IDLE_LEASE)).await?;
     let numbers = Arc::new(AtomicU64::new(0));
@@ -113,19 +87,9 @@ impl Measured {
         self.transactions as f64 / self.time.as_secs_f64()
     }
 
-    fn print_heartbeats(&mut self, name: &str) {
-        self.gaps.sort();
-        let (Some(median), Some(last)) = (self.gaps.get(self.gaps.len() / 2), self.gaps.last())
-        else {
-            println!("{name}: FAILED none seen");
-            return;
-        };
-        println!(
-            "{name}: ok median_ms={:.1} worst_ms={:.1} seen={}",
-            median.as_secs_f64() * 1e3,
-            last.as_secs_f64() * 1e3,
-            self.gaps.len()
-        );
+    fn print_heartbeats(self, name: &str) {
+        let gaps = Times::from_iter(self.gaps);
+        println!("{name}: ok {} seen={}", gaps.told("", 1), gaps.count());
     }
 }
 
@@ -178,11 +142,7 @@ async fn watch_heartbeats(
 ) -> Result<Vec<Duration>, Failure> {
     let mut seen: Vec<i128> = Vec::new();
     while !done.load(Ordering::Relaxed) {
-        let keys = KeySet::builder().add_key(key!["job"]).build();
-        let read = ReadRequest::builder("locktable", vec!["heartbeat"]).with_keys(keys).build();
-        let mut rows = client.single_use().build().execute_read(read).await?;
-        let heartbeat: Timestamp = rows.next().await.ok_or("no row")??.get("heartbeat")?;
-        let at = i128::from(heartbeat.seconds()) * 1_000_000_000 + i128::from(heartbeat.nanos());
+        let at = heartbeat(&client, "job").await?;
         if seen.last() != Some(&at) {
             seen.push(at);
         }
@@ -190,9 +150,4 @@ async fn watch_heartbeats(
     }
     let gap = |pair: &[i128]| u64::try_from(pair[1] - pair[0]).map(Duration::from_nanos);
     Ok(seen.windows(2).map(gap).collect::<Result<_, _>>()?)
-}
-
-async fn connect(endpoint: &str) -> Result<DatabaseClient, Failure> {
-    let spanner = Spanner::builder().with_endpoint(endpoint).build().await?;
-    Ok(spanner.database_client(DATABASE).build().await?)
 }

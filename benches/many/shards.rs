@@ -1,12 +1,9 @@
 //! A member that joins many others, and what they cost while nothing happens.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, sleep};
 
 use crate::LEASE;
-use crate::parts::Failure;
-use crate::server::Server;
+use crate::parts::{Failure, Server, Times};
 use crate::sharing::{Book, Sharer};
 
 /// For so many leases nothing happens.
@@ -37,16 +34,14 @@ pub async fn join(server: &mut Server, members: usize, shards: usize) -> Result<
     let balanced = start.elapsed();
     sleep(LEASE).await;
     let begun = book.begun();
-    let mut gaps: Vec<Duration> = begun.iter().filter_map(|begun| begun.gap).collect();
-    gaps.sort();
+    let gaps: Times = begun.iter().filter_map(|begun| begun.gap).collect();
     println!(
         "fleets-join: ok members={members} shards={shards} balanced_after_s={:.2} moves={} \
-         optimum={} gap_median_ms={:.1} gap_worst_ms={:.1}",
+         optimum={} {}",
         balanced.as_secs_f64(),
         begun.len(),
         shards / members,
-        milliseconds(gaps.get(gaps.len() / 2)),
-        milliseconds(gaps.last()),
+        gaps.told("gap_", 1),
     );
     sleep(LEASE * 2).await;
     steady(server, members, shards, &book).await?;
@@ -85,8 +80,4 @@ async fn steady(
 
 fn id(number: usize) -> String {
     format!("member-{number}")
-}
-
-pub fn milliseconds(duration: Option<&Duration>) -> f64 {
-    duration.map_or(0.0, |duration| duration.as_secs_f64() * 1e3)
 }

@@ -6,9 +6,7 @@ use spindle::LockTable;
 use tokio::time::{Instant, sleep};
 
 use crate::LEASE;
-use crate::parts::{Failure, Part};
-use crate::serve::DATABASE;
-use crate::server::Server;
+use crate::parts::{DATABASE, Failure, Part, Server};
 use crate::sharing::{Book, GROUP, SHARDS, Sharer};
 
 /// The member that is there to be killed: it says when it has half of the shards, for good.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spindle::LockTable;
-use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
+use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
@@ -11,9 +11,7 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use tokio::time::Instant;
 
-use crate::parts::{Failure, Part};
-use crate::serve::DATABASE;
-use crate::server::Server;
+use crate::parts::{DATABASE, Failure, Part, Server, connect};
 
 const PROCESSES: usize = 4;
 const MEASURED: Duration = Duration::from_secs(10);
@@ -21,8 +19,8 @@ const MEASURED: Duration = Duration::from_secs(10);
 /// So many tasks in four processes, first with permits, then with commits of rows of their own.
 pub async fn measure(server: &Server, permits: usize, tasks: usize) -> Result<(), Failure> {
     let each = (tasks / PROCESSES).max(1).to_string();
-    let acquired = rate(&["permits", &server.endpoint, &permits.to_string(), &each])?;
-    let commits = rate(&["commits", &server.endpoint, &each])?;
+    let acquired = rate(&["acquire", &server.endpoint, &permits.to_string(), &each])?;
+    let commits = rate(&["commit", &server.endpoint, &each])?;
     println!(
         "fleets-permits: ok permits={permits} tasks={tasks} processes={PROCESSES} \
          acquired_and_released_a_second={acquired:.0} transactions_a_second={commits:.0} \
@@ -59,8 +57,7 @@ pub async fn acquire(endpoint: &str, permits: usize, tasks: usize) -> Result<(),
 
 /// One process whose tasks read and write each a row of its own: a begin or a release is no less.
 pub async fn commit(endpoint: &str, tasks: usize) -> Result<(), Failure> {
-    let client = Spanner::builder().with_endpoint(endpoint).build().await?;
-    let client = client.database_client(DATABASE).build().await?;
+    let client = connect(endpoint).await?;
     let process = std::process::id();
     repeat(tasks, move |task| touch(client.clone(), format!("row-{process}-{task}"))).await
 }
