@@ -25,32 +25,49 @@ const TIME_LIMIT: Duration = Duration::from_secs(90);
 type Case = Result<String, Failure>;
 
 pub async fn hold(place: &Arc<Place>, report: &mut Report) {
-    macro_rules! cases {
-        ($($case:ident: $name:literal,)*) => {
-            let running = [$(($name, tokio::spawn($case(Arc::clone(place))))),*];
-            for (name, case) in running {
-                let verdict = match case.await {
-                    Ok(Ok(seen)) => Verdict::Held(seen),
-                    Ok(Err(error)) => Verdict::Broken(error.to_string()),
-                    Err(panic) => Verdict::Broken(panic.to_string()),
-                };
-                report.add(name, verdict);
-            }
+    let place = || Arc::clone(place);
+    let running = [
+        (
+            "an instance alone takes a free lock, and everybody is told so",
+            tokio::spawn(alone(place())),
+        ),
+        (
+            "of racing first acquisitions one wins, and heartbeats keep it",
+            tokio::spawn(racing(place())),
+        ),
+        ("two instances with one id hold one at a time", tokio::spawn(same_id(place()))),
+        (
+            "a crashed holder's lock is taken when its lease has run out, not before",
+            tokio::spawn(crashed(place())),
+        ),
+        (
+            "a release hands over without waiting for the lease, to a later token",
+            tokio::spawn(released(place())),
+        ),
+        (
+            "tokens increase though the row is deleted under its holder",
+            tokio::spawn(deleted(place())),
+        ),
+        (
+            "a fenced write of an earlier term is refused, of the present one accepted",
+            tokio::spawn(fenced(place())),
+        ),
+        ("a guard excludes others until it is released", tokio::spawn(guarded(place()))),
+        ("a job runs on one node of two", tokio::spawn(once(place()))),
+        ("a seized lock goes to the one it is seized for", tokio::spawn(seized(place()))),
+        (
+            "a peer's half of a takeover is overridden after a lease",
+            tokio::spawn(half_taken(place())),
+        ),
+        ("names are data, whatever is in them", tokio::spawn(named(place()))),
+    ];
+    for (name, case) in running {
+        let verdict = match case.await {
+            Ok(Ok(seen)) => Verdict::Held(seen),
+            Ok(Err(error)) => Verdict::Broken(error.to_string()),
+            Err(panic) => Verdict::Broken(panic.to_string()),
         };
-    }
-    cases! {
-        alone: "an instance alone takes a free lock, and everybody is told so",
-        racing: "of racing first acquisitions one wins, and heartbeats keep it",
-        same_id: "two instances with one id hold one at a time",
-        crashed: "a crashed holder's lock is taken when its lease has run out, not before",
-        released: "a release hands over without waiting for the lease, to a later token",
-        deleted: "tokens increase though the row is deleted under its holder",
-        fenced: "a fenced write of an earlier term is refused, of the present one accepted",
-        guarded: "a guard excludes others until it is released",
-        once: "a job runs on one node of two",
-        seized: "a seized lock goes to the one it is seized for",
-        half_taken: "a peer's half of a takeover is overridden after a lease",
-        named: "names are data, whatever is in them",
+        report.add(name, verdict);
     }
 }
 
