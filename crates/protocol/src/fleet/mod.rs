@@ -27,5 +27,3 @@ mod plan_tests;
 mod share_tests;
 #[cfg(test)]
 mod turn_tests;
-#[cfg(test)]
-mod weight_tests;
