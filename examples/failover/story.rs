@@ -63,8 +63,6 @@ async fn a_leader_is_killed(fleet: &mut Fleet, endpoint: &str) -> Result<i128, F
     let leader = fleet.hear("somebody leads and writes", wrote).await?;
     // So that it has sent heartbeats, too.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    fleet.order(&leader, "rest").await?;
-    fleet.hear_from(&leader, "rests").await?;
     fleet.signal(&leader, Signal::KILL, KILLED)?;
     // Before the lease runs out, nobody overwrites it.
     verdict::heartbeat(endpoint).await
@@ -73,8 +71,6 @@ async fn a_leader_is_killed(fleet: &mut Fleet, endpoint: &str) -> Result<i128, F
 /// SIGSTOP with a write decided and not sent, while a clerk has its fence as text. Both write late.
 async fn a_leader_sleeps_past_its_lease(fleet: &mut Fleet) -> Result<StaleWrites, Failure> {
     let leader = fleet.hear("somebody took over and writes", wrote).await?;
-    fleet.order(&leader, "rest").await?;
-    fleet.hear_from(&leader, "rests").await?;
     fleet.order(&leader, "decide").await?;
     let fence = fleet.hear_from(&leader, "decided ").await?;
     fleet.order(CLERK, &format!("fence {fence}")).await?;
@@ -109,7 +105,7 @@ async fn the_sleeper_wakes(fleet: &mut Fleet, leader: &str) -> Result<(), Failur
         return Err(format!("{leader} wrote after its lease").into());
     }
     fleet.tell(leader, "refused its own write, without asking Spanner");
-    fleet.order(leader, "work").await
+    Ok(())
 }
 
 /// SIGTERM: the lock is released, and the next one has it within a poll interval.

@@ -1,8 +1,6 @@
 //! One contender, in a process of its own. It logs to its output and obeys its input.
 
 use std::io::BufRead as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use spindle::{CancellationToken, Fence, LockTable, Spindle, Term, TermChange};
@@ -16,10 +14,6 @@ pub const LEASE: Duration = Duration::from_secs(2);
 
 /// The orders that the parent may write to a worker's input.
 enum Order {
-    /// Stop writing, so that no transaction is open.
-    Rest,
-    /// Write again.
-    Work,
     /// Decide on one more write under the present term, hold it back, and tell its fence.
     Decide,
     /// Send what was decided.
@@ -29,11 +23,7 @@ enum Order {
 pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
     let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
     let lock = table.lock("orders").lease(LEASE).id(id).build()?;
-    let writer = Writer {
-        orders: Orders::connect(endpoint, id).await?,
-        resting: Arc::default(),
-        transaction: Arc::default(),
-    };
+    let writer = Orders::connect(endpoint, id).await?;
 
     let cancel = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
@@ -46,13 +36,6 @@ pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
         tokio::select! {
             _ = terminate.recv() => break,
             order = orders.recv() => match order {
-                Some(Order::Rest) => {
-                    writer.resting.store(true, Ordering::SeqCst);
-                    // Once the writer has seen it, nothing is open.
-                    let _idle = writer.transaction.lock().await;
-                    log("rests");
-                }
-                Some(Order::Work) => writer.resting.store(false, Ordering::SeqCst),
                 Some(Order::Decide) => {
                     decided = lock.term().map(|term| term.fence());
                     match &decided {
@@ -61,7 +44,7 @@ pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
                     }
                 }
                 Some(Order::Send) => if let Some(fence) = decided.take() {
-                    writer.orders.write_late(fence).await;
+                    writer.write_late(fence).await;
                 },
                 // The parent is gone.
                 None => break,
@@ -76,13 +59,13 @@ pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
 }
 
 /// Reports gains and losses, and writes orders while it holds.
-async fn lead(lock: Spindle, writer: Writer) {
+async fn lead(lock: Spindle, orders: Orders) {
     let mut watch = lock.watch();
     while let Some(change) = watch.next().await {
         match change {
             TermChange::Gained(term) => {
                 log(&format!("began {}", term.token()));
-                tokio::spawn(writer.clone().write_orders(term));
+                tokio::spawn(write_orders(orders.clone(), term));
             }
             TermChange::Lost(term) => log(&format!("ended {} {:?}", term.token(), term.ended())),
             _ => {}
@@ -90,38 +73,21 @@ async fn lead(lock: Spindle, writer: Writer) {
     }
 }
 
-/// Writes one order after another while it leads.
-#[derive(Clone)]
-struct Writer {
-    orders: Orders,
-    resting: Arc<AtomicBool>,
-    transaction: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl Writer {
-    /// Writes for as long as the term lasts.
-    async fn write_orders(self, term: Term) {
-        let mut wrote = false;
-        while !term.is_cancelled() {
-            match self.write_unless_resting(term.fence()).await {
-                Ok(Some(Written::Accepted)) if !wrote => {
-                    wrote = true;
-                    log(&format!("wrote its first order under {}", term.token()));
-                }
-                Ok(Some(Written::Refused(error))) => log(&format!("write refused: {error}")),
-                Ok(_) => {}
-                Err(error) => log(&format!("write failed: {error}")),
+/// Writes one order after another for as long as the term lasts. A process that is killed or stopped
+/// meanwhile holds nobody up: such a write locks nothing before its commit.
+async fn write_orders(orders: Orders, term: Term) {
+    let mut wrote = false;
+    while !term.is_cancelled() {
+        match orders.write(term.fence(), "on-time").await {
+            Ok(Written::Accepted) if !wrote => {
+                wrote = true;
+                log(&format!("wrote its first order under {}", term.token()));
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok(Written::Accepted) => {}
+            Ok(Written::Refused(error)) => log(&format!("write refused: {error}")),
+            Err(error) => log(&format!("write failed: {error}")),
         }
-    }
-
-    async fn write_unless_resting(&self, fence: Fence) -> Result<Option<Written>, Failure> {
-        let _busy = self.transaction.lock().await;
-        if self.resting.load(Ordering::SeqCst) {
-            return Ok(None);
-        }
-        self.orders.write(fence, "on-time").await.map(Some)
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -131,8 +97,6 @@ fn orders(lock: Spindle) -> mpsc::Receiver<Order> {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             let order = match line.as_str() {
-                "rest" => Order::Rest,
-                "work" => Order::Work,
                 "decide" => Order::Decide,
                 "send" => {
                     log(&format!("has-lock {}", lock.has_lock().is_some()));

@@ -7,7 +7,7 @@ use spindle::health::Role;
 use spindle_emulator::Rpc;
 use tokio::time::sleep;
 
-use crate::world::{Contender, LEASE, LOCK, World, lock_of, timed};
+use crate::world::{Contender, LEASE, LOCK, World, lock_of, pair, timed};
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_alone_takes_a_free_lock() {
@@ -46,10 +46,7 @@ async fn of_racing_first_acquisitions_one_wins_and_nobody_takes_over_while_heart
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_costs_two_requests_a_heartbeat_and_a_contender_one_a_poll() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
-    sleep(LEASE).await;
+    let (world, a, b) = pair().await;
     let requests = world.spanner.requests();
     requests.reset();
     sleep(LEASE * 30).await;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::{CancellationToken, TermEnd};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
@@ -13,7 +12,7 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use crate::log::Log;
-use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, until};
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, NOW, World, cells, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_term_is_said_to_be_over_before_its_release_is_sent() {
@@ -151,16 +150,7 @@ async fn an_outage_is_one_line_then_one_a_minute_and_one_when_it_is_over() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_of_another_implementation_is_reported_once() {
     let world = World::start().await;
-    let peer = Mutation::new_insert_builder("locktable")
-        .set("name")
-        .to(LOCK)
-        .set("heartbeat")
-        .to("spanner.commit_timestamp()")
-        .set("token")
-        .to("spanner.commit_timestamp()")
-        .set("writer")
-        .to("go-node")
-        .build();
+    let peer = cells(LOCK, &[("heartbeat", NOW), ("token", NOW), ("writer", "go-node")]);
     let (log, _guard) = Log::capture();
     world.write(peer).await;
     let a = world.contend("a");

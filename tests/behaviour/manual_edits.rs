@@ -3,16 +3,10 @@
 use std::time::Duration;
 
 use chrono::SecondsFormat;
-use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::{FencingToken, TermEnd};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, travelled, until};
-
-/// Returns an operator's edit of the row.
-fn edit(column: &str, value: &str) -> Mutation {
-    Mutation::new_update_builder("locktable").set("name").to(LOCK).set(column).to(value).build()
-}
+use crate::world::{EVENTUALLY, LEASE, LOCK, NOW, World, cells, pair, timed, travelled, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_row_deleted_while_held_is_noticed_by_the_next_heartbeat() {
@@ -35,11 +29,9 @@ async fn a_row_deleted_while_held_is_noticed_by_the_next_heartbeat() {
 #[tokio::test(start_paused = true)]
 async fn a_token_changed_while_held_ends_the_term_and_protects_its_holder_until_the_lease_is_over()
 {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
+    let (world, a, b) = pair().await;
     let term = a.lock.term().unwrap();
-    world.write(edit("token", "spanner.commit_timestamp()")).await;
+    world.write(cells(LOCK, &[("token", NOW)])).await;
     let edited = world.row(LOCK).unwrap();
 
     let (noticed, waited) = timed(timeout(EVENTUALLY, term.cancelled())).await;
@@ -61,7 +53,7 @@ async fn a_token_set_back_to_an_older_one_revives_nobody() {
     let current = b.lock.term().unwrap();
     // The row is b's, with a's token: a's fence must not match it, nor b's go on as if nothing was.
     let token = old.token().to_datetime().to_rfc3339_opts(SecondsFormat::Nanos, true);
-    world.write(edit("token", &token)).await;
+    world.write(cells(LOCK, &[("token", &token)])).await;
     let written = travelled(&old.fence()).write(&world.client().await, []).await;
     assert!(written.as_ref().is_err_and(spindle::Error::is_fenced), "{written:?}");
     timeout(EVENTUALLY, current.cancelled()).await.unwrap();

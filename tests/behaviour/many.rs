@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::client::DatabaseClient;
-use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::{CancellationToken, FencingToken, LockTable};
@@ -11,7 +10,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{Contender, EVENTUALLY, LEASE, World, keys, lock_of, until};
+use crate::world::{Contender, EVENTUALLY, LEASE, World, cells, keys, lock_of, until};
 
 const LOCKS: usize = 200;
 /// Long enough for every term that can't be kept to end.
@@ -106,8 +105,7 @@ async fn a_row_edited_or_deleted_by_hand_or_evicted_ends_its_own_term_and_no_oth
     let table = world.table();
     let locks = Locks::holding(&table, names(LOCKS)).await;
     let mut tokens = locks.tokens();
-    let edit = Mutation::new_update_builder("locktable").set("name").to("many-0007");
-    world.write(edit.set("writer").to("somebody").build()).await;
+    world.write(cells("many-0007", &[("writer", "somebody")])).await;
     locks.keeps(&tokens, &[7]).await;
     assert_ne!(locks.tokens()[7], tokens[7], "its term is over");
     tokens = locks.tokens();
@@ -125,9 +123,8 @@ async fn a_takeover_row_in_the_way_holds_up_its_own_lock_and_no_other() {
     let world = World::start().await;
     let dead = Locks::holding(&world.table(), names(LOCKS)).await;
     let in_the_way = dead.tokens()[5].unwrap().as_nanoseconds();
-    let row = Mutation::new_insert_builder("locktable");
-    let row = row.set("name").to(format!("many-0005_{in_the_way:019}"));
-    world.write(row.set("writer").to("a peer that died halfway").build()).await;
+    let key = format!("many-0005_{in_the_way:019}");
+    world.write(cells(&key, &[("writer", "a peer that died halfway")])).await;
     world.crash(&dead.0[0]).await;
     let next = Locks::start(&world.table(), names(LOCKS));
     let took = next.until_so_many_held(LOCKS - 1).await;

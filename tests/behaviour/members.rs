@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use spindle::fleet::{Member, MemberBuilder};
-use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::{CancellationToken, LockTable, RunHandle};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, FOUR_COLUMNS, LEASE, World, timed, until};
+use crate::world::{EVENTUALLY, FOUR_COLUMNS, LEASE, NOW, World, cells, timed, until};
 
 struct Joined {
     member: Member,
@@ -105,12 +104,11 @@ async fn watching_costs_one_read_a_poll_however_many_members_there_are() {
     let world = World::start().await;
     let table = world.table();
     let row = |n| {
-        let row = Mutation::new_insert_builder("locktable");
-        let row = row.set("name").to(format!("spindle:member:orders/m{n}"));
-        let row = row.set("heartbeat").to("spanner.commit_timestamp()");
-        let row = row.set("token").to("spanner.commit_timestamp()");
-        let row = row.set("writer").to(format!("m{n}#000000000000feed-1"));
-        row.set("lease_ms").to(600_000_i64).build()
+        let (name, writer) =
+            (format!("spindle:member:orders/m{n}"), format!("m{n}#000000000000feed-1"));
+        let held =
+            [("heartbeat", NOW), ("token", NOW), ("writer", &writer), ("lease_ms", "600000")];
+        cells(&name, &held)
     };
     world.write_all((0..50).map(row)).await;
     assert_eq!(ids(&table).await.len(), 50);

@@ -7,7 +7,8 @@ use spindle_emulator::Restart;
 use tokio::time::{sleep, timeout};
 
 use crate::world::{
-    Contender, DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, lock_of, timed, until,
+    Contender, DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, lock_of, pair, timed,
+    until,
 };
 
 #[tokio::test(start_paused = true)]
@@ -27,9 +28,7 @@ async fn an_outage_shorter_than_the_lease_costs_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_longer_than_the_lease_ends_the_term_before_it_can_begin_elsewhere() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
+    let (world, a, b) = pair().await;
     let term = a.lock.term().unwrap();
     world.spanner.pause().await;
     let ((), until_cancelled) = timed(term.cancelled()).await;

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::unknown::LOST;
-use crate::world::{EVENTUALLY, LEASE, World, order, timed, travelled, until};
+use crate::world::{EVENTUALLY, LEASE, PAST, World, cells, order, timed, travelled, until};
 
 const WRITER_ROW: &str = "spindle:rw:catalogue";
 /// For the polls and the pauses beside a lease.
@@ -180,16 +180,8 @@ async fn a_writer_clears_thousands_of_dead_readers_away_without_slowing_down() {
     const PAGES: u32 = 6;
     let world = World::start().await;
     let row = |reader: u32| {
-        Mutation::new_insert_builder("locktable")
-            .set("name")
-            .to(format!("{WRITER_ROW}/dead-{reader:016x}"))
-            .set("heartbeat")
-            .to("2020-01-01T00:00:05Z")
-            .set("token")
-            .to("2020-01-01T00:00:00Z")
-            .set("writer")
-            .to("dead")
-            .build()
+        let name = format!("{WRITER_ROW}/dead-{reader:016x}");
+        cells(&name, &[("heartbeat", PAST), ("token", PAST), ("writer", "dead")])
     };
     world.write_all((0..PAGES * 1_000 + 1).map(row)).await;
     let (writing, took) = timed(write(&lock(&world, "a"))).await;

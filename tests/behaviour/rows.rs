@@ -3,26 +3,10 @@
 use std::time::Duration;
 
 use spindle::Holding;
-use spindle::google_cloud_spanner::mutation::Mutation;
 use tokio::time::sleep;
 
-use crate::world::{Contender, LEASE, LOCK, World, timed, until};
-
-/// A row as damaged data or a careless hand may leave it.
-fn row(name: &str, heartbeat: &str, writer: &str, lease_ms: i64) -> Mutation {
-    Mutation::new_insert_or_update_builder("locktable")
-        .set("name")
-        .to(name)
-        .set("heartbeat")
-        .to(heartbeat)
-        .set("token")
-        .to("2020-01-01T00:00:00Z")
-        .set("writer")
-        .to(writer)
-        .set("lease_ms")
-        .to(lease_ms)
-        .build()
-}
+use crate::takeover::of_peer;
+use crate::world::{Contender, LEASE, LOCK, PAST, World, cells, pair, timed, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_terms_of_no_time_leave_no_row_beside_the_locks() {
@@ -88,9 +72,7 @@ async fn an_eviction_leaves_its_mark_and_keeps_the_evicted_away_until_its_time()
 
 #[tokio::test(start_paused = true)]
 async fn another_takes_over_from_the_one_that_is_kept_away_and_ends_that() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
+    let (world, a, b) = pair().await;
     let hour = Duration::from_secs(3_600);
     world.table().evict(LOCK).keep_away(hour).await.unwrap().unwrap();
     let (_, waited) = timed(b.holds()).await;
@@ -121,10 +103,10 @@ async fn marks_and_times_that_cannot_work_are_refused() {
 async fn a_lease_that_nobody_can_have_is_not_waited_for_for_ever() {
     let world = World::start().await;
     let epoch = "1970-01-01T00:00:00Z";
-    for (heartbeat, writer) in
-        [("2020-01-01T00:00:00Z", "a#000000000000000a-1"), (epoch, ">"), (epoch, ">b")]
-    {
-        world.write(row(LOCK, heartbeat, writer, i64::MAX)).await;
+    for (heartbeat, writer) in [(PAST, "a#000000000000000a-1"), (epoch, ">"), (epoch, ">b")] {
+        let lease_ms = i64::MAX.to_string();
+        let odd = [("heartbeat", heartbeat), ("writer", writer), ("lease_ms", &lease_ms)];
+        world.write(cells(LOCK, &[&odd[..], &[("token", PAST)]].concat())).await;
         let a = world.contend("a");
         let (_, waited) = timed(a.holds()).await;
         assert!(waited <= LEASE, "{writer}: {waited:?}");
@@ -149,7 +131,7 @@ async fn the_row_of_a_vacant_lock_is_removed_with_its_takeovers() {
     b.cancel.cancel();
     sleep(LEASE * 2).await;
     for neighbour in ["job_1", "jobs"] {
-        world.write(row(neighbour, "2020-01-01T00:00:00Z", "go", 1)).await;
+        world.write(of_peer(neighbour, Some(PAST), PAST)).await;
     }
     assert!(table.remove(LOCK).await.unwrap());
     assert_eq!(world.names(), ["job_1", "jobs"]);

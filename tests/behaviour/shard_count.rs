@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use spindle::fleet::{Resize, ShardCount, ShardEvent};
-use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep};
 
 use crate::fleet::{FOUR, Fleet, POLL, REST, Work, Worker};
 use crate::log::Log;
-use crate::world::{FOUR_COLUMNS, LEASE, World, until};
+use crate::world::{FOUR_COLUMNS, LEASE, World, cells, until};
 
 const FEW: usize = 12;
 const MANY: usize = 16;
@@ -325,8 +324,7 @@ async fn a_count_that_is_deleted_or_edited_stops_no_task_and_is_healed() {
     fleet.world.delete_row(COUNT_ROW).await;
     sleep(POLL * 2).await;
     assert_eq!(fleet.count_row().as_deref(), Some("shards 12"), "they write it again");
-    let edit = Mutation::new_update_builder("locktable");
-    fleet.world.write(edit.set("name").to(COUNT_ROW).set("writer").to("sixty").build()).await;
+    fleet.world.write(cells(COUNT_ROW, &[("writer", "sixty")])).await;
     assert!(fleet.join("late").ends().await.unwrap_err().is_config());
     sleep(LEASE).await;
     assert_eq!((fleet.work.starts(), fleet.work.owners().len()), (starts, FEW));

@@ -7,15 +7,16 @@ use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed, until};
+use crate::world::{
+    Contender, EVENTUALLY, LEASE, LOCK, NOW, PAST, World, cells, pair, timed, until,
+};
 
-/// A row as a peer leaves it.
-pub fn of_peer(name: &str, heartbeat: Option<&str>, token: &str) -> Mutation {
-    let row = Mutation::new_insert_builder("locktable").set("name").to(name);
-    row.set("heartbeat").to(heartbeat).set("token").to(token).set("writer").to("peer").build()
+/// A row as a peer leaves it; without a heartbeat it is a takeover row, or looks so.
+pub fn of_peer(name: &str, heartbeat: Option<&'static str>, token: &str) -> Mutation {
+    let heartbeat = heartbeat.map(|heartbeat| ("heartbeat", heartbeat));
+    let rest = [("token", token), ("writer", "peer")];
+    cells(name, &heartbeat.into_iter().chain(rest).collect::<Vec<_>>())
 }
-
-pub const PAST: &str = "2020-01-01T00:00:05Z";
 
 /// How much later than the lease a takeover may come.
 const LATENESS: Duration = Duration::from_millis(250);
@@ -26,10 +27,8 @@ fn nanoseconds(duration: Duration) -> i128 {
 
 #[tokio::test(start_paused = true)]
 async fn a_crashed_holders_lock_is_taken_as_soon_as_its_lease_has_run_out() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
-    sleep(LEASE * 3).await;
+    let (world, a, b) = pair().await;
+    sleep(LEASE * 2).await;
     let first = a.lock.has_lock().unwrap();
     world.crash(&a).await;
     let last_heartbeat = world.row(LOCK).unwrap().heartbeat.unwrap();
@@ -46,10 +45,7 @@ async fn a_crashed_holders_lock_is_taken_as_soon_as_its_lease_has_run_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_hands_over_within_a_poll_interval() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
-    sleep(LEASE).await;
+    let (_world, a, b) = pair().await;
     let first = a.lock.has_lock().unwrap();
     let ((), handover) = timed(async {
         a.stop().await;
@@ -135,7 +131,7 @@ async fn a_takeover_row_of_a_peer_that_died_halfway_is_overridden_after_a_lease(
     // As a Go peer leaves them: an expired row, its takeover begun, its token never rotated.
     world.write(of_peer(LOCK, Some(PAST), "2020-01-01T00:00:00.000001Z")).await;
     let key = format!("{LOCK}_1577836800000001000");
-    world.write(of_peer(&key, None, "spanner.commit_timestamp()")).await;
+    world.write(of_peer(&key, None, NOW)).await;
     let (a, waited) = timed(world.elect("a")).await;
     assert!(waited >= LEASE, "the peer may have been between its two steps: {waited:?}");
     assert!(waited <= LEASE + Duration::from_secs(2), "{waited:?}");

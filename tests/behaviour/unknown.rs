@@ -6,7 +6,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, FaultHandle, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, timed, until};
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, pair, timed, until};
 
 /// Sets the outcome of the next commit to the lock's row.
 fn next_commit(world: &World, effect: Effect) -> FaultHandle {
@@ -69,9 +69,7 @@ async fn a_heartbeat_whose_reply_is_lost_costs_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_reply_is_lost_releases() {
     for effect in LOST {
-        let world = World::start().await;
-        let a = world.elect("a").await;
-        let b = world.contend("b");
+        let (world, a, b) = pair().await;
         let lost = next_commit(&world, effect);
         let (_, waited) = timed(async {
             a.stop().await;
@@ -85,9 +83,7 @@ async fn a_release_whose_reply_is_lost_releases() {
 
 #[tokio::test(start_paused = true)]
 async fn a_heartbeat_applied_late_does_not_touch_the_next_term() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
+    let (world, a, b) = pair().await;
     let session = world.holders_session().await;
     let late = next_commit(&world, Effect::ApplyLate { after: LEASE * 3 });
     until("a heartbeat is under way", || (late.hits() > 0).then_some(())).await;
@@ -105,9 +101,7 @@ async fn a_heartbeat_applied_late_does_not_touch_the_next_term() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_applied_late_does_not_touch_the_next_term() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
+    let (world, a, b) = pair().await;
     let session = world.holders_session().await;
     let late = next_commit(&world, Effect::ApplyLate { after: LEASE * 3 });
     a.cancel.cancel();

@@ -7,8 +7,10 @@ use spindle::{Holding, LockState, LockTable, TermEnd};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::takeover::{PAST, of_peer};
-use crate::world::{Contender, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, World, order, timed, until};
+use crate::takeover::of_peer;
+use crate::world::{
+    Contender, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, NOW, PAST, World, order, pair, timed, until,
+};
 
 async fn listed(mut locks: LockList) -> Vec<LockState> {
     let mut found = Vec::new();
@@ -60,7 +62,7 @@ async fn inspect_shows_the_takeover_that_stands_in_the_way() {
     world.write(of_peer(&format!("{LOCK}_1577836800000000000"), None, PAST)).await;
     let table = world.table();
     assert_eq!(table.inspect(LOCK).await.unwrap().obstacle, None);
-    world.write(of_peer(&key, None, "spanner.commit_timestamp()")).await;
+    world.write(of_peer(&key, None, NOW)).await;
     sleep(LEASE).await;
     let obstacle = table.inspect(LOCK).await.unwrap().obstacle.unwrap();
     assert_eq!((obstacle.key, obstacle.id.as_deref()), (key, Some("peer")));
@@ -203,10 +205,7 @@ async fn an_observer_goes_on_after_an_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn an_evicted_holders_validity_runs_out_before_anyone_takes_over() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
-    sleep(LEASE).await;
+    let (world, a, b) = pair().await;
     let term = a.lock.term().unwrap();
     let fence = term.fence();
     // It can't hear of its eviction: it believes in its lock until its validity has run out.
@@ -256,10 +255,7 @@ async fn an_evicted_holder_learns_of_it_by_its_next_heartbeat() {
 
 #[tokio::test(start_paused = true)]
 async fn a_seized_lock_is_taken_at_once_and_the_old_holders_fenced_write_is_refused() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
-    sleep(LEASE).await;
+    let (world, a, b) = pair().await;
     let term = a.lock.term().unwrap();
     world.crash(&a).await;
     let client = world.client().await;
@@ -357,10 +353,7 @@ async fn a_lost_reply_to_an_eviction_is_said_to_be_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sweep_removes_leftovers_of_all_locks_and_nothing_live_or_foreign() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    let b = world.contend("b");
-    sleep(LEASE).await;
+    let (world, a, b) = pair().await;
     a.lock.resign().await;
     b.holds().await;
     sleep(LEASE).await;

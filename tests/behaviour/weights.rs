@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use spindle::fleet::Shards;
-use spindle::google_cloud_spanner::mutation::Mutation;
 use tokio::time::sleep;
 
 use crate::fleet::{Fleet, Worker};
 use crate::log::Log;
-use crate::world::{LEASE, until};
+use crate::world::{LEASE, cells, until};
 
 const SHARDS: usize = 12;
 
@@ -36,9 +35,8 @@ impl Fleet {
 
     /// Writes what a member's row says of it.
     async fn rewrite(&self, id: &str, info: &str) {
-        let row = Mutation::new_update_builder("locktable");
-        let row = row.set("name").to(format!("spindle:share:orders/partitions/{id}"));
-        self.world.write(row.set("info").to(info).build()).await;
+        let name = format!("spindle:share:orders/partitions/{id}");
+        self.world.write(cells(&name, &[("info", info)])).await;
     }
 }
 

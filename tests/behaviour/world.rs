@@ -262,6 +262,14 @@ pub fn lock_of(table: &LockTable, name: impl Into<String>) -> LockBuilder {
     table.lock(name).lease(LEASE).clock(Clock::runtime())
 }
 
+/// A holder, and one that stands by.
+pub async fn pair() -> (World, Contender, Contender) {
+    let world = World::start().await;
+    let (a, b) = (world.elect("a").await, world.contend("b"));
+    sleep(LEASE).await;
+    (world, a, b)
+}
+
 /// A leader with its fence, and a client to write with.
 pub async fn leader() -> (World, Contender, Fence, DatabaseClient) {
     let world = World::start().await;
@@ -277,6 +285,15 @@ pub fn travelled(fence: &Fence) -> Fence {
     assert_eq!(*fence, arrived);
     arrived
 }
+
+/// Cells of a row, as a peer or a manual edit may write them.
+pub fn cells(name: &str, cells: &[(&str, &str)]) -> Mutation {
+    let row = Mutation::new_insert_or_update_builder("locktable").set("name").to(name);
+    cells.iter().fold(row, |row, (column, value)| row.set(*column).to(*value)).build()
+}
+
+pub const NOW: &str = "spanner.commit_timestamp()";
+pub const PAST: &str = "2020-01-01T00:00:05Z";
 
 pub fn order(id: &str) -> Mutation {
     Mutation::new_insert_builder("orders").set("id").to(id).build()
