@@ -11,7 +11,7 @@ use spindle_emulator::Emulator;
 
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-pub const DATABASE: &str = "projects/p/instances/i/databases/d";
+pub const DATABASE: &str = "projects/bench/instances/bench/databases/bench";
 
 /// The arguments, without the option that the harness of `cargo bench` adds.
 pub fn arguments() -> Vec<String> {
