@@ -268,7 +268,7 @@ impl Emulator {
     /// Makes the server unreachable, through every port: connections break and new ones are
     /// refused. Its state stays, open transactions with their locks included.
     pub async fn pause(&self) {
-        self.running.pause().await;
+        self.running.ports.pause().await;
     }
 
     /// Makes a paused server reachable again, on the same port.
@@ -276,7 +276,7 @@ impl Emulator {
     /// # Errors
     /// Somebody else has taken the port meanwhile.
     pub async fn resume(&self) -> io::Result<()> {
-        self.running.resume().await
+        self.running.ports.resume().await
     }
 
     /// Stops the server and starts it again on the same port. Open transactions are lost.

@@ -66,14 +66,15 @@ pub enum Effect {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Fault {
-    rpc: Option<Rpc>,
-    session: Option<String>,
-    table: Option<String>,
-    key: Option<String>,
-    skip: u64,
-    times: Option<u64>,
-    probability: Option<(f64, u64)>,
-    effect: Effect,
+    pub(crate) rpc: Option<Rpc>,
+    pub(crate) session: Option<String>,
+    pub(crate) table: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) skip: u64,
+    pub(crate) times: Option<u64>,
+    /// With the seed of its sequence.
+    pub(crate) probability: Option<(f64, u64)>,
+    pub(crate) effect: Effect,
 }
 
 impl Fault {

@@ -6,7 +6,8 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use tonic::body::Body;
 
 use crate::engine::{Code, Error};
@@ -21,6 +22,30 @@ pub(crate) async fn whole(request: Request<Incoming>) -> Result<(Parts, Bytes), 
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| Error::invalid_argument(error.to_string()))?;
     Ok((head, body.to_bytes()))
+}
+
+/// Reads the JSON of a request; nothing at all is an object without fields, and NULL is a field that was left
+/// out.
+///
+/// # Errors
+/// UNIMPLEMENTED for a field that `T` doesn't have, INVALID_ARGUMENT for anything else; both name the field.
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    let mut fields: Map<String, Value> = serde_json::from_slice(body)
+        .map_err(|error| Error::invalid_argument(format!("the request is no JSON object: {error}")))?;
+    without_nulls(&mut fields);
+    serde_path_to_error::deserialize(fields).map_err(|error| {
+        // Nothing else of the error tells.
+        match error.inner().to_string().starts_with("unknown field") {
+            true => Error::unimplemented(format!("Not supported here: {error}")),
+            false => Error::invalid_argument(error.to_string()),
+        }
+    })
+}
+
+fn without_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    fields.values_mut().filter_map(Value::as_object_mut).for_each(without_nulls);
 }
 
 /// Returns the status of an error, as Google's HTTP APIs have it.

@@ -4,39 +4,33 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-macro_rules! methods {
-    ($($name:ident)*) => {
-        /// A method of the Spanner service.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[expect(missing_docs, reason = "each is the method of the same name")]
-        pub enum Rpc { $($name),* }
+use serde::Deserialize;
+use serde::de::value::{self, StrDeserializer};
 
-        impl Rpc {
-            /// Returns the method of this name, as the service writes it: `Commit`.
-            pub fn from_name(name: &str) -> Option<Rpc> {
-                match name {
-                    $(stringify!($name) => Some(Rpc::$name),)*
-                    _ => None,
-                }
-            }
-        }
-    };
+/// A method of the Spanner service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[expect(missing_docs, reason = "each is the method of the same name")]
+pub enum Rpc {
+    CreateSession,
+    BatchCreateSessions,
+    GetSession,
+    ListSessions,
+    DeleteSession,
+    ExecuteSql,
+    ExecuteStreamingSql,
+    ExecuteBatchDml,
+    Read,
+    StreamingRead,
+    BeginTransaction,
+    Commit,
+    Rollback,
 }
 
-methods! {
-    CreateSession
-    BatchCreateSessions
-    GetSession
-    ListSessions
-    DeleteSession
-    ExecuteSql
-    ExecuteStreamingSql
-    ExecuteBatchDml
-    Read
-    StreamingRead
-    BeginTransaction
-    Commit
-    Rollback
+impl Rpc {
+    /// Returns the method of this name, as the service writes it: `Commit`.
+    pub fn from_name(name: &str) -> Option<Rpc> {
+        Rpc::deserialize(StrDeserializer::<value::Error>::new(name)).ok()
+    }
 }
 
 impl fmt::Display for Rpc {

@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use crate::admin::Admin;
 use crate::engine::{self, Database, Dialect};
 use crate::port::{Port, Ports};
@@ -27,67 +29,62 @@ impl Running {
         self.admin.add_database(name, dialect, &changes)
     }
 
-    pub async fn pause(&self) {
-        self.ports.pause().await;
-    }
-
-    pub async fn resume(&self) -> io::Result<()> {
-        self.ports.resume().await
-    }
-
     pub async fn restart(&self, restart: Restart) -> io::Result<()> {
-        self.pause().await;
+        self.ports.pause().await;
         for (_, database) in self.core.all_databases() {
             match restart.data {
-                Data::Kept => database.abort_all(),
-                Data::RowsLost => database.lose_rows(),
-                Data::DatabasesLost => {}
+                Data::Keep => database.abort_all(),
+                Data::LoseRows => database.lose_rows(),
+                Data::LoseDatabases => {}
             }
         }
-        if restart.data == Data::DatabasesLost {
+        if restart.data == Data::LoseDatabases {
             self.admin.clear();
         }
-        if !restart.keeps_sessions {
+        if !restart.keep_sessions {
             self.core.forget_sessions();
         }
-        self.resume().await
+        self.ports.resume().await
     }
 }
 
 /// The data and sessions that an [`Emulator::restart`](crate::Emulator::restart) leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Restart {
     data: Data,
-    keeps_sessions: bool,
+    keep_sessions: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Data {
-    Kept,
-    RowsLost,
-    DatabasesLost,
+    #[default]
+    Keep,
+    LoseRows,
+    LoseDatabases,
 }
 
 impl Restart {
     /// The data stays; sessions and open transactions are lost.
     pub const fn keep() -> Restart {
-        Restart { data: Data::Kept, keeps_sessions: false }
+        Restart { data: Data::Keep, keep_sessions: false }
     }
 
     /// The tables stay, without their rows.
     pub const fn lose_rows() -> Restart {
-        Restart { data: Data::RowsLost, keeps_sessions: false }
+        Restart { data: Data::LoseRows, keep_sessions: false }
     }
 
     /// Nothing stays, not even the databases and their instances.
     pub const fn lose_databases() -> Restart {
-        Restart { data: Data::DatabasesLost, keeps_sessions: false }
+        Restart { data: Data::LoseDatabases, keep_sessions: false }
     }
 
     /// Sessions stay as well, as they do when Cloud Spanner moves a database.
     #[must_use]
     pub const fn keep_sessions(mut self) -> Restart {
-        self.keeps_sessions = true;
+        self.keep_sessions = true;
         self
     }
 }

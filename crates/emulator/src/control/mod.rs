@@ -7,6 +7,7 @@ mod request;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -16,7 +17,7 @@ use crate::engine::{Code, Dialect, Error, Result};
 use crate::http1;
 use crate::running::Running;
 use crate::server::{Answer, Listening};
-use request::{Fields, fault, restart};
+use request::{Advance, Creation, Injection};
 
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
@@ -36,11 +37,13 @@ fn answer(running: Arc<Running>, request: Request<Incoming>) -> Answer {
 
 async fn done(running: &Running, request: Request<Incoming>) -> Result<Value> {
     let (head, body) = http1::whole(request).await?;
-    let fields = || Fields::parse(&body);
     let faults = &running.core.faults;
     let path: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
     match (&head.method, path.as_slice()) {
-        (&Method::POST, ["faults"]) => Ok(json!({ "id": faults.inject(fault(fields()?)?).id() })),
+        (&Method::POST, ["faults"]) => {
+            let fault = http1::parse::<Injection>(&body)?.fault()?;
+            Ok(json!({ "id": faults.inject(fault).id() }))
+        }
         (&Method::GET, ["faults", id]) => {
             let hits = id.parse().ok().and_then(|id| faults.hits(id));
             Ok(json!({ "hits": hits.ok_or_else(|| missing("that fault"))? }))
@@ -58,29 +61,22 @@ async fn done(running: &Running, request: Request<Incoming>) -> Result<Value> {
             Ok(json!({}))
         }
         (&Method::POST, ["clock", "advance"]) => {
-            let mut fields = fields()?;
-            let duration = fields.duration("ms")?;
-            fields.finish()?;
-            running.core.clock().advance(duration);
+            let Advance { ms } = http1::parse(&body)?;
+            running.core.clock().advance(Duration::from_millis(ms));
             Ok(json!({ "now": running.core.clock().now().to_string() }))
         }
         (&Method::POST, ["pause"]) => {
-            running.pause().await;
+            running.ports.pause().await;
             Ok(json!({}))
         }
         (&Method::POST, ["resume"]) => {
-            running.resume().await.map(|()| json!({})).map_err(unavailable)
+            running.ports.resume().await.map(|()| json!({})).map_err(unavailable)
         }
         (&Method::POST, ["restart"]) => {
-            let restart = restart(fields()?)?;
-            running.restart(restart).await.map(|()| json!({})).map_err(unavailable)
+            running.restart(http1::parse(&body)?).await.map(|()| json!({})).map_err(unavailable)
         }
         (&Method::POST, ["databases"]) => {
-            let mut fields = fields()?;
-            let name =
-                fields.text("name")?.ok_or_else(|| Error::invalid_argument("name is missing"))?;
-            let ddl = fields.text("ddl")?.unwrap_or_default();
-            fields.finish()?;
+            let Creation { name, ddl } = http1::parse(&body)?;
             running.create_database(&name, Dialect::GoogleSql, &ddl)?;
             Ok(json!({}))
         }

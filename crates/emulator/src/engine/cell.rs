@@ -1,6 +1,6 @@
 //! The content of a cell.
 
-use super::value::Value;
+use super::value::{Timestamp, Value};
 
 /// The value that a [`super::Mutation`] puts into a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +9,16 @@ pub enum Cell {
     Value(Value),
     /// The timestamp of the commit, whatever it will be.
     CommitTimestamp,
+}
+
+impl Cell {
+    /// Returns its value, if that is the timestamp of the commit.
+    pub(super) fn into_value(self, commit: Timestamp) -> Value {
+        match self {
+            Cell::Value(value) => value,
+            Cell::CommitTimestamp => Value::Timestamp(commit),
+        }
+    }
 }
 
 impl<T: Into<Value>> From<T> for Cell {

@@ -1,6 +1,7 @@
 //! A column's definition.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::cell::Cell;
@@ -93,7 +94,7 @@ impl Column {
 
 /// An expression in a schema. The engine doesn't know the language; whoever reads DDL does.
 pub trait DefaultExpression: Send + Sync {
-    /// As it was written.
+    /// As it was written, without the parentheses around it.
     fn text(&self) -> &str;
 
     /// Checks that the column can have it for its default.
@@ -128,28 +129,13 @@ impl ColumnDefault {
     pub fn new(expression: impl DefaultExpression + 'static) -> ColumnDefault {
         ColumnDefault(Arc::new(expression))
     }
+}
 
-    /// Returns the expression as it was written, without the parentheses around it.
-    pub fn text(&self) -> &str {
-        self.0.text()
-    }
+impl Deref for ColumnDefault {
+    type Target = dyn DefaultExpression;
 
-    /// As a column's definition shows it.
-    pub fn definition(&self) -> String {
-        self.0.definition()
-    }
-
-    /// Returns the reason why it has no value here, if there is one.
-    pub fn lack(&self) -> Option<&str> {
-        self.0.lack()
-    }
-
-    pub(crate) fn check(&self, column: &Column) -> Result<()> {
-        self.0.check(column)
-    }
-
-    pub(crate) fn value(&self, column: &Column, now: Timestamp) -> Result<Cell> {
-        self.0.value(column, now)
+    fn deref(&self) -> &Self::Target {
+        &*self.0
     }
 }
 
@@ -182,7 +168,12 @@ pub(super) fn check_column(table: &str, column: &Column) -> Result<()> {
             column.name
         )));
     }
-    check_commit_timestamp_option(table, column, column.allow_commit_timestamp)?;
+    if column.allow_commit_timestamp && column.column_type != Type::Timestamp {
+        return Err(Error::failed_precondition(format!(
+            "Option: allow_commit_timestamp is not allowed on column: {table}.{}, which is of type {}.",
+            column.name, column.column_type
+        )));
+    }
     if column.generated.is_some() && (column.default.is_some() || column.allow_commit_timestamp) {
         return Err(Error::failed_precondition(format!(
             "Column {table}.{} with a DEFAULT value cannot be a generated column and vice versa.",
@@ -190,14 +181,4 @@ pub(super) fn check_column(table: &str, column: &Column) -> Result<()> {
         )));
     }
     column.default.as_ref().map_or(Ok(()), |default| default.check(column))
-}
-
-fn check_commit_timestamp_option(table: &str, column: &Column, allow: bool) -> Result<()> {
-    if allow && column.column_type != Type::Timestamp {
-        return Err(Error::failed_precondition(format!(
-            "Option: allow_commit_timestamp is not allowed on column: {table}.{}, which is of type {}.",
-            column.name, column.column_type
-        )));
-    }
-    Ok(())
 }

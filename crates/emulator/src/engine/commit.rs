@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::cell::Cell;
 use super::error::{Code, Error, Result};
 use super::locks::{Columns, Lock, Mode, TransactionNumber};
 use super::mutation::{Drafts, Mutation, Target};
@@ -12,7 +11,7 @@ use super::state::{State, Step};
 use super::store::Row;
 use super::touched::Touched;
 use super::transaction::{Committed, Concurrency, Status};
-use super::value::{Timestamp, Value};
+use super::value::Timestamp;
 
 /// The most cells and entries of indexes that one commit may write.
 pub const MUTATIONS_MAX: usize = 80_000;
@@ -166,7 +165,7 @@ impl State {
                 };
                 let cells = draft.over(table, data.rows.latest(&key))?;
                 let row: Option<Row> = cells
-                    .map(|cells| cells.into_iter().map(|cell| settle(cell, timestamp)).collect());
+                    .map(|cells| cells.into_iter().map(|cell| cell.into_value(timestamp)).collect());
                 if row.is_none() && data.rows.latest(&key).is_none() {
                     continue;
                 }
@@ -265,11 +264,4 @@ fn existence_reads(wanted: &[(String, Lock)]) -> Vec<(String, Lock)> {
         mode: Mode::Shared,
     };
     wanted.iter().map(|(table, lock)| (table.clone(), read(lock))).collect()
-}
-
-fn settle(cell: Cell, timestamp: Timestamp) -> Value {
-    match cell {
-        Cell::Value(value) => value,
-        Cell::CommitTimestamp => Value::Timestamp(timestamp),
-    }
 }

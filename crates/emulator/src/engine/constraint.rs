@@ -54,7 +54,9 @@ impl State {
                 let old = before.row(table, name, key)?;
                 let new = after.row(table, name, key)?;
                 if let Some(row) = &new {
-                    check_row(table, key, &values_of(row, stamp))?;
+                    let values: Vec<Value> =
+                        row.iter().map(|cell| cell.clone().into_value(stamp)).collect();
+                    check_row(table, key, &values)?;
                 }
                 keys.note(old.as_deref(), new.as_deref());
                 if old.is_none() && new.is_some() {
@@ -200,15 +202,6 @@ fn check_children(
     Ok(looked_at)
 }
 
-/// A row's cells as values; a commit timestamp that isn't known yet counts as `stamp`.
-fn values_of(row: &[Cell], stamp: Timestamp) -> Vec<Value> {
-    let value = |cell: &Cell| match cell {
-        Cell::Value(value) => value.clone(),
-        Cell::CommitTimestamp => Value::Timestamp(stamp),
-    };
-    row.iter().map(value).collect()
-}
-
 fn existence(range: KeyRange) -> Lock {
     Lock { range, columns: Columns::existence(), mode: Mode::Shared }
 }
@@ -220,12 +213,8 @@ fn change_entry(
     stamp: Timestamp,
     found: &mut Consequences,
 ) -> Result<()> {
-    let value = |cell: &Cell| match cell {
-        Cell::Value(value) => value.clone(),
-        Cell::CommitTimestamp => Value::Timestamp(stamp),
-    };
-    let old = old.and_then(|row| index.entry(row, value));
-    let new = new.and_then(|row| index.entry(row, value));
+    let old = old.and_then(|row| index.entry(row, stamp));
+    let new = new.and_then(|row| index.entry(row, stamp));
     if old == new {
         return Ok(());
     }

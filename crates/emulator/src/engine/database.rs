@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -14,7 +14,7 @@ use super::locks::{LockTable, TransactionNumber};
 use super::map_of;
 use super::mutation::Mutation;
 use super::read::{Read, Reading};
-use super::requests::{EndsWithRequest, Shared};
+use super::requests::EndsWithRequest;
 use super::rewrite::Rewrite;
 use super::schema::{Dialect, Schema, SchemaChange};
 use super::state::{State, TableData};
@@ -45,12 +45,15 @@ impl TransactionNumbers {
 pub struct Database {
     numbers: TransactionNumbers,
     created_at: Timestamp,
-    shared: Shared,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) state: Arc<Mutex<State>>,
+    /// Wakes the requests that wait.
+    pub(super) changed: Arc<Notify>,
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("clock", &self.shared.clock).finish_non_exhaustive()
+        f.debug_struct("Database").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 
@@ -65,9 +68,8 @@ impl Database {
     /// Returns an empty database.
     pub fn new(clock: Arc<dyn Clock>, numbers: TransactionNumbers) -> Database {
         let changed = Arc::new(Notify::new());
-        let state = State::new(Arc::clone(&changed));
-        let created_at = clock.now();
-        Database { numbers, created_at, shared: Shared::new(clock, state, changed) }
+        let state = Arc::new(Mutex::new(State::new(Arc::clone(&changed))));
+        Database { numbers, created_at: clock.now(), clock, state, changed }
     }
 
     /// Returns the same, before it has tables, as a database of this dialect.
@@ -98,9 +100,8 @@ impl Database {
     #[must_use]
     pub fn copy(&self) -> Database {
         let changed = Arc::new(Notify::new());
-        let state = self.state().copy(Arc::clone(&changed));
-        let shared = Shared::new(Arc::clone(self.clock()), state, changed);
-        Database { shared, ..self.clone() }
+        let state = Arc::new(Mutex::new(self.state().copy(Arc::clone(&changed))));
+        Database { state, changed, ..self.clone() }
     }
 
     /// Returns when it was created.
@@ -120,7 +121,7 @@ impl Database {
 
     /// Returns the database's clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.shared.clock
+        &self.clock
     }
 
     /// Changes the schema: all of the changes, or none.
@@ -190,7 +191,7 @@ impl Database {
         id: TransactionId,
         reading: &mut Reading,
     ) -> Result<Vec<Vec<Value>>> {
-        self.shared.request(id).run(|state, now| state.try_read_page(id.0, reading, now)).await
+        self.request(id).run(|state, now| state.try_read_page(id.0, reading, now)).await
     }
 
     /// Reads as of a moment, which [`Database::read_timestamp`] gives. Takes no locks.
@@ -216,7 +217,7 @@ impl Database {
         moment: Timestamp,
         reading: &mut Reading,
     ) -> Result<Vec<Vec<Value>>> {
-        self.shared.wait_until(moment).await;
+        self.wait_until(moment).await;
         let now = self.now();
         let mut state = self.state();
         state.check_readable(moment, now)?;
@@ -250,7 +251,7 @@ impl Database {
     /// # Errors
     /// As [`Database::commit`], and like there they end the transaction.
     pub async fn write(&self, id: TransactionId, mutations: &[Mutation]) -> Result<()> {
-        self.shared.request(id).run(|state, now| state.try_draft(id.0, mutations, now)).await
+        self.request(id).run(|state, now| state.try_draft(id.0, mutations, now)).await
     }
 
     /// Commits a read-write transaction. When this returns, the clock has passed the timestamp.
@@ -265,9 +266,9 @@ impl Database {
     /// Dropped while it waits for locks, the transaction is still open; dropped later, it has
     /// committed.
     pub async fn commit(&self, id: TransactionId, mutations: &[Mutation]) -> Result<Committed> {
-        let request = self.shared.request(id);
+        let request = self.request(id);
         let committed = request.run(|state, now| state.try_commit(id.0, mutations, now)).await?;
-        self.shared.wait_until(committed.timestamp).await;
+        self.wait_until(committed.timestamp).await;
         Ok(committed)
     }
 
@@ -278,7 +279,7 @@ impl Database {
     pub async fn apply(&self, mutations: &[Mutation]) -> Result<Committed> {
         let id = self.begin(&ReadWriteOptions::default());
         // Nobody else knows of the transaction, so it must not outlive this request.
-        let _ends_with_this = EndsWithRequest { database: &self.shared, id };
+        let _ends_with_this = EndsWithRequest { database: self, id };
         self.commit(id, mutations).await
     }
 
@@ -379,14 +380,5 @@ impl Database {
             rows.extend(state.read_page_at(&mut reading, Timestamp::MAX)?);
         }
         Ok(rows.into_iter().map(|row| map_of(names.iter().cloned().zip(row))).collect())
-    }
-
-    /// Returns the time, in the microseconds that timestamps have.
-    pub(super) fn now(&self) -> Timestamp {
-        self.shared.now()
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state()
     }
 }

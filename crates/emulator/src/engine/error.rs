@@ -6,40 +6,30 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// A result of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A gRPC status code that the engine or the service uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A gRPC status code that the engine or the service uses, with its number on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[expect(missing_docs, reason = "each is Google's code of the same name")]
 pub enum Code {
-    /// 1
-    Cancelled,
-    /// 2
-    Unknown,
-    /// 3
-    InvalidArgument,
-    /// 4
-    DeadlineExceeded,
-    /// 5
-    NotFound,
-    /// 6
-    AlreadyExists,
-    /// 7
-    PermissionDenied,
-    /// 8
-    ResourceExhausted,
-    /// 9
-    FailedPrecondition,
-    /// 10
-    Aborted,
-    /// 11
-    OutOfRange,
-    /// 12
-    Unimplemented,
-    /// 13
-    Internal,
-    /// 14
-    Unavailable,
+    Cancelled = 1,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    AlreadyExists = 6,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Aborted = 10,
+    OutOfRange = 11,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
 }
 
 impl Code {
@@ -63,44 +53,14 @@ impl Code {
 
     /// Returns the number on the wire.
     pub fn number(self) -> i32 {
-        match self {
-            Code::Cancelled => 1,
-            Code::Unknown => 2,
-            Code::InvalidArgument => 3,
-            Code::DeadlineExceeded => 4,
-            Code::NotFound => 5,
-            Code::AlreadyExists => 6,
-            Code::PermissionDenied => 7,
-            Code::ResourceExhausted => 8,
-            Code::FailedPrecondition => 9,
-            Code::Aborted => 10,
-            Code::OutOfRange => 11,
-            Code::Unimplemented => 12,
-            Code::Internal => 13,
-            Code::Unavailable => 14,
-        }
+        self as i32
     }
 }
 
 /// As Google writes it: `NOT_FOUND`.
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Code::Cancelled => "CANCELLED",
-            Code::Unknown => "UNKNOWN",
-            Code::InvalidArgument => "INVALID_ARGUMENT",
-            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-            Code::NotFound => "NOT_FOUND",
-            Code::AlreadyExists => "ALREADY_EXISTS",
-            Code::PermissionDenied => "PERMISSION_DENIED",
-            Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-            Code::FailedPrecondition => "FAILED_PRECONDITION",
-            Code::Aborted => "ABORTED",
-            Code::OutOfRange => "OUT_OF_RANGE",
-            Code::Unimplemented => "UNIMPLEMENTED",
-            Code::Internal => "INTERNAL",
-            Code::Unavailable => "UNAVAILABLE",
-        })
+        self.serialize(f)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Expressions over the columns of one row: what a generated column holds, what a constraint checks.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::error::Result;
@@ -9,7 +10,7 @@ use super::value::{Type, Value};
 /// An expression over columns, which are given by name and type. The engine doesn't know the
 /// language; whoever reads DDL does.
 pub trait RowExpression: Send + Sync {
-    /// As it was written.
+    /// As it was written, without the parentheses around it.
     fn text(&self) -> &str;
 
     /// The names that it uses.
@@ -38,27 +39,17 @@ impl Formula {
         Formula(Arc::new(expression))
     }
 
-    /// Returns the expression as it was written, without the parentheses around it.
-    pub fn text(&self) -> &str {
-        self.0.text()
-    }
-
     /// Returns true if it uses the column of this name.
     pub fn uses(&self, column: &str) -> bool {
         self.0.names().iter().any(|name| name.eq_ignore_ascii_case(column))
     }
+}
 
-    pub(super) fn check(&self, columns: &[(&str, Type)], value_type: Type) -> Result<()> {
-        self.0.check(columns, value_type)
-    }
+impl Deref for Formula {
+    type Target = dyn RowExpression;
 
-    pub(super) fn value(
-        &self,
-        columns: &[(&str, Type)],
-        value_type: Type,
-        row: &[Value],
-    ) -> Result<Value> {
-        self.0.value(columns, value_type, row)
+    fn deref(&self) -> &Self::Target {
+        &*self.0
     }
 }
 

@@ -5,7 +5,7 @@ use super::check::check_key_length;
 use super::column::Column;
 use super::error::{Error, Result};
 use super::table::{KeyColumn, Table};
-use super::value::{Key, Value};
+use super::value::{Key, Timestamp, Value};
 
 /// A column of an index's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,14 +140,10 @@ impl BoundIndex {
     }
 
     /// Returns the entry for a row of the table, with its key; `None` where NULL keeps it out. A
-    /// cell without a value yet counts as `value` says.
-    pub(super) fn entry(
-        &self,
-        row: &[Cell],
-        value: impl Fn(&Cell) -> Value,
-    ) -> Option<(Key, Vec<Cell>)> {
+    /// commit timestamp that isn't known yet counts as `stamp`.
+    pub(super) fn entry(&self, row: &[Cell], stamp: Timestamp) -> Option<(Key, Vec<Cell>)> {
         let cells: Vec<Cell> = self.sources.iter().map(|at| row[*at].clone()).collect();
-        let values: Vec<Value> = cells.iter().map(value).collect();
+        let values: Vec<Value> = cells.iter().map(|cell| cell.clone().into_value(stamp)).collect();
         if self.definition.null_filtered && values[..self.key_parts()].iter().any(Value::is_null) {
             return None;
         }

@@ -143,10 +143,7 @@ fn generate(table: &Table, cells: &mut [Cell]) -> Result<()> {
     if table.columns.iter().all(|column| column.generated.is_none()) {
         return Ok(());
     }
-    let value = |cell: &Cell| match cell {
-        Cell::Value(value) => value.clone(),
-        Cell::CommitTimestamp => Value::Null,
-    };
+    let value = |cell: &Cell| cell.clone().into_value(Timestamp::MAX);
     let mut row: Vec<Value> = cells.iter().map(value).collect();
     table.generate(&mut row)?;
     for (position, column) in table.columns.iter().enumerate() {
@@ -347,10 +344,7 @@ impl Target<'_> {
         }
         let mut written = vec![None; self.table.columns.len()];
         for (name, cell) in columns.iter().zip(cells) {
-            let position = self
-                .table
-                .position(name)
-                .ok_or_else(|| Error::column_not_found(&self.table.name, name))?;
+            let position = self.table.find(name)?;
             let column = &self.table.columns[position];
             if column.generated.is_some() {
                 return Err(Error::failed_precondition(format!(

@@ -208,10 +208,7 @@ impl State {
     /// Finds the rows and the columns that a read names.
     fn found(&self, read: &Read) -> Result<((&Table, &TableData), Vec<usize>)> {
         let (table, data) = self.place(&read.table, read.index.as_deref())?;
-        let position = |name: &String| {
-            table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))
-        };
-        let positions = read.columns.iter().map(position).collect::<Result<_>>()?;
+        let positions = read.columns.iter().map(|name| table.find(name)).collect::<Result<_>>()?;
         Ok(((table, data), positions))
     }
 

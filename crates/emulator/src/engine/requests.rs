@@ -1,42 +1,27 @@
 //! Requests that may have to wait, and what is left of them when their sender gives up.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
-
-use super::clock::Clock;
+use super::database::Database;
 use super::error::Result;
 use super::state::{State, Step};
 use super::transaction::{Status, TransactionId};
 use super::value::Timestamp;
 
-/// The state that the requests of a database work on.
-#[derive(Clone, Debug)]
-pub(super) struct Shared {
-    pub clock: Arc<dyn Clock>,
-    state: Arc<Mutex<State>>,
-    changed: Arc<Notify>,
-}
-
 /// A request under way: while there is one, its transaction is not idle.
 pub(super) struct Request<'a> {
-    database: &'a Shared,
+    database: &'a Database,
     id: TransactionId,
 }
 
-impl Shared {
-    /// Returns a state of which the requests are woken by what `changed` says.
-    pub fn new(clock: Arc<dyn Clock>, state: State, changed: Arc<Notify>) -> Shared {
-        Shared { clock, state: Arc::new(Mutex::new(state)), changed }
-    }
-
+impl Database {
     /// Returns the time, in the microseconds that timestamps have.
-    pub fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now().micros())
     }
 
     /// Resolves once it is this moment.
-    pub async fn wait_until(&self, moment: Timestamp) {
+    pub(super) async fn wait_until(&self, moment: Timestamp) {
         // The clock's own wait is on the heap.
         if self.now() < moment {
             self.clock.wait_until(moment).await;
@@ -44,12 +29,12 @@ impl Shared {
     }
 
     /// Returns the state, for as long as the guard is held.
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a request of a transaction.
-    pub fn request(&self, id: TransactionId) -> Request<'_> {
+    pub(super) fn request(&self, id: TransactionId) -> Request<'_> {
         let now = self.now();
         // One that is over, or was idle for too long, answers that to the request itself.
         if let Ok(transaction) = self.state().open_transaction(id.number(), now) {
@@ -111,7 +96,7 @@ impl Drop for Request<'_> {
 
 /// Rolls a transaction back, if it is still open, when the request that it is for is over.
 pub(super) struct EndsWithRequest<'a> {
-    pub database: &'a Shared,
+    pub database: &'a Database,
     pub id: TransactionId,
 }
 

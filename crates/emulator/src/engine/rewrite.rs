@@ -154,11 +154,7 @@ impl<'a> Rewrite<'a> {
         for versions in self.rows_of(&table.name).all_versions() {
             let mut last = None;
             for (written_at, row) in versions {
-                let value = |cell: &Cell| match cell {
-                    Cell::Value(value) => value.clone(),
-                    Cell::CommitTimestamp => Value::Timestamp(written_at),
-                };
-                let entry = row.and_then(|row| index.entry(&cells_of(table, row), value));
+                let entry = row.and_then(|row| index.entry(&cells_of(table, row), written_at));
                 if entry == last {
                     continue;
                 }
@@ -166,6 +162,7 @@ impl<'a> Rewrite<'a> {
                     entries.write(key, None, written_at);
                 }
                 if let Some((key, cells)) = &entry {
+                    let value = |cell: &Cell| cell.clone().into_value(written_at);
                     let row = cells.iter().map(value).collect();
                     entries.write(key.clone(), Some(row), written_at);
                 }
@@ -194,12 +191,7 @@ impl<'a> Rewrite<'a> {
         }
         let Some(default) = &column.default else { return Ok(()) };
         let now = self.now;
-        let value = |_: &[Value]| {
-            Ok::<_, Error>(match default.value(column, now)? {
-                Cell::Value(value) => value,
-                Cell::CommitTimestamp => Value::Timestamp(now),
-            })
-        };
+        let value = |_: &[Value]| default.value(column, now).map(|cell| cell.into_value(now));
         check_cell(table, column, &Cell::Value(value(&[])?), now)?;
         self.rows_of(&table.name).fill_column(position, value)
     }

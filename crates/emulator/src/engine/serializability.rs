@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
+use crate::random::Random;
 
 /// Rows that are always there, and that everybody fights for.
 const HOT_ROWS: u64 = 8;
@@ -19,18 +20,7 @@ const SLOTS: u64 = 4;
 /// How many transactions share the same slots before the next ones are used.
 const PER_WINDOW: u64 = 64;
 
-/// A sequence of numbers that its seed determines (SplitMix64).
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }

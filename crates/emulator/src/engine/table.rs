@@ -142,6 +142,14 @@ impl Table {
         self.columns.iter().position(|candidate| candidate.name.eq_ignore_ascii_case(column))
     }
 
+    /// Returns the same of a column that must be there.
+    ///
+    /// # Errors
+    /// It isn't.
+    pub fn find(&self, column: &str) -> Result<usize> {
+        self.position(column).ok_or_else(|| Error::column_not_found(&self.name, column))
+    }
+
     /// Returns true if the column at this position is part of the primary key.
     pub fn is_key(&self, position: usize) -> bool {
         self.primary_key.iter().any(|part| part.position == position)

@@ -238,9 +238,8 @@ pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Resul
 }
 
 fn cells(table: &Table, columns: &[String], row: &ListValue) -> Result<Vec<Cell>> {
-    if let Some(name) = columns.iter().find(|name| table.position(name).is_none()) {
-        return Err(Error::column_not_found(&table.name, name));
-    }
+    let positions: Vec<usize> =
+        columns.iter().map(|name| table.find(name)).collect::<Result<_>>()?;
     if columns.len() != row.values.len() {
         return Err(Error::invalid_argument(format!(
             "Mutation column and value size mismatch: Found: {} columns and {} values",
@@ -248,16 +247,14 @@ fn cells(table: &Table, columns: &[String], row: &ListValue) -> Result<Vec<Cell>
             row.values.len()
         )));
     }
-    let cell = |(name, value): (&String, &WireValue)| {
-        let position =
-            table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))?;
+    let cell = |(position, value): (usize, &WireValue)| {
         let column = &table.columns[position];
         match &value.kind {
             Some(Kind::StringValue(text)) if is_stamp(column, text) => Ok(Cell::CommitTimestamp),
             _ => decode(value, column.column_type).map(Cell::Value),
         }
     };
-    columns.iter().zip(&row.values).map(cell).collect()
+    positions.into_iter().zip(&row.values).map(cell).collect()
 }
 
 /// Returns true if a text in this column asks for the timestamp of the commit.

@@ -110,9 +110,7 @@ fn of_index<'a>(schema: &'a Schema, table: &Table, name: &str) -> Result<&'a Bou
 /// Returns the columns that a read names, under the names that the table has for them.
 fn column_types<'a>(table: &'a Table, columns: &[String]) -> Result<Vec<(&'a str, Type)>> {
     let column = |name: &String| {
-        let position =
-            table.position(name).ok_or_else(|| Error::column_not_found(&table.name, name))?;
-        let column = &table.columns[position];
+        let column = &table.columns[table.find(name)?];
         Ok((column.name.as_str(), column.column_type))
     };
     columns.iter().map(column).collect()

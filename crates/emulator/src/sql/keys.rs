@@ -28,9 +28,7 @@ pub fn ranges(
 
 /// Returns true if no row passes all `conditions` that has NULL in this slot.
 pub fn excludes_null(conditions: &[&Node], slot: usize) -> bool {
-    let mut all = Vec::new();
-    conditions.iter().for_each(|condition| flatten(condition, &mut all));
-    all.into_iter().any(|condition| match condition {
+    conditions.iter().flat_map(|condition| condition.conjuncts()).any(|condition| match condition {
         Node::Not(operand) => match &**operand {
             Node::Is(operand, None) => is_column(operand, slot),
             // An array without elements doesn't have NULL in it either.
@@ -80,8 +78,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn ranges(&self, all: &[&Node]) -> Evaluated<Vec<KeyRange>> {
-        let mut conditions = Vec::new();
-        all.iter().for_each(|condition| flatten(condition, &mut conditions));
+        let conditions: Vec<&Node> =
+            all.iter().flat_map(|condition| condition.conjuncts()).collect();
         if let [Node::Or(branches)] = conditions.as_slice() {
             let mut ranges = Vec::new();
             for branch in branches {
@@ -174,9 +172,7 @@ impl Search<'_> {
     fn points_of_all(&self, branches: &[Node], index: usize) -> Evaluated<Option<Vec<Value>>> {
         let mut all = Vec::new();
         for branch in branches {
-            let mut conditions = Vec::new();
-            flatten(branch, &mut conditions);
-            match self.points(&conditions, index)? {
+            match self.points(&branch.conjuncts(), index)? {
                 // NULL is a point only on its own.
                 Some(points) if !points.contains(&Value::Null) => all.extend(points),
                 _ => return Ok(None),
@@ -291,13 +287,6 @@ fn extended(mut prefixes: Vec<Key>, part: &KeyColumn, points: &[Value]) -> Vec<K
 fn with(mut prefix: Key, part: &KeyColumn, value: Value) -> Key {
     prefix.0.push(part.of(value));
     prefix
-}
-
-fn flatten<'a>(condition: &'a Node, conditions: &mut Vec<&'a Node>) {
-    match condition {
-        Node::And(parts) => parts.iter().for_each(|part| flatten(part, conditions)),
-        other => conditions.push(other),
-    }
 }
 
 fn is_column(node: &Node, wanted: usize) -> bool {

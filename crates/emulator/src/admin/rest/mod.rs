@@ -17,7 +17,7 @@ use crate::engine::{Error, Result};
 use crate::http1;
 use crate::server::{Answer, Listening};
 use crate::service::Core;
-use request::{Fields, Query};
+use request::{CreateDatabase, CreateInstance, Query, UpdateDatabaseDdl};
 
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(
@@ -101,9 +101,8 @@ impl Call<'_> {
                 .admin
                 .get_instance_config(instance::GetInstanceConfigRequest { name })
                 .map(|config| encode::config(&config)),
-            ("POST", [_, _, "instances"]) => Fields::parse(self.body)
-                .and_then(|fields| fields.create_instance(parent))
-                .and_then(|request| self.admin.create_instance(request))
+            ("POST", [_, _, "instances"]) => http1::parse::<CreateInstance>(self.body)
+                .and_then(|asked| self.admin.create_instance(asked.below(parent)))
                 .and_then(|operation| encode::operation(&operation)),
             ("GET", [_, _, "instances"]) => self
                 .admin
@@ -138,9 +137,8 @@ impl Call<'_> {
         let name = parts.get(..6).unwrap_or_default().join("/");
         let parent = parts.get(..4)?.join("/");
         Some(match (self.method, parts.get(5..)?) {
-            ("POST", []) => Fields::parse(self.body)
-                .and_then(|fields| fields.create_database(parent))
-                .and_then(|request| self.admin.create_database(request))
+            ("POST", []) => http1::parse::<CreateDatabase>(self.body)
+                .and_then(|asked| self.admin.create_database(asked.below(parent)))
                 .and_then(|operation| encode::operation(&operation)),
             ("GET", []) => self
                 .admin
@@ -169,9 +167,8 @@ impl Call<'_> {
                 .admin
                 .get_database_ddl(database::GetDatabaseDdlRequest { database: name })
                 .map(|reply| json!({ "statements": reply.statements })),
-            ("PATCH", [_, "ddl"]) => Fields::parse(self.body)
-                .and_then(|fields| fields.update_database_ddl(name))
-                .and_then(|request| self.admin.update_database_ddl(request))
+            ("PATCH", [_, "ddl"]) => http1::parse::<UpdateDatabaseDdl>(self.body)
+                .and_then(|asked| self.admin.update_database_ddl(asked.of(name)))
                 .and_then(|operation| encode::operation(&operation)),
             _ => return None,
         })

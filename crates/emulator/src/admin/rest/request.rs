@@ -1,14 +1,14 @@
-//! The content of requests, in JSON and behind the `?`.
+//! The content of requests, in JSON and behind the `?`. Fields have their names in JSON, or those that they
+//! have in the message.
 
 use std::collections::HashMap;
 
 use database::DatabaseDialect;
 use instance::instance::Edition;
 use percent_encoding::percent_decode_str;
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
 
 use crate::admin::{database, instance};
-use crate::engine::{Error, Result};
 
 /// The parameters behind the `?`. An unknown one changes nothing.
 #[derive(Debug)]
@@ -40,171 +40,132 @@ pub(super) fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The fields of a JSON object, each of which is taken once; what is left over is a mistake.
-#[derive(Debug)]
-pub(super) struct Fields(Map<String, Value>);
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CreateInstance {
+    #[serde(alias = "instance_id")]
+    instance_id: String,
+    instance: Instance,
+    #[serde(rename = "parent")]
+    _parent: IgnoredAny,
+}
 
-impl Fields {
-    /// Reads an object; nothing at all is an empty one.
-    pub fn parse(body: &[u8]) -> Result<Fields> {
-        if body.is_empty() {
-            return Ok(Fields(Map::new()));
-        }
-        let value = serde_json::from_slice(body).map_err(|error| {
-            Error::invalid_argument(format!("the request is not JSON: {error}"))
-        })?;
-        Fields::of("the request", value)
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct Instance {
+    name: String,
+    config: String,
+    #[serde(alias = "display_name")]
+    display_name: String,
+    #[serde(alias = "node_count", deserialize_with = "number")]
+    node_count: i32,
+    #[serde(alias = "processing_units", deserialize_with = "number")]
+    processing_units: i32,
+    labels: HashMap<String, String>,
+    #[serde(deserialize_with = "edition")]
+    edition: i32,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CreateDatabase {
+    #[serde(alias = "create_statement")]
+    create_statement: String,
+    #[serde(alias = "extra_statements")]
+    extra_statements: Vec<String>,
+    #[serde(alias = "database_dialect", deserialize_with = "dialect")]
+    database_dialect: i32,
+    #[serde(rename = "parent")]
+    _parent: IgnoredAny,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct UpdateDatabaseDdl {
+    statements: Vec<String>,
+    #[serde(alias = "operation_id")]
+    operation_id: String,
+    #[serde(rename = "database")]
+    _database: IgnoredAny,
+}
+
+impl CreateInstance {
+    pub fn below(self, parent: String) -> instance::CreateInstanceRequest {
+        let CreateInstance { instance_id, instance, .. } = self;
+        let instance = Some(instance::Instance {
+            name: instance.name,
+            config: instance.config,
+            display_name: instance.display_name,
+            node_count: instance.node_count,
+            processing_units: instance.processing_units,
+            labels: instance.labels,
+            edition: instance.edition,
+            ..Default::default()
+        });
+        instance::CreateInstanceRequest { parent, instance_id, instance }
     }
+}
 
-    pub fn create_instance(mut self, parent: String) -> Result<instance::CreateInstanceRequest> {
-        let instance_id = self.text("instanceId")?;
-        let instance = self.instance("instance")?;
-        self.text("parent")?;
-        self.finish()?;
-        Ok(instance::CreateInstanceRequest { parent, instance_id, instance: Some(instance) })
-    }
-
-    pub fn create_database(mut self, parent: String) -> Result<database::CreateDatabaseRequest> {
-        let create_statement = self.text("createStatement")?;
-        let extra_statements = self.texts("extraStatements")?;
-        let database_dialect = self.named("databaseDialect", |name| {
-            DatabaseDialect::from_str_name(name).map(Into::into)
-        })?;
-        self.text("parent")?;
-        self.finish()?;
-        Ok(database::CreateDatabaseRequest {
+impl CreateDatabase {
+    pub fn below(self, parent: String) -> database::CreateDatabaseRequest {
+        let CreateDatabase { create_statement, extra_statements, database_dialect, .. } = self;
+        database::CreateDatabaseRequest {
             parent,
             create_statement,
             extra_statements,
             database_dialect,
             ..Default::default()
-        })
+        }
     }
+}
 
-    pub fn update_database_ddl(
-        mut self,
-        database: String,
-    ) -> Result<database::UpdateDatabaseDdlRequest> {
-        let statements = self.texts("statements")?;
-        let operation_id = self.text("operationId")?;
-        self.text("database")?;
-        self.finish()?;
-        Ok(database::UpdateDatabaseDdlRequest {
+impl UpdateDatabaseDdl {
+    pub fn of(self, database: String) -> database::UpdateDatabaseDdlRequest {
+        let UpdateDatabaseDdl { statements, operation_id, .. } = self;
+        database::UpdateDatabaseDdlRequest {
             database,
             statements,
             operation_id,
             ..Default::default()
-        })
-    }
-
-    fn instance(&mut self, field: &str) -> Result<instance::Instance> {
-        let Some(value) = self.take(field) else { return Ok(instance::Instance::default()) };
-        let mut fields = Fields::of(field, value)?;
-        let read = instance::Instance {
-            name: fields.text("name")?,
-            config: fields.text("config")?,
-            display_name: fields.text("displayName")?,
-            node_count: fields.count("nodeCount")?,
-            processing_units: fields.count("processingUnits")?,
-            labels: fields.labels("labels")?,
-            edition: fields
-                .named("edition", |name| Edition::from_str_name(name).map(Into::into))?,
-            ..Default::default()
-        };
-        fields.finish()?;
-        Ok(read)
-    }
-
-    fn of(what: &str, value: Value) -> Result<Fields> {
-        match value {
-            Value::Object(fields) => Ok(Fields(fields)),
-            Value::Null => Ok(Fields(Map::new())),
-            _ => Err(Error::invalid_argument(format!("{what} is not a JSON object"))),
-        }
-    }
-
-    /// Takes a field under its name in JSON, or the one it has in the message.
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.remove(name).or_else(|| self.0.remove(&snake_case(name)))
-    }
-
-    fn text(&mut self, name: &str) -> Result<String> {
-        match self.take(name) {
-            None | Some(Value::Null) => Ok(String::new()),
-            Some(Value::String(text)) => Ok(text),
-            Some(_) => Err(malformed(name, "a text")),
-        }
-    }
-
-    fn texts(&mut self, name: &str) -> Result<Vec<String>> {
-        let items = match self.take(name) {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(items)) => items,
-            Some(_) => return Err(malformed(name, "a list of texts")),
-        };
-        let text = |item: Value| match item {
-            Value::String(text) => Ok(text),
-            _ => Err(malformed(name, "a list of texts")),
-        };
-        items.into_iter().map(text).collect()
-    }
-
-    /// A number, which may also come as a text.
-    fn count(&mut self, name: &str) -> Result<i32> {
-        let number = match self.take(name) {
-            None | Some(Value::Null) => return Ok(0),
-            Some(Value::String(text)) => text.parse().ok(),
-            Some(value) => value.as_i64().and_then(|number| i32::try_from(number).ok()),
-        };
-        number.ok_or_else(|| malformed(name, "a 32-bit number"))
-    }
-
-    fn labels(&mut self, name: &str) -> Result<HashMap<String, String>> {
-        let Some(value) = self.take(name) else { return Ok(HashMap::new()) };
-        let label = |(label, value)| match value {
-            Value::String(text) => Ok((label, text)),
-            _ => Err(malformed(name, "an object of texts")),
-        };
-        Fields::of(name, value)?.0.into_iter().map(label).collect()
-    }
-
-    /// A value of an enumeration, as its name or its number.
-    fn named(&mut self, name: &str, known: impl Fn(&str) -> Option<i32>) -> Result<i32> {
-        let value = match self.take(name) {
-            None | Some(Value::Null) => return Ok(0),
-            Some(Value::String(text)) => known(&text),
-            Some(value) => value.as_i64().and_then(|number| i32::try_from(number).ok()),
-        };
-        value.ok_or_else(|| malformed(name, "one of its names or numbers"))
-    }
-
-    fn finish(self) -> Result<()> {
-        match self.0.keys().next() {
-            None => Ok(()),
-            Some(name) => Err(Error::unimplemented(format!("Not supported here: {name}"))),
         }
     }
 }
 
-fn malformed(name: &str, wanted: &str) -> Error {
-    Error::invalid_argument(format!("{name} is not {wanted}"))
+fn number<'de, D: Deserializer<'de>>(input: D) -> Result<i32, D::Error> {
+    number_or_text(input, |text| text.parse().ok())
 }
 
-/// `displayName` as `display_name`.
-fn snake_case(name: &str) -> String {
-    let mut text = String::with_capacity(name.len() + 4);
-    for next in name.chars() {
-        if next.is_ascii_uppercase() {
-            text.push('_');
-        }
-        text.push(next.to_ascii_lowercase());
+fn edition<'de, D: Deserializer<'de>>(input: D) -> Result<i32, D::Error> {
+    number_or_text(input, |name| Edition::from_str_name(name).map(Into::into))
+}
+
+fn dialect<'de, D: Deserializer<'de>>(input: D) -> Result<i32, D::Error> {
+    number_or_text(input, |name| DatabaseDialect::from_str_name(name).map(Into::into))
+}
+
+/// Reads a number, or a text that stands for one.
+fn number_or_text<'de, D: Deserializer<'de>>(
+    input: D,
+    known: impl Fn(&str) -> Option<i32>,
+) -> Result<i32, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(i32),
+        Text(String),
     }
-    text
+    match Either::deserialize(input)? {
+        Either::Number(number) => Ok(number),
+        Either::Text(text) => {
+            known(&text).ok_or_else(|| D::Error::custom(format_args!("unknown value `{text}`")))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http1;
 
     #[test]
     fn addresses_are_decoded_and_what_is_no_code_stays() {
@@ -216,13 +177,23 @@ mod tests {
 
     #[test]
     fn fields_come_under_either_name_and_in_either_form() {
-        let read = |body: &str| Fields::parse(body.as_bytes()).unwrap().instance("instance");
+        let read = |body: &str| {
+            let asked = http1::parse::<CreateInstance>(body.as_bytes());
+            asked.map(|asked| asked.below(String::new()).instance.unwrap())
+        };
         let one =
             read(r#"{"instance": {"displayName": "A", "nodeCount": 2, "edition": "STANDARD"}}"#);
         let other = read(r#"{"instance": {"display_name": "A", "node_count": "2", "edition": 1}}"#);
         assert_eq!(one.as_ref().unwrap().node_count, 2);
         assert_eq!(one, other);
-        assert!(read(r#"{"instance": {"wings": 2}}"#).is_err());
-        assert!(read(r#"{"instance": {"nodeCount": "many"}}"#).is_err());
+        for (body, named) in [
+            (r#"{"instance": {"wings": 2}}"#, "`wings`"),
+            (r#"{"instance": {"nodeCount": "many"}}"#, "instance.nodeCount: "),
+            (r#"{"instance": {"edition": "FIRST"}}"#, "instance.edition: "),
+            (r#"{"instance": {"labels": {"team": 1}}}"#, "instance.labels.team: "),
+        ] {
+            let error = read(body).unwrap_err();
+            assert!(error.message().contains(named), "{body}: {error}");
+        }
     }
 }

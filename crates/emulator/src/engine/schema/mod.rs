@@ -383,7 +383,8 @@ impl Schema {
         match self.indexes_of(table).count() < INDEXES_MAX {
             true => Ok(()),
             false => Err(Error::failed_precondition(format!(
-                "Cannot add index {name} to table {table}: too many indices (limit {INDEXES_MAX}                  per table)."
+                "Cannot add index {name} to table {table}: too many indices (limit {INDEXES_MAX} per \
+                 table)."
             ))),
         }
     }
@@ -413,8 +414,7 @@ impl Schema {
 
     fn column_mut(&mut self, table: &str, column: &str) -> Result<(&mut Table, usize)> {
         let table = self.table_mut(table)?;
-        let position =
-            table.position(column).ok_or_else(|| Error::column_not_found(&table.name, column))?;
+        let position = table.find(column)?;
         Ok((table, position))
     }
 }

@@ -174,6 +174,14 @@ impl Node {
         Node::Among { operand: Box::new(operand), values: Arc::new(values), or_null }
     }
 
+    /// Returns the conditions that all have to hold for this one to.
+    pub fn conjuncts(&self) -> Vec<&Node> {
+        match self {
+            Node::And(parts) => parts.iter().flat_map(Node::conjuncts).collect(),
+            other => vec![other],
+        }
+    }
+
     /// Returns true if this holds for the node or for one that it is made of.
     pub fn any(&self, holds: &impl Fn(&Node) -> bool) -> bool {
         let mut found = holds(self);

@@ -24,8 +24,7 @@ impl<A: Access> Execution<'_, A> {
         query: &Query,
         arguments: &[Value],
     ) -> Result<Vec<Row>> {
-        let mut waiting = Vec::new();
-        query.filter.iter().for_each(|filter| conjuncts(filter, &mut waiting));
+        let mut waiting: Vec<&Node> = query.filter.iter().flat_map(Node::conjuncts).collect();
         let mut rows = vec![vec![Value::Null; query.width]];
         let mut known = Vec::new();
         for (place, step) in query.steps.iter().enumerate() {
@@ -215,13 +214,6 @@ fn row_limit(query: &Query) -> Option<usize> {
 fn is_about(condition: &Node, known: &[usize]) -> bool {
     !condition.is_unsteady()
         && !condition.any(&|node| matches!(node, Node::Column(slot) if !known.contains(slot)))
-}
-
-pub(super) fn conjuncts<'a>(condition: &'a Node, all: &mut Vec<&'a Node>) {
-    match condition {
-        Node::And(parts) => parts.iter().for_each(|part| conjuncts(part, all)),
-        other => all.push(other),
-    }
 }
 
 fn in_ranges<'a>(rows: &'a [(Key, Row)], ranges: &[KeyRange]) -> Vec<&'a Row> {
